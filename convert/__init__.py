@@ -1,0 +1,12 @@
+"""gpt-oss checkpoints to GGUF, the file format of llama.cpp.
+
+`convert_checkpoint` reads a folder in the Hugging Face layout (config.json, safetensors,
+tokenizer.json) and writes one GGUF file. MXFP4 experts keep every bit; the other weights become
+Q8_0 or stay bf16. This package does not download, does not run models, and knows no other
+architecture.
+"""
+
+from convert.pipeline import FORMAT_VERSION, convert_checkpoint
+from convert.tensor_map import DenseType
+
+__all__ = ["FORMAT_VERSION", "DenseType", "convert_checkpoint"]

@@ -1,0 +1,173 @@
+"""Joins the parts of the converter: plan everything first, then write in one pass.
+
+Nothing is written before the whole checkpoint has been checked. The GGUF grows under another name
+and takes its own when complete, so a target is always either the old file or the new one.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from gguf import GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFWriter
+from numpy.typing import NDArray
+
+from convert.checkpoint import CheckpointReader
+from convert.config import ModelConfig, read_config
+from convert.dense import quantize_q8_0, widen_bf16
+from convert.metadata import ARCH, add_metadata
+from convert.mxfp4 import repack_blocks
+from convert.tensor_map import DenseType, PlannedTensor, plan_tensors
+from convert.tokenizer import Tokenizer, add_tokenizer, read_tokenizer
+from gptoss_local.errors import ConvertError
+from gptoss_local.types import Progress
+
+FORMAT_VERSION = 1
+"""Counts up whenever the same checkpoint would give a different GGUF; caches key on it."""
+
+MAX_HEADER_BYTES = 32 << 20  # keys, vocabulary and merges take 12 MB
+PIECE_VALUES = 1 << 20  # converted at a time: 2 MB of bf16 stays in the cache of one core
+
+_ROWS = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    source: Path
+    reader: CheckpointReader
+    config: ModelConfig
+    tokenizer: Tokenizer
+    tensors: list[PlannedTensor]
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(tensor.n_bytes for tensor in self.tensors)
+
+
+def convert_checkpoint(
+    source: Path, target: Path, *, dense: DenseType = "q8_0", progress: Progress | None = None
+) -> None:
+    """Convert a gpt-oss checkpoint in the Hugging Face layout to GGUF.
+
+    Args:
+        source: The folder with config.json, the safetensors files and tokenizer.json.
+        target: The GGUF to write. An existing file is replaced, but only by a complete one.
+        dense: Type of embedding, attention and head weights.
+        progress: Told the bytes of tensor data written so far.
+
+    Raises:
+        ConvertError: The checkpoint is broken or not gpt-oss, or the target cannot be written.
+    """
+    try:
+        plan = _make_plan(source, dense)
+        _check_target(target, plan)
+    except OSError as error:
+        raise ConvertError(f"Reading {source} failed: {error}.") from error
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        _write(plan, partial, progress)
+        os.replace(partial, target)
+    except OSError as error:
+        raise ConvertError(
+            f"Writing {target} failed: {error}.",
+            hint="Check free space and permissions of the target folder, then convert again.",
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _make_plan(source: Path, dense: DenseType) -> _Plan:
+    reader = CheckpointReader(source)
+    config = read_config(source)
+    return _Plan(
+        source=source,
+        reader=reader,
+        config=config,
+        tensors=plan_tensors(config, reader.tensors, dense),
+        tokenizer=read_tokenizer(source, config.vocab_size),
+    )
+
+
+def _check_target(target: Path, plan: _Plan) -> None:
+    if not target.parent.is_dir():
+        raise ConvertError(f"There is no folder {target.parent}.", hint="Make it first.")
+    if target.is_dir():
+        raise ConvertError(f"{target} is a folder.", hint="Name a file to write.")
+    n_free = shutil.disk_usage(target.parent).free
+    n_needed = plan.n_bytes + MAX_HEADER_BYTES
+    if n_free < n_needed:
+        raise ConvertError(
+            f"The GGUF takes {n_needed / 1e9:.1f} GB, but {target.parent} has {n_free / 1e9:.1f} "
+            "GB free.",
+            hint="Free some space or choose a target on another disk.",
+        )
+
+
+def _write(plan: _Plan, path: Path, progress: Progress | None) -> None:
+    writer = GGUFWriter(path, ARCH)
+    for tensor in plan.tensors:
+        writer.add_tensor_info(
+            tensor.name, tensor.shape, np.dtype(np.float32), tensor.n_bytes, tensor.qtype
+        )
+    add_metadata(writer, plan.config, plan.source)
+    add_tokenizer(writer, plan.tokenizer)
+    try:
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        _write_tensors(plan, writer, progress)
+    finally:
+        writer.close()
+
+
+def _write_tensors(plan: _Plan, writer: GGUFWriter, progress: Progress | None) -> None:
+    """Write all tensor data piece by piece; GGUFWriter itself would want each tensor whole."""
+    if writer.fout is None:
+        raise RuntimeError("the GGUF file must be open")
+    file = writer.fout[0]
+    writer.write_padding(file, file.tell())
+    n_done = 0
+    for tensor in plan.tensors:
+        for piece in _iter_pieces(plan.reader, tensor):
+            file.write(piece.data)
+            n_done += piece.nbytes
+            if progress is not None:
+                progress("convert", n_done, plan.n_bytes)
+        writer.write_padding(file, tensor.n_bytes, GGUF_DEFAULT_ALIGNMENT)
+    file.flush()
+    os.fsync(file.fileno())  # a rename may reach the disk before the data does
+
+
+def _iter_pieces(reader: CheckpointReader, tensor: PlannedTensor) -> Iterator[NDArray[Any]]:
+    """Make the data of one tensor, in order, in pieces of bounded size."""
+    values = reader.read(tensor.source)
+    if tensor.scales is not None:
+        scales = reader.read(tensor.scales)
+        for expert in range(tensor.shape[0]):
+            rows = _ROWS[tensor.rows]
+            yield repack_blocks(values[expert, rows], scales[expert, rows])
+        return
+    if tensor.rows != "all":
+        values = values[:, _ROWS[tensor.rows]]
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, PIECE_VALUES):
+        piece = flat[start : start + PIECE_VALUES]
+        match tensor.qtype:
+            case GGMLQuantizationType.BF16:
+                yield piece
+            case GGMLQuantizationType.F32:
+                yield widen_bf16(piece)
+            case _:
+                yield _quantize(piece, tensor)
+
+
+def _quantize(piece: NDArray[np.uint16], tensor: PlannedTensor) -> NDArray[np.uint8]:
+    try:
+        return quantize_q8_0(piece)
+    except ValueError as error:
+        raise ConvertError(
+            f"{tensor.source} cannot become Q8_0: {error}.",
+            hint="The checkpoint is damaged; download it again.",
+        ) from error

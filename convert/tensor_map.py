@@ -1,0 +1,164 @@
+"""Which tensors the GGUF holds, and from which tensors of a Hugging Face checkpoint each is made.
+
+The plan is made from `config.json` and checked against the checkpoint before a byte is written.
+MXFP4 blocks and scales are paired by name. This module never touches tensor data.
+"""
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Literal
+
+import msgspec
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from convert.checkpoint import SourceTensor
+from convert.config import BLOCK_SIZE, ModelConfig
+from gptoss_local.errors import ConvertError
+
+DenseType = Literal["q8_0", "bf16"]
+"""How embedding, attention and head are stored; experts stay MXFP4, small tensors are F32."""
+
+Rows = Literal["all", "even", "odd"]
+"""Which rows of each expert's matrix: the checkpoint interleaves gate (even) and up (odd)."""
+
+Shape = tuple[int, ...]
+
+_F32 = GGMLQuantizationType.F32
+_MXFP4 = GGMLQuantizationType.MXFP4
+_DENSE = {"q8_0": GGMLQuantizationType.Q8_0, "bf16": GGMLQuantizationType.BF16}
+
+
+class PlannedTensor(msgspec.Struct, frozen=True):
+    """One tensor of the GGUF and how to make it.
+
+    Attributes:
+        name: Its name in the GGUF.
+        shape: In elements, slowest axis first (a GGUF file lists axes the other way round).
+        source: The checkpoint tensor it is made from; for MXFP4, the blocks.
+        scales: The checkpoint tensor with the MXFP4 scales.
+        rows: Which rows of the source's second axis go into it.
+    """
+
+    name: str
+    shape: Shape
+    qtype: GGMLQuantizationType
+    source: str
+    scales: str | None = None
+    rows: Rows = "all"
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the data in the GGUF, without padding."""
+        block, n_block_bytes = GGML_QUANT_SIZES[self.qtype]
+        return int(prod(self.shape) // block * n_block_bytes)
+
+
+def plan_tensors(
+    config: ModelConfig, tensors: Mapping[str, SourceTensor], dense: DenseType
+) -> list[PlannedTensor]:
+    """Plan the GGUF of a checkpoint.
+
+    Args:
+        config: Gives every shape.
+        tensors: What the checkpoint holds.
+        dense: Type of the large weights outside the experts.
+
+    Returns:
+        The GGUF's tensors in the order in which they will lie in the file.
+
+    Raises:
+        ConvertError: The checkpoint lacks a tensor, has one too many, or one of another shape or
+            dtype.
+    """
+    qtype = _DENSE[dense]
+    vocab_shape = (config.vocab_size, config.hidden_size)
+    plan = [
+        PlannedTensor("token_embd.weight", vocab_shape, qtype, "model.embed_tokens.weight"),
+        *(t for layer in range(config.num_hidden_layers) for t in _layer(config, layer, qtype)),
+        PlannedTensor("output_norm.weight", (config.hidden_size,), _F32, "model.norm.weight"),
+        PlannedTensor("output.weight", vocab_shape, qtype, "lm_head.weight"),
+    ]
+    _check_names(expected={name for t in plan for name in _source_names(t)}, held=tensors)
+    for tensor in plan:
+        for name, (dtype, shape) in _expected_sources(tensor).items():
+            held = tensors[name]
+            if (held.dtype, held.shape) != (dtype, shape):
+                raise ConvertError(
+                    f"{name} is {held.dtype} {list(held.shape)} where the model's config.json "
+                    f"calls for {dtype} {list(shape)}.",
+                    hint="Check that config.json and the weights are of the same model.",
+                )
+    return plan
+
+
+def _layer(config: ModelConfig, layer: int, qtype: GGMLQuantizationType) -> list[PlannedTensor]:
+    here, there = f"blk.{layer}", f"model.layers.{layer}"
+    n_embd, n_experts = config.hidden_size, config.num_local_experts
+    n_q = config.num_attention_heads * config.head_dim
+    n_kv = config.num_key_value_heads * config.head_dim
+    dense = [
+        ("attn_norm.weight", (n_embd,), _F32, "input_layernorm.weight"),
+        ("attn_q.weight", (n_q, n_embd), qtype, "self_attn.q_proj.weight"),
+        ("attn_q.bias", (n_q,), _F32, "self_attn.q_proj.bias"),
+        ("attn_k.weight", (n_kv, n_embd), qtype, "self_attn.k_proj.weight"),
+        ("attn_k.bias", (n_kv,), _F32, "self_attn.k_proj.bias"),
+        ("attn_v.weight", (n_kv, n_embd), qtype, "self_attn.v_proj.weight"),
+        ("attn_v.bias", (n_kv,), _F32, "self_attn.v_proj.bias"),
+        ("attn_output.weight", (n_embd, n_q), qtype, "self_attn.o_proj.weight"),
+        ("attn_output.bias", (n_embd,), _F32, "self_attn.o_proj.bias"),
+        ("attn_sinks.weight", (config.num_attention_heads,), _F32, "self_attn.sinks"),
+        ("post_attention_norm.weight", (n_embd,), _F32, "post_attention_layernorm.weight"),
+        ("ffn_gate_inp.weight", (n_experts, n_embd), _F32, "mlp.router.weight"),
+        ("ffn_gate_inp.bias", (n_experts,), _F32, "mlp.router.bias"),
+    ]
+    return [
+        *(PlannedTensor(f"{here}.{n}", shape, q, f"{there}.{src}") for n, shape, q, src in dense),
+        *_experts(f"{here}.ffn_gate_exps", f"{there}.mlp.experts.gate_up_proj", config, "even"),
+        *_experts(f"{here}.ffn_up_exps", f"{there}.mlp.experts.gate_up_proj", config, "odd"),
+        *_experts(f"{here}.ffn_down_exps", f"{there}.mlp.experts.down_proj", config, "all"),
+    ]
+
+
+def _experts(name: str, source: str, config: ModelConfig, rows: Rows) -> list[PlannedTensor]:
+    n_in, n_out = config.hidden_size, config.intermediate_size
+    if rows == "all":  # down_proj leads back to the hidden size
+        n_in, n_out = n_out, n_in
+    shape = (config.num_local_experts, n_out, n_in)
+    blocks, scales, bias = f"{source}_blocks", f"{source}_scales", f"{source}_bias"
+    return [
+        PlannedTensor(f"{name}.weight", shape, _MXFP4, blocks, scales, rows),
+        PlannedTensor(f"{name}.bias", shape[:2], _F32, bias, rows=rows),
+    ]
+
+
+def _source_names(tensor: PlannedTensor) -> list[str]:
+    return [tensor.source] if tensor.scales is None else [tensor.source, tensor.scales]
+
+
+def _expected_sources(tensor: PlannedTensor) -> dict[str, tuple[str, Shape]]:
+    """Name, dtype and shape of the checkpoint tensors behind one planned tensor."""
+    shape = tensor.shape
+    if tensor.rows != "all":
+        shape = (shape[0], 2 * shape[1], *shape[2:])
+    if tensor.scales is None:
+        return {tensor.source: ("BF16", shape)}
+    grid = (*shape[:-1], shape[-1] // BLOCK_SIZE)
+    return {tensor.source: ("U8", (*grid, BLOCK_SIZE // 2)), tensor.scales: ("U8", grid)}
+
+
+def _check_names(expected: set[str], held: Iterable[str]) -> None:
+    if missing := expected.difference(held):
+        raise ConvertError(
+            f"The checkpoint lacks {_some_of(missing)}.",
+            hint="Only the published form, with MXFP4 experts, can be converted.",
+        )
+    if unexpected := set(held) - expected:
+        raise ConvertError(
+            f"The checkpoint holds {_some_of(unexpected)}, which gpt-oss does not have.",
+            hint="Check that config.json and the weights are of the same model.",
+        )
+
+
+def _some_of(names: set[str]) -> str:
+    first, *rest = sorted(names)
+    return f"the tensor {first}" + (f" and {len(rest)} more" if rest else "")

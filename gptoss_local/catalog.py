@@ -1,0 +1,37 @@
+"""The models we know by name: `models.toml`. Knows nothing of what is on disk."""
+
+import functools
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+
+class CatalogModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One entry. `file` is a name inside the models folder; empty when `embedded`."""
+
+    name: str
+    aliases: tuple[str, ...]
+    file: str
+    title: str
+    embedded: bool = False
+
+
+class _Catalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    model: tuple[CatalogModel, ...]
+
+
+@functools.cache
+def catalog() -> tuple[CatalogModel, ...]:
+    """All entries, the embedded one first."""
+    text = (Path(__file__).parents[1] / "models.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), _Catalog).model
+
+
+def canonical_name(name: str) -> str:
+    """Bring a name as people type it to the form we list: lower case, aliases, no `:latest`."""
+    wanted = name.strip().lower().removesuffix(":latest")
+    for model in catalog():
+        if wanted in (model.name, *model.aliases):
+            return model.name
+    return wanted

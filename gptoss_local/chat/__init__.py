@@ -1,0 +1,26 @@
+"""Conversation -> harmony tokens -> engine -> events.
+
+The only layer that knows the harmony format: below it there are token ids, above it text. Every
+dialect of the HTTP server turns its request into a ChatRequest and ChatEvents into its answer.
+"""
+
+from gptoss_local.chat.events import ChatEvent, ContentDelta, Done, ReasoningDelta, ToolCall
+from gptoss_local.chat.message import ChatRequest, Message, RawRequest, Tool, ToolRequest
+from gptoss_local.chat.session import answer, answer_raw
+from gptoss_local.chat.vocabulary import Vocabulary
+
+__all__ = [
+    "ChatEvent",
+    "ChatRequest",
+    "ContentDelta",
+    "Done",
+    "Message",
+    "RawRequest",
+    "ReasoningDelta",
+    "Tool",
+    "ToolCall",
+    "ToolRequest",
+    "Vocabulary",
+    "answer",
+    "answer_raw",
+]

@@ -1,0 +1,65 @@
+"""A conversation in the words of no HTTP dialect."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from gptoss_local.types import Effort, SamplingParams
+
+
+class ToolRequest(msgspec.Struct, frozen=True):
+    """A call in the history of a conversation. `id` may be empty: old clients send none."""
+
+    name: str
+    arguments: dict[str, Any]
+    id: str = ""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One message.
+
+    `system` carries the developer's instructions (harmony's own system message is ours to write).
+    `reasoning` and `tool_calls` belong to an assistant, `tool_name` and `tool_call_id` to a tool
+    result; either of them, or the order of results, tells which call is answered.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolRequest, ...] = ()
+    tool_name: str = ""
+    tool_call_id: str = ""
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A function the model may call; `parameters` is a JSON schema of an object."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt as it is, with no template; the answer comes back with its harmony tags."""
+
+    prompt: str
+    sampling: SamplingParams = SamplingParams()
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to answer and how.
+
+    `reasoning` False means that no analysis is made or shown. `stop` strings are looked for in
+    content only. `earlier_tokens` are the tokens of an earlier answer that this one continues.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    effort: Effort = "medium"
+    reasoning: bool = True
+    sampling: SamplingParams = SamplingParams()
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    earlier_tokens: tuple[int, ...] = ()

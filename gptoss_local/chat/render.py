@@ -1,0 +1,142 @@
+"""Messages -> harmony tokens, by openai-harmony.
+
+All text is encoded as text: a user, a tool result or a tool name that spells `<|start|>` cannot
+forge a message.
+"""
+
+import datetime
+import json
+from collections.abc import Iterable, Iterator
+
+from openai_harmony import (
+    Author,
+    Conversation,
+    DeveloperContent,
+    ReasoningEffort,
+    Role,
+    SystemContent,
+    ToolDescription,
+)
+from openai_harmony import Message as HarmonyMessage
+
+from gptoss_local.chat.message import ChatRequest, Message, Tool
+from gptoss_local.chat.vocabulary import CHANNEL, MESSAGE, Vocabulary
+from gptoss_local.types import Effort
+
+_EFFORTS = {
+    "low": ReasoningEffort.LOW,
+    "medium": ReasoningEffort.MEDIUM,
+    "high": ReasoningEffort.HIGH,
+}
+
+
+def render_chat(request: ChatRequest, vocabulary: Vocabulary) -> list[int]:
+    """Render the prompt for the next assistant turn, ending in `<|start|>assistant`.
+
+    Reasoning of finished turns is dropped, that of a running tool loop is kept, as openai-harmony
+    does. Without reasoning and tools the prompt goes on to open the final channel; with tools the
+    model must be free to call one, so it gets the lowest effort instead.
+    """
+    earlier = list(request.earlier_tokens)
+    messages = list(_history(request.messages, request.tools))
+    if not earlier:
+        effort = request.effort if request.reasoning else "low"
+        messages.insert(0, _system(effort))
+    rendered: list[int] = vocabulary.encoding.render_conversation_for_completion(
+        Conversation.from_messages(messages), Role.ASSISTANT
+    )
+    tokens = earlier + rendered
+    if opens_final(request):
+        tokens += [CHANNEL, *vocabulary.encoding.encode("final"), MESSAGE]
+    return tokens
+
+
+def opens_final(request: ChatRequest) -> bool:
+    """Whether the rendered prompt ends inside an open message of the final channel."""
+    return not request.reasoning and not request.tools
+
+
+def _system(effort: Effort) -> HarmonyMessage:
+    content = (
+        SystemContent.new()
+        .with_reasoning_effort(_EFFORTS[effort])
+        .with_conversation_start_date(datetime.date.today().isoformat())
+    )
+    return HarmonyMessage.from_role_and_content(Role.SYSTEM, content)
+
+
+def _history(messages: Iterable[Message], tools: tuple[Tool, ...]) -> Iterator[HarmonyMessage]:
+    """Leading system messages and tools make one developer message; the rest keeps its place."""
+    messages = list(messages)
+    n_leading = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
+    instructions = "\n\n".join(m.content for m in messages[:n_leading] if m.content)
+    if instructions or tools:
+        yield _developer(instructions, tools)
+    calls = _CallLog()
+    for message in messages[n_leading:]:
+        yield from _render(message, calls)
+
+
+def _render(message: Message, calls: "_CallLog") -> Iterator[HarmonyMessage]:
+    match message.role:
+        case "system":
+            yield _developer(message.content, ())
+        case "user":
+            yield HarmonyMessage.from_role_and_content(Role.USER, message.content)
+        case "assistant":
+            calls.add(message)
+            yield from _assistant(message)
+        case "tool":
+            author = Author.new(Role.TOOL, f"functions.{calls.answered_by(message)}")
+            result = HarmonyMessage.from_author_and_content(author, message.content)
+            yield result.with_channel("commentary").with_recipient("assistant")
+
+
+def _developer(instructions: str, tools: tuple[Tool, ...]) -> HarmonyMessage:
+    content = DeveloperContent.new()
+    if instructions:
+        content = content.with_instructions(instructions)
+    if tools:
+        content = content.with_function_tools(
+            [ToolDescription.new(t.name, t.description, parameters=t.parameters) for t in tools]
+        )
+    return HarmonyMessage.from_role_and_content(Role.DEVELOPER, content)
+
+
+def _assistant(message: Message) -> Iterator[HarmonyMessage]:
+    def part(text: str, channel: str) -> HarmonyMessage:
+        return HarmonyMessage.from_role_and_content(Role.ASSISTANT, text).with_channel(channel)
+
+    if message.reasoning:
+        yield part(message.reasoning, "analysis")
+    if message.content:
+        yield part(message.content, "commentary" if message.tool_calls else "final")
+    for call in message.tool_calls:
+        arguments = json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
+        yield (
+            part(arguments, "commentary")
+            .with_recipient(f"functions.{call.name}")
+            .with_content_type("<|constrain|>json")
+        )
+
+
+class _CallLog:
+    """Which calls still wait for their result."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[str, str]] = []  # (id, name) in order
+
+    def add(self, message: Message) -> None:
+        self._open += [(call.id, call.name) for call in message.tool_calls]
+
+    def answered_by(self, result: Message) -> str:
+        """Name of the function that `result` comes from: by id, else by name, else by order."""
+        for index, (call_id, name) in enumerate(self._open):
+            if result.tool_call_id and result.tool_call_id == call_id:
+                del self._open[index]
+                return name
+        for index, (_, name) in enumerate(self._open):
+            if result.tool_name in ("", name):
+                del self._open[index]
+                return name
+        return result.tool_name or "unknown"

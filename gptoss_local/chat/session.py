@@ -1,0 +1,97 @@
+"""Runs one answer: render, generate, parse, filter. The only file that joins chat and engine."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from gptoss_local.chat.events import ChatEvent, ContentDelta, Delta, Done, ReasoningDelta
+from gptoss_local.chat.message import ChatRequest, RawRequest
+from gptoss_local.chat.parser import HarmonyParser, RawParser
+from gptoss_local.chat.render import opens_final, render_chat
+from gptoss_local.chat.stop import StopFilter
+from gptoss_local.chat.vocabulary import STOP_TOKENS, Vocabulary
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Finished
+from gptoss_local.errors import ContextOverflowError
+
+
+async def answer(
+    engine: EngineClient, vocabulary: Vocabulary, request: ChatRequest
+) -> AsyncGenerator[ChatEvent, None]:
+    """Yield the events of one chat answer; the last one is Done.
+
+    Closing the iterator stops the engine.
+
+    Raises:
+        ContextOverflowError: the prompt does not fit; it is never cut.
+        EngineError: the engine failed or died.
+    """
+    prompt = render_chat(request, vocabulary)
+    parser = HarmonyParser(vocabulary, opens_final=opens_final(request))
+    async with aclosing(_run(engine, prompt, parser, request)) as events:
+        async for event in events:
+            if request.reasoning or not isinstance(event, ReasoningDelta):
+                yield event
+
+
+async def answer_raw(
+    engine: EngineClient, vocabulary: Vocabulary, request: RawRequest
+) -> AsyncGenerator[ChatEvent, None]:
+    """Continue a prompt as it is; special tokens are spelled and read as such."""
+    prompt = vocabulary.encoding.encode(request.prompt, allowed_special="all")
+    async with aclosing(_run(engine, prompt, RawParser(vocabulary), request)) as events:
+        async for event in events:
+            yield event
+
+
+async def _run(
+    engine: EngineClient,
+    prompt: list[int],
+    parser: HarmonyParser | RawParser,
+    request: ChatRequest | RawRequest,
+) -> AsyncGenerator[ChatEvent, None]:
+    n_ctx = engine.loaded.n_ctx
+    if len(prompt) >= n_ctx:
+        raise ContextOverflowError(
+            f"the prompt is longer than the context length currently available to the model: "
+            f"{len(prompt)} tokens, and {n_ctx} fit",
+            hint="Shorten the prompt, or ask for more context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
+        )
+    stop, tokens = StopFilter(request.stop), list(prompt)
+    generation = engine.generate(
+        prompt, request.sampling, stop_tokens=STOP_TOKENS, max_tokens=request.max_tokens
+    )
+    async with aclosing(generation):
+        async for event in generation:
+            if isinstance(event, Finished):
+                for delta in _last_deltas(parser, stop):
+                    yield delta
+                yield Done("stop" if stop.is_stopped else event.reason, event.usage, tokens)
+                return
+            for token in event.tokens:
+                if stop.is_stopped:  # tokens decoded before the engine heard of the stop
+                    break
+                tokens.append(token)
+                for delta in _filter(parser.feed(token), stop):
+                    yield delta
+                if stop.is_stopped:
+                    engine.cancel(event.seq_id)
+
+
+def _filter(deltas: list[Delta], stop: StopFilter) -> list[Delta]:
+    """Pass content through the stop filter; what follows a stop string is dropped."""
+    passed: list[Delta] = []
+    for delta in deltas:
+        if stop.is_stopped:
+            break
+        if not isinstance(delta, ContentDelta):
+            passed.append(delta)
+        elif text := stop.feed(delta.text):
+            passed.append(ContentDelta(text))
+    return passed
+
+
+def _last_deltas(parser: HarmonyParser | RawParser, stop: StopFilter) -> list[Delta]:
+    deltas = _filter(parser.finish(), stop)
+    if held := stop.flush():
+        deltas.append(ContentDelta(held))
+    return deltas

@@ -1,0 +1,98 @@
+"""o200k_harmony, the vocabulary of gpt-oss, taken from the model's own tokenizer.
+
+openai-harmony wants the file `o200k_base.tiktoken` and would download it. We write it from the
+token table of the GGUF; the library accepts it only with the right sha256, which proves both.
+"""
+
+import base64
+import functools
+import os
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import openai_harmony
+
+from gptoss_local.errors import ModelLoadError
+
+START, END, MESSAGE, CHANNEL, CONSTRAIN = 200006, 200007, 200008, 200005, 200003
+RETURN, CALL, END_OF_TEXT = 200002, 200012, 199999
+FIRST_SPECIAL = 199998
+STOP_TOKENS = [RETURN, CALL, END_OF_TEXT]
+
+_FILE_NAME = "o200k_base.tiktoken"
+
+
+class Vocabulary:
+    """Token ids of gpt-oss and harmony's encoding over them."""
+
+    def __init__(self, encoding: openai_harmony.HarmonyEncoding, token_bytes: list[bytes]) -> None:
+        self.encoding = encoding
+        self.token_bytes = token_bytes
+        """The bytes of every id below FIRST_SPECIAL; a token may hold a part of a character."""
+
+    @classmethod
+    def from_model(cls, tokens: Sequence[str], cache_dir: Path) -> "Vocabulary":
+        """Check a model's token table and load the encoding from it.
+
+        Args:
+            tokens: The table in id order, in GPT-2's byte-to-unicode spelling.
+            cache_dir: Where the vocabulary file is kept.
+
+        Raises:
+            ModelLoadError: the model's tokenizer is not the one of gpt-oss.
+        """
+        text = _tiktoken_text(tokens)
+        folder = cache_dir / f"vocabulary-{sha256(text).hexdigest()[:16]}"
+        if not (folder / _FILE_NAME).is_file():
+            _write_atomically(folder / _FILE_NAME, text)
+        return _load(folder)
+
+
+def _tiktoken_text(tokens: Sequence[str]) -> bytes:
+    """Render the file: `base64(token) SPACE rank` per line, in rank order.
+
+    Source: tiktoken/load.py:dump_tiktoken_bpe.
+    """
+    try:
+        table = _byte_level_alphabet()
+        raw = (bytes(map(table.__getitem__, token)) for token in tokens[:FIRST_SPECIAL])
+        return b"".join(
+            b"%s %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(raw)
+        )
+    except KeyError as error:
+        raise _wrong_tokenizer() from error
+
+
+@functools.cache
+def _byte_level_alphabet() -> dict[str, int]:
+    """GPT-2's spelling: printable bytes stand for themselves, the others follow from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [b for b in range(256) if b not in printable]
+    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
+
+
+def _write_atomically(path: Path, text: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_bytes(text)
+    partial.replace(path)
+
+
+@functools.lru_cache(maxsize=1)
+def _load(folder: Path) -> Vocabulary:
+    os.environ["TIKTOKEN_ENCODINGS_BASE"] = str(folder)
+    try:
+        encoding = openai_harmony.load_harmony_encoding("HarmonyGptOss")
+    except openai_harmony.HarmonyError as error:
+        (folder / _FILE_NAME).unlink()
+        raise _wrong_tokenizer() from error
+    lines = (folder / _FILE_NAME).read_bytes().splitlines()
+    return Vocabulary(encoding, [base64.b64decode(line.split(b" ")[0]) for line in lines])
+
+
+def _wrong_tokenizer() -> ModelLoadError:
+    return ModelLoadError(
+        "the model's tokenizer is not o200k_harmony, the one of gpt-oss",
+        hint="Convert the original checkpoint again: gptoss convert CHECKPOINT_DIR OUT.gguf",
+    )

@@ -1,0 +1,80 @@
+"""How commands print: data on stdout, talk and progress on stderr."""
+
+import datetime
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from gptoss_local.types import Progress
+
+JSON_VERSION = 1
+
+
+def print_json(**data: Any) -> None:
+    """Print one JSON object with the version of its format."""
+    print(msgspec.json.encode({"version": JSON_VERSION, **data}).decode(), flush=True)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns as Ollama does: upper-case header, four spaces between."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("    ".join(cells).rstrip())
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A bar on stderr; one line per step when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield _step_lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=what, completed=done, total=total
+        )
+
+
+def _step_lines() -> Progress:
+    last = ""
+
+    def report(what: str, done: int, total: int) -> None:
+        nonlocal last
+        if what != last:
+            last = what
+            print(f"{what} …", file=sys.stderr, flush=True)
+
+    return report
+
+
+def human_size(n_bytes: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if n_bytes < 1000 or unit == "GB":
+            return (
+                f"{n_bytes:.0f} {unit}" if n_bytes >= 10 or unit == "B" else f"{n_bytes:.1f} {unit}"
+            )
+        n_bytes /= 1000
+    raise AssertionError("unreachable")
+
+
+def human_age(seconds: float) -> str:
+    """A duration in its largest unit, e.g. `3 hours`."""
+    for name, unit_s in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= unit_s:
+            n = int(seconds // unit_s)
+            return f"{n} {name}{'s' if n > 1 else ''}"
+    return "less than a minute"
+
+
+def seconds_until(timestamp: str) -> float:
+    moment = datetime.datetime.fromisoformat(timestamp)
+    return (moment - datetime.datetime.now(datetime.UTC)).total_seconds()

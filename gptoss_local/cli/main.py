@@ -1,0 +1,62 @@
+"""Registers the commands and turns our errors into one line, a hint and an exit code."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from gptoss_local import __version__
+from gptoss_local.cli.convert import convert
+from gptoss_local.cli.ls import ls
+from gptoss_local.cli.ps import ps
+from gptoss_local.cli.run import run
+from gptoss_local.cli.serve import serve
+from gptoss_local.cli.show import show
+from gptoss_local.cli.stop import stop
+from gptoss_local.errors import GptOssError
+
+app = typer.Typer(
+    help="Run OpenAI's gpt-oss models on your own PC.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (run, serve, stop, ls, ps, show, convert):
+    app.command()(command)
+app.command("list", hidden=True)(ls)  # the names Ollama's users type
+app.command("start", hidden=True)(serve)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"gptoss {__version__} (llama-cpp-python {version('llama-cpp-python')})")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point of `gptoss`."""
+    try:
+        app()
+    except GptOssError as error:
+        if os.environ.get("GPTOSS_DEBUG"):
+            raise
+        print(f"gptoss: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:  # the reader of a pipe went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,51 @@
+"""`gptoss ps`: the models in memory."""
+
+from typing import Any
+
+from gptoss_local.cli._options import Json
+from gptoss_local.cli._output import (
+    human_age,
+    human_size,
+    print_json,
+    print_table,
+    seconds_until,
+)
+from gptoss_local.settings import load_settings
+
+_FOREVER_S = 50 * 365 * 86_400
+
+
+def ps(json: Json = False) -> None:
+    """List the models in memory."""
+    from gptoss_local.client import Client
+
+    client = Client(load_settings())
+    models = client.get("/api/ps")["models"] if client.is_running() else []
+    if json:
+        print_json(models=models)
+        return
+    rows = [
+        (
+            model["name"],
+            model["digest"][:12],
+            human_size(model["size"]),
+            _processor(model),
+            str(model["context_length"]),
+            _until(model),
+        )
+        for model in models
+    ]
+    print_table(("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"), rows)
+
+
+def _processor(model: dict[str, Any]) -> str:
+    """Where the weights are, in Ollama's words."""
+    share = model["size_vram"] / model["size"]
+    if share in (0, 1):
+        return "100% GPU" if share else "100% CPU"
+    return f"{1 - share:.0%}/{share:.0%} CPU/GPU"
+
+
+def _until(model: dict[str, Any]) -> str:
+    left_s = seconds_until(model["expires_at"])
+    return "Forever" if left_s > _FOREVER_S else f"{human_age(left_s)} from now"

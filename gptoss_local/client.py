@@ -1,0 +1,142 @@
+"""A small synchronous client of our own server, for the command line.
+
+Foreign errors are translated here, once: no answer, another server on the port, an error body.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import msgspec
+
+from gptoss_local import errors
+from gptoss_local.errors import GptOssError, ServerUnavailableError
+from gptoss_local.settings import Settings
+
+_START_TIMEOUT_S = 30.0
+_POLL_S = 0.05
+
+
+class Client:
+    """HTTP calls to the server that `settings` names."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # trust_env: a proxy set for the internet must not get requests for this machine
+        self._http = httpx.Client(
+            base_url=settings.url, timeout=httpx.Timeout(None, connect=5), trust_env=False
+        )
+
+    def is_running(self) -> bool:
+        """Whether our server answers.
+
+        Raises:
+            ServerUnavailableError: another program answers on the address.
+        """
+        try:
+            response = self._http.get("/api/version")
+        except httpx.TransportError:
+            return False
+        if not response.headers.get("server", "").startswith("gptoss/"):
+            raise ServerUnavailableError(
+                f"another server (Ollama?) answers on {self._settings.url}",
+                hint="Stop it, or choose another port: set GPTOSS_PORT=11435",
+            )
+        return True
+
+    def ensure_running(self) -> None:
+        """Start a server that outlives this process, unless one answers.
+
+        Raises:
+            ServerUnavailableError: it did not come up.
+        """
+        if self.is_running():
+            return
+        log_path = self._settings.log_dir / "server.log"
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with log_path.open("ab") as log:
+            process = _spawn_server(self._settings, log.fileno())
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        while not self.is_running():
+            if process.poll() is not None or time.monotonic() > deadline_s:
+                raise ServerUnavailableError(
+                    "the server did not start", hint=f"See {log_path}, or run: gptoss serve"
+                )
+            time.sleep(_POLL_S)
+
+    def get(self, path: str) -> dict[str, Any]:
+        with _translated(self._settings):
+            return _checked(self._http.get(path))
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        with _translated(self._settings):
+            return _checked(self._http.post(path, json=body))
+
+    def stream_chat(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
+        with (
+            _translated(self._settings),
+            self._http.stream("POST", "/api/chat", json=body) as response,
+        ):
+            if response.is_error:
+                response.read()
+                _checked(response)
+            for line in response.iter_lines():
+                frame: dict[str, Any] = msgspec.json.decode(line)
+                if "error" in frame:
+                    raise _error(frame)
+                yield frame
+
+
+def _spawn_server(settings: Settings, log_fd: int) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"GPTOSS_HOST": settings.host, "GPTOSS_PORT": str(settings.port)}
+    command = [sys.executable, "-P", "-m", "gptoss_local", "serve"]
+    if sys.platform == "win32":
+        flags = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+    else:
+        flags = 0
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log_fd,
+        stderr=log_fd,
+        start_new_session=True,  # Ctrl-C and a closed terminal do not reach it
+        creationflags=flags,
+    )
+
+
+@contextmanager
+def _translated(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except httpx.ConnectError as error:
+        raise ServerUnavailableError(
+            f"no server answers on {settings.url}", hint="Start one: gptoss serve"
+        ) from error
+    except httpx.TransportError as error:
+        raise ServerUnavailableError(
+            f"the connection to {settings.url} broke: {error}",
+            hint=f"See {settings.log_dir / 'server.log'}",
+        ) from error
+
+
+def _checked(response: httpx.Response) -> dict[str, Any]:
+    try:
+        body: dict[str, Any] = msgspec.json.decode(response.content, type=dict)
+    except msgspec.DecodeError:
+        body = {"error": f"{response.status_code} {response.text[:200]}"}
+    if response.is_error:
+        raise _error(body)
+    return body
+
+
+def _error(body: dict[str, Any]) -> GptOssError:
+    error_class = getattr(errors, body.get("code", ""), GptOssError)
+    error: GptOssError = error_class(body["error"], hint=body.get("hint", ""))
+    return error

@@ -1,0 +1,202 @@
+"""The server's side of an engine process: an asyncio client that survives its death.
+
+Knows token ids only. Thread: one event loop.
+"""
+
+import asyncio
+import itertools
+import sys
+from collections.abc import AsyncGenerator, Callable
+
+from gptoss_local import errors
+from gptoss_local.engine import protocol
+from gptoss_local.engine.protocol import (
+    Cancel,
+    Command,
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Load,
+    Loaded,
+    Loading,
+    Tokens,
+)
+from gptoss_local.errors import EngineCrashedError, GptOssError
+from gptoss_local.types import SamplingParams
+
+_EXIT_TIMEOUT_S = 5.0
+
+
+class EngineClient:
+    """One engine process with one loaded model. Make it with `start()`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._seq_ids = itertools.count(1)
+        self._sequences: dict[int, asyncio.Queue[Event | GptOssError]] = {}
+        self._crash: EngineCrashedError | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._loaded: Loaded | None = None
+
+    @classmethod
+    async def start(
+        cls, load: Load, *, on_progress: Callable[[float], None] | None = None
+    ) -> "EngineClient":
+        """Start a process and load a model into it.
+
+        Args:
+            load: What to load, and how.
+            on_progress: Called with 0.0 .. 1.0 while the weights load.
+
+        Raises:
+            ModelLoadError: llama.cpp refused the model or the context.
+            EngineCrashedError: the process died while loading.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "gptoss_local.engine.process"),  # -P: not from the cwd
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        client = cls(process)
+        try:
+            client._send(load)
+            client._loaded = await client._wait_loaded(on_progress or (lambda _: None))
+        except BaseException:
+            await client.close()
+            raise
+        client._reader = asyncio.create_task(client._read_events())
+        return client
+
+    @property
+    def loaded(self) -> Loaded:
+        """What the process reported after loading."""
+        if self._loaded is None:
+            raise RuntimeError("the engine has not been started with start()")
+        return self._loaded
+
+    @property
+    def is_alive(self) -> bool:
+        return self._crash is None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def n_active(self) -> int:
+        """Sequences that wait or run."""
+        return len(self._sequences)
+
+    async def generate(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        *,
+        stop_tokens: list[int],
+        max_tokens: int | None = None,
+    ) -> AsyncGenerator[Tokens | Finished, None]:
+        """Queue a sequence and yield its events; the last one is Finished.
+
+        Closing the iterator cancels the sequence.
+
+        Raises:
+            ContextOverflowError: the prompt does not fit.
+            EngineCrashedError: the process is dead or died meanwhile.
+            EngineError: llama.cpp failed on this sequence.
+        """
+        if self._crash is not None:
+            raise self._crash
+        seq_id = next(self._seq_ids)
+        queue: asyncio.Queue[Event | GptOssError] = asyncio.Queue()
+        self._sequences[seq_id] = queue
+        request = Generate(
+            seq_id=seq_id,
+            prompt=prompt,
+            sampling=sampling,
+            stop_tokens=stop_tokens,
+            max_tokens=max_tokens,
+        )
+        is_over = False
+        try:
+            self._send(request)
+            while not is_over:
+                event = await queue.get()
+                is_over = not isinstance(event, Tokens)
+                if isinstance(event, GptOssError):
+                    raise event
+                if isinstance(event, Tokens | Finished):
+                    yield event
+        finally:
+            del self._sequences[seq_id]
+            if not is_over:
+                self.cancel(seq_id)
+
+    def cancel(self, seq_id: int) -> None:
+        """End a sequence early; its iterator goes on to Finished with reason `cancelled`."""
+        if self.is_alive:
+            self._send(Cancel(seq_id))
+
+    async def close(self) -> None:
+        """End the process; running sequences end with EngineCrashedError."""
+        self._crash = self._crash or EngineCrashedError("the model was unloaded")
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), _EXIT_TIMEOUT_S)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+        if self._reader is not None:
+            await self._reader
+
+    def _send(self, command: Command) -> None:
+        if self._process.stdin is None:
+            raise RuntimeError("the engine process has no stdin pipe")
+        self._process.stdin.write(protocol.encode_frame(command))
+
+    async def _read_event(self) -> Event:
+        """Raises EngineCrashedError when the process is gone."""
+        stdout = self._process.stdout
+        if stdout is None:
+            raise RuntimeError("the engine process has no stdout pipe")
+        try:
+            header = await stdout.readexactly(protocol.LENGTH_BYTES)
+            body = await stdout.readexactly(int.from_bytes(header, "little"))
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            code = await self._process.wait()
+            what = f"signal {-code}" if code < 0 else f"exit code {code}"
+            raise EngineCrashedError(
+                f"the model runner has unexpectedly stopped ({what})",
+                hint="The next request starts it again. If this repeats, look into the server log.",
+            ) from error
+        return protocol.decode_event(body)
+
+    async def _wait_loaded(self, on_progress: Callable[[float], None]) -> Loaded:
+        while True:
+            match await self._read_event():
+                case Loading(fraction):
+                    on_progress(fraction)
+                case Loaded() as loaded:
+                    return loaded
+                case Failed() as failed:
+                    raise _error(failed)
+
+    async def _read_events(self) -> None:
+        """Task: hand every event to its sequence until the process ends."""
+        try:
+            while True:
+                event = await self._read_event()
+                if isinstance(event, Loading | Loaded) or event.seq_id is None:
+                    continue
+                if queue := self._sequences.get(event.seq_id):
+                    queue.put_nowait(_error(event) if isinstance(event, Failed) else event)
+        except EngineCrashedError as crash:
+            self._crash = self._crash or crash
+            for queue in self._sequences.values():
+                queue.put_nowait(self._crash)
+
+
+def _error(failed: Failed) -> GptOssError:
+    error_class: type[GptOssError] = getattr(errors, failed.error)
+    return error_class(failed.message, hint=failed.hint)

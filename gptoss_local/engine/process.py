@@ -1,0 +1,97 @@
+"""Main loop of the engine process: `python -m gptoss_local.engine.process`.
+
+Commands come in on stdin, events go out on stdout, llama.cpp's words go to stderr. When stdin
+closes, the server is gone or wants the memory back, and the process ends: its exit is what
+returns all VRAM.
+"""
+
+import os
+import queue
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import BinaryIO
+
+from gptoss_local.engine import protocol
+from gptoss_local.engine.engine import Engine, failure
+from gptoss_local.engine.protocol import Cancel, Command, Event, Generate, Load, Loaded, Loading
+from gptoss_local.errors import GptOssError
+from gptoss_local.llama import Context, ContextParams, Model, has_gpu
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a shared terminal is the server's
+    events = _claim_stdout()
+    commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+    threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
+    load = commands.get()
+    if not isinstance(load, Load):
+        raise ValueError(f"the first command must be Load, not {type(load).__name__}")
+    try:
+        engine = _load(load, events)
+    except GptOssError as error:
+        _send(events, [failure(error, None)])
+        return error.exit_code
+    while True:
+        _send(events, _take_commands(engine, commands))
+        _send(events, engine.step())
+
+
+def _claim_stdout() -> BinaryIO:
+    """Keep stdout for frames alone: whatever else prints there goes to stderr from now on."""
+    frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return frames
+
+
+def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
+    """Thread: the only reader of stdin, whose end ends the process, also amid a decode."""
+    stdin = sys.stdin.buffer
+    while header := stdin.read(protocol.LENGTH_BYTES):
+        body = stdin.read(int.from_bytes(header, "little"))
+        commands.put(protocol.decode_command(body))
+    os._exit(0)
+
+
+def _load(load: Load, events: BinaryIO) -> Engine:
+    model = Model(
+        Path(load.model_path),
+        n_gpu_layers=load.n_gpu_layers,
+        on_progress=lambda fraction: _send(events, [Loading(fraction)]),
+    )
+    context = Context(model, ContextParams(n_ctx=load.n_ctx, n_threads=load.n_threads))
+    loaded = Loaded(
+        n_ctx=context.n_ctx,
+        n_ctx_train=model.n_ctx_train,
+        n_vocab=model.n_vocab,
+        size_bytes=model.size_bytes,
+        has_gpu=has_gpu() and load.n_gpu_layers != 0,
+    )
+    _send(events, [loaded])
+    return Engine(context)
+
+
+def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list[Event]:
+    """Hand over all commands that have arrived; wait for one when there is nothing to do."""
+    events: list[Event] = []
+    while not engine.has_work or not commands.empty():
+        match commands.get():
+            case Generate() as request:
+                engine.add_request(request)
+            case Cancel(seq_id):
+                events += engine.cancel(seq_id)
+            case Load():
+                raise ValueError("a process loads one model")
+        if events:  # answer a cancel before waiting again
+            break
+    return events
+
+
+def _send(stream: BinaryIO, events: list[Event]) -> None:
+    if events:
+        stream.write(b"".join(map(protocol.encode_frame, events)))
+
+
+if __name__ == "__main__":
+    os._exit(main())  # the reader thread holds stdin, and a normal exit would trip over it

@@ -1,0 +1,70 @@
+"""Every error a user can meet, with what to print, what to do, an exit code and an HTTP status.
+
+    GptOssError                exit  1   HTTP 500
+    ├── UsageError                   2        400   the request itself is wrong
+    ├── ModelNotFoundError           3        404
+    ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
+    ├── ServerUnavailableError       7        503   no server answers, or it cannot start
+    ├── ContextOverflowError         8        400   prompt + answer do not fit in n_ctx
+    └── EngineError                 10        500   llama.cpp refused something
+        ├── ModelLoadError          10        500
+        └── EngineCrashedError      10        500   the engine process died
+
+Foreign exceptions are translated once, where the foreign library is called, with `raise ... from`.
+"""
+
+from typing import ClassVar
+
+
+class GptOssError(Exception):
+    """Base of the tree: one sentence that says what happened, one that says what to do.
+
+    Args:
+        message: What happened, a full sentence without trailing advice.
+        hint: The next thing to do, ideally a command; empty when there is nothing to add.
+    """
+
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(GptOssError):
+    exit_code = 2
+    http_status = 400
+
+
+class ModelNotFoundError(GptOssError):
+    exit_code = 3
+    http_status = 404
+
+
+class ConvertError(GptOssError):
+    exit_code = 6
+    http_status = 422
+
+
+class ServerUnavailableError(GptOssError):
+    exit_code = 7
+    http_status = 503
+
+
+class ContextOverflowError(GptOssError):
+    exit_code = 8
+    http_status = 400
+
+
+class EngineError(GptOssError):
+    exit_code = 10
+
+
+class ModelLoadError(EngineError):
+    pass
+
+
+class EngineCrashedError(EngineError):
+    pass

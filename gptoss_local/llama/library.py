@@ -1,0 +1,46 @@
+"""Start-up of the shared library and its log.
+
+llama.cpp reports the reason of a failure only in its log, so the last lines are kept and quoted in
+our errors.
+"""
+
+import functools
+import sys
+from collections import deque
+from ctypes import c_void_p
+
+import llama_cpp
+
+_WARN = 3  # GGML_LOG_LEVEL_WARN, ggml.h
+_log_lines: deque[str] = deque(maxlen=200)
+
+
+@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+def _on_log(level: int, text: bytes, _user_data: c_void_p) -> None:
+    line = text.decode(errors="replace")
+    _log_lines.append(line)
+    if level >= _WARN and level != 5:  # 5 is GGML_LOG_LEVEL_CONT: the rest of an earlier line
+        sys.stderr.write(line)
+
+
+@functools.cache
+def start_library() -> None:
+    """Initialise llama.cpp's backends once per process and take over its log."""
+    llama_cpp.llama_log_set(_on_log, c_void_p(0))
+    llama_cpp.llama_backend_init()
+
+
+def library_version() -> str:
+    """Version of llama-cpp-python, whose wheel carries the binding and the library together."""
+    return str(llama_cpp.__version__)
+
+
+def has_gpu() -> bool:
+    """Whether llama.cpp was built for a GPU and finds one."""
+    start_library()
+    return bool(llama_cpp.llama_supports_gpu_offload())
+
+
+def recent_log(n_lines: int = 3) -> str:
+    """Return the last lines of llama.cpp's log: the reason of a failure that just happened."""
+    return " / ".join("".join(_log_lines).strip().splitlines()[-n_lines:])

@@ -1,0 +1,148 @@
+"""The Hugging Face tokenizer files of gpt-oss, made from the o200k_base tokens alone.
+
+`tokenizer.json` needs BPE merges, which OpenAI's rank file leaves implicit; `derive_merges` brings
+them back. This module does not know weights, and it never tokenizes.
+"""
+
+from typing import Any
+
+VOCAB_SIZE = 201_088
+NAMED_SPECIALS = {
+    199998: "startoftext",
+    199999: "endoftext",
+    200002: "return",
+    200003: "constrain",
+    200005: "channel",
+    200006: "start",
+    200007: "end",
+    200008: "message",
+    200012: "call",
+}
+SPECIAL_TOKENS = {
+    token_id: f"<|{NAMED_SPECIALS.get(token_id, f'reserved_{token_id}')}|>"
+    for token_id in range(199998, VOCAB_SIZE)
+}
+"""Harmony's special tokens by id; those without a duty are called `<|reserved_ID|>`."""
+
+SPECIAL_TOKENS_MAP = {
+    "bos_token": "<|startoftext|>",
+    "eos_token": "<|return|>",
+    "pad_token": "<|endoftext|>",
+}
+
+_LETTER_HEAD = r"[^\r\n\p{L}\p{N}]?"
+_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+SPLIT_REGEX = "|".join(
+    [
+        f"{_LETTER_HEAD}{_UPPER}*{_LOWER}+{_CONTRACTION}",
+        f"{_LETTER_HEAD}{_UPPER}+{_LOWER}*{_CONTRACTION}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
+"""Cuts text before BPE. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`, o200k."""
+
+
+def _byte_to_char() -> dict[int, int]:
+    """The GPT-2 map from bytes to printable characters, as a `str.translate` table."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {**{b: b for b in printable}, **{b: 256 + i for i, b in enumerate(others)}}
+
+
+def derive_merges(vocab: dict[str, int]) -> list[tuple[str, str]]:
+    """List every way in which a token is two tokens side by side.
+
+    Args:
+        vocab: Token to rank, in rank order.
+
+    Returns:
+        (left, right) pairs ordered by the rank of what they make, then of left, then of right. BPE
+        over this list does what tiktoken does with the ranks, as both take the lowest rank first.
+    """
+    merges: list[tuple[str, str]] = []
+    for token in vocab:
+        splits = [
+            (left, right)
+            for i in range(1, len(token))
+            if (left := token[:i]) in vocab and (right := token[i:]) in vocab
+        ]
+        if len(splits) > 1:  # no two splits share their left part, so its rank alone decides
+            splits.sort(key=lambda split: vocab[split[0]])
+        merges += splits
+    return merges
+
+
+def tokenizer_json(tokens: list[bytes]) -> dict[str, Any]:
+    """Build the content of `tokenizer.json`.
+
+    Args:
+        tokens: The o200k_base tokens in rank order.
+    """
+    table = _byte_to_char()
+    vocab = {t.decode("latin-1").translate(table): rank for rank, t in enumerate(tokens)}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
+    pre_tokenizers = [
+        {
+            "type": "Split",
+            "pattern": {"Regex": SPLIT_REGEX},
+            "behavior": "Isolated",
+            "invert": False,
+        },
+        {
+            "type": "ByteLevel",
+            "add_prefix_space": False,
+            "trim_offsets": True,
+            "use_regex": False,
+        },
+    ]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": i, **_added_token(text)} for i, text in SPECIAL_TOKENS.items()],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers},
+        "post_processor": {**byte_level, "trim_offsets": False},
+        "decoder": {**byte_level, "trim_offsets": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": vocab,
+            "merges": derive_merges(vocab),
+        },
+    }
+
+
+def tokenizer_config() -> dict[str, Any]:
+    """Build the content of `tokenizer_config.json`."""
+    return {
+        "added_tokens_decoder": {str(i): _added_token(t) for i, t in SPECIAL_TOKENS.items()},
+        **SPECIAL_TOKENS_MAP,
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "model_max_length": 131072,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }
+
+
+def _added_token(text: str) -> dict[str, Any]:
+    return {
+        "content": text,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }

@@ -1,0 +1,126 @@
+"""The ASGI application and the uvicorn server around it."""
+
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from gptoss_local import __version__
+from gptoss_local.errors import GptOssError, ServerUnavailableError
+from gptoss_local.server import ollama
+from gptoss_local.server.guard import Guard
+from gptoss_local.server.manager import ModelManager
+from gptoss_local.server.streaming import json_response
+from gptoss_local.settings import Settings
+
+_log = logging.getLogger("gptoss")
+
+
+def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
+    """Build the application; its lifespan owns the engine process.
+
+    Args:
+        settings: Folders and defaults.
+        shut_down: Ends the server that runs the app (`gptoss stop`).
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        app.state.manager = ModelManager(settings)
+        yield
+        await app.state.manager.close()
+
+    async def stop(_request: Request) -> Response:
+        shut_down()
+        return json_response({"status": "success"})
+
+    return Starlette(
+        routes=[
+            Route("/", _root, methods=["GET"]),
+            Route("/api/gptoss/shutdown", stop, methods=["POST"]),
+            *ollama.routes(),
+        ],
+        middleware=[Middleware(Guard)],
+        exception_handlers={
+            GptOssError: _on_error,
+            HTTPException: _on_http_exception,
+            Exception: _on_exception,
+        },
+        lifespan=lifespan,
+    )
+
+
+def serve(settings: Settings) -> None:
+    """Run the server until it is stopped; blocks.
+
+    Raises:
+        ServerUnavailableError: the address cannot be bound.
+    """
+    listener = _bind(settings)
+
+    def shut_down() -> None:
+        server.should_exit = True
+
+    config = uvicorn.Config(
+        make_app(settings, shut_down=shut_down),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=2,
+        server_header=False,
+        headers=[("Server", f"gptoss/{__version__}")],
+    )
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
+
+
+def _bind(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    if os.name == "posix":  # on Windows this option would allow two servers on one port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        listener.close()
+        raise ServerUnavailableError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
+            hint="If Ollama or gptoss runs there, stop it, or choose another port: "
+            "GPTOSS_PORT=11435 gptoss serve",
+        ) from error
+    return listener
+
+
+async def _root(_request: Request) -> Response:
+    return PlainTextResponse("Ollama is running")  # what clients look for, word for word
+
+
+async def _on_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, GptOssError):
+        raise error
+    if error.http_status >= 500:
+        _log.error("%s", error.message)
+    return json_response(ollama.error_frame(error), error.http_status)
+
+
+async def _on_http_exception(_request: Request, error: Exception) -> Response:
+    """Unknown paths and verbs, in the plain words of Ollama's router."""
+    if not isinstance(error, HTTPException):
+        raise error
+    texts = {404: "404 page not found", 405: "405 method not allowed"}
+    return PlainTextResponse(
+        texts.get(error.status_code, error.detail), error.status_code, headers=error.headers
+    )
+
+
+async def _on_exception(_request: Request, error: Exception) -> Response:
+    unexpected = GptOssError("internal error, see the server log")
+    return json_response(ollama.error_frame(unexpected), 500)

@@ -1,0 +1,120 @@
+"""What tags, show and ps say of a model, from its GGUF header.
+
+Source: Ollama's server/routes.go (ListHandler, GetModelInfo, PsHandler).
+"""
+
+import datetime
+import time
+from typing import Any
+
+from gptoss_local.errors import ModelLoadError
+from gptoss_local.server.manager import LoadedModel
+from gptoss_local.store import GGUFInfo, ModelEntry, read_info
+
+CAPABILITIES = ["completion", "tools", "thinking"]
+_FAMILY = "gptoss"  # the name under which clients know the architecture
+_DEFAULTS = (("temperature", 1), ("top_p", 1), ("top_k", 0))
+_NEVER = "2318-01-01T00:00:00Z"  # keep-alive forever, as Ollama spells it
+_PARAMETERS = "\n".join(f"{name:<31}{value}" for name, value in _DEFAULTS)
+
+
+def tag(entry: ModelEntry) -> dict[str, Any]:
+    """One element of `GET /api/tags`; a file that is broken is listed without its details."""
+    try:
+        info = read_info(entry.path) if entry.path else None
+    except ModelLoadError:
+        info = None
+    return {
+        "name": entry.name,
+        "model": entry.name,
+        "modified_at": _modified_at(entry),
+        "size": info.size_bytes if info else 0,
+        "digest": entry.digest,
+        "details": details(info),
+        "capabilities": CAPABILITIES,
+    }
+
+
+def details(info: GGUFInfo | None) -> dict[str, Any]:
+    """The `details` object; without a readable file only its constant part."""
+    fixed = {
+        "parent_model": "",
+        "format": "gguf",
+        "family": _FAMILY,
+        "families": [_FAMILY],
+        "parameter_size": "",
+        "quantization_level": "MXFP4",
+    }
+    if info is None:
+        return fixed
+    return fixed | {
+        "parameter_size": _parameter_size(info.n_parameters),
+        "quantization_level": info.quantization,
+        "context_length": info.n_ctx_train,
+        "embedding_length": info.n_embd,
+    }
+
+
+def show(entry: ModelEntry, info: GGUFInfo) -> dict[str, Any]:
+    """The answer of `POST /api/show`."""
+    return {
+        "license": "",
+        "modelfile": f"# gptoss renders harmony itself\nFROM {entry.name}\n",
+        "parameters": _PARAMETERS,
+        "template": "",
+        "details": details(info),
+        "model_info": _model_info(info),
+        "capabilities": CAPABILITIES,
+        "modified_at": _modified_at(entry),
+    }
+
+
+def running(model: LoadedModel) -> dict[str, Any]:
+    """One element of `GET /api/ps`."""
+    loaded = model.engine.loaded
+    info = read_info(model.entry.path) if model.entry.path else None
+    return {
+        "name": model.entry.name,
+        "model": model.entry.name,
+        "size": loaded.size_bytes,
+        "digest": model.entry.digest,
+        "details": details(info),
+        "expires_at": _expires_at(model),
+        "size_vram": loaded.size_bytes if loaded.has_gpu else 0,
+        "context_length": loaded.n_ctx,
+    }
+
+
+def _model_info(info: GGUFInfo) -> dict[str, Any]:
+    """The GGUF's keys, sorted: clients take the first that contains `context_length`."""
+    prefix = f"{info.architecture}."
+    found = {
+        key.replace(prefix, f"{_FAMILY}.", 1) if key.startswith(prefix) else key: value
+        for key, value in info.metadata.items()
+        if key not in ("general.name", "tokenizer.chat_template")
+    }
+    found["general.architecture"] = _FAMILY
+    found["general.parameter_count"] = info.n_parameters
+    found.setdefault("general.basename", "gpt-oss")
+    return dict(sorted(found.items()))
+
+
+def _parameter_size(n_parameters: int) -> str:
+    if n_parameters >= 1e9:
+        return f"{n_parameters / 1e9:.1f}B"
+    return f"{n_parameters / 1e6:.1f}M"
+
+
+def _modified_at(entry: ModelEntry) -> str:
+    modified_s = entry.path.stat().st_mtime if entry.path else 0.0
+    return datetime.datetime.fromtimestamp(modified_s).astimezone().isoformat()
+
+
+def _expires_at(model: LoadedModel) -> str:
+    if model.keep_alive_s < 0:
+        return _NEVER
+    left_s = model.keep_alive_s
+    if model.expires_s is not None:
+        left_s = model.expires_s - time.monotonic()
+    expires = datetime.datetime.now().astimezone() + datetime.timedelta(seconds=left_s)
+    return expires.isoformat()

@@ -1,0 +1,89 @@
+"""`options`, `think` and `keep_alive` of Ollama's requests, in our own words.
+
+Source: Ollama's api/types.go (Options, ThinkValue, Duration).
+"""
+
+import re
+
+import msgspec
+
+from gptoss_local.errors import UsageError
+from gptoss_local.types import Effort, SamplingParams
+
+_EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
+_UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(h|ms|us|µs|ns|m|s)")
+_FOREVER_S = 1e9
+
+
+class Options(msgspec.Struct):
+    """`options`; names we do not know are ignored, as Ollama does."""
+
+    num_ctx: int | None = None
+    num_predict: int = -1
+    seed: int = -1
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    stop: str | list[str] = []
+
+    @property
+    def sampling(self) -> SamplingParams:
+        return SamplingParams(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            min_p=self.min_p,
+            seed=self.seed if self.seed >= 0 else None,
+        )
+
+    @property
+    def max_tokens(self) -> int | None:
+        return self.num_predict if self.num_predict >= 0 else None
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+
+def parse_think(think: object) -> tuple[Effort, bool]:
+    """Effort and whether to reason. Absent and true mean medium; false means no reasoning."""
+    match think:
+        case None | True:
+            return "medium", True
+        case False:
+            return "low", False
+        case str() if think in _EFFORTS:
+            return _EFFORTS[think], True
+        case str():
+            allowed = '"high", "medium", "low", "max", true, or false'
+            raise UsageError(f'invalid think value: "{think}" (must be {allowed})')
+        case _:
+            raise UsageError(
+                'think must be a boolean or string ("high", "medium", "low", "max", true, or false)'
+            )
+
+
+def parse_keep_alive(value: float | str | bool) -> float:
+    """Seconds a model stays loaded; negative means forever.
+
+    A number counts seconds, a string is a Go duration (`5m`, `1h30m`) or a number.
+    """
+    if isinstance(value, bool):
+        raise UsageError("keep_alive must be a number of seconds or a duration such as 5m")
+    if isinstance(value, str):
+        value = _duration_s(value.strip())
+    return value if value < _FOREVER_S else -1.0
+
+
+def _duration_s(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
+    parts = _DURATION.findall(digits)
+    if not parts or "".join(number + unit for number, unit in parts) != digits:
+        raise UsageError(f'invalid duration "{text}"', hint="Use e.g. 5m, 1h30m, 300 or -1.")
+    return sign * sum(float(number) * _UNITS_S[unit] for number, unit in parts)

@@ -1,0 +1,218 @@
+"""Request bodies of Ollama's API and their translation into chat requests.
+
+Source: Ollama's api/types.go (ChatRequest, GenerateRequest). The wire's names stay in here.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from gptoss_local.chat import ChatRequest, Message, RawRequest, Tool, ToolRequest
+from gptoss_local.errors import UsageError
+from gptoss_local.server.ollama_options import Options, parse_keep_alive, parse_think
+from gptoss_local.types import Effort
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class Part(msgspec.Struct):
+    type: str = "text"
+    text: str = ""
+
+
+class FunctionCall(msgspec.Struct):
+    name: str
+    arguments: dict[str, Any] | str = {}
+
+
+class WireToolCall(msgspec.Struct):
+    function: FunctionCall
+    id: str = ""
+
+
+class WireMessage(msgspec.Struct):
+    role: str
+    content: str | list[Part] = ""
+    thinking: str = ""
+    reasoning: str = ""
+    reasoning_content: str = ""
+    images: list[str] = []
+    tool_calls: list[WireToolCall] = []
+    tool_name: str = ""
+    tool_call_id: str = ""
+
+
+class Function(msgspec.Struct):
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class WireTool(msgspec.Struct):
+    """A tool; kinds other than `function` have no function and are skipped."""
+
+    type: str = "function"
+    function: Function | None = None
+
+
+class _Common(msgspec.Struct, kw_only=True):
+    model: str = ""
+    stream: bool = True
+    options: Options = msgspec.field(default_factory=Options)
+    think: bool | str | int | float | dict[str, Any] | list[Any] | None = None
+    keep_alive: float | str | bool | None = None
+    format: str | dict[str, Any] = ""
+    logprobs: bool = False
+
+    @property
+    def keep_alive_s(self) -> float | None:
+        return None if self.keep_alive is None else parse_keep_alive(self.keep_alive)
+
+    @property
+    def reasoning(self) -> tuple[Effort, bool]:
+        """Effort, and whether to reason at all."""
+        return parse_think(self.think)
+
+    def refuse_unsupported(self, images: list[str]) -> None:
+        if self.format:
+            raise UsageError("structured output (format) is not supported yet")
+        if self.logprobs:
+            raise UsageError("logprobs are not supported yet")
+        if images:
+            raise UsageError("gpt-oss reads text only, and the request has images")
+
+
+class ChatBody(_Common, kw_only=True):
+    messages: list[WireMessage] = []
+    tools: list[WireTool] = []
+
+    def to_request(self) -> ChatRequest:
+        """Raises UsageError for what gpt-oss or this version cannot do."""
+        self.refuse_unsupported([image for m in self.messages for image in m.images])
+        effort, reasoning = self.reasoning
+        return ChatRequest(
+            messages=tuple(map(_message, self.messages)),
+            tools=tuple(
+                Tool(t.function.name, t.function.description, t.function.parameters)
+                for t in self.tools
+                if t.function is not None
+            ),
+            effort=effort,
+            reasoning=reasoning,
+            sampling=self.options.sampling,
+            max_tokens=self.options.max_tokens,
+            stop=self.options.stop_strings,
+        )
+
+
+class GenerateBody(_Common, kw_only=True):
+    prompt: str = ""
+    suffix: str = ""
+    system: str = ""
+    template: str = ""
+    context: list[int] = []
+    raw: bool = False
+    images: list[str] = []
+
+    def to_request(self) -> ChatRequest | RawRequest:
+        """Raises UsageError for what gpt-oss or this version cannot do."""
+        self.refuse_unsupported(self.images)
+        if self.suffix:
+            raise UsageError(f"{self.model} does not support insert")
+        if self.raw and (self.template or self.system or self.context):
+            raise UsageError("raw mode does not support template, system, or context")
+        if self.template:
+            raise UsageError("gpt-oss has one prompt format; template cannot replace it")
+        options = self.options
+        if self.raw:
+            return RawRequest(
+                prompt=self.prompt,
+                sampling=options.sampling,
+                max_tokens=options.max_tokens,
+                stop=options.stop_strings,
+            )
+        effort, reasoning = self.reasoning
+        messages = [Message(role="user", content=self.prompt)]
+        if self.system:
+            messages.insert(0, Message(role="system", content=self.system))
+        return ChatRequest(
+            messages=tuple(messages),
+            effort=effort,
+            reasoning=reasoning,
+            sampling=options.sampling,
+            max_tokens=options.max_tokens,
+            stop=options.stop_strings,
+            earlier_tokens=tuple(self.context),
+        )
+
+
+class ModelBody(msgspec.Struct):
+    """A body that only names a model; some clients say `name`."""
+
+    model: str = ""
+    name: str = ""
+    verbose: bool = False
+
+
+def parse_body(data: bytes, body_type: type[Body]) -> Body:
+    """Decode a request as Ollama does: any content type, field names in any case, null is unset.
+
+    Raises:
+        UsageError: the body is empty, not JSON, or a field has the wrong type.
+    """
+    if not data.strip():
+        raise UsageError("missing request body")
+    try:
+        value = msgspec.json.decode(data)
+        if isinstance(value, dict):
+            value = {key.lower(): item for key, item in value.items()}
+        return msgspec.convert(_without_nulls(value), body_type, strict=False)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"invalid request: {error}") from error
+
+
+def _without_nulls(value: Any) -> Any:
+    """Drop null fields where they mean `unset`: everywhere but inside schemas and arguments."""
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    if isinstance(value, dict):
+        return {
+            key: item if key in ("parameters", "arguments", "format") else _without_nulls(item)
+            for key, item in value.items()
+            if item is not None
+        }
+    return value
+
+
+def _message(wire: WireMessage) -> Message:
+    role = wire.role.lower()
+    match role:
+        case "developer":
+            role = "system"
+        case "system" | "user" | "assistant" | "tool":
+            pass
+        case _:
+            raise UsageError(f"unknown role '{wire.role}'")
+    content = wire.content
+    if isinstance(content, list):
+        if other := next((part.type for part in content if part.type != "text"), None):
+            raise UsageError(f"gpt-oss reads text only, and the request has a part '{other}'")
+        content = "".join(part.text for part in content)
+    return Message(
+        role=role,  # type: ignore[arg-type]
+        content=content,
+        reasoning=wire.thinking or wire.reasoning or wire.reasoning_content,
+        tool_calls=tuple(map(_tool_request, wire.tool_calls)),
+        tool_name=wire.tool_name,
+        tool_call_id=wire.tool_call_id,
+    )
+
+
+def _tool_request(call: WireToolCall) -> ToolRequest:
+    arguments = call.function.arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise UsageError(f"invalid tool call arguments: {error}") from error
+    return ToolRequest(call.function.name, arguments, call.id)

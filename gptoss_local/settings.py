@@ -1,0 +1,121 @@
+"""Settings: command-line flags, then `GPTOSS_*` variables, then config.toml, then defaults.
+
+A bad value raises and names its source; nothing is guessed. Knows no other module of ours but
+errors.
+"""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+
+from gptoss_local.errors import UsageError
+
+_APP = "gptoss"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a user can set, with its default."""
+
+    host: str = "127.0.0.1"
+    """Address the server binds to and the command line talks to."""
+    port: int = 11434
+    context_length: int = 32_768
+    """Tokens of context a model is loaded with, bounded by what the model was made for."""
+    threads: int = 0
+    """CPU threads of the engine; 0 takes one per physical core."""
+    gpu_layers: int = -1
+    """Layers kept in VRAM; negative means all."""
+    keep_alive_s: float = 300.0
+    """Seconds a model stays loaded after its last request; negative means forever."""
+    home: Path | None = None
+    """Root of models, caches and logs; the platform's folders when not set (`GPTOSS_HOME`)."""
+
+    @property
+    def models_dir(self) -> Path:
+        """GGUF files, one per model."""
+        return self._folder("models", platformdirs.user_data_path(_APP))
+
+    @property
+    def cache_dir(self) -> Path:
+        """What can be made again: the nano GGUF, the vocabulary."""
+        return self._folder("cache", platformdirs.user_cache_path(_APP))
+
+    @property
+    def log_dir(self) -> Path:
+        return self._folder("log", platformdirs.user_log_path(_APP))
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine reaches the server."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
+        return f"http://{host}:{self.port}"
+
+    def _folder(self, name: str, platform_root: Path) -> Path:
+        return (self.home or platform_root) / name
+
+
+def load_settings(**flags: Any) -> Settings:
+    """Merge all sources; flags that are None count as not given.
+
+    Raises:
+        UsageError: a value has the wrong type, or config.toml does not parse.
+    """
+    values = _from_config(platformdirs.user_config_path(_APP) / "config.toml")
+    values |= _from_environment()
+    values |= {name: value for name, value in flags.items() if value is not None}
+    return _convert(values, "the settings")
+
+
+def _from_config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    _convert(values, str(path))
+    return values
+
+
+def _from_environment() -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if ollama_host := os.environ.get("OLLAMA_HOST", "").strip():
+        values |= _parse_host(ollama_host, "OLLAMA_HOST")
+    for field in Settings.__struct_fields__:
+        variable = f"GPTOSS_{field.upper()}"
+        text = os.environ.get(variable, "").strip()
+        if not text:
+            continue
+        found = _parse_host(text, variable) if field == "host" else {field: text}
+        _convert(found, variable)
+        values |= found
+    return values
+
+
+def _parse_host(text: str, source: str) -> dict[str, Any]:
+    """Split `host`, `:port`, `host:port`, `[v6]:port` or an http URL, as OLLAMA_HOST allows."""
+    text = text.removeprefix("http://").rstrip("/")
+    if "/" in text:
+        raise UsageError(f"{source}: '{text}' is not an address", hint="Use HOST or HOST:PORT.")
+    host, colon, port = text.rpartition(":")
+    if not colon or port.endswith("]"):
+        return {"host": text.strip("[]")}
+    return {"host": host.strip("[]"), "port": port} if host else {"port": port}
+
+
+def _convert(values: dict[str, Any], source: str) -> Settings:
+    try:
+        return msgspec.convert(values, Settings, strict=False, dec_hook=_to_path)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"{source}: {error}", hint=f"Known settings: {', '.join(Settings.__struct_fields__)}."
+        ) from error
+
+
+def _to_path(_wanted: type, value: Any) -> Path:
+    """Decode the one type msgspec does not know."""
+    return Path(value).expanduser()

@@ -1,0 +1,38 @@
+"""Frozen values that more than one layer speaks of. They hold data and no behaviour."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+Effort = Literal["low", "medium", "high"]
+"""How much the model reasons; written into harmony's system message."""
+
+FinishReason = Literal["stop", "length", "cancelled"]
+"""Why a sequence ended: a stop token, the token limit or a full context, or the caller."""
+
+Progress = Callable[[str, int, int], None]
+"""Called as `progress(what, done, total)` during long work; `what` names the current step."""
+
+
+class SamplingParams(msgspec.Struct, frozen=True):
+    """How the next token is drawn. The defaults are the ones OpenAI recommends for gpt-oss.
+
+    `temperature` 0 means greedy; `top_k` 0, `top_p` 1 and `min_p` 0 switch that filter off.
+    The same `seed` on the same build gives the same tokens; None draws a fresh one.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What one sequence cost. Times are wall clock of the engine, without queueing."""
+
+    n_prompt: int
+    n_generated: int
+    prefill_ns: int
+    decode_ns: int

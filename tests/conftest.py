@@ -1,0 +1,126 @@
+"""Shared fixtures: the real nano model, real servers in processes of their own."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.nano import ensure_gguf
+from gptoss_local.store import read_tokens
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of the developer's machine reaches a test."""
+    for name in [n for n in os.environ if n.startswith(("GPTOSS_", "OLLAMA_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+
+
+@pytest.fixture(scope="session")
+def nano_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPTOSS_HOME whose nano model is built; do not write models into it."""
+    home = tmp_path_factory.mktemp("home")
+    ensure_gguf(home / "cache")
+    return home
+
+
+@pytest.fixture(scope="session")
+def nano_gguf(nano_home: Path) -> Path:
+    return ensure_gguf(nano_home / "cache")
+
+
+@pytest.fixture(scope="session")
+def vocabulary(nano_gguf: Path, nano_home: Path) -> Vocabulary:
+    return Vocabulary.from_model(read_tokens(nano_gguf), nano_home / "cache")
+
+
+@dataclass
+class RunningServer:
+    """A `gptoss serve` process on a free port."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    home: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a command line needs to reach this server."""
+        port = self.url.rpartition(":")[2]
+        return os.environ | {"GPTOSS_HOME": str(self.home), "GPTOSS_PORT": port}
+
+    def engine(self) -> psutil.Process | None:
+        """The engine process, while a model is loaded."""
+        children = psutil.Process(self.process.pid).children()
+        return children[0] if children else None
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+@contextmanager
+def run_server(home: Path, **settings: str) -> Iterator[RunningServer]:
+    """Start a server of its own on a free port and stop it afterwards."""
+    port = free_port()
+    environment = os.environ | {"GPTOSS_HOME": str(home), "GPTOSS_PORT": str(port)}
+    environment |= {f"GPTOSS_{name.upper()}": value for name, value in settings.items()}
+    process = subprocess.Popen([sys.executable, "-m", "gptoss_local", "serve"], env=environment)
+    server = RunningServer(f"http://127.0.0.1:{port}", process, home)
+    try:
+        wait_until(lambda: _answers(server.url), timeout_s=30)
+        yield server
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def server(nano_home: Path) -> Iterator[RunningServer]:
+    """One server for all tests that leave it as they found it."""
+    with run_server(nano_home) as running:
+        yield running
+
+
+@pytest.fixture
+def own_server(nano_home: Path) -> Iterator[RunningServer]:
+    """A fresh server for a test that breaks something."""
+    with run_server(nano_home) as running:
+        yield running
+
+
+@pytest.fixture
+def empty_home(tmp_path: Path, nano_home: Path) -> Path:
+    """A GPTOSS_HOME of its own with nano built."""
+    shutil.copytree(nano_home / "cache", tmp_path / "home" / "cache")
+    return tmp_path / "home"
+
+
+def wait_until(condition: object, *, timeout_s: float = 10.0) -> None:
+    """Poll until `condition()` holds, or fail."""
+    assert callable(condition)
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "timed out"
+        time.sleep(0.02)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, trust_env=False).is_success
+    except httpx.TransportError:
+        return False

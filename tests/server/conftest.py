@@ -1,0 +1,23 @@
+"""Clients of the shared server: the real `ollama` SDK, and plain HTTP for what it cannot send."""
+
+from collections.abc import Iterator
+
+import httpx
+import ollama
+import pytest
+
+from tests.conftest import RunningServer
+
+GREEDY = {"temperature": 0}
+
+
+@pytest.fixture
+def sdk(server: RunningServer) -> Iterator[ollama.Client]:
+    with ollama.Client(server.url, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def http(server: RunningServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+        yield client

@@ -1,0 +1,144 @@
+"""The contract below the SDK: bodies, framing, errors, load and unload."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+HI: dict[str, Any] = {"model": "nano", "messages": [{"role": "user", "content": "hi"}]}
+
+
+def test_root_and_version(http: httpx.Client) -> None:
+    assert http.get("/").text == "Ollama is running"
+    for path in ("/", "/api/version", "/api/tags"):
+        assert http.head(path).status_code == 200
+    version = http.get("/api/version")
+    assert all(part.isdigit() for part in version.json()["version"].split("."))
+    assert version.headers["server"].startswith("gptoss/")
+
+
+def test_unknown_path_and_verb(http: httpx.Client) -> None:
+    assert (http.get("/nope").status_code, http.get("/nope").text) == (404, "404 page not found")
+    wrong = http.get("/api/chat")
+    assert (wrong.status_code, wrong.text) == (405, "405 method not allowed")
+
+
+def test_stream_is_the_default_and_framed_as_ndjson(http: httpx.Client) -> None:
+    reply = http.post("/api/chat", json=HI | {"think": "low"})
+    assert reply.headers["content-type"] == "application/x-ndjson"
+    assert reply.text.endswith("\n")
+    frames = [json.loads(line) for line in reply.text.splitlines()]
+    for frame in frames:
+        assert frame["model"] == "nano"
+        assert frame["message"]["role"] == "assistant"
+        assert "content" in frame["message"]
+        assert frame["created_at"].endswith("Z")
+    assert frames[-1]["done"] is True
+    assert "hint" not in frames[-1]
+
+
+def test_body_is_read_as_json_whatever_its_type(http: httpx.Client) -> None:
+    body = json.dumps(HI | {"stream": False, "think": "low"})
+    for headers in ({}, {"content-type": "application/x-www-form-urlencoded"}):
+        assert http.post("/api/chat", content=body, headers=headers).status_code == 200
+
+
+def test_lenient_fields(http: httpx.Client) -> None:
+    """Nulls, other letter case, unknown fields, integral floats, content parts, string stop."""
+    body = {
+        "Model": "NANO:latest",
+        "messages": [
+            {"role": "System", "content": [{"type": "text", "text": "Be brief."}]},
+            {"role": "developer", "content": "Be honest."},
+            {"role": "user", "content": "hi", "images": [], "refusal": None},
+        ],
+        "tools": [{"type": "custom", "custom": {"name": "x"}}],
+        "stream": False,
+        "format": "",
+        "think": "low",
+        "options": {"temperature": None, "num_predict": 9.0, "stop": "zzz", "mirostat": 1},
+        "tool_choice": "auto",
+        "keep_alive": "5m",
+    }
+    reply = http.post("/api/chat", json=body)
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["model"] == "NANO:latest"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "text"),
+    [
+        ("/api/chat", "", 400, "missing request body"),
+        ("/api/chat", "{", 400, "invalid request"),
+        ("/api/chat", "[1]", 400, "invalid request"),
+        ("/api/chat", '{"model": 5}', 400, "model"),
+        ("/api/chat", '{"messages": []}', 400, "model is required"),
+        ("/api/chat", HI | {"messages": [{"content": "x"}]}, 400, "role"),
+        ("/api/chat", HI | {"messages": [{"role": "robot", "content": "x"}]}, 400, "robot"),
+        ("/api/chat", HI | {"think": "ultra"}, 400, 'invalid think value: "ultra"'),
+        ("/api/chat", HI | {"think": 3}, 400, "think must be a boolean or string"),
+        ("/api/chat", HI | {"options": {"num_ctx": "many"}}, 400, "num_ctx"),
+        ("/api/chat", HI | {"keep_alive": "5 parsecs"}, 400, "invalid duration"),
+        ("/api/chat", HI | {"format": "json"}, 400, "not supported yet"),
+        ("/api/chat", HI | {"logprobs": True}, 400, "not supported yet"),
+        ("/api/chat", HI | {"messages": [{"role": "user", "images": ["aGk="]}]}, 400, "text only"),
+        ("/api/generate", {"model": "nano", "prompt": "x", "suffix": "y"}, 400, "insert"),
+        ("/api/generate", {"model": "nano", "prompt": "x", "raw": True, "system": "y"}, 400, "raw"),
+        ("/api/generate", {"model": "nano", "prompt": "x", "template": "y"}, 400, "template"),
+        ("/api/generate", {"model": "", "prompt": "x"}, 404, "model '' not found"),
+        ("/api/generate", {"model": "nope", "keep_alive": 0}, 404, "model 'nope' not found"),
+        ("/api/show", {}, 400, "model is required"),
+    ],
+)
+def test_bad_requests(
+    http: httpx.Client, path: str, body: str | dict[str, Any], status: int, text: str
+) -> None:
+    content = body if isinstance(body, str) else json.dumps(body)
+    reply = http.post(path, content=content)
+    assert (reply.status_code, reply.headers["content-type"]) == (
+        status,
+        "application/json; charset=utf-8",
+    )
+    assert text in reply.json()["error"]
+
+
+def test_too_long_prompt_is_refused_not_cut(http: httpx.Client) -> None:
+    long = HI | {"messages": [{"role": "user", "content": "word " * 40_000}]}
+    for stream in (True, False):
+        reply = http.post("/api/chat", json=long | {"stream": stream})
+        assert reply.status_code == 400
+        assert "longer than the context length" in reply.json()["error"]
+        assert reply.json()["hint"]
+
+
+def test_load_and_unload(http: httpx.Client) -> None:
+    loaded = http.post("/api/generate", json={"model": "nano"}).json()
+    assert (loaded["response"], loaded["done"], loaded["done_reason"]) == ("", True, "load")
+    assert len(http.get("/api/ps").json()["models"]) == 1
+    unloaded = http.post("/api/chat", json={"model": "nano", "messages": [], "keep_alive": 0})
+    assert unloaded.json()["done_reason"] == "unload"
+    assert unloaded.json()["message"] == {"role": "assistant", "content": ""}
+    assert http.get("/api/ps").json()["models"] == []
+
+
+def test_show_accepts_name(http: httpx.Client) -> None:
+    assert http.post("/api/show", json={"name": "gpt-oss-nano"}).json()["model_info"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "http://localhost:3000"}, 200),
+        ({"origin": "vscode-webview://abc"}, 200),
+        ({"origin": "https://evil.example"}, 403),
+        ({"host": "evil.example"}, 403),
+        ({"host": "evil.example:11434", "origin": "http://evil.example:11434"}, 403),
+        ({"host": "localhost:1"}, 200),
+        ({"host": "192.168.1.5:11434"}, 200),
+        ({"host": "8.8.8.8"}, 403),
+    ],
+)
+def test_host_and_origin_guard(http: httpx.Client, headers: dict[str, str], status: int) -> None:
+    assert http.get("/api/tags", headers=headers).status_code == status
