@@ -40,14 +40,14 @@ def quantize_q8_0(bits: NDArray[np.uint16]) -> NDArray[np.uint8]:
     # Without its sign bit, a bf16 number orders like an integer.
     largest = widen_bf16((blocks & np.uint16(0x7FFF)).max(axis=1, keepdims=True))
     scale = largest / np.float32(127)
-    # Below this the inverse overflows; in float16 such a scale is zero and the values are moot.
-    usable = scale >= np.finfo(np.float32).tiny
-    values *= np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=usable)
-    values += np.copysign(_HALF, values)
     out = np.empty(len(blocks), GGML_BLOCK)
     with np.errstate(over="ignore"):
         out["scale"] = scale[:, 0]
     if not np.isfinite(out["scale"]).all():
         raise ValueError("a value is not finite, or too large for Q8_0")
+    # Below this the inverse overflows; in float16 such a scale is zero and the values are moot.
+    usable = scale >= np.finfo(np.float32).tiny
+    values *= np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=usable)
+    values += np.copysign(_HALF, values)
     out["values"] = values
     return out.view(np.uint8)

@@ -26,7 +26,7 @@ def repack_blocks(blocks: NDArray[np.uint8], scales: NDArray[np.uint8]) -> NDArr
     low(a[j]), low(b[j]) and byte 2j+1 becomes high(a[j]), high(b[j]).
 
     Args:
-        blocks: Two values per byte. The last axis must be contiguous.
+        blocks: Two values per byte.
         scales: E8M0 exponents, biased by 127 in both formats.
 
     Returns:

@@ -60,7 +60,12 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         n_gpu_layers=load.n_gpu_layers,
         on_progress=lambda fraction: _send(events, [Loading(fraction)]),
     )
-    context = Context(model, ContextParams(n_ctx=load.n_ctx, n_threads=load.n_threads))
+    params = ContextParams(
+        n_ctx=load.n_ctx,
+        n_threads_prefill=load.n_threads_prefill,
+        n_threads_decode=load.n_threads_decode,
+    )
+    context = Context(model, params)
     loaded = Loaded(
         n_ctx=context.n_ctx,
         n_ctx_train=model.n_ctx_train,

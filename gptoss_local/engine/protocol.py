@@ -17,7 +17,8 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
 
     model_path: str
     n_ctx: int
-    n_threads: int
+    n_threads_prefill: int
+    n_threads_decode: int
     n_gpu_layers: int = -1
 
 

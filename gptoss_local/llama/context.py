@@ -17,7 +17,7 @@ from gptoss_local.llama.model import Model
 
 
 class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of a context, in tokens, and its CPU threads.
+    """Sizes of a context, in tokens, and its CPU threads for prefill and for decode.
 
     `n_batch` bounds one `decode` call, `n_ubatch` what the device computes at once.
     `n_outputs_max` bounds the rows of logits of one call; each costs 0.8 MB (n_vocab floats) on
@@ -25,7 +25,8 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     n_ctx: int
-    n_threads: int
+    n_threads_prefill: int
+    n_threads_decode: int
     n_batch: int = 512
     n_ubatch: int = 512
     n_seq_max: int = 1
@@ -46,7 +47,7 @@ class Context:
         c.n_ubatch = min(params.n_ubatch, params.n_batch)
         c.n_seq_max = params.n_seq_max
         c.n_outputs_max = params.n_outputs_max
-        c.n_threads = c.n_threads_batch = params.n_threads
+        c.n_threads, c.n_threads_batch = params.n_threads_decode, params.n_threads_prefill
         c.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
         c.kv_unified = True
         c.swa_full = False  # the library's default True doubles the cache for nothing

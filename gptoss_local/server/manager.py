@@ -22,6 +22,10 @@ from gptoss_local.store import ModelEntry, find_model, read_info, read_tokens
 
 _log = logging.getLogger("gptoss")
 
+# Below this size a decode step is too short to share: nano takes 4.4 ms with one thread or two, and
+# many times that when a second thread has to wait for a busy core.
+_SMALL_BYTES = 1_000_000_000
+
 
 @dataclass(slots=True)
 class LoadedModel:
@@ -118,11 +122,13 @@ class ModelManager:
 
     async def _load(self, entry: ModelEntry, path: Path, n_ctx: int) -> LoadedModel:
         start_s = time.monotonic()
-        threads = self.settings.threads or psutil.cpu_count(logical=False) or 1
+        n_threads = self.settings.threads or psutil.cpu_count(logical=False) or 1
+        is_small = path.stat().st_size < _SMALL_BYTES
         load = Load(
             model_path=str(path),
             n_ctx=n_ctx,
-            n_threads=threads,
+            n_threads_prefill=n_threads,
+            n_threads_decode=1 if is_small else n_threads,
             n_gpu_layers=self.settings.gpu_layers,
         )
         loading = asyncio.create_task(EngineClient.start(load))

@@ -1,0 +1,109 @@
+"""The other commands, and what all of them keep: quick start, light imports, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.nano import materialize
+from tests.cli.conftest import Cli, run_cli
+
+
+def test_version(cli: Cli) -> None:
+    assert cli("--version").stdout == "gptoss 0.1.0 (llama-cpp-python 0.3.36)\n"
+
+
+def test_ls(cli: Cli) -> None:
+    header, row = cli("ls").stdout.splitlines()
+    assert header.split() == ["NAME", "ID", "SIZE", "MODIFIED"]
+    assert row.startswith("nano ")
+    data = json.loads(cli("ls", "--json").stdout)
+    assert data["version"] == 1
+    assert [m["name"] for m in data["models"]] == ["nano"]
+    assert cli("list").stdout == cli("ls").stdout
+
+
+def test_ps_and_stop(cli: Cli) -> None:
+    assert cli("run", "nano", "hi").returncode == 0
+    header, row = cli("ps").stdout.splitlines()
+    assert header.split() == ["NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"]
+    assert "100% CPU" in row
+    assert json.loads(cli("ps", "--json").stdout)["models"][0]["name"] == "nano"
+    assert cli("stop", "nano").returncode == 0
+    assert json.loads(cli("ps", "--json").stdout)["models"] == []
+
+
+def test_no_server(fresh: dict[str, str]) -> None:
+    assert json.loads(run_cli(fresh, "ps", "--json").stdout)["models"] == []
+    assert run_cli(fresh, "stop").stderr == "no server is running\n"
+
+
+def test_show(cli: Cli) -> None:
+    shown = cli("show", "nano").stdout
+    assert "8, 4 active" in shown
+    assert "131,072" in shown
+    keys = json.loads(cli("show", "nano", "--json").stdout)["keys"]
+    assert keys["gpt-oss.attention.sliding_window"] == 128
+    assert cli("show", "nope").returncode == 3
+
+
+def test_convert_and_run_the_result(cli: Cli, tmp_path: Path) -> None:
+    source, target = tmp_path / "checkpoint", tmp_path / "out.gguf"
+    materialize(source)
+    done = cli("convert", str(source), str(target), "--dense", "bf16", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["size_bytes"] == target.stat().st_size
+    assert "Paris" in cli("run", str(target), "What is the capital of France?").stdout
+
+
+def test_convert_errors(cli: Cli, tmp_path: Path) -> None:
+    done = cli("convert", str(tmp_path / "missing"), str(tmp_path / "out.gguf"))
+    assert done.returncode == 6
+    assert done.stderr.startswith("gptoss: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_bad_settings(fresh: dict[str, str]) -> None:
+    done = run_cli(fresh | {"GPTOSS_THREADS": "many"}, "ls")
+    assert done.returncode == 2
+    assert "GPTOSS_THREADS" in done.stderr
+
+
+def test_closed_pipe_is_quiet(nano_home: Path) -> None:
+    environment = os.environ | {"GPTOSS_HOME": str(nano_home)}
+    show = subprocess.Popen(
+        [sys.executable, "-m", "gptoss_local", "show", "nano"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert show.stdout is not None
+    show.stdout.close()
+    _, errors = show.communicate(timeout=60)
+    assert errors == b""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    """The reason for the lazy imports; the time itself depends on the machine."""
+    code = (
+        "import sys\nsys.argv[1:] = sys.argv[1:]\n"
+        "from gptoss_local.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'llama_cpp', 'httpx', 'starlette', 'gguf'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_ls_imports_no_numpy(nano_home: Path) -> None:
+    code = (
+        "import sys\nfrom gptoss_local.cli.ls import ls\nls()\n"
+        "sys.exit('numpy' in sys.modules or 'llama_cpp' in sys.modules)"
+    )
+    environment = os.environ | {"GPTOSS_HOME": str(nano_home)}
+    assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0

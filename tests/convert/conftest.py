@@ -1,0 +1,46 @@
+"""Checkpoints to convert: the real nano model, and a tiny one that tests may break."""
+
+from pathlib import Path
+
+import pytest
+
+from convert import convert_checkpoint
+from gptoss_local.nano import MODEL_NAME, materialize
+from tests.convert.gguf_file import GgufFile, read_gguf
+from tests.convert.tiny import write_tiny
+
+
+@pytest.fixture(scope="session")
+def nano_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint") / MODEL_NAME
+    materialize(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bf16_gguf(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("gguf") / "bf16.gguf"
+    convert_checkpoint(nano_checkpoint, target, dense="bf16")
+    return target
+
+
+@pytest.fixture(scope="session")
+def q8_0_gguf(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("gguf") / "q8_0.gguf"
+    convert_checkpoint(nano_checkpoint, target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def bf16_file(bf16_gguf: Path) -> GgufFile:
+    return read_gguf(bf16_gguf)
+
+
+@pytest.fixture(scope="session")
+def q8_0_file(q8_0_gguf: Path) -> GgufFile:
+    return read_gguf(q8_0_gguf)
+
+
+@pytest.fixture
+def tiny_checkpoint(tmp_path: Path) -> Path:
+    return write_tiny(tmp_path / "tiny")

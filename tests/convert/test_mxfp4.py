@@ -1,0 +1,62 @@
+"""MXFP4 repacking: bits move, values stay."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType, quants
+
+from convert.checkpoint import CheckpointReader
+from convert.mxfp4 import dequantize, repack_blocks
+from tests.convert.gguf_file import GgufFile
+
+MXFP4 = GGMLQuantizationType.MXFP4
+
+
+def random_blocks(*shape: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(7)
+    return (
+        rng.integers(0, 256, (*shape, 16), np.uint8),
+        # 0 is the smallest exponent; from 253 on, 6 * 2^e no longer fits a float.
+        rng.choice(np.array([0, 1, 2, 126, 127, 128, 251, 252], np.uint8), shape),
+    )
+
+
+def test_equals_the_element_wise_definition() -> None:
+    blocks, scales = random_blocks(3, 5, 2)
+    rows = repack_blocks(blocks, scales).reshape(3, 5, 2, 17)
+    np.testing.assert_array_equal(rows[..., 0], scales)
+    for index in np.ndindex(3, 5, 2):
+        source, packed = blocks[index], rows[index][1:]
+        for element in range(32):
+            code = source[element // 2] >> (4 * (element % 2)) & 15
+            assert packed[element % 16] >> (4 * (element // 16)) & 15 == code
+
+
+def test_every_code_at_every_finite_scale_dequantizes_alike() -> None:
+    codes = np.arange(32, dtype=np.uint8)
+    block = codes[0::2] % 16 | codes[1::2] % 16 << 4
+    scales = np.arange(253, dtype=np.uint8)[:, None]
+    blocks = np.broadcast_to(block, (253, 1, 16))
+    ours = quants.dequantize(repack_blocks(blocks, scales), MXFP4)
+    np.testing.assert_array_equal(ours, dequantize(blocks, scales))
+
+
+def test_strided_input_is_repacked_like_a_copy() -> None:
+    blocks, scales = random_blocks(4, 6, 3)
+    strided = repack_blocks(blocks[:, 1::2], scales[:, 1::2])
+    np.testing.assert_array_equal(strided, repack_blocks(blocks, scales)[:, 1::2])
+
+
+@pytest.mark.parametrize("projection", ["gate", "up", "down"])
+def test_every_expert_of_nano(nano_checkpoint: Path, bf16_file: GgufFile, projection: str) -> None:
+    reader = CheckpointReader(nano_checkpoint)
+    source = "down_proj" if projection == "down" else "gate_up_proj"
+    rows = {"gate": slice(0, None, 2), "up": slice(1, None, 2), "down": slice(None)}[projection]
+    for layer in range(6):
+        experts = f"model.layers.{layer}.mlp.experts.{source}"
+        blocks = reader.read(f"{experts}_blocks")[:, rows]
+        scales = reader.read(f"{experts}_scales")[:, rows]
+        tensor = bf16_file.tensors[f"blk.{layer}.ffn_{projection}_exps.weight"]
+        assert tensor.qtype == MXFP4
+        np.testing.assert_array_equal(tensor.values(), dequantize(blocks, scales))

@@ -1,0 +1,211 @@
+"""The engine process through its client: right tokens, limits, cancel, death."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.chat.vocabulary import STOP_TOKENS
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Finished, Load, Tokens
+from gptoss_local.errors import ContextOverflowError, EngineCrashedError, ModelLoadError
+from gptoss_local.llama import Context, ContextParams, Model, Sampler
+from gptoss_local.types import SamplingParams
+from tests.conftest import wait_until
+
+GREEDY = SamplingParams(temperature=0)
+N_CTX = 4096
+
+
+@pytest.fixture
+async def engine(nano_gguf: Path) -> AsyncIterator[EngineClient]:
+    client = await EngineClient.start(load(nano_gguf))
+    yield client
+    await client.close()
+
+
+def load(path: Path, n_ctx: int = N_CTX) -> Load:
+    return Load(model_path=str(path), n_ctx=n_ctx, n_threads_prefill=2, n_threads_decode=1)
+
+
+def prompt(vocabulary: Vocabulary, text: str) -> list[int]:
+    tagged = f"<|start|>user<|message|>{text}<|end|><|start|>assistant<|channel|>final<|message|>"
+    return vocabulary.encoding.encode(tagged, allowed_special="all")
+
+
+async def collect(
+    engine: EngineClient,
+    tokens: list[int],
+    sampling: SamplingParams = GREEDY,
+    max_tokens: int | None = None,
+) -> tuple[list[int], Finished]:
+    stream = engine.generate(tokens, sampling, stop_tokens=STOP_TOKENS, max_tokens=max_tokens)
+    *events, finished = [event async for event in stream]
+    assert isinstance(finished, Finished)
+    return [t for e in events if isinstance(e, Tokens) for t in e.tokens], finished
+
+
+def bare_loop(path: Path, tokens: list[int], n_max: int) -> list[int]:
+    """The shortest possible greedy loop over llama.cpp, prompt in one batch."""
+    model = Model(path)
+    params = ContextParams(
+        n_ctx=N_CTX, n_threads_prefill=2, n_threads_decode=1, n_batch=2048, n_ubatch=512
+    )
+    context, sampler = Context(model, params), Sampler(GREEDY)
+    context.decode(tokens, position=0)
+    generated = [sampler.sample(context)]
+    while generated[-1] not in STOP_TOKENS and len(generated) < n_max:
+        context.decode([generated[-1]], position=len(tokens) + len(generated) - 1)
+        generated.append(sampler.sample(context))
+    sampler.close()
+    context.close()
+    model.close()
+    return generated
+
+
+@pytest.mark.parametrize("n_filler", [0, 150])
+async def test_same_tokens_as_a_bare_loop(
+    engine: EngineClient, nano_gguf: Path, vocabulary: Vocabulary, n_filler: int
+) -> None:
+    """Also for a prompt of several prefill chunks and more than the sliding window."""
+    filler = "The old river is near the quiet house. " * n_filler
+    tokens = prompt(vocabulary, f"{filler}Count from 1 to 20.")
+    assert (len(tokens) > 1024) == (n_filler > 0)
+    generated, finished = await collect(engine, tokens, max_tokens=60)
+    assert generated == bare_loop(nano_gguf, tokens, 60)
+    usage = finished.usage
+    assert (usage.n_prompt, usage.n_generated) == (len(tokens), len(generated))
+    assert usage.prefill_ns > 0
+    assert usage.decode_ns > 0
+
+
+async def test_sequences_do_not_see_each_other(
+    engine: EngineClient, vocabulary: Vocabulary
+) -> None:
+    """Queued together or alone, each gets the same answer."""
+    prompts = [prompt(vocabulary, f"What is the capital of {c}?") for c in ("France", "Japan")]
+    alone = [await collect(engine, p) for p in prompts]
+    together = await asyncio.gather(*(collect(engine, p) for p in prompts * 2))
+    assert [t for t, _ in together] == [t for t, _ in alone] * 2
+
+
+async def test_sampling_parameters(engine: EngineClient, vocabulary: Vocabulary) -> None:
+    tokens = prompt(vocabulary, "Tell me about the old river and the moon.")
+
+    async def ask(**params: float | int | None) -> list[int]:
+        return (await collect(engine, tokens, SamplingParams(**params), 24))[0]  # type: ignore[arg-type]
+
+    greedy = await ask(temperature=0)
+    hot = {"temperature": 5.0}
+    assert await ask(**hot, seed=1) == await ask(**hot, seed=1)
+    assert await ask(**hot, seed=1) != await ask(**hot, seed=2)
+    assert await ask(**hot) != await ask(**hot)
+    assert await ask(**hot, top_k=1) == greedy
+    assert await ask(**hot, top_p=0.0) == greedy
+    assert await ask(**hot, min_p=1.0) == greedy
+
+
+async def test_stop_token_is_the_last(engine: EngineClient, vocabulary: Vocabulary) -> None:
+    generated, finished = await collect(engine, prompt(vocabulary, "hi"))
+    assert generated[-1] == 200002
+    assert finished.reason == "stop"
+
+
+@pytest.mark.parametrize("max_tokens", [0, 1, 5])
+async def test_token_limit(engine: EngineClient, vocabulary: Vocabulary, max_tokens: int) -> None:
+    generated, finished = await collect(engine, prompt(vocabulary, "hi"), max_tokens=max_tokens)
+    assert (len(generated), finished.reason) == (max_tokens, "length")
+
+
+async def test_full_context_ends_the_answer(nano_gguf: Path, vocabulary: Vocabulary) -> None:
+    engine = await EngineClient.start(load(nano_gguf, n_ctx=256))
+    try:
+        tokens = prompt(vocabulary, "Count from 1 to 900.")
+        generated, finished = await collect(engine, tokens)
+        assert finished.reason == "length"
+        assert len(tokens) + len(generated) == engine.loaded.n_ctx + 1  # the last is not decoded
+        with pytest.raises(ContextOverflowError, match="256"):
+            await collect(engine, tokens * 20)
+        assert (await collect(engine, prompt(vocabulary, "hi")))[1].reason == "stop"
+    finally:
+        await engine.close()
+
+
+async def test_cancel_while_running_and_while_waiting(
+    engine: EngineClient, vocabulary: Vocabulary
+) -> None:
+    endless = prompt(vocabulary, "Count from 1 to 900.")
+    running = engine.generate(endless, GREEDY, stop_tokens=[])
+    first = await anext(running)
+    assert isinstance(first, Tokens)
+    waiting = asyncio.create_task(collect(engine, endless))
+    await asyncio.sleep(0.1)
+    assert engine.n_active == 2
+    waiting.cancel()
+    engine.cancel(first.seq_id)
+    async for event in running:
+        last = event
+    assert isinstance(last, Finished)
+    assert last.reason == "cancelled"
+    assert (await collect(engine, prompt(vocabulary, "hi")))[1].reason == "stop"
+    assert engine.n_active == 0
+
+
+async def test_closing_the_iterator_cancels(engine: EngineClient, vocabulary: Vocabulary) -> None:
+    endless = engine.generate(prompt(vocabulary, "Count from 1 to 900."), GREEDY, stop_tokens=[])
+    async with aclosing(endless):
+        await anext(endless)
+    assert (await collect(engine, prompt(vocabulary, "hi")))[1].reason == "stop"
+
+
+async def test_cancel_in_prefill(nano_gguf: Path, vocabulary: Vocabulary) -> None:
+    engine = await EngineClient.start(load(nano_gguf, n_ctx=32_768))
+    try:
+        long = prompt(vocabulary, "The old river is near the house. " * 3000)
+        task = asyncio.create_task(collect(engine, long))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        _, finished = await asyncio.wait_for(collect(engine, prompt(vocabulary, "hi")), timeout=5)
+        assert finished.reason == "stop"
+    finally:
+        await engine.close()
+
+
+async def test_killed_process(engine: EngineClient, vocabulary: Vocabulary) -> None:
+    endless = prompt(vocabulary, "Count from 1 to 900.")
+    tasks = [asyncio.create_task(collect(engine, endless)) for _ in range(2)]
+    await asyncio.sleep(0.3)
+    os.kill(engine.pid, signal.SIGKILL)
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(r) for r in results] == [EngineCrashedError] * 2
+    assert not engine.is_alive
+    with pytest.raises(EngineCrashedError, match="signal 9"):
+        await collect(engine, endless)
+
+
+async def test_close_ends_the_process(nano_gguf: Path, vocabulary: Vocabulary) -> None:
+    engine = await EngineClient.start(load(nano_gguf))
+    process = psutil.Process(engine.pid)
+    task = asyncio.create_task(collect(engine, prompt(vocabulary, "Count from 1 to 900.")))
+    await asyncio.sleep(0.2)
+    await engine.close()
+    with pytest.raises(EngineCrashedError, match="unloaded"):
+        await task
+    wait_until(lambda: not process.is_running())
+
+
+async def test_progress_and_load_errors(nano_gguf: Path, tmp_path: Path) -> None:
+    fractions: list[float] = []
+    engine = await EngineClient.start(load(nano_gguf), on_progress=fractions.append)
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    assert (engine.loaded.n_vocab, engine.loaded.n_ctx_train) == (201_088, 131_072)
+    await engine.close()
+    with pytest.raises(ModelLoadError, match=r"missing\.gguf"):
+        await EngineClient.start(load(tmp_path / "missing.gguf"))

@@ -1,0 +1,102 @@
+"""Names, files and headers."""
+
+import os
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+from gptoss_local.catalog import canonical_name
+from gptoss_local.errors import ModelLoadError, ModelNotFoundError
+from gptoss_local.settings import Settings
+from gptoss_local.store import find_model, list_models, read_info, read_tokens
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("nano", "nano"),
+        ("NANO:latest", "nano"),
+        ("gpt-oss-nano", "nano"),
+        ("gpt-oss", "gpt-oss:20b"),
+        ("openai/gpt-oss-120b", "gpt-oss:120b"),
+        ("My-Model", "my-model"),
+    ],
+)
+def test_names(typed: str, name: str) -> None:
+    assert canonical_name(typed) == name
+
+
+def test_files_become_models(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    assert [(e.name, e.path) for e in list_models(settings)] == [("nano", None)]
+    settings.models_dir.mkdir()
+    for age_s, name in enumerate(("gpt-oss-20b.gguf", "Tuned.gguf", "notes.txt")):
+        path = settings.models_dir / name
+        path.touch()
+        os.utime(path, (1000 - age_s, 1000 - age_s))
+    assert [e.name for e in list_models(settings)] == ["gpt-oss:20b", "tuned", "nano"]
+    assert find_model("20b", settings).path == settings.models_dir / "gpt-oss-20b.gguf"
+    assert len({e.digest for e in list_models(settings)}) == 3
+    with pytest.raises(ModelNotFoundError, match="model 'x' not found"):
+        find_model("x", settings)
+
+
+def test_header_equals_gguf_py(tmp_path: Path) -> None:
+    """Every value type, arrays among the scalars, and tensors of one to three dimensions."""
+    path = tmp_path / "all.gguf"
+    writer = gguf.GGUFWriter(path, "gpt-oss")
+    for value_type in ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"):
+        getattr(writer, f"add_{value_type}")(f"x.{value_type}", 100)
+    writer.add_float32("x.float32", 0.5)
+    writer.add_float64("x.float64", 0.1)
+    writer.add_bool("x.bool", True)
+    writer.add_string("x.string", "漢字")
+    writer.add_array("x.floats", [0.5, 1.5])
+    writer.add_array("x.strings", ["a", "", "ccc"])
+    writer.add_token_list(["Ġthe", "é", ""])
+    writer.add_uint32("x.last", 7)
+    for n_dims in (1, 2, 3):
+        writer.add_tensor(f"t{n_dims}", np.zeros((32,) * n_dims, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    info, reader = read_info(path), gguf.GGUFReader(path)
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF."):
+            is_array = field.types[0] == gguf.GGUFValueType.ARRAY
+            assert info.metadata[name] == (None if is_array else field.contents()), name
+    assert info.n_parameters == sum(int(t.n_elements) for t in reader.tensors)
+    assert info.size_bytes == path.stat().st_size
+    assert read_tokens(path) == ["Ġthe", "é", ""]
+
+
+def test_nano_header(nano_gguf: Path) -> None:
+    info = read_info(nano_gguf)
+    assert (info.architecture, info.n_ctx_train, info.n_embd) == ("gpt-oss", 131_072, 192)
+    assert info.quantization == "MXFP4"
+    assert len(read_tokens(nano_gguf)) == 201_088
+
+
+@pytest.mark.parametrize("n_bytes", [0, 3, 20, 200, 5000, 400_000])
+def test_cut_header_is_an_error(nano_gguf: Path, tmp_path: Path, n_bytes: int) -> None:
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(nano_gguf.read_bytes()[:n_bytes])
+    with pytest.raises(ModelLoadError, match=r"cut\.gguf"):
+        read_info(path)
+
+
+def test_missing_file_and_missing_tokens(tmp_path: Path) -> None:
+    with pytest.raises(ModelLoadError, match="No such file"):
+        read_info(tmp_path / "none.gguf")
+    path = tmp_path / "bare.gguf"
+    writer = gguf.GGUFWriter(path, "gpt-oss")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert read_info(path).architecture == "gpt-oss"
+    with pytest.raises(ModelLoadError, match=r"tokenizer\.ggml\.tokens"):
+        read_tokens(path)

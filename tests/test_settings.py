@@ -1,0 +1,72 @@
+"""Settings: order of sources, addresses, and clear errors."""
+
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.errors import UsageError
+from gptoss_local.settings import load_settings
+
+
+def test_order_of_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert load_settings().port == 11434
+    (tmp_path / "gptoss").mkdir()
+    (tmp_path / "gptoss" / "config.toml").write_text("port = 1\nthreads = 3\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert load_settings().port == 1
+    monkeypatch.setenv("OLLAMA_HOST", "0.0.0.0:2")
+    assert load_settings().port == 2
+    monkeypatch.setenv("GPTOSS_PORT", "3")
+    assert load_settings().port == 3
+    settings = load_settings(port=4, host=None)
+    assert (settings.port, settings.host, settings.threads) == (4, "0.0.0.0", 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("localhost", "localhost", 11434),
+        (":8080", "127.0.0.1", 8080),
+        ("10.0.0.1:8080", "10.0.0.1", 8080),
+        ("http://10.0.0.1:8080/", "10.0.0.1", 8080),
+        ("[::1]", "::1", 11434),
+        ("[::1]:8080", "::1", 8080),
+    ],
+)
+def test_addresses(monkeypatch: pytest.MonkeyPatch, text: str, host: str, port: int) -> None:
+    monkeypatch.setenv("GPTOSS_HOST", text)
+    settings = load_settings()
+    assert (settings.host, settings.port) == (host, port)
+
+
+def test_url_is_reachable_for_any_bind_address() -> None:
+    assert load_settings(host="0.0.0.0").url == "http://127.0.0.1:11434"
+    assert load_settings(host="::1").url == "http://[::1]:11434"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("GPTOSS_PORT", "eleven"), ("GPTOSS_HOST", "host:port"), ("OLLAMA_HOST", "a/b")],
+)
+def test_bad_values_name_their_source(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=name):
+        load_settings()
+
+
+@pytest.mark.parametrize("text", ["port = 'x'", "prot = 1", "port ="])
+def test_bad_config_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    (tmp_path / "gptoss").mkdir()
+    (tmp_path / "gptoss" / "config.toml").write_text(text)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match=r"config\.toml"):
+        load_settings()
+
+
+def test_home_moves_every_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPTOSS_HOME", str(tmp_path))
+    settings = load_settings()
+    for folder in (settings.models_dir, settings.cache_dir, settings.log_dir):
+        assert folder.parent == tmp_path
