@@ -125,7 +125,7 @@ async def _load_or_unload(request: Request, body: ChatBody | GenerateBody) -> st
     if keep_alive_s == 0:
         await manager.unload(body.model)
         return "unload"
-    async with manager.use(body.model, n_ctx=body.options.num_ctx, keep_alive_s=keep_alive_s):
+    async with manager.use(body.model, n_ctx=body.options.n_ctx, keep_alive_s=keep_alive_s):
         return "load"
 
 
@@ -140,7 +140,7 @@ def _events(
 async def _chat_frames(
     manager: ModelManager, body: ChatBody, request: ChatRequest, start_ns: int
 ) -> Frames:
-    use = manager.use(body.model, n_ctx=body.options.num_ctx, keep_alive_s=body.keep_alive_s)
+    use = manager.use(body.model, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s)
     async with use as model:
         load_ns = time.monotonic_ns() - start_ns
         n_calls = 0
@@ -165,7 +165,7 @@ async def _chat_frames(
 async def _generate_frames(
     manager: ModelManager, body: GenerateBody, request: ChatRequest | RawRequest, start_ns: int
 ) -> Frames:
-    use = manager.use(body.model, n_ctx=body.options.num_ctx, keep_alive_s=body.keep_alive_s)
+    use = manager.use(body.model, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s)
     async with use as model:
         load_ns = time.monotonic_ns() - start_ns
         async with aclosing(_events(model, request)) as events:

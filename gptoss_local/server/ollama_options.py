@@ -4,6 +4,7 @@ Source: Ollama's api/types.go (Options, ThinkValue, Duration).
 """
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,7 @@ _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high",
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 _FOREVER_S = 1e9
+_MAX_INT = 2**31 - 1  # what llama.cpp and our frames can carry
 
 
 class Options(msgspec.Struct):
@@ -29,22 +31,24 @@ class Options(msgspec.Struct):
     stop: str | list[str] = []
 
     @property
-    def sampling(self) -> SamplingParams:
-        return SamplingParams(
+    def n_ctx(self) -> int | None:
+        """Tokens of context asked for; None leaves it to the settings."""
+        return self.num_ctx if self.num_ctx and self.num_ctx > 0 else None
+
+    def request_fields(self) -> dict[str, Any]:
+        """The fields of a ChatRequest or RawRequest that options decide."""
+        sampling = SamplingParams(
             temperature=self.temperature,
             top_p=self.top_p,
-            top_k=self.top_k,
+            top_k=max(0, min(self.top_k, _MAX_INT)),
             min_p=self.min_p,
-            seed=self.seed if self.seed >= 0 else None,
+            seed=self.seed & _MAX_INT if self.seed >= 0 else None,
         )
-
-    @property
-    def max_tokens(self) -> int | None:
-        return self.num_predict if self.num_predict >= 0 else None
-
-    @property
-    def stop_strings(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        return {
+            "sampling": sampling,
+            "max_tokens": min(self.num_predict, _MAX_INT) if self.num_predict >= 0 else None,
+            "stop": (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
+        }
 
 
 def parse_think(think: object) -> tuple[Effort, bool]:

@@ -3,7 +3,7 @@
 Source: Ollama's api/types.go (ChatRequest, GenerateRequest). The wire's names stay in here.
 """
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from gptoss_local.server.ollama_options import Options, parse_keep_alive, parse_
 from gptoss_local.types import Effort
 
 Body = TypeVar("Body", bound=msgspec.Struct)
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=201_088)]
 
 
 class Part(msgspec.Struct):
@@ -99,9 +100,7 @@ class ChatBody(_Common, kw_only=True):
             ),
             effort=effort,
             reasoning=reasoning,
-            sampling=self.options.sampling,
-            max_tokens=self.options.max_tokens,
-            stop=self.options.stop_strings,
+            **self.options.request_fields(),
         )
 
 
@@ -110,7 +109,7 @@ class GenerateBody(_Common, kw_only=True):
     suffix: str = ""
     system: str = ""
     template: str = ""
-    context: list[int] = []
+    context: list[TokenId] = []
     raw: bool = False
     images: list[str] = []
 
@@ -123,14 +122,9 @@ class GenerateBody(_Common, kw_only=True):
             raise UsageError("raw mode does not support template, system, or context")
         if self.template:
             raise UsageError("gpt-oss has one prompt format; template cannot replace it")
-        options = self.options
+        fields = self.options.request_fields()
         if self.raw:
-            return RawRequest(
-                prompt=self.prompt,
-                sampling=options.sampling,
-                max_tokens=options.max_tokens,
-                stop=options.stop_strings,
-            )
+            return RawRequest(prompt=self.prompt, **fields)
         effort, reasoning = self.reasoning
         messages = [Message(role="user", content=self.prompt)]
         if self.system:
@@ -139,10 +133,8 @@ class GenerateBody(_Common, kw_only=True):
             messages=tuple(messages),
             effort=effort,
             reasoning=reasoning,
-            sampling=options.sampling,
-            max_tokens=options.max_tokens,
-            stop=options.stop_strings,
             earlier_tokens=tuple(self.context),
+            **fields,
         )
 
 

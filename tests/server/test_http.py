@@ -86,6 +86,7 @@ def test_lenient_fields(http: httpx.Client) -> None:
         ("/api/generate", {"model": "nano", "prompt": "x", "suffix": "y"}, 400, "insert"),
         ("/api/generate", {"model": "nano", "prompt": "x", "raw": True, "system": "y"}, 400, "raw"),
         ("/api/generate", {"model": "nano", "prompt": "x", "template": "y"}, 400, "template"),
+        ("/api/generate", {"model": "nano", "prompt": "x", "context": [201_088]}, 400, "context"),
         ("/api/generate", {"model": "", "prompt": "x"}, 404, "model '' not found"),
         ("/api/generate", {"model": "nope", "keep_alive": 0}, 404, "model 'nope' not found"),
         ("/api/show", {}, 400, "model is required"),
@@ -101,6 +102,12 @@ def test_bad_requests(
         "application/json; charset=utf-8",
     )
     assert text in reply.json()["error"]
+
+
+def test_extreme_options_are_harmless(http: httpx.Client) -> None:
+    options = {"num_predict": 2**60, "seed": 10**30, "top_k": 2**60, "num_ctx": -5, "min_p": 7}
+    reply = http.post("/api/chat", json=HI | {"options": options, "stream": False})
+    assert reply.status_code == 200, reply.text
 
 
 def test_too_long_prompt_is_refused_not_cut(http: httpx.Client) -> None:
