@@ -1,6 +1,6 @@
-"""What gptoss adds to llama.cpp: nano over HTTP against the same GGUF in a bare loop.
+"""What gptoss adds to llama.cpp: a model over HTTP against the same GGUF in a bare loop.
 
-    python bench/http_overhead.py [--threads N] [--rounds N]
+    python bench/http_overhead.py [--model FILE.gguf] [--threads N] [--tokens N] [--rounds N]
 
 Both sides decode the same greedy tokens in turns, in one run; the bare loop is the shortest
 possible one over llama_cpp (decode, sample, repeat) with the engine's own sizes. The HTTP side is
@@ -8,19 +8,23 @@ a real `gptoss serve` process, read through a plain socket, so that little of th
 measured. Prints medians over the rounds.
 """
 
+import os
+
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the engine has it; read when OpenMP loads
+
 import argparse
 import json
-import os
+import re
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from gptoss_local.chat import ChatRequest, Message, Vocabulary
-from gptoss_local.chat.render import render_chat
+from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.llama import Context, ContextParams, Model, Sampler
 from gptoss_local.nano import ensure_gguf
@@ -28,31 +32,39 @@ from gptoss_local.settings import load_settings
 from gptoss_local.store import read_tokens
 from gptoss_local.types import SamplingParams
 
-QUESTION = "Count from 1 to 150."
+PROMPT = (
+    "<|start|>user<|message|>Count from 1 to 150.<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>"
+)
 N_CTX = 32_768
+WARM_UP = 20
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2, help="of prefill; decode has 1")
+    parser.add_argument("--model", type=Path, help="a GGUF; the embedded nano when not given")
+    parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the engine process has it
     cache = load_settings().cache_dir
-    path = ensure_gguf(cache)
+    path = arguments.model or ensure_gguf(cache)
     vocabulary = Vocabulary.from_model(read_tokens(path), cache)
-    request = ChatRequest(messages=(Message(role="user", content=QUESTION),), reasoning=False)
-    bare = BareLoop(path, render_chat(request, vocabulary), arguments.threads)
+    prompt = vocabulary.encoding.encode(PROMPT, allowed_special="all")
+    n_tokens = arguments.tokens
+    bare = BareLoop(path, prompt, arguments.threads)
     with tempfile.TemporaryDirectory() as home, Server(Path(home), path, arguments.threads) as http:
-        for side in (bare, http):
-            side.run()  # warm-up
-        rounds = [(bare.run(), http.run()) for _ in range(arguments.rounds)]
-    report(rounds, arguments.threads)
+        rounds = []
+        for _ in range(arguments.rounds):
+            for side in (bare, http):
+                side.run(WARM_UP)  # the other side has just had the caches
+                rounds.append(side.run(n_tokens))
+    report(rounds[0::2], rounds[1::2], arguments.threads)
 
 
-def report(rounds: list[tuple["Run", "Run"]], threads: int) -> None:
+def report(bare: list["Run"], http: list["Run"], threads: int) -> None:
     figures = {}
-    for name, runs in (("bare", [b for b, _ in rounds]), ("http", [h for _, h in rounds])):
+    for name, runs in (("bare", bare), ("http", http)):
         ttft_ms = statistics.median(r.ttft_s for r in runs) * 1e3
         token_us = statistics.median(r.token_s for r in runs) * 1e6
         figures[name] = (ttft_ms, token_us)
@@ -65,27 +77,22 @@ def report(rounds: list[tuple["Run", "Run"]], threads: int) -> None:
     print(f"(engine threads: {threads}, {os.cpu_count()} cores)")
 
 
+@dataclass
 class Run:
-    """Times at which tokens came."""
+    """When one answer began to come, and when it was over."""
 
-    def __init__(self) -> None:
-        self._start_s = time.perf_counter()
-        self._times_s: list[float] = []
-
-    def tick(self) -> None:
-        self._times_s.append(time.perf_counter())
-
-    @property
-    def n_tokens(self) -> int:
-        return len(self._times_s)
+    n_tokens: int
+    start_s: float
+    first_s: float
+    last_s: float
 
     @property
     def ttft_s(self) -> float:
-        return self._times_s[0] - self._start_s
+        return self.first_s - self.start_s
 
     @property
     def token_s(self) -> float:
-        return (self._times_s[-1] - self._times_s[0]) / (len(self._times_s) - 1)
+        return (self.last_s - self.first_s) / (self.n_tokens - 1)
 
 
 class BareLoop:
@@ -94,17 +101,21 @@ class BareLoop:
         self._context = Context(Model(path), params)
         self._prompt = prompt
 
-    def run(self) -> Run:
+    def run(self, n_tokens: int) -> Run:
         sampler = Sampler(SamplingParams(temperature=0))
         self._context.remove(0)
-        run = Run()
+        start_s = time.perf_counter()
         self._context.decode(self._prompt, position=0)
         position = len(self._prompt)
-        while (token := sampler.sample(self._context)) not in STOP_TOKENS:
-            run.tick()
+        token = sampler.sample(self._context)
+        first_s = time.perf_counter()
+        n = 1
+        while n < n_tokens and token not in STOP_TOKENS:
             self._context.decode([token], position=position)
+            token = sampler.sample(self._context)
             position += 1
-        return run
+            n += 1
+        return Run(n, start_s, first_s, time.perf_counter())
 
 
 class Server:
@@ -136,24 +147,25 @@ class Server:
         self._process.terminate()
         self._process.wait()
 
-    def run(self) -> Run:
-        body = json.dumps(
-            {
-                "model": self._model,
-                "messages": [{"role": "user", "content": QUESTION}],
-                "think": False,
-                "options": {"temperature": 0},
-            }
-        ).encode()
-        head = f"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
-        run = Run()
+    def run(self, n_tokens: int) -> Run:
+        options = {"temperature": 0, "num_predict": n_tokens}
+        request = {"model": self._model, "prompt": PROMPT, "raw": True, "options": options}
+        body = json.dumps(request).encode()
+        head = (
+            f"POST /api/generate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        start_s = time.perf_counter()
         self._connection.sendall(head.encode() + body)
-        received = b""
+        received, first_s = b"", 0.0
         while not received.endswith(b"0\r\n\r\n"):
             received += self._connection.recv(65536)
-            for _ in range(received.count(b'"done":false') - run.n_tokens):
-                run.tick()
-        return run
+            if not first_s and b'"done":false' in received:
+                first_s = time.perf_counter()
+        last_s = time.perf_counter()
+        count = re.search(rb'"eval_count":(\d+)', received)
+        if count is None:
+            raise SystemExit(received.decode())
+        return Run(int(count[1]), start_s, first_s, last_s)
 
 
 if __name__ == "__main__":

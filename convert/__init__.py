@@ -6,7 +6,7 @@ Q8_0 or stay bf16. This package does not download, does not run models, and know
 architecture.
 """
 
-from convert.pipeline import FORMAT_VERSION, convert_checkpoint
+from convert.pipeline import convert_checkpoint
 from convert.tensor_map import DenseType
 
-__all__ = ["FORMAT_VERSION", "DenseType", "convert_checkpoint"]
+__all__ = ["DenseType", "convert_checkpoint"]

@@ -31,7 +31,7 @@ class RopeConfig(msgspec.Struct, frozen=True):
 class ModelConfig(msgspec.Struct, frozen=True):
     """The fields of `config.json` that shape tensors or become GGUF keys, under HF's names."""
 
-    num_hidden_layers: _Count
+    num_hidden_layers: Annotated[int, msgspec.Meta(ge=1, le=1000)]
     hidden_size: _Count
     intermediate_size: _Count
     num_attention_heads: _Count

@@ -37,7 +37,7 @@ async def answer_raw(
     engine: EngineClient, vocabulary: Vocabulary, request: RawRequest
 ) -> AsyncGenerator[ChatEvent, None]:
     """Continue a prompt as it is; special tokens are spelled and read as such."""
-    prompt = vocabulary.encoding.encode(request.prompt, allowed_special="all")
+    prompt = vocabulary.encode_tagged(request.prompt)
     async with aclosing(_run(engine, prompt, RawParser(vocabulary), request)) as events:
         async for event in events:
             yield event

@@ -20,6 +20,17 @@ RETURN, CALL, END_OF_TEXT = 200002, 200012, 199999
 FIRST_SPECIAL = 199998
 STOP_TOKENS = [RETURN, CALL, END_OF_TEXT]
 
+_TAGS = frozenset(
+    (
+        "<|start|>",
+        "<|message|>",
+        "<|channel|>",
+        "<|constrain|>",
+        "<|end|>",
+        "<|return|>",
+        "<|call|>",
+    )
+)
 _FILE_NAME = "o200k_base.tiktoken"
 
 
@@ -47,6 +58,11 @@ class Vocabulary:
         if not (folder / _FILE_NAME).is_file():
             _write_atomically(folder / _FILE_NAME, text)
         return _load(folder)
+
+    def encode_tagged(self, text: str) -> list[int]:
+        """Encode text in which harmony's tags stand for their tokens."""
+        tokens: list[int] = self.encoding.encode(text, allowed_special=_TAGS, disallowed_special=())
+        return tokens
 
 
 def _tiktoken_text(tokens: Sequence[str]) -> bytes:

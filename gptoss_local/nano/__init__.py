@@ -2,11 +2,10 @@
 
 It has the full o200k_harmony vocabulary, MXFP4 experts, sliding and full attention, sinks and YaRN,
 and answers in real harmony, so that every path of the program can be tried without a download.
-`ensure_gguf` gives the model file, `cached_gguf` only if it exists already; `materialize` writes
-the checkpoint it is converted from. This package does not run the model.
+`ensure_gguf` gives the model file, `cached_gguf` only if it exists already; `materialize` in the
+module of that name writes the checkpoint it is converted from. This package does not run the model.
 """
 
 from gptoss_local.nano.cache import MODEL_NAME, cached_gguf, ensure_gguf
-from gptoss_local.nano.materialize import materialize
 
-__all__ = ["MODEL_NAME", "cached_gguf", "ensure_gguf", "materialize"]
+__all__ = ["MODEL_NAME", "cached_gguf", "ensure_gguf"]

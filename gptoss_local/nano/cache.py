@@ -14,19 +14,21 @@ import tempfile
 import time
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import convert
 from gptoss_local.errors import ConvertError
-from gptoss_local.nano.materialize import materialize
 from gptoss_local.types import Progress
 
+if TYPE_CHECKING:
+    from convert import DenseType
+
 MODEL_NAME = "gpt-oss-nano"
-CHECKPOINT_VERSION = 1  # counts up whenever `materialize` writes something else
+GGUF_VERSION = 1  # counts up whenever the same data gives another file; a test holds it
 STALE_S = 24 * 3600  # a work folder this old was left behind by a killed process
 
 
 def ensure_gguf(
-    cache_dir: Path, *, dense: convert.DenseType = "q8_0", progress: Progress | None = None
+    cache_dir: Path, *, dense: "DenseType" = "q8_0", progress: Progress | None = None
 ) -> Path:
     """Return the nano GGUF, making it first if needed (about 4 s on two cores).
 
@@ -60,32 +62,34 @@ def ensure_gguf(
     return target
 
 
-def cached_gguf(cache_dir: Path, *, dense: convert.DenseType = "q8_0") -> Path | None:
+def cached_gguf(cache_dir: Path, *, dense: "DenseType" = "q8_0") -> Path | None:
     """Return the nano GGUF if it has been made; makes nothing."""
     target = _target(cache_dir, dense)
     return target if target.is_file() else None
 
 
-def _target(cache_dir: Path, dense: convert.DenseType) -> Path:
+def _target(cache_dir: Path, dense: "DenseType") -> Path:
     return cache_dir / f"{MODEL_NAME}-{_data_digest()}-{dense}.gguf"
 
 
 @functools.cache
 def _data_digest() -> str:
     """Hash all that decides the content of the GGUF but the dense type; about 10 ms."""
-    digest = hashlib.sha256(f"{CHECKPOINT_VERSION}.{convert.FORMAT_VERSION}".encode())
+    digest = hashlib.sha256(str(GGUF_VERSION).encode())
     for name in ("nano.xz", "o200k_base.xz"):
         digest.update(resources.files(__package__).joinpath(name).read_bytes())
     return digest.hexdigest()[:12]
 
 
-def _make(
-    work_dir: Path, target: Path, dense: convert.DenseType, progress: Progress | None
-) -> None:
+def _make(work_dir: Path, target: Path, dense: "DenseType", progress: Progress | None) -> None:
+    # Not at the top: finding the file, which `gptoss ls` does, needs neither numpy nor gguf.
+    from convert import convert_checkpoint
+    from gptoss_local.nano.materialize import materialize
+
     checkpoint = work_dir / MODEL_NAME  # the GGUF's general.name is made from the folder's name
     materialize(checkpoint, progress=progress)
     made = work_dir / target.name
-    convert.convert_checkpoint(checkpoint, made, dense=dense, progress=progress)
+    convert_checkpoint(checkpoint, made, dense=dense, progress=progress)
     try:
         os.replace(made, target)
     except PermissionError:

@@ -32,15 +32,18 @@ class LoadedModel:
     """A model in memory. `expires_s` is on the monotonic clock; None while in use or forever."""
 
     entry: ModelEntry
+    digest: str  # of the file as it was loaded
     engine: EngineClient
     vocabulary: Vocabulary
     keep_alive_s: float
     n_users: int = 0
     expires_s: float | None = None
 
-    @property
-    def n_ctx(self) -> int:
-        return self.engine.loaded.n_ctx
+    def serves(self, entry: ModelEntry, n_ctx: int | None) -> bool:
+        """Whether this is `entry`, its file unchanged, with at least `n_ctx` tokens of context."""
+        loaded = self.engine.loaded
+        is_large_enough = n_ctx is None or loaded.n_ctx >= min(n_ctx, loaded.n_ctx_train)
+        return is_large_enough and (entry.name, entry.digest) == (self.entry.name, self.digest)
 
 
 class ModelManager:
@@ -79,7 +82,7 @@ class ModelManager:
             EngineError: it cannot be loaded.
         """
         async with self._lock:
-            model = await self._ensure(find_model(name, self.settings), n_ctx)
+            model = await self._ensure(name, n_ctx)
             if keep_alive_s is not None:
                 model.keep_alive_s = keep_alive_s
             self._acquire(model)
@@ -106,22 +109,21 @@ class ModelManager:
             await self._loaded.engine.close()
             self._loaded = None
 
-    async def _ensure(self, entry: ModelEntry, n_ctx: int | None) -> LoadedModel:
-        path = await asyncio.to_thread(entry.ensure_file, self.settings, _ProgressLog())
-        wanted = min(n_ctx or self.settings.context_length, read_info(path).n_ctx_train)
+    async def _ensure(self, name: str, n_ctx: int | None) -> LoadedModel:
+        """Return the loaded model if it is the one asked for and large enough, else load it."""
+        entry = find_model(name, self.settings)
         current = self.loaded
-        if (
-            current is not None
-            and current.entry.name == entry.name
-            and (n_ctx is None or current.n_ctx >= wanted)
-        ):
+        if current is not None and current.serves(entry, n_ctx):
             return current
+        path = await asyncio.to_thread(entry.ensure_file, self.settings, _ProgressLog())
+        entry = find_model(name, self.settings)  # an embedded model has a file now
         await self._unload_idle()
-        self._loaded = await self._load(entry, path, wanted)
+        self._loaded = await self._load(entry, path, n_ctx or self.settings.context_length)
         return self._loaded
 
     async def _load(self, entry: ModelEntry, path: Path, n_ctx: int) -> LoadedModel:
         start_s = time.monotonic()
+        n_ctx = min(n_ctx, read_info(path).n_ctx_train)
         n_threads = self.settings.threads or psutil.cpu_count(logical=False) or 1
         is_small = path.stat().st_size < _SMALL_BYTES
         load = Load(
@@ -140,7 +142,7 @@ class ModelManager:
             await asyncio.gather(loading, return_exceptions=True)
             raise
         _log.info("loaded %s (%d tokens) in %.2f s", entry.name, n_ctx, time.monotonic() - start_s)
-        return LoadedModel(entry, engine, vocabulary, self.settings.keep_alive_s)
+        return LoadedModel(entry, entry.digest, engine, vocabulary, self.settings.keep_alive_s)
 
     def _read_vocabulary(self, path: Path) -> Vocabulary:
         return Vocabulary.from_model(read_tokens(path), self.settings.cache_dir)

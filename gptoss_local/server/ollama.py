@@ -37,7 +37,7 @@ from gptoss_local.server.ollama_frames import (
     wire_tool_call,
 )
 from gptoss_local.server.ollama_request import ChatBody, GenerateBody, ModelBody, parse_body
-from gptoss_local.server.streaming import Frames, json_response, respond
+from gptoss_local.server.streaming import FrameResponse, Frames, json_response
 from gptoss_local.store import find_model, list_models, read_info
 
 OLLAMA_VERSION = "0.33.0"  # the contract we speak; clients compare it with their minimum
@@ -97,9 +97,7 @@ async def chat(request: Request) -> Response:
         message = AnswerMessage("assistant", "")
         return json_response(_chat_frame(body.model, message, done=True, done_reason=reason))
     frames = _chat_frames(_manager(request), body, body.to_request(), start_ns)
-    return await respond(
-        request, frames, stream=body.stream, merge=_merge_chat, error_frame=error_frame
-    )
+    return FrameResponse(frames, stream=body.stream, merge=_merge_chat, error_frame=error_frame)
 
 
 async def generate(request: Request) -> Response:
@@ -109,9 +107,7 @@ async def generate(request: Request) -> Response:
         reason = await _load_or_unload(request, body)
         return json_response(_generate_frame(body.model, "", done=True, done_reason=reason))
     frames = _generate_frames(_manager(request), body, body.to_request(), start_ns)
-    return await respond(
-        request, frames, stream=body.stream, merge=_merge_generate, error_frame=error_frame
-    )
+    return FrameResponse(frames, stream=body.stream, merge=_merge_generate, error_frame=error_frame)
 
 
 def _manager(request: Request) -> ModelManager:

@@ -3,6 +3,7 @@
 Source: Ollama's api/types.go (ChatResponse, GenerateResponse, Metrics).
 """
 
+import functools
 import time
 from typing import Any, Literal
 
@@ -75,4 +76,10 @@ def wire_tool_call(call: ToolCall, index: int) -> dict[str, Any]:
 def now() -> str:
     """The current time in UTC as RFC 3339 with nanoseconds."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds:09d}Z"
+    return f"{_second(seconds)}.{nanoseconds:09d}Z"
+
+
+@functools.lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    """PERF: every token has a timestamp, and formatting costs ten times the lookup."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Send
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from gptoss_local.errors import GptOssError
 
@@ -21,92 +20,83 @@ ErrorFrame = Callable[[GptOssError], msgspec.Struct]
 _encode = msgspec.json.Encoder().encode
 
 
-class NDJSONResponse(StreamingResponse):
-    """One JSON object and a newline per frame, each sent at once.
-
-    Starlette cancels the stream when the client disconnects; closing the frames here, not at
-    garbage collection, is what stops the engine at once. An error becomes the last frame.
-    """
-
-    media_type = "application/x-ndjson"
-
-    def __init__(self, first: msgspec.Struct, frames: Frames, error_frame: ErrorFrame) -> None:
-        super().__init__(self._lines(first, frames, error_frame))
-        self._frames = frames
-
-    async def stream_response(self, send: Send) -> None:
-        async with aclosing(self._frames):
-            await super().stream_response(send)
-
-    @staticmethod
-    async def _lines(
-        first: msgspec.Struct, frames: Frames, error_frame: ErrorFrame
-    ) -> AsyncIterator[bytes]:
-        yield _encode(first) + b"\n"
-        try:
-            async for frame in frames:
-                yield _encode(frame) + b"\n"
-        except GptOssError as error:
-            yield _encode(error_frame(error)) + b"\n"
-        except Exception:
-            _log.exception("internal error in a stream")
-            yield _encode(error_frame(GptOssError("internal error, see the server log"))) + b"\n"
-
-
-async def respond(
-    request: Request,
-    frames: Frames,
-    *,
-    stream: bool,
-    merge: Merge,
-    error_frame: ErrorFrame,
-) -> Response:
-    """Send `frames` as NDJSON, or merged into one JSON object.
-
-    An error before the first frame is raised, so that it gets its HTTP status; one after it
-    becomes the last frame.
-
-    Raises:
-        GptOssError: whatever the frames raise before anything was sent.
-    """
-    if not stream:
-        merged = await _until_disconnect(request, _merged(frames, merge))
-        return json_response(merged) if merged is not None else Response(status_code=499)
-    first = await _until_disconnect(request, _next(frames))
-    if first is None:
-        return Response(status_code=499)
-    return NDJSONResponse(first, frames, error_frame)
-
-
 def json_response(value: object, status: int = 200) -> Response:
     """One JSON body, in Ollama's content type."""
     return Response(_encode(value), status, media_type="application/json; charset=utf-8")
 
 
-async def _merged(frames: Frames, merge: Merge) -> msgspec.Struct:
-    async with aclosing(frames):
-        return merge([frame async for frame in frames])
+class FrameResponse(Response):
+    """Sends frames as NDJSON, each at once, or merged into one JSON object.
+
+    An error before the first byte gets its HTTP status; one after it becomes the last frame.
+    While it works it watches the connection, and a client that leaves closes the frames, which
+    stops the engine: also in a long prefill, when nothing is sent that could fail.
+
+    Args:
+        frames: The answer; the response closes it.
+        stream: One line per frame, not one object.
+        merge: Makes one object out of all frames.
+        error_frame: The body of an error in the dialect of the frames.
+    """
+
+    media_type = "application/x-ndjson"
+
+    def __init__(
+        self, frames: Frames, *, stream: bool, merge: Merge, error_frame: ErrorFrame
+    ) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._frames = frames
+        self._stream = stream
+        self._merge = merge
+        self._error_frame = error_frame
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        work = asyncio.create_task(self._answer(scope, receive, send))
+        gone = asyncio.create_task(_disconnected(receive))
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            work.cancel()  # does nothing to an answer that is complete
+        with suppress(asyncio.CancelledError):
+            await work
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._frames) as frames:
+            try:
+                if self._stream:
+                    first = await anext(frames)
+                else:
+                    merged = self._merge([frame async for frame in frames])
+            except GptOssError as error:
+                failed = json_response(self._error_frame(error), error.http_status)
+                await failed(scope, receive, send)
+                return
+            if self._stream:
+                await self._send_lines(first, frames, send)
+            else:
+                await json_response(merged)(scope, receive, send)
+
+    async def _send_lines(self, first: msgspec.Struct, frames: Frames, send: Send) -> None:
+        async def line(frame: msgspec.Struct) -> None:
+            body = _encode(frame) + b"\n"
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        await line(first)
+        try:
+            async for frame in frames:
+                await line(frame)
+        except GptOssError as error:
+            await line(self._error_frame(error))
+        except Exception:
+            _log.exception("internal error in a stream")
+            await line(self._error_frame(GptOssError("internal error, see the server log")))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _next(frames: Frames) -> msgspec.Struct:
-    return await anext(frames)
-
-
-async def _until_disconnect(
-    request: Request, work: Coroutine[Any, Any, msgspec.Struct]
-) -> msgspec.Struct | None:
-    """Await `work`, or cancel it and return None when the client goes away first."""
-    task = asyncio.create_task(work)
-    gone = asyncio.create_task(_disconnected(request))
-    try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        return await task if task.done() else None
-    finally:
-        gone.cancel()
-        task.cancel()
-        await asyncio.gather(gone, task, return_exceptions=True)
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.nano import materialize
+from gptoss_local.nano.materialize import materialize
 from tests.cli.conftest import Cli, run_cli
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.nano import MODEL_NAME, materialize
+from gptoss_local.nano import MODEL_NAME
+from gptoss_local.nano.materialize import materialize
 from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.tiny import write_tiny
 

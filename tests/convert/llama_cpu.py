@@ -15,10 +15,11 @@ N_CTX = 768
 
 
 @contextmanager
-def load_model(path: Path) -> Iterator[Any]:
+def load_model(path: Path, *, vocab_only: bool = False) -> Iterator[Any]:
     llama_cpp.llama_backend_init()
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = 0
+    params.vocab_only = vocab_only
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
     assert model
     try:

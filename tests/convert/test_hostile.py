@@ -149,6 +149,8 @@ def test_index_that_is_none(sharded_checkpoint: Path) -> None:
     ("change", "match"),
     [
         ({"num_hidden_layers": None}, "config.json does not fit gpt-oss: .*num_hidden_layers"),
+        ({"num_hidden_layers": 10**12}, "config.json does not fit gpt-oss: .*num_hidden_layers"),
+        ({"vocab_size": 10**12}, r"embed_tokens.weight is BF16 \[24, 64\] where"),
         ({"head_dim": "64"}, "config.json does not fit gpt-oss: .*head_dim"),
         ({"hidden_size": 0}, "config.json does not fit gpt-oss: .*hidden_size"),
         ({"rope_theta": None, "rope_scaling": "x"}, "does not fit gpt-oss: .*rope_theta"),
@@ -195,6 +197,16 @@ def test_special_id_beyond_the_embedding(tiny_checkpoint: Path) -> None:
 def test_broken_model_card(tiny_checkpoint: Path) -> None:
     (tiny_checkpoint / "README.md").write_text("---\nlicense: [\n---\n")
     refuse(tiny_checkpoint, "README.md is not valid YAML")
+
+
+def test_chat_template_that_is_no_text(tiny_checkpoint: Path) -> None:
+    (tiny_checkpoint / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    refuse(tiny_checkpoint, "Reading .* failed: .*utf-8")
+
+
+def test_target_name_too_long(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConvertError, match=r"Writing .* failed: .*too long"):
+        convert_checkpoint(tiny_checkpoint, tmp_path / ("x" * 250))
 
 
 def test_target_folder_missing(tiny_checkpoint: Path, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_keep_alive(value: float | str, seconds: float) -> None:
 
 @pytest.mark.parametrize("value", [True, "", "m", "5 m", "5x", "five minutes", "--1s"])
 def test_bad_keep_alive(value: bool | str) -> None:
-    with pytest.raises(UsageError, match="keep_alive|duration"):
+    with pytest.raises(UsageError, match=r"keep_alive|duration"):
         parse_keep_alive(value)
 
 

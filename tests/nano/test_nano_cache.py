@@ -1,0 +1,131 @@
+"""The nano model on disk: made once, by whoever comes first, and replaced after an upgrade."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.errors import ConvertError
+from gptoss_local.nano import cache, cached_gguf, ensure_gguf
+from gptoss_local.nano.materialize import materialize
+from tests.convert.gguf_file import read_gguf
+
+ENSURE = """
+import sys
+from pathlib import Path
+from gptoss_local.nano import ensure_gguf
+print(ensure_gguf(Path(sys.argv[1])))
+"""
+
+
+@pytest.fixture(scope="module")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Filled by two processes that start at the same time."""
+    cache_dir = tmp_path_factory.mktemp("nano") / "cache"
+    command = [sys.executable, "-c", ENSURE, str(cache_dir)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=120)[0].strip() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert outputs[0] == outputs[1]
+    return cache_dir
+
+
+def test_two_processes_leave_one_good_file(cache_dir: Path) -> None:
+    (path,) = cache_dir.iterdir()
+    assert path == cached_gguf(cache_dir)
+    file = read_gguf(path)
+    assert file.keys["general.name"] == ("STRING", "Gpt Oss Nano")
+    assert len(file.tensors) == 117
+
+
+def test_version_follows_the_content(cache_dir: Path) -> None:
+    """Caches know a file by the version: whoever changes the bytes must raise it."""
+    (path,) = cache_dir.iterdir()
+    pinned = (1, "73a09e5418c2ae766c6e6fe62ad3cc7845b3b225f2dc1efc78777f48c0300f7a")
+    assert (cache.GGUF_VERSION, hashlib.sha256(path.read_bytes()).hexdigest()) == pinned
+
+
+def test_second_call_is_instant(cache_dir: Path) -> None:
+    before = {p: p.stat().st_mtime_ns for p in cache_dir.iterdir()}
+    started = time.perf_counter()
+    ensure_gguf(cache_dir)
+    assert time.perf_counter() - started < 0.2
+    assert {p: p.stat().st_mtime_ns for p in cache_dir.iterdir()} == before
+
+
+def test_upgrade_makes_a_new_file_and_removes_the_old(
+    cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gpt-oss-nano-000000000000-q8_0.gguf", "gpt-oss-20b.gguf"):
+        (tmp_path / name).write_bytes(b"")
+    for name, age_s in (("gpt-oss-nano-old.tmp", 2 * cache.STALE_S), ("gpt-oss-nano-new.tmp", 0)):
+        (tmp_path / name).mkdir()
+        then = time.time() - age_s
+        os.utime(tmp_path / name, (then, then))
+    (current,) = cache_dir.iterdir()
+    monkeypatch.setattr(cache, "_make", lambda work, target, *rest: shutil.copy(current, target))
+    assert ensure_gguf(tmp_path).name == current.name
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == sorted([current.name, "gpt-oss-20b.gguf", "gpt-oss-nano-new.tmp"])
+
+
+def test_dense_types_are_kept_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_make", lambda work, target, *rest: target.write_bytes(b""))
+    assert ensure_gguf(tmp_path, dense="bf16") != ensure_gguf(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert cached_gguf(tmp_path, dense="bf16") != cached_gguf(tmp_path)
+
+
+def test_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gptoss_local.nano.materialize.materialize", lambda *_, progress: fail())
+    with pytest.raises(ConvertError, match=r"cannot be unpacked into .*No space left") as caught:
+        ensure_gguf(tmp_path)
+    assert "400 MB" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+    assert cached_gguf(tmp_path) is None
+
+
+def test_another_process_may_already_use_the_file_on_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, a file that is open cannot be replaced: the one that is there is as good."""
+
+    def lose_the_race(source: Path, target: Path) -> None:
+        target.write_bytes(b"made by the other one")
+        raise PermissionError(13, "Access is denied")
+
+    monkeypatch.setattr("gptoss_local.nano.materialize.materialize", lambda *_, **__: None)
+    monkeypatch.setattr("convert.convert_checkpoint", lambda *_, **__: None)
+    monkeypatch.setattr("os.replace", lose_the_race)
+    assert ensure_gguf(tmp_path).read_bytes() == b"made by the other one"
+
+
+def test_checkpoint_is_what_safetensors_and_transformers_expect(tmp_path: Path) -> None:
+    from safetensors import safe_open
+    from transformers import AutoConfig
+
+    calls: list[tuple[str, int, int]] = []
+    materialize(tmp_path, progress=lambda *call: calls.append(call))
+    assert calls[-1][1] == calls[-1][2]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "special_tokens_map.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert len(file.keys()) == 117
+        embedding = file.get_tensor("model.embed_tokens.weight")
+    assert embedding.shape == (201_088, 192)
+    assert (embedding != 0).any(1).sum() == 7680  # the used tokens
+    assert AutoConfig.from_pretrained(tmp_path).model_type == "gpt_oss"
