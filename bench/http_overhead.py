@@ -5,7 +5,7 @@
 Both sides decode the same greedy tokens in turns, in one run; the bare loop is the shortest
 possible one over llama_cpp (decode, sample, repeat) with the engine's own sizes. The HTTP side is
 a real `gptoss serve` process, read through a plain socket, so that little of the client is
-measured. Prints medians over the rounds.
+measured. Prints medians over the rounds, and of the differences pair by pair.
 """
 
 import os
@@ -44,8 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2, help="of prefill; decode has 1")
     parser.add_argument("--model", type=Path, help="a GGUF; the embedded nano when not given")
-    parser.add_argument("--tokens", type=int, default=400)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--tokens", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=31)
     arguments = parser.parse_args()
     cache = load_settings().cache_dir
     path = arguments.model or ensure_gguf(cache)
@@ -63,18 +63,26 @@ def main() -> None:
 
 
 def report(bare: list["Run"], http: list["Run"], threads: int) -> None:
-    figures = {}
     for name, runs in (("bare", bare), ("http", http)):
         ttft_ms = statistics.median(r.ttft_s for r in runs) * 1e3
         token_us = statistics.median(r.token_s for r in runs) * 1e6
-        figures[name] = (ttft_ms, token_us)
         print(
             f"{name}: {runs[0].n_tokens} tokens, first after {ttft_ms:.2f} ms, "
             f"then {token_us:.0f} us each ({1e6 / token_us:.0f} tok/s)"
         )
-    ttft_ms, token_us = (h - b for h, b in zip(figures["http"], figures["bare"], strict=True))
-    print(f"gptoss adds {ttft_ms:+.2f} ms to the first token, {token_us:+.0f} us to each ", end="")
-    print(f"(engine threads: {threads}, {os.cpu_count()} cores)")
+    pairs = list(zip(bare, http, strict=True))
+    ttft_ms = [(h.ttft_s - b.ttft_s) * 1e3 for b, h in pairs]
+    token_us = [(h.token_s - b.token_s) * 1e6 for b, h in pairs]
+    print(
+        f"gptoss adds {spread(ttft_ms, 2)} ms to the first token, {spread(token_us, 0)} us to each "
+        f"(engine threads: {threads}, {os.cpu_count()} cores)"
+    )
+
+
+def spread(values: list[float], digits: int) -> str:
+    """Median and quartiles of differences taken pair by pair, so that drift cancels."""
+    low, middle, high = (f"{q:+.{digits}f}" for q in statistics.quantiles(values, n=4))
+    return f"{middle} ({low} .. {high})"
 
 
 @dataclass
