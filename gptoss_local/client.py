@@ -20,6 +20,7 @@ from gptoss_local.settings import Settings
 
 _START_TIMEOUT_S = 30.0
 _POLL_S = 0.05
+_PROBE_TIMEOUT_S = 5.0
 
 
 class Client:
@@ -41,7 +42,7 @@ class Client:
             ServerUnavailableError: another program answers on the address.
         """
         try:
-            response = self._http.get("/api/version")
+            response = self._http.get("/api/version", timeout=_PROBE_TIMEOUT_S)
         except httpx.TransportError:
             return False
         if not response.headers.get("server", "").startswith("gptoss/"):

@@ -31,6 +31,7 @@ VENV = ROOT / ".venv"
 SCRIPTS = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = SCRIPTS / ("python.exe" if os.name == "nt" else "python")
 STAMP = VENV / "gptoss-setup"
+CONSTRAINTS = ROOT / "installers" / "constraints.txt"
 LLAMA = "llama-cpp-python"
 CHECKS = (
     ("ruff", "check", "."),
@@ -59,8 +60,9 @@ def main(arguments: list[str]) -> int:
 def set_up(extra: str) -> None:
     """Make `.venv` hold this clone and its dependencies; nothing happens when it does already."""
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    wanted = pyproject + CONSTRAINTS.read_text(encoding="utf-8")
     wheels = wheel_folder(pinned_version(pyproject))
-    stamp = f"{hashlib.sha256(pyproject.encode()).hexdigest()} {wheels}\n{extra}"
+    stamp = f"{hashlib.sha256(wanted.encode()).hexdigest()} {wheels}\n{extra}"
     done = STAMP.read_text() if STAMP.is_file() else ""
     if done.startswith(stamp):  # an environment for tests serves for running, too
         return
@@ -71,7 +73,8 @@ def set_up(extra: str) -> None:
         build_llama(pinned_version(pyproject), wheels)
     say("installing gptoss" + (" and what its tests need" if extra else ""))
     target = f"{ROOT}[{extra}]" if extra else str(ROOT)
-    run_pip("install", "--quiet", "--find-links", str(wheels), "--editable", target)
+    options = ("--quiet", "--find-links", str(wheels), "--constraint", str(CONSTRAINTS))
+    run_pip("install", *options, "--editable", target)
     STAMP.write_text(stamp)
 
 

@@ -49,7 +49,10 @@ def _root(
 def main() -> None:
     """Entry point of `gptoss`."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where a closed pipe can still be caught
     except GptOssError as error:
         if os.environ.get("GPTOSS_DEBUG"):
             raise

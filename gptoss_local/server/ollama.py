@@ -64,10 +64,9 @@ async def version(_request: Request) -> Response:
 
 
 async def tags(request: Request) -> Response:
-    entries = await asyncio.to_thread(list_models, _manager(request).settings)
-    return json_response(
-        {"models": await asyncio.to_thread(lambda: list(map(describe.tag, entries)))}
-    )
+    settings = _manager(request).settings
+    models = await asyncio.to_thread(lambda: list(map(describe.tag, list_models(settings))))
+    return json_response({"models": models})
 
 
 async def ps(request: Request) -> Response:
