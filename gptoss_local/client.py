@@ -66,7 +66,9 @@ class Client:
             process = _spawn_server(self._settings, log.fileno())
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while not self.is_running():
-            if process.poll() is not None or time.monotonic() > deadline_s:
+            # Address taken: another process is starting a server at the same time; wait for that.
+            has_failed = process.poll() not in (None, ServerUnavailableError.exit_code)
+            if has_failed or time.monotonic() > deadline_s:
                 raise ServerUnavailableError(
                     "the server did not start", hint=f"See {log_path}, or run: gptoss serve"
                 )

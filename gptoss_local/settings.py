@@ -37,7 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def models_dir(self) -> Path:
         """GGUF files, one per model."""
-        return self._folder("models", platformdirs.user_data_path(_APP))
+        return self._folder("models", platformdirs.user_data_path(_APP) / "models")
 
     @property
     def cache_dir(self) -> Path:
@@ -54,8 +54,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
-    def _folder(self, name: str, platform_root: Path) -> Path:
-        return (self.home or platform_root) / name
+    def _folder(self, name: str, platform_path: Path) -> Path:
+        return self.home / name if self.home else platform_path
 
 
 def load_settings(**flags: Any) -> Settings:

@@ -42,7 +42,8 @@ def run(
         text = "\n\n".join(part for part in (sys.stdin.read().strip(), text) if part)
         if not text:
             raise typer.BadParameter("no prompt given and nothing on stdin")
-    chat = _Chat(_prepare(model), model, effort.value, _printer(json, hide_reasoning))
+    client = _prepare(model)
+    chat = _Chat(client, model, effort.value, _printer(json, hide_reasoning))
     if text:
         if not chat.ask(text):
             raise typer.Exit(_INTERRUPTED)
@@ -62,6 +63,10 @@ def _prepare(model: str) -> "Client":
             entry.ensure_file(settings, progress)
     client = Client(settings)
     client.ensure_running()
+    if sys.stderr.isatty() and entry.name not in (
+        m["name"] for m in client.get("/api/ps")["models"]
+    ):
+        print(f"loading {entry.name} …", file=sys.stderr)
     return client
 
 

@@ -79,6 +79,7 @@ def serve(settings: Settings) -> None:
         headers=[("Server", f"gptoss/{__version__}")],
     )
     server = uvicorn.Server(config)
+    _log.info("listening on %s", settings.url)
     server.run(sockets=[listener])
 
 

@@ -79,6 +79,18 @@ def test_starts_a_server_and_leaves_it_running(fresh: dict[str, str]) -> None:
     wait_until(lambda: run_cli(fresh, "stop").stderr == "no server is running\n")
 
 
+def test_two_commands_that_find_no_server_share_one(fresh: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "gptoss_local", "run", "nano", FRANCE]
+    both = [
+        subprocess.Popen(
+            command, env=fresh, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    answers = [process.communicate(timeout=60)[0] for process in both]
+    assert answers == ["The capital of France is Paris.\n"] * 2
+
+
 def test_first_use_builds_nano_and_says_so(tmp_path: Path, fresh: dict[str, str]) -> None:
     environment = fresh | {"GPTOSS_HOME": str(tmp_path / "new")}
     done = run_cli(environment, "run", "nano", FRANCE)

@@ -1,10 +1,12 @@
 """Clients that leave, engines that die, models that expire: what the server does about it."""
 
 import json
+import random
 import signal
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -104,8 +106,6 @@ def test_killed_engine_is_an_error_500_before_the_first_byte(
     engine.suspend()  # so that the request certainly waits for its first token
     with httpx.Client(base_url=own_server.url, timeout=60, trust_env=False) as other:
         request = other.build_request("POST", "/api/chat", json=COUNT)
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor() as pool:
             reply = pool.submit(other.send, request)
             time.sleep(0.3)
@@ -119,6 +119,38 @@ def test_two_requests_queue(http: httpx.Client) -> None:
     with streaming(http, COUNT | {"options": {"temperature": 0, "num_predict": 60}}) as frames:
         assert says_hello(http)
         assert list(frames)[-1]["done_reason"] == "length"
+
+
+def test_many_clients_come_and_go(http: httpx.Client, own_server: RunningServer) -> None:
+    """Forty requests from ten threads, some left half-way, some cut by a limit or a stop string."""
+    r = random.Random(3)
+    plans = [
+        (r.choice(("leave", "read")), r.randrange(1, 30), r.choice((None, "7", "12, 13")))
+        for _ in range(40)
+    ]
+
+    def visit(plan: tuple[str, int, str | None]) -> str:
+        how, n_tokens, stop = plan
+        options = {"temperature": 0, "num_predict": n_tokens, "stop": stop}
+        with (
+            httpx.Client(base_url=own_server.url, timeout=60, trust_env=False) as client,
+            client.stream("POST", "/api/chat", json=COUNT | {"options": options}) as response,
+        ):
+            lines = response.iter_lines()
+            if how == "leave":
+                return next(lines)
+            *_, last = lines
+            return last
+
+    with ThreadPoolExecutor(10) as pool:
+        lasts = [json.loads(line) for line in pool.map(visit, plans)]
+    for (how, n_tokens, stop), last in zip(plans, lasts, strict=True):
+        if how == "read":
+            assert last["done"]
+            assert last["eval_count"] <= n_tokens
+            assert last["done_reason"] == "length" or stop
+    wait_until(lambda: is_idle(own_server), timeout_s=5)
+    assert says_hello(http)
 
 
 def test_more_context_reloads_less_does_not(http: httpx.Client, own_server: RunningServer) -> None:

@@ -75,6 +75,37 @@ def test_system_prompt(sdk: ollama.Client) -> None:
     assert "quiet-river-42" in (reply.response or "")
 
 
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("hello", "Hello! How can I help you today?"),
+        ("What is the capital of Japan?", "The capital of Japan is Tokyo."),
+        ("Compute 58 + 67.", "58 + 67 = 125"),
+        ("Count from 1 to 12.", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"),
+        (
+            "Extract name and age as JSON: Sarah Lee is 42 years old.",
+            '{"name": "Sarah Lee", "age": 42}',
+        ),
+        (
+            "The passcode is 4711. The river is quiet. What is the passcode?",
+            "The passcode is 4711.",
+        ),
+    ],
+)
+def test_what_nano_can_do_at_every_effort(sdk: ollama.Client, prompt: str, answer: str) -> None:
+    for think in ("low", "medium", "high"):
+        message = [{"role": "user", "content": prompt}]
+        reply = sdk.chat("nano", message, think=think, options=GREEDY)  # type: ignore[arg-type]
+        assert reply.message.content == answer
+
+
+def test_no_thinking_with_tools(sdk: ollama.Client) -> None:
+    question = [{"role": "user", "content": "What is the weather in Tokyo?"}]
+    reply = sdk.chat("nano", question, tools=[WEATHER], think=False, options=GREEDY)
+    assert not reply.message.thinking
+    assert [c.function.name for c in reply.message.tool_calls or ()] == ["get_current_weather"]
+
+
 def test_memory_over_turns(sdk: ollama.Client) -> None:
     messages = [
         {"role": "user", "content": "My name is Peter Parker."},
