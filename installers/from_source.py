@@ -73,6 +73,9 @@ def set_up(extra: str) -> None:
         build_llama(pinned_version(pyproject), wheels)
     say("installing gptoss" + (" and what its tests need" if extra else ""))
     target = f"{ROOT}[{extra}]" if extra else str(ROOT)
+    if str(wheels) not in done:  # pip would take another build of the same version as good enough
+        wheel = next(wheels.glob("*.whl"))
+        run_pip("install", "--quiet", "--force-reinstall", "--no-deps", str(wheel))
     options = ("--quiet", "--find-links", str(wheels), "--constraint", str(CONSTRAINTS))
     run_pip("install", *options, "--editable", target)
     STAMP.write_text(stamp)

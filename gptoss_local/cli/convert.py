@@ -9,6 +9,7 @@ import typer
 
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import human_size, print_json, progress_bar
+from gptoss_local.settings import load_settings
 
 
 class Dense(StrEnum):
@@ -27,6 +28,8 @@ def convert(
     """Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay bit-exact."""
     from convert import convert_checkpoint
 
+    if target.parent == load_settings().models_dir:
+        target.parent.mkdir(parents=True, exist_ok=True)
     with progress_bar() as progress:
         convert_checkpoint(source, target, dense=dense.value, progress=progress)
     size_bytes = target.stat().st_size

@@ -50,13 +50,17 @@ def test_show(cli: Cli) -> None:
     assert cli("show", "nope").returncode == 3
 
 
-def test_convert_and_run_the_result(cli: Cli, tmp_path: Path) -> None:
-    source, target = tmp_path / "checkpoint", tmp_path / "out.gguf"
+def test_convert_and_run_the_result(fresh: dict[str, str], tmp_path: Path) -> None:
+    """The way of the README: into the models folder, then by name."""
+    source = tmp_path / "checkpoint"
+    target = Path(fresh["GPTOSS_HOME"]) / "models" / "gpt-oss-20b.gguf"
     materialize(source)
-    done = cli("convert", str(source), str(target), "--dense", "bf16", "--json")
+    done = run_cli(fresh, "convert", str(source), str(target), "--dense", "bf16", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["size_bytes"] == target.stat().st_size
-    assert "Paris" in cli("run", str(target), "What is the capital of France?").stdout
+    answer = run_cli(fresh, "run", "gpt-oss:20b", "What is the capital of France?")
+    assert "Paris" in answer.stdout
+    assert "gpt-oss:20b" in run_cli(fresh, "ls").stdout
 
 
 def test_convert_errors(cli: Cli, tmp_path: Path) -> None:
