@@ -9,10 +9,12 @@ real models (missing `<|end|>`, recipient before or after the channel, no `<|con
 """
 
 import codecs
-import json
 import re
 import secrets
 import string
+from typing import Any
+
+import msgspec
 
 from gptoss_local.chat.events import ContentDelta, Delta, ReasoningDelta, ToolCall
 from gptoss_local.chat.vocabulary import (
@@ -119,11 +121,9 @@ class HarmonyParser:
 
     def _call(self, arguments: str) -> list[Delta]:
         """A function call, or its words as content when they are not a JSON object."""
-        try:
-            parsed = json.loads(arguments or "{}")
-        except ValueError:
-            parsed = None
-        if not isinstance(parsed, dict):
+        try:  # msgspec, not json: what it reads it can also write
+            parsed = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError):
             self._channel, self._needs_break = "final", self._has_content
             return self._delta(arguments)
         call_id = "call_" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(8))

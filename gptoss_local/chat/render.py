@@ -12,6 +12,7 @@ from openai_harmony import (
     Author,
     Conversation,
     DeveloperContent,
+    HarmonyError,
     ReasoningEffort,
     Role,
     SystemContent,
@@ -21,6 +22,7 @@ from openai_harmony import Message as HarmonyMessage
 
 from gptoss_local.chat.message import ChatRequest, Message, Tool
 from gptoss_local.chat.vocabulary import CHANNEL, MESSAGE, Vocabulary
+from gptoss_local.errors import UsageError
 from gptoss_local.types import Effort
 
 _EFFORTS = {
@@ -36,15 +38,21 @@ def render_chat(request: ChatRequest, vocabulary: Vocabulary) -> list[int]:
     Reasoning of finished turns is dropped, that of a running tool loop is kept, as openai-harmony
     does. Without reasoning and tools the prompt goes on to open the final channel; with tools the
     model must be free to call one, so it gets the lowest effort instead.
+
+    Raises:
+        UsageError: openai-harmony refuses a message or a tool schema.
     """
     earlier = list(request.earlier_tokens)
     messages = list(_history(request.messages, request.tools))
     if not earlier:
         effort = request.effort if request.reasoning else "low"
         messages.insert(0, _system(effort))
-    rendered: list[int] = vocabulary.encoding.render_conversation_for_completion(
-        Conversation.from_messages(messages), Role.ASSISTANT
-    )
+    try:
+        rendered: list[int] = vocabulary.encoding.render_conversation_for_completion(
+            Conversation.from_messages(messages), Role.ASSISTANT
+        )
+    except (ValueError, HarmonyError) as error:  # e.g. a schema nested deeper than 127 levels
+        raise UsageError(f"the conversation cannot be rendered: {error}") from error
     tokens = earlier + rendered
     if opens_final(request):
         tokens += [CHANNEL, *vocabulary.encoding.encode("final"), MESSAGE]

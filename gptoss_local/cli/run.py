@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gptoss_local.cli._options import Json
+from gptoss_local.cli._options import Json, absolute
 from gptoss_local.cli._output import print_json, progress_bar
 from gptoss_local.settings import load_settings
 
@@ -42,13 +42,15 @@ def run(
         text = "\n\n".join(part for part in (sys.stdin.read().strip(), text) if part)
         if not text:
             raise typer.BadParameter("no prompt given and nothing on stdin")
-    client = _prepare(model)
-    chat = _Chat(client, model, effort.value, _printer(json, hide_reasoning))
-    if text:
-        if not chat.ask(text):
-            raise typer.Exit(_INTERRUPTED)
-    else:
+    try:
+        client = _prepare(model)
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    chat = _Chat(client, absolute(model), effort.value, _printer(json, hide_reasoning))
+    if not text:
         _converse(chat)
+    elif not chat.ask(text):
+        raise typer.Exit(_INTERRUPTED)
 
 
 def _prepare(model: str) -> "Client":
@@ -92,7 +94,7 @@ class _Chat:
 
     def __init__(self, client: "Client", model: str, effort: str, printer: "_Printer") -> None:
         self._client = client
-        self._model = os.path.abspath(model) if os.path.isfile(model) else model
+        self._model = model
         self._effort = effort
         self._printer = printer
         self._messages: list[dict[str, Any]] = []

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gptoss_local.cli._options import absolute
 from gptoss_local.settings import load_settings
 
 
@@ -23,4 +24,4 @@ def stop(
         client.post("/api/gptoss/shutdown", {})
         print("the server stops", file=sys.stderr)
     else:
-        client.post("/api/generate", {"model": model, "keep_alive": 0})
+        client.post("/api/generate", {"model": absolute(model), "keep_alive": 0})

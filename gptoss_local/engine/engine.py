@@ -67,7 +67,7 @@ class Engine:
                 self._context.decode([sequence.last_token], position=sequence.n_past, seq_id=_SLOT)
                 sequence.n_past += 1
             return self._sample(sequence)
-        except EngineError as error:
+        except GptOssError as error:
             self._release(sequence)
             return [failure(error, sequence.request.seq_id)]
 

@@ -48,10 +48,12 @@ def _claim_stdout() -> BinaryIO:
 def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
     """Thread: the only reader of stdin, whose end ends the process, also amid a decode."""
     stdin = sys.stdin.buffer
-    while header := stdin.read(protocol.LENGTH_BYTES):
-        body = stdin.read(int.from_bytes(header, "little"))
-        commands.put(protocol.decode_command(body))
-    os._exit(0)
+    try:
+        while header := stdin.read(protocol.LENGTH_BYTES):
+            body = stdin.read(int.from_bytes(header, "little"))
+            commands.put(protocol.decode_command(body))
+    finally:  # also when a dying server leaves half a frame
+        os._exit(0)
 
 
 def _load(load: Load, events: BinaryIO) -> Engine:

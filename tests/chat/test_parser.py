@@ -68,7 +68,9 @@ def test_preamble_and_two_calls(vocabulary: Vocabulary) -> None:
     assert [(c.name, c.arguments) for c in calls] == [("f", {}), ("g", {"x": [1]})]
 
 
-@pytest.mark.parametrize("arguments", ["not json", "[1, 2]", '{"a": ', "12"])
+@pytest.mark.parametrize(
+    "arguments", ["not json", "[1, 2]", '{"a": ', "12", '{"a":' * 4000, '{"a": "\\ud800"}']
+)
 def test_broken_arguments_become_content(vocabulary: Vocabulary, arguments: str) -> None:
     text = f"<|channel|>commentary to=functions.f<|message|>{arguments}<|call|>"
     assert parse(vocabulary, text) == ("", arguments, [])
