@@ -143,7 +143,6 @@ class ModelBody(msgspec.Struct):
 
     model: str = ""
     name: str = ""
-    verbose: bool = False
 
 
 def parse_body(data: bytes, body_type: type[Body]) -> Body:
