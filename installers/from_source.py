@@ -71,7 +71,7 @@ def set_up(extra: str) -> None:
         make_environment()
     if not list(wheels.glob("*.whl")):
         build_llama(pinned_version(pyproject), wheels)
-    say("installing gptoss" + (" and what its tests need" if extra else ""))
+    say("installing gptoss" + (", and for its tests PyTorch and more: minutes" if extra else ""))
     target = f"{ROOT}[{extra}]" if extra else str(ROOT)
     if str(wheels) not in done:  # pip would take another build of the same version as good enough
         wheel = next(wheels.glob("*.whl"))
@@ -168,7 +168,8 @@ def follow_build(command: list[object], environment: dict[str, str], log: Path) 
 
 
 def run_pip(*arguments: str) -> None:
-    subprocess.run([PYTHON, "-m", "pip", *arguments], check=True)
+    if subprocess.call([PYTHON, "-m", "pip", *arguments]):
+        raise SystemExit("pip failed, see above; the same command goes on where this one stopped")
 
 
 def say(text: str) -> None:
@@ -176,4 +177,7 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
