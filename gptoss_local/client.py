@@ -7,15 +7,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import msgspec
 
-from gptoss_local import errors
-from gptoss_local.errors import GptOssError, ServerUnavailableError
+from gptoss_local.errors import GptOssError, ServerUnavailableError, error_by_name
 from gptoss_local.settings import Settings
 
 _START_TIMEOUT_S = 30.0
@@ -82,7 +81,7 @@ class Client:
         with _translated(self._settings):
             return _checked(self._http.post(path, json=body))
 
-    def stream_chat(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def stream_chat(self, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
         """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
         with (
             _translated(self._settings),
@@ -142,6 +141,4 @@ def _checked(response: httpx.Response) -> dict[str, Any]:
 
 
 def _error(body: dict[str, Any]) -> GptOssError:
-    error_class = getattr(errors, body.get("code", ""), GptOssError)
-    error: GptOssError = error_class(body["error"], hint=body.get("hint", ""))
-    return error
+    return error_by_name(body.get("code", ""), body["error"], hint=body.get("hint", ""))

@@ -68,3 +68,11 @@ class ModelLoadError(EngineError):
 
 class EngineCrashedError(EngineError):
     pass
+
+
+def error_by_name(name: str, message: str, *, hint: str = "") -> GptOssError:
+    """Rebuild an error that came over a pipe or a socket; an unknown name gives the base class."""
+    found = globals().get(name)
+    if not isinstance(found, type) or not issubclass(found, GptOssError):
+        found = GptOssError
+    return found(message, hint=hint)

@@ -96,13 +96,11 @@ def wheel_folder(version: str) -> Path:
     """
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
     root = Path(cache) if cache else Path.home() / ".cache"
+    processor = platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
-    flags = (
-        re.search(r"^(flags|Features)\s*:.*$", cpuinfo.read_text(), re.M)
-        if (cpuinfo.is_file())
-        else None
-    )
-    processor = flags[0] if flags else platform.processor()
+    if cpuinfo.is_file():
+        flags = re.search(r"^(flags|Features)\s*:.*$", cpuinfo.read_text(), re.M)
+        processor = flags[0] if flags else processor
     key = f"{version} {cmake_args()} {platform.machine()} {sys.platform} {processor}"
     return root / "gptoss" / "wheels" / hashlib.sha256(key.encode()).hexdigest()[:16]
 

@@ -20,12 +20,14 @@ from gptoss_local.nano import ensure_gguf
 from gptoss_local.store import read_tokens
 
 
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No setting of the developer's machine reaches a test."""
-    for name in [n for n in os.environ if n.startswith(("GPTOSS_", "OLLAMA_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+@pytest.fixture(scope="session", autouse=True)
+def clean_environment() -> Iterator[None]:
+    """No setting of the developer's machine reaches a test, or a server that tests share."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name in [n for n in os.environ if n.startswith(("GPTOSS_", "OLLAMA_"))]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ dialect of the HTTP server turns its request into a ChatRequest and ChatEvents i
 
 from gptoss_local.chat.events import ChatEvent, ContentDelta, Done, ReasoningDelta, ToolCall
 from gptoss_local.chat.message import ChatRequest, Message, RawRequest, Tool, ToolRequest
-from gptoss_local.chat.session import answer, answer_raw
+from gptoss_local.chat.session import answer
 from gptoss_local.chat.vocabulary import Vocabulary
 
 __all__ = [
@@ -22,5 +22,4 @@ __all__ = [
     "ToolRequest",
     "Vocabulary",
     "answer",
-    "answer_raw",
 ]

@@ -20,8 +20,12 @@ class ContentDelta(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A complete call of a function; `arguments` is a parsed JSON object."""
+    """A complete call of a function; `arguments` is a parsed JSON object.
 
+    `index` counts the calls of one answer from 0.
+    """
+
+    index: int
     id: str
     name: str
     arguments: dict[str, Any]

@@ -1,8 +1,10 @@
 """Harmony tokens -> events, as they stream in.
 
 A state machine over token ids that accepts every sequence: whatever the model emits, tags never
-show, no text is lost, and nothing raises. openai-harmony's own StreamableParser is not used: when
-the model forgets `<|end|>` it delivers `<|start|>` and the next header as content.
+show, no message is lost, and nothing raises. A header that never gets a body is dropped.
+
+openai-harmony's own StreamableParser is not used: when the model forgets `<|end|>` it delivers
+`<|start|>` and the next header as content.
 
 Source: the harmony format as openai-harmony renders it; the slips to survive are those seen from
 real models (missing `<|end|>`, recipient before or after the channel, no `<|constrain|>`).
@@ -53,6 +55,7 @@ class HarmonyParser:
         self._channel = "final"
         self._recipient = ""
         self._arguments = ""
+        self._n_calls = 0
         self._has_content = False
         self._needs_break = False
 
@@ -127,7 +130,8 @@ class HarmonyParser:
             self._channel, self._needs_break = "final", self._has_content
             return self._delta(arguments)
         call_id = "call_" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(8))
-        return [ToolCall(call_id, self._recipient, parsed)]
+        self._n_calls += 1
+        return [ToolCall(self._n_calls - 1, call_id, self._recipient, parsed)]
 
     def _delta(self, text: str) -> list[Delta]:
         if not text:

@@ -15,32 +15,29 @@ from gptoss_local.errors import ContextOverflowError
 
 
 async def answer(
-    engine: EngineClient, vocabulary: Vocabulary, request: ChatRequest
+    engine: EngineClient, vocabulary: Vocabulary, request: ChatRequest | RawRequest
 ) -> AsyncGenerator[ChatEvent, None]:
-    """Yield the events of one chat answer; the last one is Done.
+    """Yield the events of one answer; the last one is Done.
 
     Closing the iterator stops the engine.
 
     Raises:
+        UsageError: the conversation cannot be rendered.
         ContextOverflowError: the prompt does not fit; it is never cut.
         EngineError: the engine failed or died.
     """
-    prompt = render_chat(request, vocabulary)
-    parser = HarmonyParser(vocabulary, opens_final=opens_final(request))
+    parser: HarmonyParser | RawParser
+    if isinstance(request, RawRequest):
+        prompt = vocabulary.encode_tagged(request.prompt)
+        parser, shows_reasoning = RawParser(vocabulary), True
+    else:
+        prompt = render_chat(request, vocabulary)
+        parser = HarmonyParser(vocabulary, opens_final=opens_final(request))
+        shows_reasoning = request.reasoning
     async with aclosing(_run(engine, prompt, parser, request)) as events:
         async for event in events:
-            if request.reasoning or not isinstance(event, ReasoningDelta):
+            if shows_reasoning or not isinstance(event, ReasoningDelta):
                 yield event
-
-
-async def answer_raw(
-    engine: EngineClient, vocabulary: Vocabulary, request: RawRequest
-) -> AsyncGenerator[ChatEvent, None]:
-    """Continue a prompt as it is; special tokens are spelled and read as such."""
-    prompt = vocabulary.encode_tagged(request.prompt)
-    async with aclosing(_run(engine, prompt, RawParser(vocabulary), request)) as events:
-        async for event in events:
-            yield event
 
 
 async def _run(

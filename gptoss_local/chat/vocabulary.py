@@ -13,6 +13,7 @@ from pathlib import Path
 
 import openai_harmony
 
+from gptoss_local.byte_level import BYTE_OF_CHAR
 from gptoss_local.errors import ModelLoadError
 
 START, END, MESSAGE, CHANNEL, CONSTRAIN = 200006, 200007, 200008, 200005, 200003
@@ -71,21 +72,12 @@ def _tiktoken_text(tokens: Sequence[str]) -> bytes:
     Source: tiktoken/load.py:dump_tiktoken_bpe.
     """
     try:
-        table = _byte_level_alphabet()
-        raw = (bytes(map(table.__getitem__, token)) for token in tokens[:FIRST_SPECIAL])
+        raw = (bytes(map(BYTE_OF_CHAR.__getitem__, token)) for token in tokens[:FIRST_SPECIAL])
         return b"".join(
             b"%s %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(raw)
         )
     except KeyError as error:
         raise _wrong_tokenizer() from error
-
-
-@functools.cache
-def _byte_level_alphabet() -> dict[str, int]:
-    """GPT-2's spelling: printable bytes stand for themselves, the others follow from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [b for b in range(256) if b not in printable]
-    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
 
 
 def _write_atomically(path: Path, text: bytes) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from gptoss_local.errors import GptOssError
+from gptoss_local.progress import each_step
 from gptoss_local.types import Progress
 
 JSON_VERSION = 1
@@ -30,7 +32,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def progress_bar() -> Iterator[Progress]:
     """One bar per step on stderr; one line per step when stderr is no terminal."""
     if not sys.stderr.isatty():
-        yield _step_lines()
+        yield each_step(lambda what: print(f"{what} …", file=sys.stderr, flush=True))
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
@@ -48,28 +50,6 @@ def progress_bar() -> Iterator[Progress]:
         yield report
 
 
-def _step_lines() -> Progress:
-    last = ""
-
-    def report(what: str, done: int, total: int) -> None:
-        nonlocal last
-        if what != last:
-            last = what
-            print(f"{what} …", file=sys.stderr, flush=True)
-
-    return report
-
-
-def human_size(n_bytes: float) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if n_bytes < 1000 or unit == "GB":
-            return (
-                f"{n_bytes:.0f} {unit}" if n_bytes >= 10 or unit == "B" else f"{n_bytes:.1f} {unit}"
-            )
-        n_bytes /= 1000
-    raise AssertionError("unreachable")
-
-
 def human_age(seconds: float) -> str:
     """A duration in its largest unit, e.g. `3 hours`."""
     for name, unit_s in (("day", 86_400), ("hour", 3600), ("minute", 60)):
@@ -82,3 +62,10 @@ def human_age(seconds: float) -> str:
 def seconds_until(timestamp: str) -> float:
     moment = datetime.datetime.fromisoformat(timestamp)
     return (moment - datetime.datetime.now(datetime.UTC)).total_seconds()
+
+
+def print_error(error: GptOssError) -> None:
+    """What happened, and below it what to do."""
+    print(f"gptoss: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(f"  {error.hint}", file=sys.stderr)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import human_size, print_json, progress_bar
+from gptoss_local.cli._output import print_json, progress_bar
 from gptoss_local.settings import load_settings
 
 
@@ -36,4 +37,4 @@ def convert(
     if json:
         print_json(path=str(target), size_bytes=size_bytes)
     else:
-        print(f"wrote {target} ({human_size(size_bytes)})", file=sys.stderr)
+        print(f"wrote {target} ({decimal(size_bytes)})", file=sys.stderr)

@@ -2,8 +2,10 @@
 
 import time
 
+from rich.filesize import decimal
+
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import human_age, human_size, print_json, print_table
+from gptoss_local.cli._output import human_age, print_json, print_table
 from gptoss_local.settings import load_settings
 
 
@@ -30,7 +32,7 @@ def ls(json: Json = False) -> None:
         (
             entry.name,
             entry.digest[:12],
-            human_size(stat.st_size) if stat else "-",
+            decimal(stat.st_size) if stat else "-",
             f"{human_age(time.time() - stat.st_mtime)} ago" if stat else "built on first use",
         )
         for entry, stat in stats

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from gptoss_local import __version__
+from gptoss_local.cli._output import print_error
 from gptoss_local.cli.convert import convert
 from gptoss_local.cli.ls import ls
 from gptoss_local.cli.ps import ps
@@ -56,9 +57,7 @@ def main() -> None:
     except GptOssError as error:
         if os.environ.get("GPTOSS_DEBUG"):
             raise
-        print(f"gptoss: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
+        print_error(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # the reader of a pipe went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

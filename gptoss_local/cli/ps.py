@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from rich.filesize import decimal
+
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import (
     human_age,
-    human_size,
     print_json,
     print_table,
     seconds_until,
@@ -28,7 +29,7 @@ def ps(json: Json = False) -> None:
         (
             model["name"],
             model["digest"][:12],
-            human_size(model["size"]),
+            decimal(model["size"]),
             _processor(model),
             str(model["context_length"]),
             _until(model),

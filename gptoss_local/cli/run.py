@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gptoss_local.cli._options import Json, absolute
-from gptoss_local.cli._output import print_json, progress_bar
+from gptoss_local.cli._output import print_error, print_json, progress_bar
+from gptoss_local.errors import GptOssError
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ def _converse(chat: "_Chat") -> None:
         if line == "/bye":
             return
         if line:
-            chat.ask(line)
+            try:
+                chat.ask(line)
+            except GptOssError as error:  # the conversation outlives a failed answer
+                print_error(error)
 
 
 class _Chat:
@@ -102,7 +106,7 @@ class _Chat:
     def ask(self, text: str) -> bool:
         """Print the answer as it comes; False when Ctrl-C stopped it."""
         self._messages.append({"role": "user", "content": text})
-        answer = ""
+        answer, is_whole = "", True
         body = {"model": self._model, "messages": self._messages, "think": self._effort}
         frames = self._client.stream_chat(body)
         try:
@@ -110,12 +114,15 @@ class _Chat:
                 answer += frame["message"]["content"]
                 self._printer.show(frame)
         except KeyboardInterrupt:
-            return False
+            is_whole = False
+        except GptOssError:
+            del self._messages[-1]  # so that it can be asked again
+            raise
         finally:
-            frames.close()  # type: ignore[attr-defined]
+            frames.close()
             self._printer.end()
-            self._messages.append({"role": "assistant", "content": answer})
-        return True
+        self._messages.append({"role": "assistant", "content": answer})
+        return is_whole
 
 
 class _Printer:

@@ -1,7 +1,9 @@
 """`gptoss show`: what a model's file says of itself. Reads the disk, needs no server."""
 
+from rich.filesize import decimal
+
 from gptoss_local.cli._options import Json, ModelName
-from gptoss_local.cli._output import human_size, print_json, progress_bar
+from gptoss_local.cli._output import print_json, progress_bar
 from gptoss_local.settings import load_settings
 
 
@@ -21,7 +23,7 @@ def show(model: ModelName, json: Json = False) -> None:
     facts = {
         "name": entry.name,
         "file": str(path),
-        "size": human_size(info.size_bytes),
+        "size": decimal(info.size_bytes),
         "architecture": arch,
         "parameters": f"{info.n_parameters / 1e6:,.1f} M",
         "quantization": info.quantization,

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable
 
-from gptoss_local import errors
 from gptoss_local.engine import protocol
 from gptoss_local.engine.protocol import (
     Cancel,
@@ -23,7 +22,7 @@ from gptoss_local.engine.protocol import (
     Loading,
     Tokens,
 )
-from gptoss_local.errors import EngineCrashedError, GptOssError
+from gptoss_local.errors import EngineCrashedError, GptOssError, error_by_name
 from gptoss_local.types import SamplingParams
 
 _EXIT_TIMEOUT_S = 5.0
@@ -206,5 +205,4 @@ class EngineClient:
 
 
 def _error(failed: Failed) -> GptOssError:
-    error_class: type[GptOssError] = getattr(errors, failed.error)
-    return error_class(failed.message, hint=failed.hint)
+    return error_by_name(failed.error, failed.message, hint=failed.hint)

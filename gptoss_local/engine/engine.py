@@ -91,7 +91,7 @@ class Engine:
         token = sequence.last_token = sequence.sampler.sample(self._context)
         sequence.n_generated += 1
         event = Tokens(sequence.request.seq_id, [token])
-        if token in sequence.stop_tokens:
+        if token in sequence.request.stop_tokens:
             return [event, self._finish(sequence, "stop")]
         if (
             sequence.n_generated == sequence.request.max_tokens

@@ -21,12 +21,8 @@ class Sequence:
     n_past: int = 0
     n_generated: int = 0
     last_token: int = -1
-    stop_tokens: frozenset[int] = field(init=False)
     started_ns: int = field(default_factory=time.monotonic_ns)
     prefilled_ns: int = 0
-
-    def __post_init__(self) -> None:
-        self.stop_tokens = frozenset(self.request.stop_tokens)
 
     @property
     def n_prompt(self) -> int:

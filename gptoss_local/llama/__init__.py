@@ -5,8 +5,8 @@ every failure of the library into an error of ours.
 """
 
 from gptoss_local.llama.context import Context, ContextParams
-from gptoss_local.llama.library import has_gpu, library_version
+from gptoss_local.llama.library import has_gpu
 from gptoss_local.llama.model import Model
 from gptoss_local.llama.sampler import Sampler
 
-__all__ = ["Context", "ContextParams", "Model", "Sampler", "has_gpu", "library_version"]
+__all__ = ["Context", "ContextParams", "Model", "Sampler", "has_gpu"]

@@ -30,11 +30,6 @@ def start_library() -> None:
     llama_cpp.llama_backend_init()
 
 
-def library_version() -> str:
-    """Version of llama-cpp-python, whose wheel carries the binding and the library together."""
-    return str(llama_cpp.__version__)
-
-
 def has_gpu() -> bool:
     """Whether llama.cpp was built for a GPU and finds one."""
     start_library()

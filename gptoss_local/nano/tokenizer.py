@@ -6,6 +6,8 @@ them back. This module does not know weights, and it never tokenizes.
 
 from typing import Any
 
+from gptoss_local.byte_level import CHAR_OF_BYTE
+
 VOCAB_SIZE = 201_088
 NAMED_SPECIALS = {
     199998: "startoftext",
@@ -48,13 +50,6 @@ SPLIT_REGEX = "|".join(
 """Cuts text before BPE. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`, o200k."""
 
 
-def _byte_to_char() -> dict[int, int]:
-    """The GPT-2 map from bytes to printable characters, as a `str.translate` table."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {**{b: b for b in printable}, **{b: 256 + i for i, b in enumerate(others)}}
-
-
 def derive_merges(vocab: dict[str, int]) -> list[tuple[str, str]]:
     """List every way in which a token is two tokens side by side.
 
@@ -84,8 +79,7 @@ def tokenizer_json(tokens: list[bytes]) -> dict[str, Any]:
     Args:
         tokens: The o200k_base tokens in rank order.
     """
-    table = _byte_to_char()
-    vocab = {t.decode("latin-1").translate(table): rank for rank, t in enumerate(tokens)}
+    vocab = {t.decode("latin-1").translate(CHAR_OF_BYTE): rank for rank, t in enumerate(tokens)}
     byte_level = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
     pre_tokenizers = [
         {

@@ -19,7 +19,7 @@ from gptoss_local.errors import GptOssError, ServerUnavailableError
 from gptoss_local.server import ollama
 from gptoss_local.server.guard import Guard
 from gptoss_local.server.manager import ModelManager
-from gptoss_local.server.streaming import json_response
+from gptoss_local.server.streaming import json_response, log_error
 from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss")
@@ -109,8 +109,7 @@ async def _root(_request: Request) -> Response:
 async def _on_error(_request: Request, error: Exception) -> Response:
     if not isinstance(error, GptOssError):
         raise error
-    if error.http_status >= 500:
-        _log.error("%s", error.message)
+    log_error(error)
     return json_response(ollama.error_frame(error), error.http_status)
 
 

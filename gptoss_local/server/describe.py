@@ -72,13 +72,12 @@ def show(entry: ModelEntry, info: GGUFInfo) -> dict[str, Any]:
 def running(model: LoadedModel) -> dict[str, Any]:
     """One element of `GET /api/ps`."""
     loaded = model.engine.loaded
-    info = read_info(model.entry.path) if model.entry.path else None
     return {
         "name": model.entry.name,
         "model": model.entry.name,
         "size": loaded.size_bytes,
-        "digest": model.entry.digest,
-        "details": details(info),
+        "digest": model.digest,
+        "details": details(model.info),
         "expires_at": _expires_at(model),
         "size_vram": loaded.size_bytes if loaded.has_gpu else 0,
         "context_length": loaded.n_ctx,

@@ -17,8 +17,9 @@ import psutil
 from gptoss_local.chat import Vocabulary
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load
+from gptoss_local.progress import each_step
 from gptoss_local.settings import Settings
-from gptoss_local.store import ModelEntry, find_model, read_info, read_tokens
+from gptoss_local.store import GGUFInfo, ModelEntry, find_model, read_info, read_tokens
 
 _log = logging.getLogger("gptoss")
 
@@ -32,7 +33,8 @@ class LoadedModel:
     """A model in memory. `expires_s` is on the monotonic clock; None while in use or forever."""
 
     entry: ModelEntry
-    digest: str  # of the file as it was loaded
+    digest: str  # digest and info are of the file as it was loaded; it may be gone by now
+    info: GGUFInfo
     engine: EngineClient
     vocabulary: Vocabulary
     keep_alive_s: float
@@ -115,7 +117,7 @@ class ModelManager:
         current = self.loaded
         if current is not None and current.serves(entry, n_ctx):
             return current
-        path = await asyncio.to_thread(entry.ensure_file, self.settings, _ProgressLog())
+        path = await asyncio.to_thread(entry.ensure_file, self.settings, each_step(_log.info))
         entry = find_model(name, self.settings)  # an embedded model has a file now
         await self._unload_idle()
         self._loaded = await self._load(entry, path, n_ctx or self.settings.context_length)
@@ -123,9 +125,10 @@ class ModelManager:
 
     async def _load(self, entry: ModelEntry, path: Path, n_ctx: int) -> LoadedModel:
         start_s = time.monotonic()
-        n_ctx = min(n_ctx, read_info(path).n_ctx_train)
+        info = read_info(path)
+        n_ctx = min(n_ctx, info.n_ctx_train)
         n_threads = self.settings.threads or psutil.cpu_count(logical=False) or 1
-        is_small = path.stat().st_size < _SMALL_BYTES
+        is_small = info.size_bytes < _SMALL_BYTES
         load = Load(
             model_path=str(path),
             n_ctx=n_ctx,
@@ -142,7 +145,8 @@ class ModelManager:
             await asyncio.gather(loading, return_exceptions=True)
             raise
         _log.info("loaded %s (%d tokens) in %.2f s", entry.name, n_ctx, time.monotonic() - start_s)
-        return LoadedModel(entry, entry.digest, engine, vocabulary, self.settings.keep_alive_s)
+        keep_alive_s = self.settings.keep_alive_s
+        return LoadedModel(entry, entry.digest, info, engine, vocabulary, keep_alive_s)
 
     def _read_vocabulary(self, path: Path) -> Vocabulary:
         return Vocabulary.from_model(read_tokens(path), self.settings.cache_dir)
@@ -189,15 +193,3 @@ class ModelManager:
         async with self._lock:
             if self._loaded is model and not model.n_users:
                 await self._unload_idle()
-
-
-class _ProgressLog:
-    """Progress of building the embedded model, one log line per step."""
-
-    def __init__(self) -> None:
-        self._step = ""
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if what != self._step:
-            self._step = what
-            _log.info("%s", what)

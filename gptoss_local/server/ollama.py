@@ -4,37 +4,28 @@ Source: Ollama's server/routes.go. Deliberate differences are listed in docs/api
 """
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator
+import functools
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gptoss_local.chat import (
-    ChatEvent,
-    ChatRequest,
-    ContentDelta,
-    Done,
-    RawRequest,
-    ReasoningDelta,
-    ToolCall,
-    answer,
-    answer_raw,
-)
+from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, answer
 from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.server import describe
-from gptoss_local.server.manager import LoadedModel, ModelManager
+from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.ollama_frames import (
-    AnswerMessage,
-    ChatFrame,
     ErrorFrame,
-    GenerateFrame,
-    metrics,
-    now,
-    wire_tool_call,
+    Timing,
+    chat_event_frame,
+    chat_frame,
+    generate_event_frame,
+    generate_frame,
+    merge_chat,
+    merge_generate,
 )
 from gptoss_local.server.ollama_request import ChatBody, GenerateBody, ModelBody, parse_body
 from gptoss_local.server.streaming import FrameResponse, Frames, json_response
@@ -87,26 +78,25 @@ async def show(request: Request) -> Response:
 
 
 async def chat(request: Request) -> Response:
-    start_ns = time.monotonic_ns()
     body = parse_body(await request.body(), ChatBody)
     if not body.model:
         raise UsageError("model is required")
     if not body.messages:
         reason = await _load_or_unload(request, body)
-        message = AnswerMessage("assistant", "")
-        return json_response(_chat_frame(body.model, message, done=True, done_reason=reason))
-    frames = _chat_frames(_manager(request), body, body.to_request(), start_ns)
-    return FrameResponse(frames, stream=body.stream, merge=_merge_chat, error_frame=error_frame)
+        return json_response(chat_frame(body.model, done=True, done_reason=reason))
+    to_frame = functools.partial(chat_event_frame, body.model)
+    frames = _frames(_manager(request), body, body.to_request(), to_frame)
+    return FrameResponse(frames, stream=body.stream, merge=merge_chat, error_frame=error_frame)
 
 
 async def generate(request: Request) -> Response:
-    start_ns = time.monotonic_ns()
     body = parse_body(await request.body(), GenerateBody)
     if not body.prompt and not body.raw:
         reason = await _load_or_unload(request, body)
-        return json_response(_generate_frame(body.model, "", done=True, done_reason=reason))
-    frames = _generate_frames(_manager(request), body, body.to_request(), start_ns)
-    return FrameResponse(frames, stream=body.stream, merge=_merge_generate, error_frame=error_frame)
+        return json_response(generate_frame(body.model, done=True, done_reason=reason))
+    to_frame = functools.partial(generate_event_frame, body.model, with_context=not body.raw)
+    frames = _frames(_manager(request), body, body.to_request(), to_frame)
+    return FrameResponse(frames, stream=body.stream, merge=merge_generate, error_frame=error_frame)
 
 
 def _manager(request: Request) -> ModelManager:
@@ -124,81 +114,17 @@ async def _load_or_unload(request: Request, body: ChatBody | GenerateBody) -> st
         return "load"
 
 
-def _events(
-    model: LoadedModel, request: ChatRequest | RawRequest
-) -> AsyncGenerator[ChatEvent, None]:
-    if isinstance(request, RawRequest):
-        return answer_raw(model.engine, model.vocabulary, request)
-    return answer(model.engine, model.vocabulary, request)
-
-
-async def _chat_frames(
-    manager: ModelManager, body: ChatBody, request: ChatRequest, start_ns: int
+async def _frames(
+    manager: ModelManager,
+    body: ChatBody | GenerateBody,
+    request: ChatRequest | RawRequest,
+    to_frame: Callable[[ChatEvent, Timing], msgspec.Struct],
 ) -> Frames:
+    """Load the model, run the answer, and make each event a frame."""
+    timing = Timing()
     use = manager.use(body.model, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s)
     async with use as model:
-        load_ns = time.monotonic_ns() - start_ns
-        n_calls = 0
-        async with aclosing(_events(model, request)) as events:
+        timing.loaded()
+        async with aclosing(answer(model.engine, model.vocabulary, request)) as events:
             async for event in events:
-                message = AnswerMessage("assistant", "")
-                match event:
-                    case ContentDelta(text):
-                        message.content = text
-                    case ReasoningDelta(text):
-                        message.thinking = text
-                    case ToolCall():
-                        message.tool_calls = [wire_tool_call(event, n_calls)]
-                        n_calls += 1
-                    case Done():
-                        facts = metrics(event, load_ns, start_ns)
-                        yield _chat_frame(body.model, message, done=True, **facts)
-                        return
-                yield _chat_frame(body.model, message, done=False)
-
-
-async def _generate_frames(
-    manager: ModelManager, body: GenerateBody, request: ChatRequest | RawRequest, start_ns: int
-) -> Frames:
-    use = manager.use(body.model, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s)
-    async with use as model:
-        load_ns = time.monotonic_ns() - start_ns
-        async with aclosing(_events(model, request)) as events:
-            async for event in events:
-                match event:
-                    case ContentDelta(text):
-                        yield _generate_frame(body.model, text, done=False)
-                    case ReasoningDelta(text):
-                        yield _generate_frame(body.model, "", thinking=text, done=False)
-                    case Done():
-                        facts = metrics(event, load_ns, start_ns)
-                        if not body.raw:
-                            facts["context"] = event.tokens
-                        yield _generate_frame(body.model, "", done=True, **facts)
-
-
-def _chat_frame(model: str, message: AnswerMessage, **fields: Any) -> ChatFrame:
-    return ChatFrame(model=model, created_at=now(), message=message, **fields)
-
-
-def _generate_frame(model: str, response: str, **fields: Any) -> GenerateFrame:
-    return GenerateFrame(model=model, created_at=now(), response=response, **fields)
-
-
-def _merge_chat(frames: list[ChatFrame]) -> ChatFrame:
-    """One answer out of a stream: texts joined, everything else from the last frame."""
-    last = frames[-1]
-    last.message = AnswerMessage(
-        "assistant",
-        "".join(frame.message.content for frame in frames),
-        "".join(frame.message.thinking for frame in frames),
-        [call for frame in frames for call in frame.message.tool_calls],
-    )
-    return last
-
-
-def _merge_generate(frames: list[GenerateFrame]) -> GenerateFrame:
-    last = frames[-1]
-    last.response = "".join(frame.response for frame in frames)
-    last.thinking = "".join(frame.thinking for frame in frames)
-    return last
+                yield to_frame(event, timing)

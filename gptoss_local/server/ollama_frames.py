@@ -1,4 +1,4 @@
-"""Answer bodies of Ollama's API: the frames of chat and generate, and errors.
+"""Answer bodies of Ollama's API: events as frames of chat and generate, and errors.
 
 Source: Ollama's api/types.go (ChatResponse, GenerateResponse, Metrics).
 """
@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gptoss_local.chat import Done, ToolCall
+from gptoss_local.chat import ChatEvent, ContentDelta, Done, ReasoningDelta, ToolCall
 
 
 class Metrics(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -55,21 +55,94 @@ class ErrorFrame(msgspec.Struct, omit_defaults=True):
     code: str = ""
 
 
-def metrics(done: Done, load_ns: int, start_ns: int) -> dict[str, Any]:
-    """Fields of Metrics for an answer that began at `start_ns` of the monotonic clock."""
-    return {
-        "done_reason": "length" if done.reason == "length" else "stop",
-        "total_duration": time.monotonic_ns() - start_ns,
-        "load_duration": load_ns,
-        "prompt_eval_count": done.usage.n_prompt,
-        "prompt_eval_duration": done.usage.prefill_ns,
-        "eval_count": done.usage.n_generated,
-        "eval_duration": done.usage.decode_ns,
-    }
+class Timing:
+    """The server's clock of one answer, from the request on."""
+
+    def __init__(self) -> None:
+        self._start_ns = time.monotonic_ns()
+        self._load_ns = 0
+
+    def loaded(self) -> None:
+        """The model is ready, after waiting for it or for its turn."""
+        self._load_ns = time.monotonic_ns() - self._start_ns
+
+    def metrics(self, done: Done) -> dict[str, Any]:
+        """Fields of Metrics for an answer that is over."""
+        return {
+            "done_reason": "length" if done.reason == "length" else "stop",
+            "total_duration": time.monotonic_ns() - self._start_ns,
+            "load_duration": self._load_ns,
+            "prompt_eval_count": done.usage.n_prompt,
+            "prompt_eval_duration": done.usage.prefill_ns,
+            "eval_count": done.usage.n_generated,
+            "eval_duration": done.usage.decode_ns,
+        }
 
 
-def wire_tool_call(call: ToolCall, index: int) -> dict[str, Any]:
-    function = {"index": index, "name": call.name, "arguments": call.arguments}
+def chat_frame(
+    model: str, message: AnswerMessage | None = None, *, done: bool, **fields: Any
+) -> ChatFrame:
+    message = message or AnswerMessage("assistant", "")
+    return ChatFrame(model=model, created_at=now(), message=message, done=done, **fields)
+
+
+def generate_frame(model: str, response: str = "", *, done: bool, **fields: Any) -> GenerateFrame:
+    return GenerateFrame(model=model, created_at=now(), response=response, done=done, **fields)
+
+
+def chat_event_frame(model: str, event: ChatEvent, timing: Timing) -> ChatFrame:
+    """The frame of `/api/chat` for one event."""
+    match event:
+        case ContentDelta(text):
+            message = AnswerMessage("assistant", text)
+        case ReasoningDelta(text):
+            message = AnswerMessage("assistant", "", thinking=text)
+        case ToolCall():
+            message = AnswerMessage("assistant", "", tool_calls=[_wire_tool_call(event)])
+        case Done():
+            return chat_frame(model, done=True, **timing.metrics(event))
+    return chat_frame(model, message, done=False)
+
+
+def generate_event_frame(
+    model: str, event: ChatEvent, timing: Timing, *, with_context: bool
+) -> GenerateFrame:
+    """The frame of `/api/generate` for one event; it has no tools, so a call is shown as text."""
+    match event:
+        case ContentDelta(text):
+            return generate_frame(model, text, done=False)
+        case ReasoningDelta(text):
+            return generate_frame(model, thinking=text, done=False)
+        case ToolCall():
+            arguments = msgspec.json.encode(event.arguments).decode()
+            return generate_frame(model, f"{event.name}({arguments})", done=False)
+        case Done():
+            context = event.tokens if with_context else []
+            return generate_frame(model, done=True, context=context, **timing.metrics(event))
+
+
+def merge_chat(frames: list[ChatFrame]) -> ChatFrame:
+    """One answer out of a stream: texts joined, everything else from the last frame."""
+    last = frames[-1]
+    last.message = AnswerMessage(
+        "assistant",
+        "".join(frame.message.content for frame in frames),
+        "".join(frame.message.thinking for frame in frames),
+        [call for frame in frames for call in frame.message.tool_calls],
+    )
+    return last
+
+
+def merge_generate(frames: list[GenerateFrame]) -> GenerateFrame:
+    """As `merge_chat`."""
+    last = frames[-1]
+    last.response = "".join(frame.response for frame in frames)
+    last.thinking = "".join(frame.thinking for frame in frames)
+    return last
+
+
+def _wire_tool_call(call: ToolCall) -> dict[str, Any]:
+    function = {"index": call.index, "name": call.name, "arguments": call.arguments}
     return {"id": call.id, "function": function}
 
 

@@ -25,6 +25,12 @@ def json_response(value: object, status: int = 200) -> Response:
     return Response(_encode(value), status, media_type="application/json; charset=utf-8")
 
 
+def log_error(error: GptOssError) -> None:
+    """Log what is the server's trouble; a client's own mistake is told to the client alone."""
+    if error.http_status >= 500:
+        _log.error("%s", error.message)
+
+
 class FrameResponse(Response):
     """Sends frames as NDJSON, each at once, or merged into one JSON object.
 
@@ -70,6 +76,7 @@ class FrameResponse(Response):
                 else:
                     merged = self._merge([frame async for frame in frames])
             except GptOssError as error:
+                log_error(error)
                 failed = json_response(self._error_frame(error), error.http_status)
                 await failed(scope, receive, send)
                 return
@@ -90,6 +97,7 @@ class FrameResponse(Response):
             async for frame in frames:
                 await line(frame)
         except GptOssError as error:
+            log_error(error)
             await line(self._error_frame(error))
         except Exception:
             _log.exception("internal error in a stream")

@@ -54,11 +54,7 @@ def read_info(path: Path) -> GGUFInfo:
     Raises:
         ModelLoadError: the file is missing, no GGUF, or cut off inside its header.
     """
-    try:
-        stat = path.stat()
-    except OSError as error:
-        raise ModelLoadError(f"cannot read {path}: {error.strerror}") from error
-    return _read(path, stat.st_size, stat.st_mtime_ns)[0]
+    return _header(path)[0]
 
 
 def read_tokens(path: Path) -> list[str]:
@@ -67,7 +63,7 @@ def read_tokens(path: Path) -> list[str]:
     Raises:
         ModelLoadError: as `read_info`, or the file has no token table.
     """
-    _, tokens_offset = _read(path, path.stat().st_size, path.stat().st_mtime_ns)
+    _, tokens_offset = _header(path)
     if tokens_offset is None:
         raise ModelLoadError(f"{path.name} has no {_TOKENS_KEY}", hint="Convert the model again.")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -75,9 +71,18 @@ def read_tokens(path: Path) -> list[str]:
         return [cursor.string() for _ in range(cursor.scalar("Q"))]
 
 
+def _header(path: Path) -> tuple[GGUFInfo, int | None]:
+    """Return the header and the offset of the token table's length."""
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise ModelLoadError(f"cannot read {path}: {error.strerror}") from error
+    return _read(path, stat.st_size, stat.st_mtime_ns)
+
+
 @functools.lru_cache(maxsize=64)
 def _read(path: Path, size_bytes: int, _mtime_ns: int) -> tuple[GGUFInfo, int | None]:
-    """Return the header and the offset of the token table's length."""
+    """Size and time of the file are here to tell a new one from the one in the cache."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _parse(_Cursor(data, 0), size_bytes)

@@ -65,7 +65,7 @@ def test_preamble_and_two_calls(vocabulary: Vocabulary) -> None:
     )
     _, content, calls = parse(vocabulary, text)
     assert content == "I look it up."
-    assert [(c.name, c.arguments) for c in calls] == [("f", {}), ("g", {"x": [1]})]
+    assert [(c.index, c.name, c.arguments) for c in calls] == [(0, "f", {}), (1, "g", {"x": [1]})]
 
 
 @pytest.mark.parametrize(

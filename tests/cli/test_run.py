@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -144,7 +145,8 @@ class Terminal:
     def read_until(self, text: str) -> None:
         deadline_s = time.monotonic() + 30
         while text not in self.screen:
-            assert time.monotonic() < deadline_s, self.screen
+            left_s = max(0.0, deadline_s - time.monotonic())
+            assert select.select([self._fd], [], [], left_s)[0], self.screen
             self.screen += os.read(self._fd, 4096).decode(errors="replace")
 
     def type(self, text: str) -> None:
@@ -177,6 +179,22 @@ def test_ctrl_c_stops_the_answer_not_the_server(server: RunningServer, question:
     finally:
         terminal.close()
     assert "Paris" in run_cli(server.environment, "run", "nano", FRANCE).stdout
+
+
+def test_conversation_survives_a_dead_engine(own_server: RunningServer) -> None:
+    terminal = Terminal(own_server, "nano", "--effort", "low")
+    try:
+        terminal.read_until(">>> ")
+        terminal.type("Count from 1 to 900.\n")
+        terminal.read_until("20, 21,")
+        engine = own_server.engine()
+        assert engine is not None
+        engine.kill()
+        terminal.read_until("unexpectedly stopped")
+        terminal.type(f"{FRANCE}\n")
+        terminal.read_until("The capital of France is Paris.")
+    finally:
+        terminal.close()
 
 
 def test_conversation_line_by_line(server: RunningServer) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import signal
 import socket
 import time
@@ -189,6 +190,21 @@ def test_broken_model_file_is_a_clear_error(empty_home: Path, nano_gguf: Path) -
         assert reply.json()["message"]["content"].startswith("Hello")
         tags = httpx.get(f"{server.url}/api/tags", trust_env=False)
         assert tags.status_code == 200
+
+
+def test_model_file_deleted_while_loaded(empty_home: Path, nano_gguf: Path) -> None:
+    path = empty_home / "models" / "mine.gguf"
+    path.parent.mkdir()
+    shutil.copy(nano_gguf, path)
+    with (
+        run_server(empty_home) as server,
+        httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http,
+    ):
+        http.post("/api/chat", json=HI | {"model": "mine"})
+        path.unlink()
+        (running,) = http.get("/api/ps").json()["models"]
+        assert (running["name"], running["details"]["family"]) == ("mine", "gptoss")
+        assert http.post("/api/chat", json=HI | {"model": "mine"}).status_code == 404
 
 
 def test_engine_dies_with_the_server(nano_home: Path) -> None:
