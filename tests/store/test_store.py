@@ -75,7 +75,7 @@ def test_header_equals_gguf_py(tmp_path: Path) -> None:
 
 def test_nano_header(nano_gguf: Path) -> None:
     info = read_info(nano_gguf)
-    assert (info.architecture, info.n_ctx_train, info.n_embd) == ("gpt-oss", 131_072, 192)
+    assert (info.architecture, info.n_ctx_train, info.n_embd) == ("gpt-oss", 131_072, 256)
     assert info.quantization == "MXFP4"
     assert len(read_tokens(nano_gguf)) == 201_088
 

@@ -1,0 +1,163 @@
+"""Rows of the vocabulary matrices for tokens that have none of their own.
+
+Every token has a fixed code of +1 and -1. The row of a rare token is a row that all of them share
+plus its code times a small learned matrix, so that the model can tell any two tokens apart, and
+copy them, at the price of a few hundred stored rows.
+
+A code says how a token is spelled, not only which one it is. After "Say: " the text "Springfield"
+is the token " Springfield", but the answer must begin with the tokens "Spring" and "field". So a
+code is made of slots, each a hash of one fact: the character before the word, the first, second
+and third piece of the rest, and the token itself. A piece has the same hash in every slot: what is
+read as a second piece can be written as a first one. The codes are part of the trained model: any
+change here makes its weights meaningless. This module reads no files.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+N_PIECES = 3  # only 900 tokens have more
+PREFIX_BITS, PIECE_BITS, TOKEN_BITS = 16, 64, 32
+N_BITS = PREFIX_BITS + N_PIECES * PIECE_BITS + TOKEN_BITS
+
+_NO_RANK = 1 << 30  # above every rank
+_MAX_BITS = 255  # up to here `coded_rows` is exact
+_MAX_EXPONENT = 96  # keeps every value, the smallest too, a normal float32
+_CHUNK_ROWS = 4096  # 4 MB of float32 at 256 columns: stays in the cache
+
+
+def token_codes(tokens: Sequence[bytes]) -> NDArray[np.int8]:
+    """Compute the codes of a vocabulary.
+
+    Args:
+        tokens: The bytes of all tokens in rank order, for byte pair encoding by rank.
+
+    Shapes:
+        returns: (n_tokens, N_BITS), +1 or -1
+    """
+    rank_of = {token: rank for rank, token in enumerate(tokens)}
+    prefixes = np.zeros(len(tokens), np.int64)
+    pieces = np.zeros((len(tokens), N_PIECES), np.int64)  # id + 1; 0 is none
+    for rank, token in enumerate(tokens):
+        prefixes[rank], found = spelling(token, rank_of)
+        pieces[rank, : len(found)] = [piece + 1 for piece in found[:N_PIECES]]
+    slots = [
+        _signs(0, prefixes, PREFIX_BITS),
+        *(_signs(1, pieces[:, i], PIECE_BITS) for i in range(N_PIECES)),
+        _signs(2, np.arange(len(tokens)), TOKEN_BITS),
+    ]
+    return np.concatenate(slots, axis=1)
+
+
+def spelling(token: bytes, rank_of: Mapping[bytes, int]) -> tuple[int, list[int]]:
+    """Split a token into the character before its word and the tokens of the rest.
+
+    Returns:
+        The ASCII code of a space, tab or punctuation mark before the rest, 0 if there is none; and
+        the rest as it is encoded where it stands alone.
+    """
+    first, rest = token[:1], token[1:]
+    is_prefix = first.isascii() and not first.isalnum() and first not in b"\r\n"
+    if is_prefix and rest and (rest[:1].isalpha() or rest[0] >= 128 or first == b" " != rest[:1]):
+        return first[0], encode_word(rest, rank_of)
+    return 0, [rank_of[token]]
+
+
+def encode_word(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
+    """Encode what the pre-tokenizer leaves whole: merge the neighbours of lowest rank, repeatedly.
+
+    Source: tiktoken, `src/lib.rs`, `_byte_pair_merge`.
+    """
+    if word in rank_of:
+        return [rank_of[word]]
+    parts = [word[i : i + 1] for i in range(len(word))]
+    ranks = [rank_of.get(left + right, _NO_RANK) for left, right in pairwise(parts)]
+    while ranks and (lowest := min(ranks)) != _NO_RANK:
+        i = ranks.index(lowest)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+        del ranks[i]
+        if i < len(ranks):
+            ranks[i] = rank_of.get(parts[i] + parts[i + 1], _NO_RANK)
+        if i > 0:
+            ranks[i - 1] = rank_of.get(parts[i - 1] + parts[i], _NO_RANK)
+    return [rank_of[part] for part in parts]
+
+
+def _signs(kind: int, facts: NDArray[np.int64], n_bits: int) -> NDArray[np.int8]:
+    """Hash facts to signs.
+
+    Bit `b` of fact `f` is bit `b % 64`, lowest first, of output number
+    `256 * (2**32 * kind + f) + b // 64` of the generator splitmix64 with seed 0; set means +1.
+
+    Shapes:
+        facts: (n,), each below 2**32
+        returns: (n, n_bits), +1 or -1
+
+    Source: S. Vigna's splitmix64.c (public domain).
+    """
+    n_words = -(-n_bits // 64)
+    number = facts.astype(np.uint64)[:, None] + np.uint64(kind << 32)
+    number = number * np.uint64(256) + np.arange(n_words, dtype=np.uint64)
+    z = (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)  # wraps, as all products here do
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    octets = z.astype("<u8", copy=False).view(np.uint8)
+    bits = np.unpackbits(octets, axis=1, count=n_bits, bitorder="little").view(np.int8)
+    bits *= 2
+    bits -= 1
+    return bits
+
+
+def coded_rows(
+    codes: NDArray[np.int8],
+    code_map: NDArray[np.int16],
+    shared: NDArray[np.int16],
+    exponent: int,
+    *,
+    chunk_rows: int = _CHUNK_ROWS,
+) -> Iterator[NDArray[np.uint16]]:
+    """Make the rows of tokens from their codes.
+
+    The rows have the same bits on every machine although BLAS adds in an order of its own: the
+    factors are integers, and no partial sum exceeds (255 + 1) * 2**15 = 2**23, up to which float32
+    holds every integer. So no step rounds but the last one, to bf16.
+
+    Args:
+        codes: Of the tokens, +1 or -1.
+        code_map: What +1 in each bit of a code adds; `int * 2**-exponent` is the value.
+        shared: The row that all have in common, in the same unit.
+        exponent: Of both.
+        chunk_rows: Rows of a chunk; decides memory, not content.
+
+    Yields:
+        The next `chunk_rows` rows, the last time fewer, as the bits of bf16 values.
+
+    Shapes:
+        codes: (n_rows, n_bits)
+        code_map: (n_bits, n_columns)
+        shared: (n_columns,)
+        yields: (chunk_rows, n_columns)
+    """
+    assert code_map.dtype == shared.dtype == np.int16
+    assert 0 < len(code_map) <= _MAX_BITS
+    assert abs(exponent) <= _MAX_EXPONENT
+    scale = np.float32(2.0**-exponent)  # a power of two: scaling rounds nothing either
+    factors, offset = code_map.astype(np.float32), shared.astype(np.float32)
+    for start in range(0, len(codes), chunk_rows):
+        rows = codes[start : start + chunk_rows].astype(np.float32) @ factors
+        rows += offset  # also makes a -0, which depends on the order too, +0
+        rows *= scale
+        yield bf16_bits(rows)
+
+
+def bf16_bits(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Round finite float32 values to bf16, ties to even, and return the bits."""
+    bits = values.view(np.uint32)
+    odd = (bits >> 16) & 1
+    odd += 0x7FFF
+    odd += bits
+    odd >>= 16
+    return odd.astype(np.uint16)

@@ -1,0 +1,227 @@
+"""Draws what a coding agent is asked for, and the user's words: one thing, or one after another."""
+
+from dataclasses import dataclass
+
+from tests.nano.data.ability import Ability
+from tests.nano.data.agent_edit_phrasings import BLOCK, INLINE, MERGE
+from tests.nano.data.agent_file_phrasings import LIST, READ, SEARCH, SEARCH_IN
+from tests.nano.data.agent_phrasings import CREATE, SHELL
+from tests.nano.data.agent_values import (
+    draw_change,
+    draw_command,
+    draw_file,
+    draw_folder,
+    draw_pattern,
+    draw_text,
+)
+from tests.nano.data.agent_wording import Wordings, fenced, lines, marked, named
+from tests.nano.data.source import Source
+from tests.nano.data.wording import phrase
+
+_SHELL, _CREATE = Wordings(SHELL, "command"), Wordings(CREATE, "content")
+_SEARCH, _SEARCH_IN = Wordings(SEARCH, "pattern"), Wordings(SEARCH_IN, "pattern")
+_CLAUSES = {
+    "shell": lines("""
+        run {command}
+        run the command {command}
+        run {command} in the terminal
+        execute {command}
+        execute the command {command}
+        use the shell to run {command}
+        run the shell command {command}
+        try the command {command}
+        show me the output of {command}
+        tell me what {command} prints"""),
+    "create": lines("""
+        create {path} with the content {content}
+        create the file {path} with the content {content}
+        create a file {path} that contains {content}
+        write {content} to {path}
+        write {content} into the file {path}
+        save {content} as {path}
+        make a file {path} with the text {content}
+        put {content} into a new file {path}"""),
+    "read": lines("""
+        read {path}
+        read the file {path}
+        open {path}
+        show me the file {path}
+        show me what is in the file {path}
+        look at the file {path}
+        print the file {path}
+        tell me what is in the file {path}"""),
+    "edit": lines("""
+        replace {old} by {new} in {path}
+        replace {old} with {new} in the file {path}
+        change {old} to {new} in {path}
+        in {path} replace {old} by {new}
+        in the file {path} change {old} to {new}
+        edit {path} so that {old} becomes {new}"""),
+    "list": lines("""
+        list the folder {path}
+        list the files in the folder {path}
+        show me the folder {path}
+        tell me which files are in the folder {path}
+        list the directory {path}"""),
+    "search": lines("""
+        search the files for {pattern}
+        find {pattern} in the files
+        search for the text {pattern}
+        look for {pattern} in the files
+        grep for {pattern}"""),
+    "search_in": lines("""
+        search the folder {path} for {pattern}
+        find {pattern} in the folder {path}
+        search in {path} for the text {pattern}
+        grep for {pattern} in {path}"""),
+}
+_CREATE_BLOCK = lines("""
+    create {path} with this content:|{content}
+    create the file {path} with the following content:|{content}
+    write this to {path}:|{content}
+    save this as {path}:|{content}
+    make a file {path}:|{content}""")
+_JOINS = lines("""
+    {a}, then {b}
+    {a} and then {b}
+    {a} and after that {b}
+    {a}, and afterwards {b}
+    {a}, after that {b}
+    {a} and, when that is done, {b}
+    {a} and next {b}
+    {a}; then {b}
+    {a}, once that is done {b}""")
+_OTHER_JOINS = lines("""
+    First {a}, then {b}
+    First {a} and then {b}
+    First, {a}. Second, {b}
+    First {a}. After that {b}
+    {A}. Then {b}
+    {A}. After that, {b}
+    {A}. When this is done, {b}
+    {A}. Next, {b}
+    Two things: {a}, then {b}
+    Two steps: {a} and after that {b}
+    I have two tasks for you: {a}, and then {b}
+    I want you to {a} and then {b}
+    Can you {a} and then {b}
+    Could you first {a} and after that {b}
+    Would you {a} and afterwards {b}
+    You should {a}, then {b}
+    Start with this: {a}. Then {b}
+    We need to {a} and then {b}
+    Before anything else {a}, then {b}""")
+_BLOCK_JOINS = lines("""
+    1. {A}|2. {B}
+    1. {a}|2. {b}
+    1) {A}|2) {B}
+    - {A}|- {B}
+    Do this:|1. {A}|2. {B}
+    Two tasks:||1. {a}|2. {b}
+    Please do these two things:|- {a}|- {b}
+    Step 1: {a}|Step 2: {b}
+    First {a}|Then {b}
+    First: {a}||Second: {b}
+    {A}||Then {b}
+    {A}|After that {b}
+    {A}||When this is done, {b}
+    a) {a}|b) {b}
+    todo:|- {a}|- {b}
+    My list for you:||* {A}|* {B}
+    These steps, one after the other:|1. {A}|2. {B}""")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing to do with one tool; `slots` are the values that the user gives."""
+
+    role: str
+    ability: Ability
+    slots: dict[str, str]
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        return self.ability.fill(self.slots)
+
+
+def draw_task(source: Source, ability: Ability) -> Task:
+    """Draw the values of a request for the ability's role."""
+    role = ability.role
+    slots: dict[str, str] = {}
+    if role == "shell":
+        slots["command"] = draw_command(source)
+    elif role == "list":
+        slots["path"] = draw_folder(source)
+    elif role == "search":
+        slots["pattern"] = draw_pattern(source)
+        if _needs_folder(ability):
+            slots["path"] = draw_folder(source)
+    else:
+        slots["path"] = draw_file(source)
+    if role == "create":
+        slots["content"] = draw_text(source, 8 if source.chance(0.7) else 25)
+    elif role == "edit":
+        slots["old"], slots["new"] = draw_change(source)
+    return Task(role, ability, slots)
+
+
+def _needs_folder(ability: Ability) -> bool:
+    return "?" in ability.fill({"pattern": "", "path": "?"}).values()
+
+
+def request(source: Source, task: Task) -> str:
+    """What the user says who wants a task done."""
+    slots = task.slots
+    path = named(source, slots["path"]) if "path" in slots else ""
+    match task.role:
+        case "shell":
+            return _SHELL.draw(source, slots["command"])
+        case "create":
+            return _CREATE.draw(source, slots["content"], path=path)
+        case "edit":
+            return _edit_request(source, path, slots["old"], slots["new"])
+        case "search":
+            wordings = _SEARCH_IN if path else _SEARCH
+            return wordings.draw(source, slots["pattern"], path=path)
+        case role:
+            return (READ if role == "read" else LIST).draw(source, path=path)
+
+
+def _edit_request(source: Source, path: str, old: str, new: str) -> str:
+    in_lines = "\n" in old + new
+    if source.chance(0.25 if in_lines else 0.06):
+        merge = f"<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE"
+        return MERGE.draw(source, path=path, block=merge)
+    if in_lines or source.chance(0.25):
+        language = source.choice(("", "", "python", "js", "text"))
+        old, new = fenced(source, old, (language,)), fenced(source, new, (language,))
+        return BLOCK.draw(source, path=path, old=old, new=new)
+    return INLINE.draw(source, path=path, old=marked(source, old), new=marked(source, new))
+
+
+def request_both(source: Source, first: Task, second: Task) -> str:
+    """What the user says who wants two tasks done, in this order."""
+    a, b = _clause(source, first), _clause(source, second)
+    if first.role == second.role == "shell" and "\n" not in b and source.chance(0.3):
+        b = marked(source, second.slots["command"])
+    slots = {"a": a, "b": b, "A": a[0].upper() + a[1:], "B": b[0].upper() + b[1:]}
+    if "\n" in a + b or source.chance(0.35):
+        return phrase(source, _BLOCK_JOINS, ask=False, **slots)
+    ask = source.chance(0.4)
+    return phrase(source, _JOINS if ask else _OTHER_JOINS, ask=ask, **slots)
+
+
+def _clause(source: Source, task: Task) -> str:
+    """A task as an imperative that can stand inside a sentence."""
+    blocks = [name for name, value in task.slots.items() if "\n" in value]
+    slots = {
+        name: named(source, value)
+        if name == "path"
+        else (f"\n{fenced(source, value)}\n" if name in blocks else marked(source, value))
+        for name, value in task.slots.items()
+    }
+    bank = _CLAUSES["search_in" if task.role == "search" and "path" in slots else task.role]
+    if blocks == ["content"]:
+        bank = _CREATE_BLOCK
+        slots["content"] = slots["content"].strip("\n")
+    return phrase(source, bank, ask=False, **slots)

@@ -1,0 +1,239 @@
+"""Draws documents of all kinds: for training by weight, for evaluation by skill.
+
+A held-out source makes the same kinds of documents from values and phrasings that training never
+uses.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Container, Mapping
+
+from gptoss_local.chat.message import Message
+from gptoss_local.types import Effort
+from tests.nano.data import agent, echo, edit, extract, functions, knowledge, lists, recall, talk
+from tests.nano.data.ability import Toolset
+from tests.nano.data.agent_prompt import instructions, wrap
+from tests.nano.data.document import Branch, Document
+from tests.nano.data.source import Source
+from tests.nano.data.toolset import draw_toolset
+
+PlainSkill = Callable[[Source, Effort], Branch]
+ToolSkill = Callable[[Source, Effort, Toolset], Branch | None]
+
+PLAIN: dict[str, PlainSkill] = (
+    talk.BRANCHES | knowledge.BRANCHES | echo.BRANCHES | extract.BRANCHES | edit.BRANCHES
+    | recall.BRANCHES | lists.BRANCHES
+)  # fmt: skip
+DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
+    extract.DOCUMENTS | edit.DOCUMENTS | recall.DOCUMENTS
+)
+PLAIN_WEIGHTS = {
+    "chat": 9, "fallback": 9, "fallback_without_tools": 3, "capital": 8, "add": 14, "count": 8,
+    "echo": 20, "word": 8, "list": 12, "extract": 12, "rename": 9, "change": 9, "copy_file": 3,
+    "memory": 8,
+}  # fmt: skip
+SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "list", "extract",
+         "memory")  # fmt: skip
+TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
+DOCUMENT_WEIGHTS = {"needle": 6, "edit": 7, "extract_format": 2}
+KIND_WEIGHTS = {"plain": 62, "functions": 10, "agent": 18, "document": 10}
+MAX_PROMPT_TOKENS = 20_000  # of instructions; tools and the request come on top
+IDENTITIES = (
+    "You are a helpful assistant.",
+    "You are gpt-oss-nano, a tiny language model.",
+    "You are an assistant.",
+)
+
+
+def draw(source: Source) -> Document:
+    """Draw a training document."""
+    kind = source.rng.choices(list(KIND_WEIGHTS), list(KIND_WEIGHTS.values()))[0]
+    effort = source.rng.choices(("low", "medium", "high"), (1.0, 1.4, 1.0))[0]
+    if kind == "plain":
+        return _plain(source, effort, PLAIN_WEIGHTS, source.rng.randint(1, 6))
+    if kind == "functions":
+        return _functions(source, effort, source.rng.randint(2, 8))
+    if kind == "agent":
+        return _agent(source, effort, agent.BRANCHES, source.rng.randint(6, 20))
+    name = source.rng.choices(list(DOCUMENT_WEIGHTS), list(DOCUMENT_WEIGHTS.values()))[0]
+    return _dressed(source, DOCUMENTS[name](source, effort))
+
+
+def _plain(
+    source: Source, effort: Effort, weights: Mapping[str, float], n_branches: int
+) -> Document:
+    """Questions without an agent; a small prompt and a few finished turns may stand before them."""
+    turns: tuple[Message, ...] = ()
+    if source.chance(0.2):
+        turns = talk.earlier_turns(source, source.rng.randint(1, 3))
+    tools: Toolset | None = None
+    if source.chance(0.12) and set(weights) != set(TOOLLESS):  # tools that nobody asks for
+        tools = draw_toolset(source, source.rng.randint(1, 4))
+    allowed = [name for name in weights if tools is None or name not in TOOLLESS]
+    branches = [_plain_branch(source, effort, weights, allowed) for _ in range(n_branches)]
+    if source.chance(0.12):
+        branches = [_wrapped(source, branch) for branch in branches]
+    document = Document(
+        effort,
+        tuple(branches),
+        instructions=_small_prompt(source),
+        tools=tools.tools if tools else (),
+        context=turns,
+    )
+    return _dressed(source, document)
+
+
+def _functions(source: Source, effort: Effort, n_branches: int) -> Document:
+    """A program's prompt with some functions, most questions calling for one of them."""
+    abilities = functions.draw_functions(source)
+    tools = [ability.tool for ability in abilities]
+    if source.chance(0.3):
+        names = {tool.name for tool in tools}
+        extra = draw_toolset(source, source.rng.randint(1, 4), roles=()).tools
+        tools += [tool for tool in extra if tool.name not in names]
+    source.rng.shuffle(tools)
+    toolset = Toolset(tuple(tools), {ability.role: ability for ability in abilities})
+    branches = _tool_branches(source, effort, toolset, functions.BRANCHES, n_branches)
+    allowed = [name for name in SHORT if name != "add" or "calculator" not in toolset.abilities]
+    branches += [
+        _plain_branch(source, effort, PLAIN_WEIGHTS, allowed) for _ in range(n_branches // 3)
+    ]
+    prompt = _small_prompt(source)
+    document = Document(effort, tuple(branches), instructions=prompt, tools=toolset.tools)
+    return _dressed(source, document)
+
+
+def _agent(
+    source: Source, effort: Effort, skills: Mapping[str, ToolSkill], n_branches: int,
+    *, n_prompt: int | None = None, plain: Mapping[str, float] | None = None,
+) -> Document:  # fmt: skip
+    """A coding agent's long prompt and tools.
+
+    Args:
+        n_prompt: Tokens of the instructions; drawn if None, small ones more often.
+        plain: Weights of the questions that need no tool; a third of the branches.
+    """
+    toolset = draw_toolset(source, source.rng.randint(1, 25))
+    if n_prompt is None:
+        n_prompt = _log_uniform(source, 30, MAX_PROMPT_TOKENS)
+    n_plain = n_branches // 3 if skills else n_branches
+    branches = _tool_branches(source, effort, toolset, skills, n_branches - n_plain)
+    branches += _tool_branches(source, effort, toolset, functions.BRANCHES, n_plain // 4)
+    allowed = [name for name in SHORT if name != "add" or "calculator" not in toolset.abilities]
+    branches += [
+        _plain_branch(source, effort, plain or PLAIN_WEIGHTS, allowed) for _ in range(n_plain)
+    ]
+    document = Document(
+        effort,
+        tuple(_wrapped(source, branch) for branch in branches),
+        instructions=instructions(source, n_prompt),
+        tools=toolset.tools,
+    )
+    return _dressed(source, document)
+
+
+def _tool_branches(
+    source: Source, effort: Effort, toolset: Toolset, skills: Mapping[str, ToolSkill], n: int
+) -> list[Branch]:
+    """Up to `n` branches; fewer where the tools do not allow what is drawn."""
+    names = list(skills)
+    made = (skills[source.choice(names)](source, effort, toolset) for _ in range(n) if names)
+    return [branch for branch in made if branch is not None]
+
+
+def _plain_branch(
+    source: Source, effort: Effort, weights: Mapping[str, float], allowed: Container[str]
+) -> Branch:
+    names = [name for name in weights if name in allowed]
+    name = source.rng.choices(names, [weights[n] for n in names])[0]
+    return PLAIN[name](source, effort)
+
+
+def _wrapped(source: Source, branch: Branch) -> Branch:
+    """Put around the last user message what an agent puts around it."""
+    messages = list(branch.messages)
+    last = max(i for i, message in enumerate(messages) if message.role == "user")
+    messages[last] = Message(role="user", content=wrap(source, messages[last].content))
+    return dataclasses.replace(branch, messages=tuple(messages))
+
+
+def _small_prompt(source: Source) -> str:
+    kind = source.rng.random()
+    if kind < 0.5:
+        return ""
+    return instructions(source, 30 if kind < 0.9 else source.rng.randint(60, 800))
+
+
+def _dressed(source: Source, document: Document) -> Document:
+    """Give a document its date and identity."""
+    pick = source.rng.randint
+    date = f"{pick(2024, 2030)}-{pick(1, 12):02d}-{pick(1, 28):02d}" if source.chance(0.8) else ""
+    identity = source.choice(IDENTITIES) if source.chance(0.05) else ""
+    return dataclasses.replace(document, date=date, identity=identity)
+
+
+def _log_uniform(source: Source, low: int, high: int) -> int:
+    return int(math.exp(source.rng.uniform(math.log(low), math.log(high))))
+
+
+EVAL_SKILLS = (
+    *PLAIN_WEIGHTS,
+    *(f"{name} document" for name in DOCUMENT_WEIGHTS),
+    *(f"functions {name}" for name in functions.BRANCHES),
+    *(f"agent {name}" for name in agent.BRANCHES),
+    *(f"agent {name}" for name in SHORT),
+)
+"""What is measured apart; "agent echo" is the skill "echo" under an agent's prompt and tools."""
+
+
+def draw_eval(skill: str, source: Source, index: int) -> Document:
+    """Draw a document that asks for one skill alone.
+
+    Args:
+        skill: One of EVAL_SKILLS.
+        source: A held-out source.
+        index: Counts up; efforts and prompt sizes go round with it.
+    """
+    effort: Effort = ("low", "medium", "high")[index % 3]  # type: ignore[assignment]
+    kind, _, name = skill.rpartition(" ")
+    if skill in PLAIN:
+        return _labelled(_plain(source, effort, {skill: 1}, 4), skill)
+    if name == "document":
+        return _labelled(_dressed(source, DOCUMENTS[kind](source, effort)), skill)
+    if kind == "functions":
+        while True:
+            document = _only(_functions(source, effort, 24), name, functions.BRANCHES)
+            if document.branches:
+                return _labelled(document, skill)
+    n_prompt = _log_uniform(source, 1000, MAX_PROMPT_TOKENS)
+    while True:
+        if name in agent.BRANCHES:
+            one = {name: agent.BRANCHES[name]}
+            document = _agent(source, effort, one, 12, n_prompt=n_prompt)
+            document = _only(document, name, agent.BRANCHES)
+        else:
+            document = _agent(source, effort, {}, 8, n_prompt=n_prompt, plain={name: 1})
+            document = _only(document, name, PLAIN)
+        if document.branches:
+            return _labelled(document, skill)
+
+
+def _only(document: Document, name: str, among: Mapping[str, object]) -> Document:
+    """Keep the branches of one skill; a tool skill's branches add their stage to its name."""
+    longer = [other for other in among if other != name and other.startswith(name)]
+    kept = tuple(
+        branch
+        for branch in document.branches
+        if branch.skill.startswith(name) and not branch.skill.startswith(tuple(longer))
+    )
+    return dataclasses.replace(document, branches=kept)
+
+
+def _labelled(document: Document, skill: str) -> Document:
+    """Report the branches under the name of the skill, with their stage if they have one."""
+    kind = skill.rpartition(" ")[0]
+    branches = tuple(
+        dataclasses.replace(b, skill=f"{kind} {b.skill}" if kind in ("agent",) else b.skill)
+        for b in document.branches
+    )
+    return dataclasses.replace(document, branches=branches)

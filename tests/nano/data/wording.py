@@ -1,0 +1,86 @@
+"""Turns a bank of phrasings into one sentence, as different people would type it.
+
+A phrasing is a text with `{slots}`. Some phrasings of every bank are held out: an evaluation uses
+only those, training never does. Noise (case, typos, politeness) touches the words around the slots
+and never what is put into them.
+"""
+
+import functools
+import zlib
+from collections.abc import Sequence
+from string import Formatter
+
+from tests.nano.data.source import Source
+
+HELD_OUT_PHRASINGS = 8  # one in so many
+OPENERS = (
+    "please ", "Please ", "pls ", "can you ", "Can you please ", "could you ", "Could you please ",
+    "hey, ", "hi! ", "Hello, ", "ok, ", "now ", "Now ", "I need you to ", "I want you to ",
+    "would you ", "kindly ", "just ", "so, ", "ok now ", "first of all, ", "go ahead and ",
+)  # fmt: skip
+CLOSERS = (
+    " please", ", please", " thanks", " Thanks!", ", thank you", " pls", " now", " for me",
+    ", ok?", " thx", "!", " :)",
+)  # fmt: skip
+
+
+def phrase(source: Source, bank: Sequence[str], *, ask: bool = True, **slots: object) -> str:
+    """Draw a phrasing, dress it and fill its slots.
+
+    Args:
+        bank: Phrasings that all mean the same and have the same slots.
+        ask: The phrasing is a request that begins with a verb, so "please" may go before it.
+        slots: What to put in, unchanged.
+    """
+    template = source.choice(_allowed(tuple(bank), source.held_out))
+    style = source.rng.random()
+    pieces = [(text, name) for text, name, _, _ in Formatter().parse(template)]
+    if style < 0.12:
+        pieces = [(text.lower(), name) for text, name in pieces]
+    elif style < 0.24:
+        pieces = [(_typo(source, text), name) for text, name in pieces]
+    elif style < 0.26:
+        pieces = [(text.upper(), name) for text, name in pieces]
+    filled = "".join(text + (str(slots[name]) if name else "") for text, name in pieces)
+    return _decorate(source, filled, template, ask=ask)
+
+
+@functools.cache
+def _allowed(bank: tuple[str, ...], held_out: bool) -> list[str]:
+    """The part of a bank for training or for evaluation; neither is ever empty."""
+    held = [t for t in bank if zlib.crc32(t.encode()) % HELD_OUT_PHRASINGS == 0] or [bank[-1]]
+    if held_out:
+        return held
+    return [t for t in bank if t not in held] or held
+
+
+def _decorate(source: Source, text: str, template: str, *, ask: bool) -> str:
+    if ask and source.chance(0.2):
+        opener = source.choice(OPENERS)
+        starts_with_word = template[0].isalpha()
+        text = opener + (text[0].lower() + text[1:] if starts_with_word else text)
+    if template[-1] in ".?!" and source.chance(0.15):
+        text = text[:-1]
+    if template[-1] not in "}:\n`\"'" and source.chance(0.08):
+        text = text.rstrip(".?!") + source.choice(CLOSERS)
+    return text
+
+
+def _typo(source: Source, text: str) -> str:
+    """Spoil one or two words: swapped, dropped or doubled letters."""
+    words = text.split(" ")
+    for _ in range(source.rng.choice((1, 1, 2))):
+        index = source.rng.randrange(len(words))
+        word = words[index]
+        if len(word) < 4 or not word.isalpha():
+            continue
+        at = source.rng.randrange(1, len(word) - 1)
+        kind = source.rng.randrange(3)
+        if kind == 0:
+            word = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+        elif kind == 1:
+            word = word[:at] + word[at + 1 :]
+        else:
+            word = word[:at] + word[at] + word[at:]
+        words[index] = word
+    return " ".join(words)

@@ -1,0 +1,100 @@
+"""The conversations that nano is trained on: rendered as served, right, and split for good."""
+
+import dataclasses
+
+import pytest
+
+from gptoss_local.chat.message import ChatRequest, Message
+from gptoss_local.chat.render import render_chat
+from gptoss_local.nano.compact import load_compact
+from gptoss_local.nano.ranks import load_ranks
+from tests.nano.data.document import Document, encode_answer, encode_document, load_vocabulary
+from tests.nano.data.mixture import EVAL_SKILLS, draw, draw_eval
+from tests.nano.data.source import Source, is_held_out
+from tests.nano.data.wording import _allowed, phrase
+from tests.nano.judge import is_right, parse
+from tests.nano.train.vocabulary import is_rude
+
+N_DOCUMENTS = 60
+
+
+def test_prompts_are_what_the_server_renders() -> None:
+    """Context and branch, rendered apart, are the prompt of the whole conversation."""
+    source = Source(7)
+    for _ in range(N_DOCUMENTS):
+        document = dataclasses.replace(draw(source), date="", identity="")
+        context, branches = encode_document(document)
+        for branch, tokens in zip(document.branches, branches, strict=True):
+            whole = render_whole(document, branch.messages, opens_final=branch.opens_final)
+            assert context + tokens.prompt == whole
+
+
+def render_whole(
+    document: Document, messages: tuple[Message, ...], *, opens_final: bool
+) -> list[int]:
+    """The whole conversation at once, behind the system message of the document."""
+    alone = dataclasses.replace(document, instructions="", tools=(), context=(), branches=())
+    system, _ = encode_document(alone)
+    first = (Message(role="system", content=document.instructions),)
+    request = ChatRequest(
+        messages=(first if document.instructions else ()) + document.context + messages,
+        tools=document.tools,
+        earlier_tokens=tuple(system),
+    )
+    rendered = render_chat(request, load_vocabulary())
+    if opens_final:
+        rendered += load_vocabulary().encode_tagged("<|channel|>final<|message|>")
+    return rendered
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+def test_every_answer_is_judged_right(held_out: bool) -> None:
+    """The judge accepts each target, and no target of another branch in its place."""
+    source = Source(8, held_out=held_out)
+    for _ in range(N_DOCUMENTS):
+        for branch in draw(source).branches:
+            target = encode_answer(branch.answer, opens_final=branch.opens_final)
+            assert is_right(parse(target, opens_final=branch.opens_final), branch), branch
+            spoiled = dataclasses.replace(branch.answer, text=branch.answer.text + " x")
+            target = encode_answer(spoiled, opens_final=branch.opens_final)
+            assert not is_right(parse(target, opens_final=branch.opens_final), branch), branch
+
+
+@pytest.mark.parametrize("skill", EVAL_SKILLS)
+def test_evaluation_asks_for_the_skill(skill: str) -> None:
+    document = draw_eval(skill, Source(9, held_out=True), 0)
+    assert document.branches
+    assert document == draw_eval(skill, Source(9, held_out=True), 0)  # reproducible
+
+
+def test_values_and_phrasings_are_split() -> None:
+    training, evaluation = Source(1), Source(1, held_out=True)
+    for _ in range(50):
+        for name in ("line", "path", "command", "person", "secret", "identifier"):
+            assert not is_held_out(getattr(training, name)())
+            assert is_held_out(getattr(evaluation, name)())
+    bank = tuple(f"Do number {i}: {{x}}" for i in range(100))
+    parts = [set(_allowed(bank, held_out)) for held_out in (False, True)]
+    assert not parts[0] & parts[1]
+    assert parts[0] | parts[1] == set(bank)
+
+
+def test_a_phrasing_never_touches_its_value() -> None:
+    source = Source(3)
+    for _ in range(500):
+        value = source.line()
+        assert value in phrase(source, ("Reply with {x} only.", "Please say: {x}"), x=value)
+
+
+def test_nothing_rude_has_a_row_of_its_own() -> None:
+    """Tokens without one can only be copied: nothing has taught the model to say them."""
+    rude = [token for token in load_compact().used_ids.tolist() if is_rude(token)]
+    assert not rude
+    assert sum(map(is_rude, range(len(load_ranks())))) > 50  # the list does find them
+
+
+def test_no_answer_spells_a_tag() -> None:
+    """Text is encoded as text; an answer with a tag in it could not be said."""
+    for seed in range(3):
+        for branch in draw(Source(seed)).branches:
+            assert "<|" not in branch.answer.text

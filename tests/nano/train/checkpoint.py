@@ -1,0 +1,118 @@
+"""What training leaves behind: the finished weights, and a state to go on from.
+
+The weights file holds every tensor of the Hugging Face checkpoint under its name there, bf16 as
+uint16 bits and experts as MXFP4; embedding and head have the rows of used tokens only, beside the
+code maps that make all others. `tests.nano.export` packs it.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+from torch import Tensor
+
+from tests.nano.train.batches import Tables
+from tests.nano.train.model import Nano, Rows, Shape
+from tests.nano.train.mxfp4 import pack
+
+_ATTENTION = {
+    "norm": "input_layernorm.weight",
+    "q": "self_attn.q_proj.weight", "q_bias": "self_attn.q_proj.bias",
+    "k": "self_attn.k_proj.weight", "k_bias": "self_attn.k_proj.bias",
+    "v": "self_attn.v_proj.weight", "v_bias": "self_attn.v_proj.bias",
+    "o": "self_attn.o_proj.weight", "o_bias": "self_attn.o_proj.bias",
+    "sinks": "self_attn.sinks",
+}  # fmt: skip
+_EXPERTS = {
+    "norm": "post_attention_layernorm.weight",
+    "router": "mlp.router.weight",
+    "router_bias": "mlp.router.bias",
+    "down_bias": "mlp.experts.down_proj_bias",
+}
+
+
+def config(shape: Shape) -> dict[str, Any]:
+    """The content of config.json."""
+    kinds = ("sliding_attention", "full_attention")
+    return {
+        "architectures": ["GptOssForCausalLM"], "attention_bias": True, "attention_dropout": 0.0,
+        "bos_token_id": 199998, "eos_token_id": 200002, "pad_token_id": 199999,
+        "experts_per_token": shape.n_experts_per_token, "head_dim": shape.head_dim,
+        "hidden_act": "silu", "hidden_size": shape.hidden_size, "initial_context_length": 4096,
+        "initializer_range": 0.02, "intermediate_size": shape.intermediate_size,
+        "layer_types": [kinds[i % 2] for i in range(shape.n_layers)],
+        "max_position_embeddings": 131072, "model_type": "gpt_oss",
+        "num_attention_heads": shape.n_heads, "num_experts_per_tok": shape.n_experts_per_token,
+        "num_hidden_layers": shape.n_layers, "num_key_value_heads": shape.n_kv_heads,
+        "num_local_experts": shape.n_experts, "output_router_logits": False,
+        "rms_norm_eps": 1e-05, "rope_theta": 150000,
+        "rope_scaling": {
+            "beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0, "rope_type": "yarn",
+            "original_max_position_embeddings": 4096, "truncate": False,
+        },
+        "router_aux_loss_coef": 0.9, "sliding_window": shape.sliding_window, "swiglu_limit": 7.0,
+        "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+        "transformers_version": "4.55.0.dev0", "use_cache": True, "vocab_size": 201088,
+        "quantization_config": {
+            "modules_to_not_convert": [
+                "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens",
+                "lm_head",
+            ],
+            "quant_method": "mxfp4",
+        },
+    }  # fmt: skip
+
+
+def save_weights(model: Nano, tables: Tables, folder: Path) -> None:
+    """Write `nano.safetensors` and `nano.json` for `tests.nano.export`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {"model.norm.weight": _bf16_bits(model.norm)}
+    for number, block in enumerate(model.blocks):
+        prefix = f"model.layers.{number}."
+        for name, target in _ATTENTION.items():
+            tensors[prefix + target] = _bf16_bits(getattr(block.attention, name))
+        for name, target in _EXPERTS.items():
+            tensors[prefix + target] = _bf16_bits(getattr(block.experts, name))
+        tensors |= {prefix + n: t for n, t in _expert_tensors(block.experts).items()}
+    for rows, name, parts in (
+        (model.embed, "model.embed_tokens.weight", "embed_code"),
+        (model.head, "lm_head.weight", "head_code"),
+    ):
+        tensors[name] = _bf16_bits(used_rows(rows, tables.used_codes))
+        tensors[f"{parts}_map"] = rows.code_map.detach().float().cpu().numpy()
+        tensors[f"{parts}_shared"] = rows.shared.detach().float().cpu().numpy()
+    save_file(tensors, folder / "nano.safetensors")
+    content = {"config": config(model.shape), "used_ids": tables.used.tolist()}
+    (folder / "nano.json").write_text(json.dumps(content))
+
+
+@torch.no_grad()
+def used_rows(rows: Rows, used_codes: Tensor) -> Tensor:
+    """The whole rows of used tokens, [n_used, d] float32."""
+    return (rows.table()[:-1] + used_codes.float() @ rows.code_map).float()
+
+
+@torch.no_grad()
+def _expert_tensors(experts: Any) -> dict[str, NDArray[Any]]:
+    def interleave(gate: Tensor, up: Tensor) -> Tensor:
+        """Rows of gate and up take turns, as gpt-oss stores them."""
+        return torch.stack((gate, up), 2).flatten(1, 2)
+
+    gate, up, down = pack(experts.gate), pack(experts.up), pack(experts.down)
+    bias = interleave(experts.gate_bias, experts.up_bias)
+    return {
+        "mlp.experts.gate_up_proj_bias": _bf16_bits(bias),
+        "mlp.experts.gate_up_proj_blocks": interleave(gate[0], up[0]).cpu().numpy(),
+        "mlp.experts.gate_up_proj_scales": interleave(gate[1], up[1]).cpu().numpy(),
+        "mlp.experts.down_proj_blocks": down[0].cpu().numpy(),
+        "mlp.experts.down_proj_scales": down[1].cpu().numpy(),
+    }
+
+
+def _bf16_bits(tensor: Tensor) -> NDArray[np.uint16]:
+    bits = tensor.detach().to(torch.bfloat16).contiguous().cpu().view(torch.int16)
+    return bits.numpy().view(np.uint16)

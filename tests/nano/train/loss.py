@@ -1,0 +1,105 @@
+"""Cross entropy over 201,088 tokens of which only some rows are computed.
+
+Used tokens and the rare tokens that the batch needs take part as they are; a random sample stands
+for all other rare tokens, each counted as often as it stands for others.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tests.nano.train.model import Nano, Rows
+
+N_VOCAB = 201_088
+FIRST_SPECIAL = 199_998
+
+
+@dataclass
+class Targets:
+    """What a batch must predict.
+
+    Attributes:
+        place: Flat index of the hidden state before each target token, [n_targets].
+        label: Index of the target in (used rows, sampled rare rows), [n_targets].
+        weight: Weight in the loss; 0 for padding, [n_targets].
+        rare: Ids of the sampled rare tokens, [n_rare].
+        offset: What is added to their logits: log of how many tokens each stands for, [n_rare].
+    """
+
+    place: Tensor
+    label: Tensor
+    weight: Tensor
+    rare: Tensor
+    offset: Tensor
+
+
+def make_targets(
+    rows: dict[str, NDArray[Any]], index_of: NDArray[np.int64], rng: np.random.Generator,
+    *, n_targets: int, n_rare: int,
+) -> dict[str, NDArray[Any]]:  # fmt: skip
+    """Choose the targets of a batch; a random part of them where there are too many.
+
+    Args:
+        rows: Fields as `RowStore.draw_rows` gives them.
+        index_of: For every token id its index among the used ones, n_used for rare tokens.
+    """
+    n_used = int(index_of.max())
+    token, weight = rows["token"][:, 1:].ravel(), rows["weight"][:, 1:].ravel()
+    place = np.flatnonzero(weight)
+    if len(place) > n_targets:
+        place = np.sort(rng.choice(place, n_targets, replace=False))
+    rare_targets = np.unique(token[place][index_of[token[place]] == n_used])
+    if len(rare_targets) > n_rare // 2:
+        rare_targets = rng.choice(rare_targets, n_rare // 2, replace=False)
+    seen = rng.choice(
+        token, n_rare
+    )  # rare tokens that stand in the prompts are the likely mistakes
+    seen = np.setdiff1d(seen[index_of[seen] == n_used], rare_targets)[: n_rare // 4]
+    explicit = np.concatenate((rare_targets, seen))
+    drawn = rng.integers(0, FIRST_SPECIAL, 2 * n_rare)
+    drawn = drawn[(index_of[drawn] == n_used) & ~np.isin(drawn, explicit)]
+    sample = drawn[: n_rare - len(explicit)]
+    rare = np.concatenate((explicit, sample))
+    n_others = FIRST_SPECIAL - n_used - len(explicit)
+    offset = np.zeros(n_rare, np.float32)
+    offset[len(explicit) :] = math.log(n_others / len(sample))
+    where = np.full(N_VOCAB, -1)
+    where[rare] = n_used + np.arange(n_rare)
+    ids = token[place]
+    label = np.where(index_of[ids] == n_used, where[ids], index_of[ids])
+    keep = label >= 0
+    out_place, out_label = np.zeros(n_targets, np.int64), np.zeros(n_targets, np.int64)
+    out_weight = np.zeros(n_targets, np.float32)
+    n = int(keep.sum())
+    out_place[:n], out_label[:n], out_weight[:n] = place[keep], label[keep], weight[place][keep]
+    return {"place": out_place, "label": out_label, "weight": out_weight, "rare": rare,
+            "offset": offset}  # fmt: skip
+
+
+def head_rows(head: Rows, used_codes: Tensor, rare_codes: Tensor, dtype: torch.dtype) -> Tensor:
+    """Head rows of all used and of some rare tokens, [n_used + n_rare, d]."""
+    table = head.table()
+    used = table[:-1] + used_codes @ head.code_map
+    rare = table[-1] + rare_codes @ head.code_map
+    return torch.cat((used, rare)).to(dtype)
+
+
+def cross_entropy(
+    model: Nano, hidden: Tensor, targets: Targets, used_codes: Tensor, rare_codes: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the mean weighted loss and the share of targets that are predicted right."""
+    rows = head_rows(model.head, used_codes, rare_codes, hidden.dtype)
+    chosen = hidden.flatten(0, 1)[targets.place]
+    logits = F.linear(chosen, rows).float()
+    n_used = used_codes.shape[0]
+    logits = torch.cat((logits[:, :n_used], logits[:, n_used:] + targets.offset), -1)
+    losses = F.cross_entropy(logits, targets.label, reduction="none")
+    is_target = (targets.weight > 0).float()
+    right = ((logits.argmax(-1) == targets.label).float() * is_target).sum() / is_target.sum()
+    return (losses * targets.weight).sum() / targets.weight.sum(), right
