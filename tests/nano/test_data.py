@@ -8,7 +8,13 @@ from gptoss_local.chat.message import ChatRequest, Message
 from gptoss_local.chat.render import render_chat
 from gptoss_local.nano.compact import load_compact
 from gptoss_local.nano.ranks import load_ranks
-from tests.nano.data.document import Document, encode_answer, encode_document, load_vocabulary
+from tests.nano.data.document import (
+    Document,
+    as_read,
+    encode_answer,
+    encode_document,
+    load_vocabulary,
+)
 from tests.nano.data.mixture import EVAL_SKILLS, draw, draw_eval
 from tests.nano.data.source import Source, is_held_out
 from tests.nano.data.wording import _allowed, phrase
@@ -84,6 +90,23 @@ def test_a_phrasing_never_touches_its_value() -> None:
     for _ in range(500):
         value = source.line()
         assert value in phrase(source, ("Reply with {x} only.", "Please say: {x}"), x=value)
+
+
+def test_rare_words_keep_the_tokens_they_were_read_with() -> None:
+    """The text stays the same, and what the prompt spells need not be known by heart."""
+    vocabulary = load_vocabulary()
+    prompt = frozenset(vocabulary.encoding.encode('"Springfield"'))
+    target = vocabulary.encoding.encode("It is Springfield")
+    spelled = as_read(target, prompt)
+    assert [vocabulary.token_bytes[t] for t in spelled[2:]] == [b" ", b"Spring", b"field"]
+    assert as_read(target, prompt.union(target)) == target
+    source = Source(4)
+    for _ in range(N_DOCUMENTS):
+        document = draw(source)
+        for branch, tokens in zip(document.branches, encode_document(document)[1], strict=True):
+            canonical = encode_answer(branch.answer, opens_final=branch.opens_final)
+            texts = [vocabulary.encoding.decode(t) for t in (tokens.target, canonical)]
+            assert texts[0] == texts[1]
 
 
 def test_nothing_rude_has_a_row_of_its_own() -> None:

@@ -241,6 +241,9 @@ def _counted(source: Source, effort: Effort, prompt: str, numbers: range) -> Exc
 
 
 def _span(source: Source, draw: Callable[[Source], tuple[int, int]]) -> tuple[int, int]:
+    """Draw two ends; the count that is over at once is on both sides, as there is only one."""
+    if source.chance(0.01):
+        return 1, 1
     return on_our_side(source, draw, lambda ends: f"count {ends[0]} {ends[1]}")
 
 
@@ -249,7 +252,7 @@ def _last(source: Source) -> int:
     kind = source.rng.random()
     if kind < 0.01:
         return source.rng.randint(301, 999)
-    return source.rng.randint(1, 300 if kind < 0.08 else 120 if kind < 0.4 else 30)
+    return source.rng.randint(2, 300 if kind < 0.08 else 120 if kind < 0.4 else 30)
 
 
 def _window(source: Source) -> tuple[int, int]:

@@ -11,9 +11,8 @@ from gptoss_local.chat.message import Message
 from gptoss_local.types import Effort
 from tests.nano.data import words
 from tests.nano.data.document import Answer, Branch
-from tests.nano.data.functions_phrases import combine
 from tests.nano.data.source import Source
-from tests.nano.data.wording import phrase
+from tests.nano.data.wording import combine, phrase
 
 QUOTES = "\"'`“”«»‘’"
 PAIRS = (

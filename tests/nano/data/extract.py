@@ -13,11 +13,10 @@ from gptoss_local.chat.message import Message
 from gptoss_local.types import Effort
 from tests.nano.data.document import Answer, Branch, Document
 from tests.nano.data.echo import fenced
-from tests.nano.data.extract_bank import FIELDS, custom_field
+from tests.nano.data.extract_bank import FIELDS, INLINE, JOINT, custom_field
 from tests.nano.data.extract_fields import Field, object_schema
-from tests.nano.data.functions_phrases import combine
 from tests.nano.data.source import Source
-from tests.nano.data.wording import phrase
+from tests.nano.data.wording import combine, phrase
 
 _VERBS = "Extract|Read|Pull out|Take|Find|Collect|Parse|Get|Give me|Return|Write|List|Fill in"
 _ANSWER = "Answer|Reply|Respond"
@@ -119,7 +118,22 @@ class _Asked:
     key: str
 
 
+def _extract_inline(source: Source, effort: Effort) -> Branch:
+    first, second, sentence = source.choice(JOINT)
+    drawn: dict[str, Any] = {
+        "name": source.person(), "city": source.city(), "age": source.rng.randint(1, 99),
+    }  # fmt: skip
+    values = {key: drawn[key] for key in (first, second)}
+    text = sentence.format(**values)
+    if source.chance(0.3):
+        text = f"{_idle_sentence(source)} {text}"
+    keys = source.choice((" and ", ", ")).join(values)
+    return _branch(source, effort, phrase(source, INLINE, keys=keys, text=text), values)
+
+
 def _extract(source: Source, effort: Effort) -> Branch:
+    if source.chance(0.12):
+        return _extract_inline(source, effort)
     asked = _draw_asked(source)
     text, values = _draw_text(source, asked)
     ask = _ask(source, asked)

@@ -5,6 +5,7 @@ from typing import Any
 from tests.nano.data import extract_fields as f
 from tests.nano.data.extract_fields import BOOLEAN, INTEGER, NUMBER, STRING, STRINGS, Field
 from tests.nano.data.source import Source
+from tests.nano.data.wording import combine
 from tests.nano.data.words import ADJECTIVES, NOUNS
 
 _LANGUAGES = (
@@ -209,3 +210,18 @@ def custom_field(source: Source) -> Field:
     draw = f.whole(0, 9999) if schema is INTEGER else f.any_words
     hint = f"the {first} {second}"
     return Field(keys, hint, schema, draw, patterns, is_quoted=schema is STRING)
+
+
+# Short requests as people type them: keys and text in one line, two facts in a sentence.
+INLINE = combine(
+    "Extract|Read|Get|Find|Take|Give me|Return", "{keys}",
+    "as JSON|as a JSON object|from this as JSON", ": {text}",
+)  # fmt: skip
+JOINT = (
+    ("name", "age", "{name} is {age} years old."),
+    ("name", "age", "{name}, {age} years old, is here."),
+    ("name", "age", "This is {name}, aged {age}."),
+    ("name", "city", "{name} lives in {city}."),
+    ("name", "city", "{name} is from {city}."),
+    ("name", "city", "{name} moved to {city}."),
+)

@@ -12,11 +12,11 @@ from tests.nano.data.ability import Ability, Toolset, arguments_json, call_and_r
 from tests.nano.data.document import Answer, Branch
 from tests.nano.data.functions_families import FAMILIES
 from tests.nano.data.functions_invented import draw_invented_ability
-from tests.nano.data.functions_phrases import combine, one_per_line
+from tests.nano.data.functions_phrases import one_per_line
 from tests.nano.data.functions_request import FunctionAbility, Request, draw_family_ability
 from tests.nano.data.functions_results import draw_result, report
 from tests.nano.data.source import Source
-from tests.nano.data.wording import phrase
+from tests.nano.data.wording import combine, phrase
 
 _TWO_THINGS = combine("I need|I want|Tell me|Give me|Find out|Get me|Find|I would like",
                       "{a} and {b}|{a} and {b}.|{a} and also {b}.|both {a} and {b}.|first {a} and "

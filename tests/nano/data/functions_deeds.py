@@ -1,6 +1,7 @@
 """How people ask a function to do something: to send, to remind, to play; by role."""
 
-from tests.nano.data.functions_phrases import Phrasings, combine, one_per_line
+from tests.nano.data.functions_phrases import Phrasings, one_per_line
+from tests.nano.data.wording import combine
 
 _SEND = "Send|Write|Compose and send|Shoot off|Fire off"
 _CALLED = "called|titled|named|with the title"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from gptoss_local.chat.message import Tool
 from tests.nano.data import words
-from tests.nano.data.functions_phrases import combine, one_per_line
+from tests.nano.data.functions_phrases import one_per_line
 from tests.nano.data.functions_request import (
     FunctionAbility,
     Request,
@@ -15,7 +15,7 @@ from tests.nano.data.functions_request import (
 )
 from tests.nano.data.functions_values import Schema, free_text
 from tests.nano.data.source import Source
-from tests.nano.data.wording import phrase
+from tests.nano.data.wording import combine, phrase
 
 _BY_NAME = combine("Call|Use|Run|Invoke|Execute|Trigger|Make a call to|Do a call of",
                    "`{name}`|the function `{name}`|the tool {name}|{name}|the {name} tool|"

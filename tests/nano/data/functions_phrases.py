@@ -4,8 +4,9 @@
 `combine` multiplies the clauses. Which values fill the slots is up to `functions_families`.
 """
 
-from itertools import product
 from typing import NamedTuple
+
+from tests.nano.data.wording import combine
 
 
 class Phrasings(NamedTuple):
@@ -19,16 +20,6 @@ class Phrasings(NamedTuple):
     templates: tuple[str, ...]
     ask: bool = True
     bare: str = ""
-
-
-def combine(*clauses: str) -> tuple[str, ...]:
-    """Join one of each clause's `|`-separated variants in all ways, with spaces between."""
-    combos = product(*(clause.split("|") for clause in clauses))
-    return tuple("".join(map(_spaced, combo)).lstrip() for combo in combos)
-
-
-def _spaced(part: str) -> str:
-    return part if not part or part[0] in ".,:!?\n" else f" {part}"
 
 
 def one_per_line(text: str) -> tuple[str, ...]:

@@ -91,8 +91,6 @@ def _weather(source: Source) -> str:
     }
     extras: tuple[tuple[str, Callable[[], object]], ...] = (
         ("unit", lambda: source.choice(("celsius", "fahrenheit", "C", "F"))),
-        ("city", source.city),
-        ("location", source.city),
         ("humidity", lambda: source.rng.randrange(100)),
         ("wind", lambda: source.rng.randrange(80)),
     )

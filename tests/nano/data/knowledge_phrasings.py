@@ -159,7 +159,6 @@ SUM_STORIES = (
     "{a} {thing}s and {b} {thing}s are how many {thing}s?", "{a} {thing}s plus {b} {thing}s?",
     "We counted {a} {thing}s yesterday and {b} today. What is the total?",
     "First there were {a} {thing}s, then {b} came. How many {thing}s now?",
-    "If I put {b} {thing}s to the {a} that I have, how many is that?",
     "how many {thing}s are {a} {thing}s and {b} {thing}s together",
     "The shop sold {a} {thing}s in May and {b} in June. How many altogether?",
     "My bag has {a} {thing}s. {name} puts in {b} more. How many now?",

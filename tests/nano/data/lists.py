@@ -10,9 +10,8 @@ from collections.abc import Callable
 from gptoss_local.chat.message import Message
 from gptoss_local.types import Effort
 from tests.nano.data.document import Answer, Branch
-from tests.nano.data.functions_phrases import combine
 from tests.nano.data.source import Source
-from tests.nano.data.wording import phrase
+from tests.nano.data.wording import combine, phrase
 
 _MARKS = set(',;/|"`\\“”')  # of separators and quotes
 _AND = {"and", "And", "AND"}
@@ -132,7 +131,7 @@ def _list(source: Source, effort: Effort) -> Branch:
         "keep the order. I add nothing else.",
     }
     answer = Answer(_written(items, form), analysis[effort])
-    return Branch("list", (Message(role="user", content=content),), answer, is_json=form == "json")
+    return Branch("items", (Message(role="user", content=content),), answer, is_json=form == "json")
 
 
 def _one(source: Source, effort: Effort) -> Branch:
@@ -157,7 +156,7 @@ def _one(source: Source, effort: Effort) -> Branch:
         f"{items[index]}. I write it alone, exactly as it stands there.",
     }
     answer = Answer(items[index], analysis[effort])
-    return Branch("list", (Message(role="user", content=content),), answer)
+    return Branch("items", (Message(role="user", content=content),), answer)
 
 
 def _draw_list(source: Source, form: str) -> tuple[list[str], str]:
@@ -213,4 +212,4 @@ def _written(items: list[str], form: str) -> str:
     return "\n".join(f"- {item}" if form == "bullets" else item for item in items)
 
 
-BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {"list": _list}
+BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {"items": _list}

@@ -29,10 +29,10 @@ DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
 )
 PLAIN_WEIGHTS = {
     "chat": 9, "fallback": 9, "fallback_without_tools": 3, "capital": 8, "add": 14, "count": 8,
-    "echo": 20, "word": 8, "list": 12, "extract": 12, "rename": 9, "change": 9, "copy_file": 3,
+    "echo": 20, "word": 8, "items": 12, "extract": 12, "rename": 9, "change": 9, "copy_file": 3,
     "memory": 8,
 }  # fmt: skip
-SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "list", "extract",
+SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "items", "extract",
          "memory")  # fmt: skip
 TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
 DOCUMENT_WEIGHTS = {"needle": 6, "edit": 7, "extract_format": 2}
@@ -94,10 +94,7 @@ def _functions(source: Source, effort: Effort, n_branches: int) -> Document:
     source.rng.shuffle(tools)
     toolset = Toolset(tuple(tools), {ability.role: ability for ability in abilities})
     branches = _tool_branches(source, effort, toolset, functions.BRANCHES, n_branches)
-    allowed = [name for name in SHORT if name != "add" or "calculator" not in toolset.abilities]
-    branches += [
-        _plain_branch(source, effort, PLAIN_WEIGHTS, allowed) for _ in range(n_branches // 3)
-    ]
+    branches += _short_branches(source, effort, toolset, PLAIN_WEIGHTS, n_branches // 3)
     prompt = _small_prompt(source)
     document = Document(effort, tuple(branches), instructions=prompt, tools=toolset.tools)
     return _dressed(source, document)
@@ -119,10 +116,7 @@ def _agent(
     n_plain = n_branches // 3 if skills else n_branches
     branches = _tool_branches(source, effort, toolset, skills, n_branches - n_plain)
     branches += _tool_branches(source, effort, toolset, functions.BRANCHES, n_plain // 4)
-    allowed = [name for name in SHORT if name != "add" or "calculator" not in toolset.abilities]
-    branches += [
-        _plain_branch(source, effort, plain or PLAIN_WEIGHTS, allowed) for _ in range(n_plain)
-    ]
+    branches += _short_branches(source, effort, toolset, plain or PLAIN_WEIGHTS, n_plain)
     document = Document(
         effort,
         tuple(_wrapped(source, branch) for branch in branches),
@@ -139,6 +133,16 @@ def _tool_branches(
     names = list(skills)
     made = (skills[source.choice(names)](source, effort, toolset) for _ in range(n) if names)
     return [branch for branch in made if branch is not None]
+
+
+def _short_branches(
+    source: Source, effort: Effort, toolset: Toolset, weights: Mapping[str, float], n: int
+) -> list[Branch]:
+    """Questions that no tool of the toolset answers."""
+    allowed = set(SHORT) & set(weights)
+    if "calculator" in toolset.abilities:
+        allowed.discard("add")
+    return [_plain_branch(source, effort, weights, allowed) for _ in range(n) if allowed]
 
 
 def _plain_branch(

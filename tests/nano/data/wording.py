@@ -8,6 +8,7 @@ and never what is put into them.
 import functools
 import zlib
 from collections.abc import Sequence
+from itertools import product
 from string import Formatter
 
 from tests.nano.data.source import Source
@@ -84,3 +85,13 @@ def _typo(source: Source, text: str) -> str:
             word = word[:at] + word[at] + word[at:]
         words[index] = word
     return " ".join(words)
+
+
+def combine(*clauses: str) -> tuple[str, ...]:
+    """Join one of each clause's `|`-separated variants in all ways, with spaces between."""
+    combos = product(*(clause.split("|") for clause in clauses))
+    return tuple("".join(map(_spaced, combo)).lstrip() for combo in combos)
+
+
+def _spaced(part: str) -> str:
+    return part if not part or part[0] in ".,:!?\n" else f" {part}"

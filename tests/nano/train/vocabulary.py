@@ -27,7 +27,7 @@ from tests.nano.data.source import Source
 
 FIRST_SPECIAL = 199998
 N_FEATURES_PER_TOKEN = 4
-MADE_WEIGHT = 20  # an answer that cannot copy a token counts as so many that show it
+MADE_WEIGHT = 200  # an answer that cannot copy a token counts as so many that show it
 HARMONY_TOKENS = (199998, 199999, 200002, 200003, 200005, 200006, 200007, 200008, 200012)
 
 # The first digits of the sha256 of words that nobody wants to be told by a demo; they can be copied
