@@ -98,8 +98,9 @@ def _signs(kind: int, facts: NDArray[np.int64], n_bits: int) -> NDArray[np.int8]
     Source: S. Vigna's splitmix64.c (public domain).
     """
     n_words = -(-n_bits // 64)
-    number = facts.astype(np.uint64)[:, None] + np.uint64(kind << 32)
-    number = number * np.uint64(256) + np.arange(n_words, dtype=np.uint64)
+    words = np.arange(n_words, dtype=np.uint64)
+    number = (facts.astype(np.uint64)[:, None] << np.uint64(8)) + words
+    number += np.uint64(kind << 40)
     z = (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)  # wraps, as all products here do
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

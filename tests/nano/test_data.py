@@ -10,12 +10,12 @@ from gptoss_local.nano.compact import load_compact
 from gptoss_local.nano.ranks import load_ranks
 from tests.nano.data.document import (
     Document,
-    as_read,
     encode_answer,
     encode_document,
     load_vocabulary,
 )
 from tests.nano.data.mixture import EVAL_SKILLS, draw, draw_eval
+from tests.nano.data.respell import Read, respell
 from tests.nano.data.source import Source, is_held_out
 from tests.nano.data.wording import _allowed, phrase
 from tests.nano.judge import is_right, parse
@@ -93,20 +93,25 @@ def test_a_phrasing_never_touches_its_value() -> None:
 
 
 def test_rare_words_keep_the_tokens_they_were_read_with() -> None:
-    """The text stays the same, and what the prompt spells need not be known by heart."""
-    vocabulary = load_vocabulary()
-    prompt = frozenset(vocabulary.encoding.encode('"Springfield"'))
-    target = vocabulary.encoding.encode("It is Springfield")
-    spelled = as_read(target, prompt)
-    assert [vocabulary.token_bytes[t] for t in spelled[2:]] == [b" ", b"Spring", b"field"]
-    assert as_read(target, prompt.union(target)) == target
-    source = Source(4)
+    encode = load_vocabulary().encoding.encode
+
+    def spelled(prompt: str, answer: str) -> list[bytes]:
+        tokens = respell(encode(answer), Read(encode(prompt)))
+        return [load_vocabulary().token_bytes[token] for token in tokens]
+
+    assert spelled('"Springfield"', "It is Springfield")[2:] == [b" ", b"Spring", b"field"]
+    assert spelled("in Springfield", "It is Springfield")[2:] == [b" Springfield"]
+    assert spelled("in Moscow", "Springfield is") == [b"Spring", b"field", b" is"]
+    assert spelled("Say kapatrius", "kapatrius") == [b"kap", b"atri", b"us"]  # k apat ri us alone
+
+
+def test_respelled_answers_are_the_same_text() -> None:
+    source, decode = Source(4), load_vocabulary().encoding.decode
     for _ in range(N_DOCUMENTS):
         document = draw(source)
         for branch, tokens in zip(document.branches, encode_document(document)[1], strict=True):
             canonical = encode_answer(branch.answer, opens_final=branch.opens_final)
-            texts = [vocabulary.encoding.decode(t) for t in (tokens.target, canonical)]
-            assert texts[0] == texts[1]
+            assert decode(tokens.target) == decode(canonical)
 
 
 def test_nothing_rude_has_a_row_of_its_own() -> None:

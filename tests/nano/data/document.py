@@ -23,13 +23,11 @@ from gptoss_local.byte_level import CHAR_OF_BYTE
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.message import ChatRequest, Message, Tool
 from gptoss_local.chat.render import render_chat
-from gptoss_local.chat.vocabulary import FIRST_SPECIAL
-from gptoss_local.nano.codes import spelling
 from gptoss_local.nano.ranks import load_ranks
 from gptoss_local.types import Effort
+from tests.nano.data.respell import Read, respell
 
 N_START = 2  # `<|start|>assistant`, which ends every rendered prompt
-COMMON_RANKS = 10_000  # tokens below this rank are words that nano knows anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ def _encode_branch(branch: Branch, context: list[int]) -> BranchTokens:
     )
     prompt = render_chat(request, load_vocabulary())[1:]
     target = encode_answer(branch.answer, opens_final=branch.opens_final)
-    return BranchTokens(prompt, as_read(target, frozenset(context).union(prompt)))
+    return BranchTokens(prompt, respell(target, Read(prompt, context)))
 
 
 def encode_answer(answer: Answer, *, opens_final: bool) -> list[int]:
@@ -140,42 +138,6 @@ def encode_answer(answer: Answer, *, opens_final: bool) -> list[int]:
         tokens += vocabulary.encode_tagged("<|channel|>final<|message|>")
     tokens += vocabulary.encoding.encode(answer.text)
     return tokens + vocabulary.encode_tagged("<|call|>" if answer.call else "<|return|>")
-
-
-def as_read(target: list[int], read: frozenset[int]) -> list[int]:
-    """Spell rare words of an answer with the tokens that they have in the prompt.
-
-    The prompt has `Spring` `field`, the answer would have ` Springfield`: nothing in the prompt
-    says that this is one token, so no model without rows for all of them can know. The space apart
-    and then the tokens that were read are the same text.
-
-    Args:
-        target: The answer as the tokenizer encodes it.
-        read: Tokens of the prompt.
-    """
-    known = read.union(piece for token in read for piece in _spelling(token)[1])
-    tokens: list[int] = []
-    for token in target:
-        prefix, pieces = _spelling(token)
-        is_rare = COMMON_RANKS <= token < FIRST_SPECIAL
-        if is_rare and prefix and token not in known and known.issuperset(pieces):
-            tokens += [_rank_of()[bytes([prefix])], *pieces]
-        else:
-            tokens.append(token)
-    return tokens
-
-
-@functools.cache
-def _spelling(token: int) -> tuple[int, tuple[int, ...]]:
-    if token >= FIRST_SPECIAL:
-        return 0, ()
-    prefix, pieces = spelling(load_vocabulary().token_bytes[token], _rank_of())
-    return prefix, tuple(pieces)
-
-
-@functools.cache
-def _rank_of() -> dict[bytes, int]:
-    return {token: rank for rank, token in enumerate(load_ranks())}
 
 
 def _system_tokens(document: Document) -> list[int]:

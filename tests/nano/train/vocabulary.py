@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from gptoss_local.nano.codes import spelling
 from gptoss_local.nano.ranks import load_ranks
-from tests.nano.data.document import encode_document
+from tests.nano.data.capitals_list import CAPITALS
+from tests.nano.data.document import encode_document, load_vocabulary
 from tests.nano.data.mixture import draw
 from tests.nano.data.source import Source
 
@@ -73,7 +74,7 @@ def choose_used(n_used: int, *, n_documents: int, n_jobs: int) -> list[int]:
         for part in pool.map(_count, range(900_000, 900_000 + n_jobs), per_job):
             seen += part[0]
             made += part[1]
-    used = set(HARMONY_TOKENS) | _number_tokens()
+    used = set(HARMONY_TOKENS) | _number_tokens() | _fact_tokens()
     wanted = seen + Counter({token: MADE_WEIGHT * n for token, n in made.items()})
     for token, _ in wanted.most_common():
         if len(used) >= n_used:
@@ -81,6 +82,13 @@ def choose_used(n_used: int, *, n_documents: int, n_jobs: int) -> list[int]:
         if not is_rude(token):
             used.add(token)
     return sorted(used)
+
+
+def _fact_tokens() -> set[int]:
+    """The names that answers know by heart, as they stand in a sentence."""
+    encode = load_vocabulary().encoding.encode
+    names = (*CAPITALS, *CAPITALS.values())
+    return {token for name in names for token in encode(f" {name}")}
 
 
 @functools.cache

@@ -1,0 +1,149 @@
+"""Spells rare words of an answer with the tokens that they have in the prompt.
+
+The prompt has `Spring` `field`, the answer would have ` Springfield`: nothing in the prompt says
+that this is one token, so no model without rows for all of them can know. The same text in the
+tokens that were read can be copied.
+"""
+
+import functools
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from gptoss_local.chat.vocabulary import FIRST_SPECIAL
+from gptoss_local.nano.codes import spelling
+from gptoss_local.nano.ranks import load_ranks
+
+COMMON_RANKS = 10_000  # words below this rank nano knows anyway
+N_TRIES = 8  # places of a word in the prompt that are looked at
+
+
+class Read:
+    """The tokens of a prompt, as something to copy from.
+
+    Args:
+        parts: Token ids; the part that is most likely to hold what is copied comes first.
+    """
+
+    def __init__(self, *parts: Sequence[int]) -> None:
+        self._parts = [_Part(part) for part in parts]
+        self.known = frozenset[int]().union(*(part.known for part in self._parts))
+
+    def find(self, word: bytes) -> list[int] | None:
+        """The tokens of a word as it was read, without a character before it."""
+        return next((found for part in self._parts if (found := part.find(word))), None)
+
+
+class _Part:
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self._tokens = tokens
+        distinct = set(tokens)
+        self.known = distinct.union(p for token in distinct for p in _spelling(token)[1])
+
+    @functools.cached_property
+    def _text(self) -> bytes:
+        return b"".join(map(_bytes, self._tokens))
+
+    @functools.cached_property
+    def _starts(self) -> list[int]:
+        return list(accumulate((len(_bytes(t)) for t in self._tokens), initial=0))
+
+    def find(self, word: bytes) -> list[int] | None:
+        at = -1
+        for _ in range(N_TRIES):
+            at = self._text.find(word, at + 1)
+            if at < 0:
+                return None
+            if found := self._cut(at, at + len(word)):
+                return found
+        return None
+
+    def _cut(self, start: int, end: int) -> list[int] | None:
+        """Tokens of a stretch of the text; None if a token reaches over one of its ends."""
+        first = bisect_right(self._starts, start) - 1
+        last = bisect_right(self._starts, end - 1) - 1
+        if self._starts[last + 1] != end:
+            return None
+        head = [self._tokens[first]]
+        if self._starts[first] != start:
+            prefix, pieces = _spelling(self._tokens[first])
+            if not prefix or self._starts[first] + 1 != start:
+                return None
+            head = list(pieces)
+        return [*head, *self._tokens[first + 1 : last + 1]]
+
+
+def respell(target: Sequence[int], read: Read) -> list[int]:
+    """Replace the tokens of rare words that the prompt does not spell.
+
+    Args:
+        target: An answer as the tokenizer encodes it.
+
+    Returns:
+        Tokens of the same text.
+    """
+    tokens: list[int] = []
+    for word in _words(target):
+        if any(_is_rare(token) and token not in read.known for token in word):
+            tokens += _respell_word(word, read)
+        else:
+            tokens += word
+    return tokens
+
+
+def _words(tokens: Sequence[int]) -> Iterator[list[int]]:
+    """Cut between tokens wherever not both of the neighbours are letters or digits."""
+    word: list[int] = []
+    for token in tokens:
+        if word and not (_is_wordy(_bytes(word[-1])[-1]) and _is_wordy(_bytes(token)[0])):
+            yield word
+            word = []
+        word.append(token)
+    if word:
+        yield word
+
+
+def _is_wordy(byte: int) -> bool:
+    return 0x80 <= byte < 0xFF or (byte < 0x80 and chr(byte).isalnum())
+
+
+def _respell_word(word: list[int], read: Read) -> list[int]:
+    text = b"".join(map(_bytes, word))
+    if found := read.find(text):
+        return found
+    prefix, pieces = _spelling(word[0])
+    if not prefix:
+        return word
+    before = _rank_of()[text[:1]]
+    if found := read.find(text[1:]):
+        return [before, *found]
+    if read.known.issuperset(pieces):
+        return [before, *pieces, *word[1:]]
+    return word
+
+
+def _is_rare(token: int) -> bool:
+    """Not a frequent word: a rare one, or a fragment of whatever word."""
+    return token < FIRST_SPECIAL and (token >= COMMON_RANKS or not _spelling(token)[0])
+
+
+@functools.cache
+def _spelling(token: int) -> tuple[int, tuple[int, ...]]:
+    if token >= FIRST_SPECIAL:
+        return 0, ()
+    prefix, pieces = spelling(_ranks()[token], _rank_of())
+    return prefix, tuple(pieces)
+
+
+def _bytes(token: int) -> bytes:
+    return _ranks()[token] if token < FIRST_SPECIAL else b"\xff"  # a byte of no text
+
+
+@functools.cache
+def _ranks() -> list[bytes]:
+    return load_ranks()
+
+
+@functools.cache
+def _rank_of() -> dict[bytes, int]:
+    return {token: rank for rank, token in enumerate(_ranks())}
