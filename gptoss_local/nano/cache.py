@@ -30,7 +30,7 @@ STALE_S = 24 * 3600  # a work folder this old was left behind by a killed proces
 def ensure_gguf(
     cache_dir: Path, *, dense: "DenseType" = "q8_0", progress: Progress | None = None
 ) -> Path:
-    """Return the nano GGUF, making it first if needed (about 4 s on two cores).
+    """Return the nano GGUF, making it first if needed (about 7 s on two cores).
 
     Args:
         cache_dir: Where the file is kept, made if missing. Older nano files in it are removed.

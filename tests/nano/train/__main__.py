@@ -34,7 +34,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--used", type=Path, required=True, help="from tests.nano.train.vocabulary")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=18, help="of training, start-up apart")
-    parser.add_argument("--rows", type=int, default=1, help="rows of a batch on each GPU")
+    parser.add_argument("--rows", type=int, default=2, help="rows of a batch on each GPU")
     parser.add_argument("--tokens", type=int, default=32768, help="tokens of a row")
     parser.add_argument("--workers", type=int, default=14, help="processes that make data")
     parser.add_argument("--measure-minutes", type=float, default=3)
