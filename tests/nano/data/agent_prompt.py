@@ -7,10 +7,7 @@ import itertools
 
 from tests.nano.data import agent_prompt_blocks as blocks
 from tests.nano.data.agent_prompt_fill import RULE_PATTERNS, SMALL_PATTERNS, Filler
-from tests.nano.data.agent_prompt_wrap import wrap, wrap_outer_names
 from tests.nano.data.source import Source
-
-__all__ = ["instructions", "wrap", "wrap_outer_names"]
 
 SMALL = 60  # below so many tokens there is only a sentence or two
 HEADLESS = 200  # and below so many no heading

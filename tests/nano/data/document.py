@@ -107,10 +107,11 @@ def encode_document(document: Document) -> tuple[list[int], list[BranchTokens]]:
         messages=messages, tools=document.tools, earlier_tokens=tuple(_system_tokens(document))
     )
     context = render_chat(request, vocabulary)[:-N_START]
-    return context, [_encode_branch(branch, context) for branch in document.branches]
+    read = Read(context)
+    return context, [_encode_branch(branch, context, read) for branch in document.branches]
 
 
-def _encode_branch(branch: Branch, context: list[int]) -> BranchTokens:
+def _encode_branch(branch: Branch, context: list[int], read: Read) -> BranchTokens:
     request = ChatRequest(
         messages=branch.messages,
         reasoning=not branch.opens_final,
@@ -118,7 +119,7 @@ def _encode_branch(branch: Branch, context: list[int]) -> BranchTokens:
     )
     prompt = render_chat(request, load_vocabulary())[1:]
     target = encode_answer(branch.answer, opens_final=branch.opens_final)
-    return BranchTokens(prompt, respell(target, Read(prompt, context)))
+    return BranchTokens(prompt, respell(target, Read(prompt), read))
 
 
 def encode_answer(answer: Answer, *, opens_final: bool) -> list[int]:

@@ -12,7 +12,8 @@ from gptoss_local.chat.message import Message
 from gptoss_local.types import Effort
 from tests.nano.data import agent, echo, edit, extract, functions, knowledge, lists, recall, talk
 from tests.nano.data.ability import Toolset
-from tests.nano.data.agent_prompt import instructions, wrap
+from tests.nano.data.agent_prompt import instructions
+from tests.nano.data.agent_prompt_wrap import wrap
 from tests.nano.data.document import Branch, Document
 from tests.nano.data.source import Source
 from tests.nano.data.toolset import draw_toolset
@@ -65,7 +66,7 @@ def _plain(
     """Questions without an agent; a small prompt and a few finished turns may stand before them."""
     turns: tuple[Message, ...] = ()
     if source.chance(0.2):
-        turns = talk.earlier_turns(source, source.rng.randint(1, 3))
+        turns = knowledge.earlier_turns(source, source.rng.randint(1, 3))
     tools: Toolset | None = None
     if source.chance(0.12) and set(weights) != set(TOOLLESS):  # tools that nobody asks for
         tools = draw_toolset(source, source.rng.randint(1, 4))
@@ -201,43 +202,31 @@ def draw_eval(skill: str, source: Source, index: int) -> Document:
     effort: Effort = ("low", "medium", "high")[index % 3]  # type: ignore[assignment]
     kind, _, name = skill.rpartition(" ")
     if skill in PLAIN:
-        return _labelled(_plain(source, effort, {skill: 1}, 4), skill)
+        return _plain(source, effort, {skill: 1}, 4)
     if name == "document":
-        return _labelled(_dressed(source, DOCUMENTS[kind](source, effort)), skill)
-    if kind == "functions":
-        while True:
-            document = _only(_functions(source, effort, 24), name, functions.BRANCHES)
-            if document.branches:
-                return _labelled(document, skill)
+        return _dressed(source, DOCUMENTS[kind](source, effort))
     n_prompt = _log_uniform(source, 1000, MAX_PROMPT_TOKENS)
     while True:
-        if name in agent.BRANCHES:
+        if kind == "functions":
+            document = _only(_functions(source, effort, 24), name)
+        elif name in agent.BRANCHES:
             one = {name: agent.BRANCHES[name]}
-            document = _agent(source, effort, one, 12, n_prompt=n_prompt)
-            document = _only(document, name, agent.BRANCHES)
+            document = _only(_agent(source, effort, one, 12, n_prompt=n_prompt), name)
         else:
-            document = _agent(source, effort, {}, 8, n_prompt=n_prompt, plain={name: 1})
-            document = _only(document, name, PLAIN)
+            plain = {name: 1}
+            document = _only(_agent(source, effort, {}, 8, n_prompt=n_prompt, plain=plain), name)
         if document.branches:
-            return _labelled(document, skill)
+            return document if kind == "functions" else _under_agent(document)
 
 
-def _only(document: Document, name: str, among: Mapping[str, object]) -> Document:
-    """Keep the branches of one skill; a tool skill's branches add their stage to its name."""
-    longer = [other for other in among if other != name and other.startswith(name)]
-    kept = tuple(
-        branch
-        for branch in document.branches
-        if branch.skill.startswith(name) and not branch.skill.startswith(tuple(longer))
-    )
+def _only(document: Document, name: str) -> Document:
+    """Keep the branches of one skill; those of an agent's tools add their stage to its name."""
+    names = (name, f"{name}_call", f"{name}_report")
+    kept = tuple(branch for branch in document.branches if branch.skill in names)
     return dataclasses.replace(document, branches=kept)
 
 
-def _labelled(document: Document, skill: str) -> Document:
-    """Report the branches under the name of the skill, with their stage if they have one."""
-    kind = skill.rpartition(" ")[0]
-    branches = tuple(
-        dataclasses.replace(b, skill=f"{kind} {b.skill}" if kind in ("agent",) else b.skill)
-        for b in document.branches
-    )
-    return dataclasses.replace(document, branches=branches)
+def _under_agent(document: Document) -> Document:
+    """Report the branches apart from those of the same skills without an agent."""
+    branches = (dataclasses.replace(b, skill=f"agent {b.skill}") for b in document.branches)
+    return dataclasses.replace(document, branches=tuple(branches))

@@ -19,22 +19,12 @@ N_TRIES = 8  # places of a word in the prompt that are looked at
 
 
 class Read:
-    """The tokens of a prompt, as something to copy from.
+    """Tokens of a prompt, or of a part of it, as something to copy from.
 
-    Args:
-        parts: Token ids; the part that is most likely to hold what is copied comes first.
+    Attributes:
+        known: The tokens, and those that their words are made of where they stand alone.
     """
 
-    def __init__(self, *parts: Sequence[int]) -> None:
-        self._parts = [_Part(part) for part in parts]
-        self.known = frozenset[int]().union(*(part.known for part in self._parts))
-
-    def find(self, word: bytes) -> list[int] | None:
-        """The tokens of a word as it was read, without a character before it."""
-        return next((found for part in self._parts if (found := part.find(word))), None)
-
-
-class _Part:
     def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens = tokens
         distinct = set(tokens)
@@ -49,6 +39,7 @@ class _Part:
         return list(accumulate((len(_bytes(t)) for t in self._tokens), initial=0))
 
     def find(self, word: bytes) -> list[int] | None:
+        """The tokens of a word as it was read, without a character before it."""
         at = -1
         for _ in range(N_TRIES):
             at = self._text.find(word, at + 1)
@@ -73,19 +64,20 @@ class _Part:
         return [*head, *self._tokens[first + 1 : last + 1]]
 
 
-def respell(target: Sequence[int], read: Read) -> list[int]:
+def respell(target: Sequence[int], *parts: Read) -> list[int]:
     """Replace the tokens of rare words that the prompt does not spell.
 
     Args:
         target: An answer as the tokenizer encodes it.
+        parts: The prompt; the part that most likely holds what is copied comes first.
 
     Returns:
         Tokens of the same text.
     """
     tokens: list[int] = []
     for word in _words(target):
-        if any(_is_rare(token) and token not in read.known for token in word):
-            tokens += _respell_word(word, read)
+        if any(_is_rare(token) and not _is_known(token, parts) for token in word):
+            tokens += _respell_word(word, parts)
         else:
             tokens += word
     return tokens
@@ -107,19 +99,27 @@ def _is_wordy(byte: int) -> bool:
     return 0x80 <= byte < 0xFF or (byte < 0x80 and chr(byte).isalnum())
 
 
-def _respell_word(word: list[int], read: Read) -> list[int]:
+def _respell_word(word: list[int], parts: Sequence[Read]) -> list[int]:
     text = b"".join(map(_bytes, word))
-    if found := read.find(text):
+    if found := _find(text, parts):
         return found
     prefix, pieces = _spelling(word[0])
     if not prefix:
         return word
     before = _rank_of()[text[:1]]
-    if found := read.find(text[1:]):
+    if found := _find(text[1:], parts):
         return [before, *found]
-    if read.known.issuperset(pieces):
+    if all(_is_known(piece, parts) for piece in pieces):
         return [before, *pieces, *word[1:]]
     return word
+
+
+def _find(word: bytes, parts: Sequence[Read]) -> list[int] | None:
+    return next((found for part in parts if (found := part.find(word))), None)
+
+
+def _is_known(token: int, parts: Sequence[Read]) -> bool:
+    return any(token in part.known for part in parts)
 
 
 def _is_rare(token: int) -> bool:

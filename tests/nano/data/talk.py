@@ -13,12 +13,10 @@ from tests.nano.data import words
 from tests.nano.data.capitals_list import CAPITALS, is_country
 from tests.nano.data.document import Answer, Branch
 from tests.nano.data.exchange import Exchange
-from tests.nano.data.knowledge import ask_capital, ask_sum, earlier_turns, to_branch
+from tests.nano.data.knowledge import ask_capital, ask_sum, to_branch
 from tests.nano.data.small_talk import ALL_MESSAGES, draw_small_talk
 from tests.nano.data.source import Source
 from tests.nano.data.wording import phrase
-
-__all__ = ["BRANCHES", "SORRY", "earlier_turns"]
 
 SORRY = (
     "Sorry, I am only a tiny demo model and I can't help with that. You can ask me for a capital,"

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gptoss_local.chat.vocabulary import FIRST_SPECIAL
 from tests.nano.train.model import Nano, Rows
 
 N_VOCAB = 201_088
-FIRST_SPECIAL = 199_998
 
 
 @dataclass

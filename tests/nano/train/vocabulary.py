@@ -7,7 +7,6 @@ every other token is known by its code alone: it can be copied, and never comes 
 """
 
 import argparse
-import functools
 import json
 import re
 from collections import Counter, defaultdict
@@ -19,14 +18,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gptoss_local.nano.codes import spelling
-from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.chat.vocabulary import FIRST_SPECIAL
 from tests.nano.data.capitals_list import CAPITALS
 from tests.nano.data.document import encode_document, load_vocabulary
 from tests.nano.data.mixture import draw
+from tests.nano.data.respell import Read
 from tests.nano.data.source import Source
 
-FIRST_SPECIAL = 199998
 N_FEATURES_PER_TOKEN = 4
 MADE_WEIGHT = 200  # an answer that cannot copy a token counts as so many that show it
 HARMONY_TOKENS = (199998, 199999, 200002, 200003, 200005, 200006, 200007, 200008, 200012)
@@ -57,12 +55,10 @@ def _count(seed: int, n_documents: int) -> tuple[Counter[int], Counter[int]]:
     source, seen, made = Source(seed), Counter[int](), Counter[int]()
     for _ in range(n_documents):
         context, branches = encode_document(draw(source))
-        known = set(context)
-        seen.update(known.union(*(b.prompt for b in branches)))
+        read = Read(context)
+        seen.update(set(context).union(*(b.prompt for b in branches)))
         for branch in branches:
-            read = known.union(branch.prompt)
-            spelled = {piece for token in read for piece in _pieces(token)}
-            made.update(set(branch.target) - read - spelled)
+            made.update(set(branch.target) - read.known - Read(branch.prompt).known)
     return seen, made
 
 
@@ -91,16 +87,8 @@ def _fact_tokens() -> set[int]:
     return {token for name in names for token in encode(f" {name}")}
 
 
-@functools.cache
-def _pieces(token: int) -> tuple[int, ...]:
-    """The tokens that a token's word is made of where it stands alone."""
-    if token >= FIRST_SPECIAL:
-        return ()
-    return tuple(spelling(_ranks()[token], _rank_of())[1])
-
-
 def _number_tokens() -> set[int]:
-    return {i for i, token in enumerate(_ranks()) if token.isdigit()}
+    return {i for i, token in enumerate(load_vocabulary().token_bytes) if token.isdigit()}
 
 
 def features(used: Iterable[int]) -> NDArray[np.int64]:
@@ -132,15 +120,9 @@ def features(used: Iterable[int]) -> NDArray[np.int64]:
 
 
 def _text(token: int) -> str:
-    return _ranks()[token].decode(errors="replace") if token < FIRST_SPECIAL else f"<|{token}|>"
-
-
-_ranks = functools.cache(load_ranks)
-
-
-@functools.cache
-def _rank_of() -> dict[bytes, int]:
-    return {token: rank for rank, token in enumerate(_ranks())}
+    if token >= FIRST_SPECIAL:
+        return f"<|{token}|>"
+    return load_vocabulary().token_bytes[token].decode(errors="replace")
 
 
 def main() -> None:
