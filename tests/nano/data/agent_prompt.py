@@ -1,6 +1,7 @@
-"""Instructions like those of coding agents, and what agents put around the user's words.
+"""Instructions like those of coding agents.
 
-All of it is a distraction: nothing here changes the right answer to a request.
+All of it is a distraction: nothing here changes the right answer to a request. What agents put
+around the user's words is in `agent_prompt_wrap`.
 """
 
 import itertools
