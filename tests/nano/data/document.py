@@ -7,6 +7,7 @@ requests, so that the model is trained on exactly what it will be asked.
 """
 
 import functools
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from gptoss_local.types import Effort
 from tests.nano.data.respell import Read, respell
 
 N_START = 2  # `<|start|>assistant`, which ends every rendered prompt
+_ESCAPE = re.compile(r'(\\(?:["\\/bfnrt]|u[0-9a-f]{4}))')  # RFC 8259, section 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,11 @@ def _encode_branch(branch: Branch, context: list[int], read: Read) -> BranchToke
 
 
 def encode_answer(answer: Answer, *, opens_final: bool) -> list[int]:
-    """Spell an answer as gpt-oss emits it, up to and with its stop token."""
+    """Spell an answer as gpt-oss emits it, up to and with its stop token.
+
+    Escapes in the arguments of a call are tokens of their own. The tokenizer would spell a line
+    that begins with "socket" as `\\`, `ns`, `ocket`, which nothing that was read looks like.
+    """
     vocabulary = load_vocabulary()
     if opens_final:
         return vocabulary.encoding.encode(answer.text) + vocabulary.encode_tagged("<|return|>")
@@ -137,7 +143,8 @@ def encode_answer(answer: Answer, *, opens_final: bool) -> list[int]:
         tokens += vocabulary.encode_tagged(f"<|channel|>{header}<|message|>")
     else:
         tokens += vocabulary.encode_tagged("<|channel|>final<|message|>")
-    tokens += vocabulary.encoding.encode(answer.text)
+    for part in _ESCAPE.split(answer.text) if answer.call else (answer.text,):
+        tokens += vocabulary.encoding.encode(part)
     return tokens + vocabulary.encode_tagged("<|call|>" if answer.call else "<|return|>")
 
 

@@ -30,15 +30,15 @@ DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
 )
 PLAIN_WEIGHTS = {
     "chat": 9, "fallback": 9, "fallback_without_tools": 3, "capital": 8, "add": 14, "count": 8,
-    "echo": 20, "word": 8, "items": 12, "extract": 12, "rename": 9, "change": 9, "copy_file": 3,
+    "echo": 20, "word": 8, "items": 12, "extract": 12, "rename": 11, "change": 14, "copy_file": 3,
     "memory": 8,
 }  # fmt: skip
 SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "items", "extract",
          "memory")  # fmt: skip
 TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
-DOCUMENT_WEIGHTS = {"needle": 6, "edit": 7, "extract_format": 2}
+DOCUMENT_WEIGHTS = {"needle": 6, "edit": 9, "extract_format": 2}
 KIND_WEIGHTS = {"plain": 62, "functions": 10, "agent": 18, "document": 10}
-MAX_PROMPT_TOKENS = 20_000  # of instructions; tools and the request come on top
+MAX_PROMPT_TOKENS = 24_000  # of instructions; tools and the request come on top
 IDENTITIES = (
     "You are a helpful assistant.",
     "You are gpt-oss-nano, a tiny language model.",

@@ -14,7 +14,7 @@ from gptoss_local.chat.vocabulary import FIRST_SPECIAL
 from gptoss_local.nano.codes import spelling
 from gptoss_local.nano.ranks import load_ranks
 
-COMMON_RANKS = 10_000  # words below this rank nano knows anyway
+COMMON_RANKS = 10_000  # whole words below this rank nano knows anyway
 N_TRIES = 8  # places of a word in the prompt that are looked at
 
 
@@ -76,7 +76,8 @@ def respell(target: Sequence[int], *parts: Read) -> list[int]:
     """
     tokens: list[int] = []
     for word in _words(target):
-        if any(_is_rare(token) and not _is_known(token, parts) for token in word):
+        is_common = len(word) == 1 and not _is_rare(word[0])
+        if not is_common and not all(_is_known(token, parts) for token in word):
             tokens += _respell_word(word, parts)
         else:
             tokens += word
@@ -84,10 +85,11 @@ def respell(target: Sequence[int], *parts: Read) -> list[int]:
 
 
 def _words(tokens: Sequence[int]) -> Iterator[list[int]]:
-    """Cut between tokens wherever not both of the neighbours are letters or digits."""
+    """Cut wherever not both of the neighbours are letters or digits, and after escapes."""
     word: list[int] = []
     for token in tokens:
-        if word and not (_is_wordy(_bytes(word[-1])[-1]) and _is_wordy(_bytes(token)[0])):
+        last = _bytes(word[-1]) if word else b""
+        if word and not (_is_wordy(last[-1]) and _is_wordy(_bytes(token)[0]) and last[:1] != b"\\"):
             yield word
             word = []
         word.append(token)

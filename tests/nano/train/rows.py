@@ -18,7 +18,7 @@ from tests.nano.data.document import BranchTokens, Document, encode_document
 from tests.nano.data.source import Source
 
 N_OPEN_ROWS = 6
-LONG_ANSWER = 32  # an answer longer than this weighs as the square root of its length
+LONG_ANSWER = 128  # an answer longer than this weighs as the square root of its length
 FIELDS = {
     "token": np.int32, "position": np.uint16, "document": np.uint16, "branch": np.uint8,
     "weight": np.float16,
@@ -151,8 +151,9 @@ def _fill_one(rows: list[Row], draw: Callable[[Source], Document], source: Sourc
     n_row = len(rows[0].arrays["token"])
     while True:
         context, branches = encode_document(draw(source))
-        size = n_tokens_of(context, branches)
-        if size > n_row:
+        while (size := n_tokens_of(context, branches)) > n_row and branches:
+            branches.pop()
+        if not branches:
             continue
         row = next((r for r in rows if r.has_room(size)), None)
         if row is not None:

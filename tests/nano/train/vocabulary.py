@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from gptoss_local.chat.vocabulary import FIRST_SPECIAL
 from tests.nano.data.capitals_list import CAPITALS
 from tests.nano.data.document import encode_document, load_vocabulary
+from tests.nano.data.extract_bank import FIELDS
+from tests.nano.data.extract_fields import MONTHS
 from tests.nano.data.mixture import draw
 from tests.nano.data.respell import Read
 from tests.nano.data.source import Source
@@ -81,9 +83,9 @@ def choose_used(n_used: int, *, n_documents: int, n_jobs: int) -> list[int]:
 
 
 def _fact_tokens() -> set[int]:
-    """The names that answers know by heart, as they stand in a sentence."""
+    """The names that answers know by heart or say again, as they stand in a sentence."""
     encode = load_vocabulary().encoding.encode
-    names = (*CAPITALS, *CAPITALS.values())
+    names = (*CAPITALS, *CAPITALS.values(), *MONTHS, *(n for field in FIELDS for n in field.keys))
     return {token for name in names for token in encode(f" {name}")}
 
 
