@@ -17,7 +17,7 @@ from typing import Any
 
 from gptoss_local.nano.compact import CompactModel, load_compact
 from gptoss_local.types import SamplingParams
-from tests.nano.answering import Answerer
+from tests.nano.answering import Answerer, Question
 from tests.nano.data.document import (
     Branch,
     BranchTokens,
@@ -77,23 +77,20 @@ class Worker:
             index += 1
             context, branches = encode_document(document)
             branches = branches[: self.options.n - n_done]
-            n_longest = max((len(b.prompt) + len(b.target) for b in branches), default=0)
-            if len(context) + n_longest + N_SPARE_TOKENS > N_CTX:
-                print(f"{skill}: left out {len(context)} tokens", file=sys.stderr)
-                continue
+            questions = [self._question(b, seed=n_done + i) for i, b in enumerate(branches)]
             self.answerer.read(context)
-            for branch, tokens in zip(document.branches, branches, strict=False):
-                yield self._ask(document.effort, branch, context, tokens, seed=n_done)
-                n_done += 1
+            answers = self.answerer.answer(questions)
+            n_done += len(branches)
+            for branch, tokens, got in zip(document.branches, branches, answers, strict=False):
+                yield self._judge(document.effort, branch, context, tokens, got)
 
-    def _ask(
-        self, effort: str, branch: Branch, context: list[int], tokens: BranchTokens, seed: int
+    def _question(self, tokens: BranchTokens, *, seed: int) -> Question:
+        sampling = SamplingParams(temperature=self.options.temperature, seed=seed)
+        return Question(tokens.prompt, len(tokens.target) + N_SPARE_TOKENS, sampling)
+
+    def _judge(
+        self, effort: str, branch: Branch, context: list[int], tokens: BranchTokens, got: list[int]
     ) -> Outcome:
-        got = self.answerer.answer(
-            tokens.prompt,
-            n_max=len(tokens.target) + N_SPARE_TOKENS,
-            sampling=SamplingParams(temperature=self.options.temperature, seed=seed),
-        )
         reply = parse(got, opens_final=branch.opens_final)
         right = is_right(reply, branch)
         known = self.options.used_ids.union(context, tokens.prompt)
