@@ -31,7 +31,7 @@ from tests.nano.judge import is_right, n_analysis_tokens, parse
 SEED = 4242
 N_CTX = 49_152
 N_SPARE_TOKENS = 64  # an answer may be so much longer than the wanted one
-N_FAILURES = 5  # kept per skill
+N_FAILURES = 12  # kept per skill
 PROMPT_TAIL = 600  # characters of the prompt shown with a failure
 EFFORTS = ("low", "medium", "high")
 
@@ -127,19 +127,17 @@ def _measure(skill: str) -> tuple[str, list[Outcome], float]:
     return skill, list(_worker.measure(skill)), time.monotonic() - started
 
 
-def measure(skills: Sequence[str], options: Options, n_jobs: int) -> dict[str, list[Outcome]]:
+def measure(
+    skills: Sequence[str], options: Options, n_jobs: int
+) -> Iterator[tuple[str, list[Outcome]]]:
     """Measure all skills, several at a time; the last, which have long prompts, start first."""
-    found: dict[str, list[Outcome]] = {}
     context = multiprocessing.get_context("spawn")
     with context.Pool(n_jobs, _start_worker, (options,)) as pool:
         for skill, outcomes, seconds in pool.imap_unordered(_measure, reversed(skills)):
-            found[skill] = outcomes
             n_right = sum(o.right for o in outcomes)
-            line = (
-                f"[{len(found)}/{len(skills)}] {skill}: {n_right}/{len(outcomes)}, {seconds:.0f} s"
-            )
+            line = f"{skill}: {n_right}/{len(outcomes)}, {seconds:.0f} s"
             print(line, file=sys.stderr, flush=True)
-    return {skill: found[skill] for skill in skills}
+            yield skill, outcomes
 
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -197,10 +195,13 @@ def main() -> None:
     n_threads = max(1, (os.cpu_count() or 1) // args.jobs)
     used_ids = frozenset(weights.used_ids.tolist())
     options = Options(args.gguf, args.n, args.temperature, n_threads, used_ids)
-    rows = report(measure(skills, options, args.jobs))
+    found: dict[str, list[Outcome]] = {}
+    for skill, outcomes in measure(skills, options, args.jobs):
+        found[skill] = outcomes
+        rows = report({skill: found[skill] for skill in skills if skill in found})
+        if args.json:  # so far, should the rest be interrupted
+            args.json.write_text(json.dumps(rows, ensure_ascii=False, indent=1))
     print("\n".join(table(rows)))
-    if args.json:
-        args.json.write_text(json.dumps(rows, ensure_ascii=False, indent=1))
 
 
 if __name__ == "__main__":
