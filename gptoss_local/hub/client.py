@@ -1,7 +1,7 @@
 """Speaks with the hub through huggingface_hub: its addresses, headers, session and errors.
 
-The body of a file is read here and not by `hf_hub_download`, which since 2.0 deletes what it has
-when it is interrupted, and which keeps nothing of a piece of 10 MB that a cut connection ends.
+The body of a file is read here and not by `hf_hub_download`, which in huggingface_hub 2.4 deletes
+what it has when it is interrupted, and loses up to 10 MB with every cut connection.
 Translates every error of huggingface_hub and of its HTTP client.
 """
 

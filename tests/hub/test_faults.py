@@ -39,7 +39,7 @@ def test_a_connection_that_never_brings_anything_ends(hub: HubServer, tmp_path: 
 def test_a_stalled_transfer_is_not_taken_for_the_end(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.3)
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.5)
     hub.strike(SHARDS[0], Fault(n_times=2, stall_after=100_000))
     fetch(tmp_path)
     assert_whole(tmp_path)
@@ -49,8 +49,8 @@ def test_a_stalled_transfer_is_not_taken_for_the_end(
 def test_a_slow_link_is_waited_for(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.5)  # for a read, not for a file
-    hub.strike(SHARDS[0], Fault(delay_s=0.03))
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)  # for a read, not for a file
+    hub.strike(SHARDS[0], Fault(delay_s=0.04))
     fetch(tmp_path)
     assert_whole(tmp_path)
     assert sum(SHARDS[0] in request.path for request in hub.requests) == 2  # resolve and CDN
