@@ -90,7 +90,7 @@ def test_no_folder(tmp_path: Path) -> None:
         (lambda t: t.update({BLOCKS: ("U8", t[BLOCKS][1][1:])}), r"is U8 \[4, 64, 1, 16\] where"),
         (
             lambda t: t.update({"model.norm.weight": ("F32", np.zeros(64, np.float32))}),
-            r"model.norm.weight is F32 \[64\] where .* calls for BF16 \[64\]",
+            r"model.norm.weight in .* is F32 \[64\] where .* calls for BF16 \[64\]",
         ),
         (
             lambda t: t.update({BLOCKS: ("BF16", np.zeros((5, 64, 1, 16), np.uint16))}),
@@ -110,7 +110,10 @@ def test_not_a_number_in_a_weight(tiny_checkpoint: Path) -> None:
     tensors = tiny_tensors()
     tensors["lm_head.weight"][1][7, 9] = 0x7FC0
     write_safetensors(tiny_checkpoint / "model.safetensors", tensors)
-    refuse(tiny_checkpoint, "lm_head.weight cannot become Q8_0: a value is not finite")
+    refuse(
+        tiny_checkpoint,
+        "lm_head.weight in .* cannot become Q8_0: a value is not finite",
+    )
 
 
 @pytest.fixture
@@ -137,12 +140,12 @@ def test_index_that_lies(sharded_checkpoint: Path) -> None:
 @pytest.mark.parametrize("shard", ["../secret.safetensors", "/secret.safetensors"])
 def test_index_that_leaves_its_folder(sharded_checkpoint: Path, shard: str) -> None:
     write_json(sharded_checkpoint / "model.safetensors.index.json", {"weight_map": {"x": shard}})
-    refuse(sharded_checkpoint, "which is not a file name")
+    refuse(sharded_checkpoint, "which is not the name of a safetensors file")
 
 
 def test_index_that_is_none(sharded_checkpoint: Path) -> None:
     (sharded_checkpoint / "model.safetensors.index.json").write_bytes(b"\xff{}")
-    refuse(sharded_checkpoint, "is not a safetensors index")
+    refuse(sharded_checkpoint, "index.json is not valid")
 
 
 @pytest.mark.parametrize(
@@ -150,18 +153,18 @@ def test_index_that_is_none(sharded_checkpoint: Path) -> None:
     [
         ({"num_hidden_layers": None}, "config.json does not fit gpt-oss: .*num_hidden_layers"),
         ({"num_hidden_layers": 10**12}, "config.json does not fit gpt-oss: .*num_hidden_layers"),
-        ({"vocab_size": 10**12}, r"embed_tokens.weight is BF16 \[24, 64\] where"),
+        ({"vocab_size": 10**12}, "config.json does not fit gpt-oss: .*vocab_size"),
         ({"head_dim": "64"}, "config.json does not fit gpt-oss: .*head_dim"),
         ({"hidden_size": 0}, "config.json does not fit gpt-oss: .*hidden_size"),
         ({"rope_theta": None, "rope_scaling": "x"}, "does not fit gpt-oss: .*rope_theta"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "lacks original_max_position_embeddings"),
-        ({"rope_scaling": {"rope_type": "llama3"}}, "rope_type 'llama3' is not known"),
+        ({"rope_scaling": {"rope_type": "llama3"}}, "rope_type 'llama3', which is not known"),
         ({"architectures": ["LlamaForCausalLM"]}, "not a gpt-oss checkpoint: .*LlamaForCausalLM"),
         ({"architectures": None}, "not a gpt-oss checkpoint"),
         ({"layer_types": ["full_attention"]}, "layer_types in a way that llama.cpp cannot run"),
         ({"swiglu_limit": 5.0}, "swiglu_limit of 5.0"),
         ({"intermediate_size": 48}, "intermediate_size is 48 .* not a multiple of 32"),
-        ({"num_local_experts": 6}, r"router.bias is BF16 \[5\] where .* BF16 \[6\]|is .* where"),
+        ({"num_local_experts": 6}, r"is BF16 \[5.*\] where .* BF16 \[6"),
     ],
 )
 def test_wrong_config(tiny_checkpoint: Path, change: dict[str, Any], match: str) -> None:
@@ -191,7 +194,7 @@ def test_token_beyond_the_embedding(tiny_checkpoint: Path) -> None:
 
 def test_special_id_beyond_the_embedding(tiny_checkpoint: Path) -> None:
     write_json(tiny_checkpoint / "generation_config.json", {"pad_token_id": 1000})
-    refuse(tiny_checkpoint, "pad_token_id is 1000, beyond vocab_size, 24")
+    refuse(tiny_checkpoint, "pad_token_id is 1000 in .*, beyond vocab_size, 24")
 
 
 def test_broken_model_card(tiny_checkpoint: Path) -> None:
@@ -201,7 +204,7 @@ def test_broken_model_card(tiny_checkpoint: Path) -> None:
 
 def test_chat_template_that_is_no_text(tiny_checkpoint: Path) -> None:
     (tiny_checkpoint / "chat_template.jinja").write_bytes(b"\xff\xfe")
-    refuse(tiny_checkpoint, "Reading .* failed: .*utf-8")
+    refuse(tiny_checkpoint, "chat_template.jinja is not text in UTF-8")
 
 
 def test_target_name_too_long(tiny_checkpoint: Path, tmp_path: Path) -> None:
