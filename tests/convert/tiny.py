@@ -43,6 +43,7 @@ def tiny_config(**changes: Any) -> dict[str, Any]:
     """A gpt-oss of one layer, all sizes different so that no axis can be mistaken for another."""
     config = {
         "architectures": ["GptOssForCausalLM"],
+        "model_type": "gpt_oss",
         "num_hidden_layers": 1,
         "hidden_size": 64,
         "intermediate_size": 32,
