@@ -31,7 +31,7 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
     match rng.randrange(7):
         case 0:
             n_header = rng.choice((0, 1, 2**32, 2**63, 2**64 - 1, n_header + rng.randint(-9, 9)))
-            return max(0, n_header).to_bytes(8, "little") + data[8:]
+            return (n_header % 2**64).to_bytes(8, "little") + data[8:]
         case 1:
             return data[: rng.randrange(len(data) + 1)]
         case 2:
