@@ -7,6 +7,7 @@ import pytest
 from gguf import GGMLQuantizationType, quants
 
 from convert.checkpoint import CheckpointReader
+from convert.config import read_config
 from convert.dense import widen_bf16
 from convert.mxfp4 import MAX_SCALE, dequantize, quantize_mxfp4, repack_blocks
 from tests.convert.gguf_file import GgufFile
@@ -125,7 +126,7 @@ def test_every_expert_of_nano(nano_checkpoint: Path, bf16_file: GgufFile, projec
     reader = CheckpointReader(nano_checkpoint)
     source = "down_proj" if projection == "down" else "gate_up_proj"
     rows = {"gate": slice(0, None, 2), "up": slice(1, None, 2), "down": slice(None)}[projection]
-    for layer in range(6):
+    for layer in range(read_config(nano_checkpoint).num_hidden_layers):
         experts = f"model.layers.{layer}.mlp.experts.{source}"
         blocks = reader.read(f"{experts}_blocks")[:, rows]
         scales = reader.read(f"{experts}_scales")[:, rows]
