@@ -4,6 +4,8 @@ Whatever the layout, tensors go by their Hugging Face names here, so nothing aft
 that there are two. Files are checked before anything is trusted.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,20 @@ from numpy.typing import NDArray
 from convert.config import is_original, read_config
 from convert.header import STORAGE, SourceTensor, read_header
 from convert.json_file import DOWNLOAD_HINT, read_json
-from convert.layout import INDEX_NAME, SINGLE_NAME, check_link, find_shard, find_weights
-from convert.original import check_dtypes, to_hugging_face
+from convert.layout import INDEX_NAME, SINGLE_NAME, check_link, check_shard_name, find_weights
+from convert.original import check_dtypes, hugging_face_names, to_hugging_face
 from gptoss_local.errors import ConvertError
 
-__all__ = ["CheckpointReader", "SourceTensor", "read_header"]
+__all__ = [
+    "DOWNLOAD_HINT",
+    "INDEX_NAME",
+    "SINGLE_NAME",
+    "CheckpointReader",
+    "SourceTensor",
+    "read_header",
+    "read_index",
+    "read_shard",
+]
 
 
 class _Index(msgspec.Struct, frozen=True):
@@ -42,8 +53,7 @@ class CheckpointReader:
     def __init__(self, folder: Path) -> None:
         folder = find_weights(folder)
         if (folder / SINGLE_NAME).is_file():
-            check_link(folder / SINGLE_NAME)
-            self.tensors = read_header(folder / SINGLE_NAME)
+            self.tensors = read_shard(folder / SINGLE_NAME)
         elif (folder / INDEX_NAME).is_file():
             self.tensors = _read_sharded(folder)
         else:
@@ -52,9 +62,6 @@ class CheckpointReader:
                 hint="Name the folder of a download from Hugging Face, the one with config.json in "
                 "it, or its folder original.",
             )
-        if is_original(folder):
-            check_dtypes(folder, self.tensors)
-            self.tensors = to_hugging_face(self.tensors, read_config(folder))
 
     def read(self, name: str) -> NDArray[Any]:
         """Map one tensor into memory; the map goes away with the array.
@@ -70,29 +77,70 @@ class CheckpointReader:
         return values
 
 
-def read_index(folder: Path) -> dict[str, set[str]]:
-    """Read which tensors each shard must hold, by the shard's file name.
+def read_index(folder: Path) -> dict[str, str]:
+    """Read from the index which shard, by its file name, holds each tensor.
+
+    Args:
+        folder: With the index in it; of either layout.
+
+    Returns:
+        File names by the tensors' Hugging Face names.
 
     Raises:
-        ConvertError: The index is missing or broken.
+        ConvertError: The index is missing or broken, or names a file outside `folder`.
     """
     check_link(folder / INDEX_NAME)
-    shards: dict[str, set[str]] = {}
-    for name, shard in read_json(folder / INDEX_NAME, _Index).weight_map.items():
-        shards.setdefault(shard, set()).add(name)
-    return shards
+    weight_map = read_json(folder / INDEX_NAME, _Index).weight_map
+    for shard in set(weight_map.values()):
+        check_shard_name(folder, shard)
+    if not is_original(folder):
+        return weight_map
+    renamed: dict[str, str] = {}
+    for name, shard in weight_map.items():
+        for new_name in hugging_face_names(name):
+            if new_name in renamed:
+                raise ConvertError(f"{folder / INDEX_NAME} holds {new_name} under two names.")
+            renamed[new_name] = shard
+    return renamed
+
+
+def read_shard(path: Path, names: Iterable[str] | None = None) -> dict[str, SourceTensor]:
+    """Read the header of one file of a checkpoint.
+
+    Args:
+        path: In the folder with config.json, which tells the layout.
+        names: The tensors that the index places there, by their Hugging Face names, if there is an
+            index.
+
+    Returns:
+        The file's tensors by their Hugging Face names.
+
+    Raises:
+        ConvertError: The file is missing, truncated, not safetensors, at odds with another, or does
+            not hold just `names`.
+    """
+    if not path.is_file():
+        raise ConvertError(f"The shard {path} is missing.", hint="Finish the download first.")
+    check_link(path)
+    held = read_header(path)
+    if is_original(path.parent):
+        check_dtypes(path.parent, held)
+        held = to_hugging_face(held, read_config(path.parent))
+    # A tensor that the index does not place here may also lie, with other values, elsewhere.
+    expected = held.keys() if names is None else set(names)
+    for name in sorted(expected ^ held.keys()):
+        says = "does not hold" if name in expected else "holds"
+        raise ConvertError(
+            f"{path} {says} {name}, though {INDEX_NAME} says otherwise.", hint=DOWNLOAD_HINT
+        )
+    return held
 
 
 def _read_sharded(folder: Path) -> dict[str, SourceTensor]:
+    names_in: defaultdict[str, list[str]] = defaultdict(list)
+    for name, shard in read_index(folder).items():
+        names_in[shard].append(name)
     tensors: dict[str, SourceTensor] = {}
-    for shard, names in sorted(read_index(folder).items()):
-        path = find_shard(folder, shard)
-        held = read_header(path)
-        # A tensor that the index does not place here may also lie, with other values, elsewhere.
-        for name in sorted(names ^ held.keys()):
-            says = "does not hold" if name in names else "holds"
-            raise ConvertError(
-                f"{path} {says} {name}, though {INDEX_NAME} says otherwise.", hint=DOWNLOAD_HINT
-            )
-        tensors |= held
+    for shard, names in sorted(names_in.items()):
+        tensors |= read_shard(folder / shard, names)
     return tensors

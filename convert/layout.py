@@ -30,12 +30,11 @@ def find_weights(folder: Path) -> Path:
     return folder
 
 
-def find_shard(folder: Path, name: str) -> Path:
-    """Return a weight file that an index names.
+def check_shard_name(folder: Path, name: str) -> None:
+    """Refuse what an index names as a shard unless it is the plain name of a safetensors file.
 
     Raises:
-        ConvertError: The name is not that of a file in the folder, or the file is missing or a link
-            to somewhere else.
+        ConvertError: The name could lead out of the folder, or to another kind of file.
     """
     is_plain = name.isprintable() and name.isascii() and not set(name) & set('/\\:*?"<>|')
     if not is_plain or PurePath(name).suffix != ".safetensors":
@@ -43,11 +42,6 @@ def find_shard(folder: Path, name: str) -> Path:
             f"{folder / INDEX_NAME} names the shard {name!r}, which is not the name of a "
             "safetensors file."
         )
-    path = folder / name
-    if not path.is_file():
-        raise ConvertError(f"The shard {path} is missing.", hint="Finish the download first.")
-    check_link(path)
-    return path
 
 
 def check_link(path: Path) -> None:

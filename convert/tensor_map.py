@@ -5,7 +5,7 @@ MXFP4 blocks and scales are paired by name, and told from bf16 experts by name. 
 touches tensor data.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from math import prod
 from typing import Literal
 
@@ -82,20 +82,20 @@ def plan_tensors(
         ConvertError: The checkpoint lacks a tensor, has one too many, or one of another shape or
             dtype; or MXFP4 experts should become bf16.
     """
-    plan = plan_names(config, tensors.keys(), dense, experts)
-    for tensor in plan:
-        check_sources(tensor, tensors)
+    plan = plan_names(config, tensors, dense, experts)
+    check_sources(plan, tensors)
     return plan
 
 
 def plan_names(
-    config: ModelConfig, held: Set[str], dense: DenseType, experts: ExpertType = "mxfp4"
+    config: ModelConfig, names: Collection[str], dense: DenseType, experts: ExpertType = "mxfp4"
 ) -> list[PlannedTensor]:
-    """Plan by names alone, as `plan_tensors` does, before the headers of all files are known.
+    """Plan as `plan_tensors` does while only the names of the checkpoint's tensors are known.
 
     Raises:
         ConvertError: As for `plan_tensors`, but for shapes and dtypes.
     """
+    held = set(names)
     qtype = _DENSE[dense]
     vocab_shape = (config.vocab_size, config.hidden_size)
     plan = [
@@ -114,20 +114,21 @@ def plan_names(
     return plan
 
 
-def check_sources(tensor: PlannedTensor, tensors: Mapping[str, SourceTensor]) -> None:
-    """Check dtype and shape of the checkpoint tensors behind one planned tensor.
+def check_sources(plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTensor]) -> None:
+    """Check those of a plan's checkpoint tensors that are known so far.
 
     Raises:
-        ConvertError: They are not what `config.json` calls for.
+        ConvertError: One has another shape or dtype than `config.json` calls for.
     """
-    for name, (dtype, shape) in _expected_sources(tensor).items():
-        held = tensors[name]
-        if (held.dtype, held.shape) != (dtype, shape):
-            raise ConvertError(
-                f"{name} in {held.path} is {held.dtype} {list(held.shape)} where the model's "
-                f"config.json calls for {dtype} {list(shape)}.",
-                hint="Check that config.json and the weights are of the same model.",
-            )
+    for tensor in plan:
+        for name, (dtype, shape) in _expected_sources(tensor).items():
+            held = tensors.get(name)
+            if held is not None and (held.dtype, held.shape) != (dtype, shape):
+                raise ConvertError(
+                    f"{name} in {held.path} is {held.dtype} {list(held.shape)} where the model's "
+                    f"config.json calls for {dtype} {list(shape)}.",
+                    hint="Check that config.json and the weights are of the same model.",
+                )
 
 
 def source_names(tensor: PlannedTensor) -> list[str]:

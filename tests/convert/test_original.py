@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from convert import convert_checkpoint
-from convert.checkpoint import CheckpointReader
+from convert.checkpoint import CheckpointReader, read_index, read_shard
 from convert.config import read_config
 from gptoss_local.errors import ConvertError
 from gptoss_local.nano import MODEL_NAME
@@ -64,6 +64,26 @@ def test_nano_as_original(nano_checkpoint: Path, q8_0_gguf: Path, tmp_path: Path
     write_safetensors(folder / "model.safetensors", to_original(tensors))
     convert_checkpoint(folder, tmp_path / "nano.gguf", tokenizer=q8_0_gguf)
     assert (tmp_path / "nano.gguf").read_bytes() == q8_0_gguf.read_bytes()
+
+
+def test_index_and_shards_go_by_one_set_of_names(tmp_path: Path) -> None:
+    """Whoever takes shards one by one sees what the reader of the whole folder sees."""
+    folder = write_tiny(tmp_path / "tiny", layout="original", n_shards=3)
+    tensors = CheckpointReader(folder).tensors
+    index = read_index(folder)
+    assert index.keys() == tensors.keys()
+    for shard in set(index.values()):
+        names = [name for name in index if index[name] == shard]
+        assert read_shard(folder / shard, names) == {name: tensors[name] for name in names}
+
+
+def test_index_with_one_tensor_under_both_names(tmp_path: Path) -> None:
+    folder = write_tiny(tmp_path / "tiny", layout="original", n_shards=3)
+    path = folder / "model.safetensors.index.json"
+    index = msgspec.json.decode(path.read_bytes())["weight_map"]
+    edit_json(path, weight_map=index | {"model.norm.weight": index["norm.scale"]})
+    with pytest.raises(ConvertError, match=r"index.json holds model.norm.weight under two names"):
+        CheckpointReader(folder)
 
 
 def test_config_says_the_same(tmp_path: Path) -> None:
