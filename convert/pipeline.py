@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from convert.checkpoint import CheckpointReader
 from convert.config import ModelConfig, read_config
-from convert.dense import quantize_q8_0, widen_bf16
+from convert.dense import check_finite, quantize_q8_0, widen_bf16
 from convert.metadata import ARCH, add_metadata
-from convert.mxfp4 import repack_blocks
-from convert.tensor_map import DenseType, PlannedTensor, plan_tensors
+from convert.mxfp4 import quantize_mxfp4, repack_blocks
+from convert.tensor_map import DenseType, ExpertType, PlannedTensor, plan_tensors
 from convert.tokenizer import Tokenizer, add_tokenizer, read_tokenizer
 from gptoss_local.errors import ConvertError
 from gptoss_local.types import Progress
@@ -38,6 +38,7 @@ class _Plan(msgspec.Struct, frozen=True):
     config: ModelConfig
     tokenizer: Tokenizer
     tensors: list[PlannedTensor]
+    experts: ExpertType
 
     @property
     def n_bytes(self) -> int:
@@ -45,21 +46,29 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 def convert_checkpoint(
-    source: Path, target: Path, *, dense: DenseType = "q8_0", progress: Progress | None = None
+    source: Path,
+    target: Path,
+    *,
+    dense: DenseType = "q8_0",
+    experts: ExpertType = "mxfp4",
+    tokenizer: Path | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Convert a gpt-oss checkpoint in the Hugging Face layout to GGUF.
+    """Convert a gpt-oss checkpoint in the Hugging Face or the original layout to GGUF.
 
     Args:
-        source: The folder with config.json, the safetensors files and tokenizer.json.
+        source: The folder with config.json and the safetensors files.
         target: The GGUF to write. An existing file is replaced, but only by a complete one.
         dense: Type of embedding, attention and head weights.
+        experts: Type of experts that are bf16 in the checkpoint; "mxfp4" rounds them.
+        tokenizer: Where the vocabulary is, if not in `source`; see `read_tokenizer`.
         progress: Told the bytes of tensor data written so far.
 
     Raises:
         ConvertError: The checkpoint is broken or not gpt-oss, or the target cannot be written.
     """
     try:
-        plan = _make_plan(source, dense)
+        plan = _make_plan(source, dense, experts, tokenizer)
     except (OSError, UnicodeDecodeError) as error:
         raise ConvertError(f"Reading {source} failed: {error}.") from error
     partial = target.with_name(f"{target.name}.partial")
@@ -77,17 +86,20 @@ def convert_checkpoint(
             partial.unlink(missing_ok=True)
 
 
-def _make_plan(source: Path, dense: DenseType) -> _Plan:
+def _make_plan(
+    source: Path, dense: DenseType, experts: ExpertType, tokenizer: Path | None
+) -> _Plan:
     reader = CheckpointReader(source)
     config = read_config(source)
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
-    tensors = plan_tensors(config, reader.tensors, dense)
+    tensors = plan_tensors(config, reader.tensors, dense, experts)
     return _Plan(
         source=source,
         reader=reader,
         config=config,
         tensors=tensors,
-        tokenizer=read_tokenizer(source, config.vocab_size),
+        tokenizer=read_tokenizer(source, config.vocab_size, tokenizer),
+        experts=experts,
     )
 
 
@@ -112,7 +124,7 @@ def _write(plan: _Plan, path: Path, progress: Progress | None) -> None:
         writer.add_tensor_info(
             tensor.name, tensor.shape, np.dtype(np.float32), tensor.n_bytes, tensor.qtype
         )
-    add_metadata(writer, plan.config, plan.source)
+    add_metadata(writer, plan.config, plan.source, plan.experts)
     add_tokenizer(writer, plan.tokenizer)
     try:
         writer.write_header_to_file()
@@ -143,32 +155,46 @@ def _write_tensors(plan: _Plan, writer: GGUFWriter, progress: Progress | None) -
 
 def _iter_pieces(reader: CheckpointReader, tensor: PlannedTensor) -> Iterator[NDArray[Any]]:
     """Make the data of one tensor, in order, in pieces of bounded size."""
-    values = reader.read(tensor.source)
-    if tensor.scales is not None:
-        scales = reader.read(tensor.scales)
-        for expert in range(tensor.shape[0]):
-            rows = _ROWS[tensor.rows]
-            yield repack_blocks(values[expert, rows], scales[expert, rows])
-        return
-    if tensor.rows != "all":
-        values = values[:, _ROWS[tensor.rows]]
-    flat = values.reshape(-1)
-    for start in range(0, flat.size, PIECE_VALUES):
-        piece = flat[start : start + PIECE_VALUES]
-        match tensor.qtype:
-            case GGMLQuantizationType.BF16:
-                yield piece
-            case GGMLQuantizationType.F32:
-                yield widen_bf16(piece)
-            case _:
-                yield _quantize(piece, tensor)
-
-
-def _quantize(piece: NDArray[np.uint16], tensor: PlannedTensor) -> NDArray[np.uint8]:
     try:
-        return quantize_q8_0(piece)
+        values = reader.read(tensor.source)
+        if tensor.scales is not None:
+            scales = reader.read(tensor.scales)
+            for expert in range(tensor.shape[0]):
+                rows = _ROWS[tensor.rows]
+                yield repack_blocks(values[expert, rows], scales[expert, rows])
+            return
+        if tensor.transposed:
+            values = values.swapaxes(1, 2)
+        if tensor.rows != "all":
+            values = values[:, _ROWS[tensor.rows]]
+        for piece in _cut(values):
+            yield _convert(piece, tensor.qtype)
     except ValueError as error:
         raise ConvertError(
-            f"{tensor.source} cannot become Q8_0: {error}.",
+            f"{tensor.source} in {reader.tensors[tensor.source].path} cannot become "
+            f"{tensor.qtype.name}: {error}.",
             hint="The checkpoint is damaged; download it again.",
         ) from error
+
+
+def _cut(values: NDArray[np.uint16]) -> Iterator[NDArray[np.uint16]]:
+    """Cut into flat pieces; matrices of experts, which may be views, into whole rows."""
+    if values.ndim == 3:
+        n_rows = max(1, PIECE_VALUES // values.shape[2])
+        for expert in values:
+            for start in range(0, len(expert), n_rows):
+                yield expert[start : start + n_rows].reshape(-1)
+        return
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, PIECE_VALUES):
+        yield flat[start : start + PIECE_VALUES]
+
+
+def _convert(piece: NDArray[np.uint16], qtype: GGMLQuantizationType) -> NDArray[Any]:
+    match qtype:
+        case GGMLQuantizationType.Q8_0:
+            return quantize_q8_0(piece)
+        case GGMLQuantizationType.MXFP4:
+            return quantize_mxfp4(piece)
+    check_finite(piece)
+    return piece if qtype == GGMLQuantizationType.BF16 else widen_bf16(piece)
