@@ -55,7 +55,7 @@ def render_chat(request: ChatRequest, vocabulary: Vocabulary) -> list[int]:
         raise UsageError(f"the conversation cannot be rendered: {error}") from error
     tokens = earlier + rendered
     if opens_final(request):
-        tokens += [CHANNEL, *vocabulary.encoding.encode("final"), MESSAGE]
+        tokens += [CHANNEL, *vocabulary.encode("final"), MESSAGE]
     return tokens
 
 

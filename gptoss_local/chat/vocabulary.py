@@ -62,6 +62,12 @@ class Vocabulary:
             _write_atomically(folder / _FILE_NAME, text)
         return _load(folder)
 
+    def encode(self, text: str) -> list[int]:
+        """Encode text in which nothing stands for a tag."""
+        # PERF: by default the library looks for 1,100 special tokens first: 1.3 ms a call, not 2 us.
+        tokens: list[int] = self.encoding.encode(text, disallowed_special=())
+        return tokens
+
     def encode_tagged(self, text: str) -> list[int]:
         """Encode text in which harmony's tags stand for their tokens."""
         tokens: list[int] = self.encoding.encode(text, allowed_special=_TAGS, disallowed_special=())

@@ -132,11 +132,11 @@ def encode_answer(answer: Answer, *, opens_final: bool) -> list[int]:
     """
     vocabulary = load_vocabulary()
     if opens_final:
-        return vocabulary.encoding.encode(answer.text) + vocabulary.encode_tagged("<|return|>")
+        return vocabulary.encode(answer.text) + vocabulary.encode_tagged("<|return|>")
     tokens: list[int] = []
     if answer.analysis:
         tokens += vocabulary.encode_tagged("<|channel|>analysis<|message|>")
-        tokens += vocabulary.encoding.encode(answer.analysis)
+        tokens += vocabulary.encode(answer.analysis)
         tokens += vocabulary.encode_tagged("<|end|><|start|>assistant")
     if answer.call:
         header = f"commentary to=functions.{answer.call} <|constrain|>json"
@@ -144,7 +144,7 @@ def encode_answer(answer: Answer, *, opens_final: bool) -> list[int]:
     else:
         tokens += vocabulary.encode_tagged("<|channel|>final<|message|>")
     for part in _ESCAPE.split(answer.text) if answer.call else (answer.text,):
-        tokens += vocabulary.encoding.encode(part)
+        tokens += vocabulary.encode(part)
     return tokens + vocabulary.encode_tagged("<|call|>" if answer.call else "<|return|>")
 
 
