@@ -64,7 +64,7 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """Encode text in which nothing stands for a tag."""
-        # PERF: by default the library looks for 1,100 special tokens first: 1.3 ms a call, not 2 us.
+        # PERF: by default the library looks for 1,100 special tokens first: 1.3 ms, not 2 us.
         tokens: list[int] = self.encoding.encode(text, disallowed_special=())
         return tokens
 
