@@ -6,7 +6,8 @@ Q8_0 or stay bf16. This package does not download, does not run models, and know
 architecture.
 """
 
-from convert.pipeline import convert_checkpoint
+from convert.pipeline import convert_checkpoint, finished_shards, plan_conversion
+from convert.plan import Plan
 from convert.tensor_map import DenseType
 
-__all__ = ["DenseType", "convert_checkpoint"]
+__all__ = ["DenseType", "Plan", "convert_checkpoint", "finished_shards", "plan_conversion"]

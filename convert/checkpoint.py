@@ -6,6 +6,7 @@ not know what any tensor means.
 """
 
 import itertools
+from collections.abc import Iterable
 from math import prod
 from pathlib import Path, PurePath
 from typing import Annotated, Any
@@ -146,7 +147,12 @@ def _check_offsets(path: Path, entries: dict[str, _HeaderEntry], n_data: int) ->
         )
 
 
-def _read_sharded(folder: Path) -> dict[str, SourceTensor]:
+def read_index(folder: Path) -> dict[str, str]:
+    """Read from the index which shard, by its file name, holds each tensor.
+
+    Raises:
+        ConvertError: The index is broken, or names a file outside `folder`.
+    """
     index_path = folder / INDEX_NAME
     try:
         weight_map = msgspec.json.decode(index_path.read_bytes(), type=_Index).weight_map
@@ -154,19 +160,36 @@ def _read_sharded(folder: Path) -> dict[str, SourceTensor]:
         raise ConvertError(
             f"{index_path} is not a safetensors index: {error}.", hint=DOWNLOAD_HINT
         ) from error
-    tensors: dict[str, SourceTensor] = {}
-    by_shard = sorted(weight_map.items(), key=lambda item: item[1])
-    for shard, names in itertools.groupby(by_shard, key=lambda item: item[1]):
-        path = folder / shard
+    for shard in set(weight_map.values()):
         if PurePath(shard).name != shard:  # an index must not reach outside its folder
             raise ConvertError(f"{index_path} names the shard {shard!r}, which is not a file name.")
-        if not path.is_file():
-            raise ConvertError(f"The shard {path} is missing.", hint="Finish the download first.")
-        held = read_header(path)
-        for name, _ in names:
-            if name not in held:
-                raise ConvertError(
-                    f"{path} does not hold {name}, though {INDEX_NAME} says so.", hint=DOWNLOAD_HINT
-                )
-            tensors[name] = held[name]
+    return weight_map
+
+
+def read_shard(path: Path, names: Iterable[str]) -> dict[str, SourceTensor]:
+    """Read the header of one shard.
+
+    Args:
+        path: The shard.
+        names: The tensors that the index says it holds; others in it are left out.
+
+    Raises:
+        ConvertError: The file is missing, truncated, not safetensors, or lacks one of `names`.
+    """
+    if not path.is_file():
+        raise ConvertError(f"The shard {path} is missing.", hint="Finish the download first.")
+    held = read_header(path)
+    for name in names:
+        if name not in held:
+            raise ConvertError(
+                f"{path} does not hold {name}, though {INDEX_NAME} says so.", hint=DOWNLOAD_HINT
+            )
+    return {name: held[name] for name in names}
+
+
+def _read_sharded(folder: Path) -> dict[str, SourceTensor]:
+    tensors: dict[str, SourceTensor] = {}
+    by_shard = sorted(read_index(folder).items(), key=lambda item: item[1])
+    for shard, items in itertools.groupby(by_shard, key=lambda item: item[1]):
+        tensors |= read_shard(folder / shard, [name for name, _ in items])
     return tensors

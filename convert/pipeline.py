@@ -1,174 +1,144 @@
-"""Joins the parts of the converter: plan everything first, then write in one pass.
+"""Joins the parts of the converter: what is there, the plan for it, and the run that writes it.
 
-Nothing is written before the whole checkpoint has been checked. The GGUF grows under another name
-and takes its own when complete, so a target is always either the old file or the new one.
+The GGUF grows under another name and takes its own when complete, so a target is always either the
+old file or the new one. What an interrupted run leaves is continued by the next.
 """
 
-import contextlib
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
-import numpy as np
-from gguf import GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFWriter
-from numpy.typing import NDArray
-
-from convert.checkpoint import CheckpointReader
-from convert.config import ModelConfig, read_config
-from convert.dense import quantize_q8_0, widen_bf16
-from convert.metadata import ARCH, add_metadata
-from convert.mxfp4 import repack_blocks
-from convert.tensor_map import DenseType, PlannedTensor, plan_tensors
-from convert.tokenizer import Tokenizer, add_tokenizer, read_tokenizer
+from convert.checkpoint import SourceTensor
+from convert.config import read_config
+from convert.journal import Shard, read_journal
+from convert.plan import Plan, lay_out
+from convert.run import Run, writing
+from convert.shards import arriving_shards, local_shards, reading
+from convert.tensor_map import DenseType, check_sources, plan_names
+from convert.tokenizer import read_tokenizer
 from gptoss_local.errors import ConvertError
 from gptoss_local.types import Progress
 
-MAX_HEADER_BYTES = 32 << 20  # keys, vocabulary and merges take 12 MB
-PIECE_VALUES = 1 << 19  # converted at a time: 1 MB of bf16 stays in the cache of one core
-
-_ROWS = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
-
-
-class _Plan(msgspec.Struct, frozen=True):
-    source: Path
-    reader: CheckpointReader
-    config: ModelConfig
-    tokenizer: Tokenizer
-    tensors: list[PlannedTensor]
-
-    @property
-    def n_bytes(self) -> int:
-        return sum(tensor.n_bytes for tensor in self.tensors)
-
 
 def convert_checkpoint(
-    source: Path, target: Path, *, dense: DenseType = "q8_0", progress: Progress | None = None
-) -> None:
+    source: Path,
+    target: Path,
+    *,
+    dense: DenseType = "q8_0",
+    n_workers: int | None = None,
+    max_shard_bytes: int | None = None,
+    delete_source: bool = False,
+    progress: Progress | None = None,
+    arrivals: Iterable[Path] | None = None,
+) -> list[Path]:
     """Convert a gpt-oss checkpoint in the Hugging Face layout to GGUF.
+
+    A run that anything but bad data ends leaves its partial files and a journal beside the target;
+    the same call continues it and makes the same bytes.
 
     Args:
         source: The folder with config.json, the safetensors files and tokenizer.json.
         target: The GGUF to write. An existing file is replaced, but only by a complete one.
         dense: Type of embedding, attention and head weights.
-        progress: Told the bytes of tensor data written so far.
+        n_workers: Threads that convert; by default one per core, at most eight.
+        max_shard_bytes: Split the output into files no larger than this.
+        delete_source: Delete each safetensors file as soon as nothing needs it any more.
+        progress: Told the bytes of tensor data written so far, from threads of the converter.
+        arrivals: The safetensors files of `source` as they become complete, if they are still
+            arriving; the other files must be there. What it raises comes through to the caller,
+            who also closes it.
+
+    Returns:
+        The files written; the first is the one to load.
 
     Raises:
         ConvertError: The checkpoint is broken or not gpt-oss, or the target cannot be written.
     """
-    try:
-        plan = _make_plan(source, dense)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConvertError(f"Reading {source} failed: {error}.") from error
-    partial = target.with_name(f"{target.name}.partial")
-    try:
-        _check_target(target, plan)
-        _write(plan, partial, progress)
-        os.replace(partial, target)
-    except OSError as error:
-        raise ConvertError(
-            f"Writing {target} failed: {error}.",
-            hint="Check free space and permissions of the target folder, then convert again.",
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):  # the error that led here says more
-            partial.unlink(missing_ok=True)
+    _check_target(target)
+    with writing(target):
+        earlier = read_journal(target, source)
+    shards: list[Shard] = []
+    names: Collection[str]
+    if arrivals is None:
+        with reading(source):
+            shards = local_shards(source, earlier)
+        names, incoming = _tensors_of(shards).keys(), iter(shards)
+    else:
+        names, incoming = arriving_shards(source, arrivals, earlier)
+    if delete_source:
+        incoming = _refuse_links(source, shards, incoming)
+    with reading(source):
+        plan = _plan(source, target, names, shards, dense, max_shard_bytes)
+    with Run(plan, delete_source=delete_source) as run:
+        run.begin(shards)
+        run.write(incoming, n_workers or min(8, os.cpu_count() or 1), progress)
+        run.rename()
+    return [file.path for file in plan.files]
 
 
-def _make_plan(source: Path, dense: DenseType) -> _Plan:
-    reader = CheckpointReader(source)
+def plan_conversion(
+    source: Path, target: Path, *, dense: DenseType = "q8_0", max_shard_bytes: int | None = None
+) -> Plan:
+    """Plan as `convert_checkpoint` does, and write nothing.
+
+    Raises:
+        ConvertError: The checkpoint is broken or not gpt-oss.
+    """
+    with reading(source):
+        shards = local_shards(source, read_journal(target, source))
+        names = _tensors_of(shards).keys()
+        return _plan(source, target, names, shards, dense, max_shard_bytes)
+
+
+def finished_shards(source: Path, target: Path) -> set[str]:
+    """Name the shards that an interrupted conversion no longer needs, deleted or not.
+
+    A download may leave them out before it hands `arrivals` to `convert_checkpoint`.
+    """
+    return read_journal(target, source).finished_shards()
+
+
+def _plan(
+    source: Path,
+    target: Path,
+    names: Collection[str],
+    shards: Iterable[Shard],
+    dense: DenseType,
+    max_shard_bytes: int | None,
+) -> Plan:
     config = read_config(source)
+    tensors = plan_names(config, names, dense)
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
-    tensors = plan_tensors(config, reader.tensors, dense)
-    return _Plan(
-        source=source,
-        reader=reader,
-        config=config,
-        tensors=tensors,
-        tokenizer=read_tokenizer(source, config.vocab_size),
-    )
+    check_sources(tensors, _tensors_of(shards))
+    tokenizer = read_tokenizer(source, config.vocab_size)
+    return lay_out(source, target, config, tokenizer, tensors, max_shard_bytes)
 
 
-def _check_target(target: Path, plan: _Plan) -> None:
+def _tensors_of(shards: Iterable[Shard]) -> dict[str, SourceTensor]:
+    return {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
+
+
+def _check_target(target: Path) -> None:
     if not target.parent.is_dir():
         raise ConvertError(f"There is no folder {target.parent}.", hint="Make it first.")
     if target.is_dir():
         raise ConvertError(f"{target} is a folder.", hint="Name a file to write.")
-    n_free = shutil.disk_usage(target.parent).free
-    n_needed = plan.n_bytes + MAX_HEADER_BYTES
-    if n_free < n_needed:
-        raise ConvertError(
-            f"The GGUF takes {n_needed / 1e9:.1f} GB, but {target.parent} has {n_free / 1e9:.1f} "
-            "GB free.",
-            hint="Free some space or choose a target on another disk.",
-        )
 
 
-def _write(plan: _Plan, path: Path, progress: Progress | None) -> None:
-    writer = GGUFWriter(path, ARCH)
-    for tensor in plan.tensors:
-        writer.add_tensor_info(
-            tensor.name, tensor.shape, np.dtype(np.float32), tensor.n_bytes, tensor.qtype
-        )
-    add_metadata(writer, plan.config, plan.source)
-    add_tokenizer(writer, plan.tokenizer)
-    try:
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        _write_tensors(plan, writer, progress)
-    finally:
-        writer.close()
+def _refuse_links(
+    source: Path, shards: Iterable[Shard], incoming: Iterator[Shard]
+) -> Iterator[Shard]:
+    """Refuse to delete what is shared: now for the shards known, and later for those that come."""
 
+    def check(shard: Shard) -> Shard:
+        path = source / shard.name
+        if path.is_symlink():
+            raise ConvertError(
+                f"{path} is a link, as in a cache that others share, and will not be deleted.",
+                hint="Convert without --delete-source, or from a folder that holds the files.",
+            )
+        return shard
 
-def _write_tensors(plan: _Plan, writer: GGUFWriter, progress: Progress | None) -> None:
-    """Write all tensor data piece by piece; GGUFWriter itself would want each tensor whole."""
-    if writer.fout is None:
-        raise RuntimeError("the GGUF file must be open")
-    file = writer.fout[0]
-    writer.write_padding(file, file.tell())
-    n_done, n_total = 0, plan.n_bytes
-    for tensor in plan.tensors:
-        for piece in _iter_pieces(plan.reader, tensor):
-            file.write(piece.data)
-            n_done += piece.nbytes
-            if progress is not None:
-                progress("convert", n_done, n_total)
-        writer.write_padding(file, tensor.n_bytes, GGUF_DEFAULT_ALIGNMENT)
-    file.flush()
-    os.fsync(file.fileno())  # a rename may reach the disk before the data does
-
-
-def _iter_pieces(reader: CheckpointReader, tensor: PlannedTensor) -> Iterator[NDArray[Any]]:
-    """Make the data of one tensor, in order, in pieces of bounded size."""
-    values = reader.read(tensor.source)
-    if tensor.scales is not None:
-        scales = reader.read(tensor.scales)
-        for expert in range(tensor.shape[0]):
-            rows = _ROWS[tensor.rows]
-            yield repack_blocks(values[expert, rows], scales[expert, rows])
-        return
-    if tensor.rows != "all":
-        values = values[:, _ROWS[tensor.rows]]
-    flat = values.reshape(-1)
-    for start in range(0, flat.size, PIECE_VALUES):
-        piece = flat[start : start + PIECE_VALUES]
-        match tensor.qtype:
-            case GGMLQuantizationType.BF16:
-                yield piece
-            case GGMLQuantizationType.F32:
-                yield widen_bf16(piece)
-            case _:
-                yield _quantize(piece, tensor)
-
-
-def _quantize(piece: NDArray[np.uint16], tensor: PlannedTensor) -> NDArray[np.uint8]:
-    try:
-        return quantize_q8_0(piece)
-    except ValueError as error:
-        raise ConvertError(
-            f"{tensor.source} cannot become Q8_0: {error}.",
-            hint="The checkpoint is damaged; download it again.",
-        ) from error
+    for shard in shards:
+        check(shard)
+    return map(check, incoming)

@@ -4,7 +4,7 @@ The plan is made from `config.json` and checked against the checkpoint before a 
 MXFP4 blocks and scales are paired by name. This module never touches tensor data.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import prod
 from typing import Literal
 
@@ -56,7 +56,7 @@ class PlannedTensor(msgspec.Struct, frozen=True):
 def plan_tensors(
     config: ModelConfig, tensors: Mapping[str, SourceTensor], dense: DenseType
 ) -> list[PlannedTensor]:
-    """Plan the GGUF of a checkpoint.
+    """Plan the GGUF of a checkpoint whose headers are all known.
 
     Args:
         config: Gives every shape.
@@ -70,6 +70,15 @@ def plan_tensors(
         ConvertError: The checkpoint lacks a tensor, has one too many, or one of another shape or
             dtype.
     """
+    plan = plan_names(config, tensors, dense)
+    check_sources(plan, tensors)
+    return plan
+
+
+def plan_names(
+    config: ModelConfig, names: Collection[str], dense: DenseType
+) -> list[PlannedTensor]:
+    """Plan as `plan_tensors` does while only the names of the checkpoint's tensors are known."""
     qtype = _DENSE[dense]
     vocab_shape = (config.vocab_size, config.hidden_size)
     plan = [
@@ -78,17 +87,25 @@ def plan_tensors(
         PlannedTensor("output_norm.weight", (config.hidden_size,), _F32, "model.norm.weight"),
         PlannedTensor("output.weight", vocab_shape, qtype, "lm_head.weight"),
     ]
-    _check_names(expected={name for t in plan for name in _source_names(t)}, held=tensors)
+    _check_names(expected={name for t in plan for name in source_names(t)}, held=names)
+    return plan
+
+
+def check_sources(plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTensor]) -> None:
+    """Check those of a plan's checkpoint tensors that are known so far.
+
+    Raises:
+        ConvertError: One has another shape or dtype than config.json calls for.
+    """
     for tensor in plan:
         for name, (dtype, shape) in _expected_sources(tensor).items():
-            held = tensors[name]
-            if (held.dtype, held.shape) != (dtype, shape):
+            held = tensors.get(name)
+            if held is not None and (held.dtype, held.shape) != (dtype, shape):
                 raise ConvertError(
                     f"{name} is {held.dtype} {list(held.shape)} where the model's config.json "
                     f"calls for {dtype} {list(shape)}.",
                     hint="Check that config.json and the weights are of the same model.",
                 )
-    return plan
 
 
 def _layer(config: ModelConfig, layer: int, qtype: GGMLQuantizationType) -> list[PlannedTensor]:
@@ -131,7 +148,8 @@ def _experts(name: str, source: str, config: ModelConfig, rows: Rows) -> list[Pl
     ]
 
 
-def _source_names(tensor: PlannedTensor) -> list[str]:
+def source_names(tensor: PlannedTensor) -> list[str]:
+    """Names of the checkpoint tensors that one planned tensor is made from."""
     return [tensor.source] if tensor.scales is None else [tensor.source, tensor.scales]
 
 

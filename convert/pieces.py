@@ -1,0 +1,191 @@
+"""The bytes of a GGUF's tensors, made from the checkpoint piece by piece.
+
+A tensor is cut into chunks, one task of a worker each, and a chunk into pieces that stay in a
+core's cache. Tensors made from the same source, as gate and up are, share what is read. Nothing is
+mapped: a file that shrinks while it is read is an error and not the end of the process.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from io import FileIO
+from math import prod
+from typing import Any
+
+import msgspec
+import numpy as np
+from gguf import GGMLQuantizationType
+from numpy.typing import NDArray
+
+from convert.checkpoint import DOWNLOAD_HINT, SourceTensor
+from convert.dense import quantize_q8_0, widen_bf16
+from convert.mxfp4 import repack_blocks
+from convert.tensor_map import PlannedTensor, source_names
+from gptoss_local.errors import ConvertError
+
+CHUNK_BYTES = 32 << 20
+PIECE_BYTES = 1 << 20
+
+_ROWS = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
+_STORAGE: dict[str, np.dtype[Any]] = {"BF16": np.dtype("<u2"), "U8": np.dtype("u1")}
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Some rows of a checkpoint tensor, and the tensors of the GGUF made from them.
+
+    A row is what lies under one index of all axes but the last, or of the first two where a tensor
+    takes every second row.
+    """
+
+    tensors: tuple[PlannedTensor, ...]
+    first_row: int
+    n_rows: int
+
+
+def plan_chunks(
+    tensors: Sequence[PlannedTensor], sources: Mapping[str, SourceTensor]
+) -> Iterator[Chunk]:
+    """Cut the work for tensors of one source into chunks.
+
+    Args:
+        tensors: All with the same `source` and `scales`.
+        sources: Knows these.
+    """
+    source = sources[tensors[0].source]
+    n_rows = prod(source.shape[: _n_row_axes(tensors[0])])
+    step = _step(CHUNK_BYTES, source.n_bytes // n_rows)
+    for first in range(0, n_rows, step):
+        yield Chunk(tuple(tensors), first, min(step, n_rows - first))
+
+
+def make_pieces(
+    chunk: Chunk, sources: Mapping[str, SourceTensor]
+) -> Iterator[tuple[PlannedTensor, int, NDArray[np.uint8]]]:
+    """Read and convert one chunk.
+
+    Yields:
+        A tensor, an offset in its data, and the bytes that belong there. They may be overwritten
+        when the next item is asked for.
+
+    Raises:
+        ConvertError: The source is too short, or holds a value that its type cannot.
+        OSError: The source cannot be read.
+
+    Thread:
+        Chunks are independent of each other.
+    """
+    any_tensor = chunk.tensors[0]
+    n_axes = _n_row_axes(any_tensor)
+    with ExitStack() as files:
+        readers = [
+            _RowReader(name, sources[name], n_axes, files) for name in source_names(any_tensor)
+        ]
+        n_all_rows = readers[0].n_rows
+        step = _step(PIECE_BYTES, readers[0].n_row_bytes)
+        for start in range(0, chunk.n_rows, step):
+            first, n = chunk.first_row + start, min(step, chunk.n_rows - start)
+            values, *scales = [reader.read(first, n) for reader in readers]
+            for tensor in chunk.tensors:
+                data = convert_rows(tensor, values, *scales)
+                yield tensor, tensor.n_bytes * first // n_all_rows, data
+
+
+def tensor_pieces(
+    tensor: PlannedTensor, sources: Mapping[str, SourceTensor]
+) -> Iterator[NDArray[np.uint8]]:
+    """Make the whole data of one tensor, in order; else as `make_pieces`."""
+    for chunk in plan_chunks([tensor], sources):
+        for _, _, data in make_pieces(chunk, sources):
+            yield data
+
+
+def convert_rows(
+    tensor: PlannedTensor, values: NDArray[Any], scales: NDArray[np.uint8] | None = None
+) -> NDArray[np.uint8]:
+    """Convert rows of a source into the bytes of the rows that `tensor` takes of them.
+
+    Shapes:
+        values: (n_rows, ...): bits of bf16 as uint16, or MXFP4 blocks as (n_rows, n_blocks, 16)
+        scales: (n_rows, n_blocks)
+        returns: flat
+
+    Raises:
+        ConvertError: A value is not finite, or too large for the tensor's type.
+    """
+    rows = values[_ROWS[tensor.rows]]
+    if scales is not None:
+        return repack_blocks(rows, scales[_ROWS[tensor.rows]]).reshape(-1)
+    match tensor.qtype:
+        case GGMLQuantizationType.BF16:
+            return np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+        case GGMLQuantizationType.F32:
+            return widen_bf16(rows).reshape(-1).view(np.uint8)
+    try:
+        return quantize_q8_0(rows)
+    except ValueError as error:
+        raise ConvertError(
+            f"{tensor.source} cannot become {tensor.qtype.name}: {error}.",
+            hint="The checkpoint is damaged; download it again.",
+        ) from error
+
+
+def word_sum(data: NDArray[np.uint8], offset: int = 0) -> int:
+    """Sum data as little-endian 64-bit words, modulo 2^64.
+
+    The sum over a tensor is the sum over its pieces in any order, and any flipped bit changes it.
+
+    Args:
+        data: Flat and contiguous.
+        offset: Where it begins in what is summed; a piece may begin or end inside a word.
+    """
+    n_before = offset % 8
+    if n_before or data.size % 8:
+        padded = np.zeros(-(-(n_before + data.size) // 8) * 8, np.uint8)
+        padded[n_before : n_before + data.size] = data
+        data = padded
+    return int(data.view("<u8").sum(dtype=np.uint64))
+
+
+def _n_row_axes(tensor: PlannedTensor) -> int:
+    """How many axes of the source count rows, as `Chunk` defines them."""
+    return 2 if tensor.rows != "all" else max(1, len(tensor.shape) - 1)
+
+
+def _step(n_bytes: int, n_row_bytes: int) -> int:
+    """Rows in `n_bytes`: even, as pairs go to gate and up; by 16, so that pieces end on words."""
+    n_rows = n_bytes // n_row_bytes
+    return n_rows // 16 * 16 or max(2, n_rows // 2 * 2)
+
+
+class _RowReader:
+    """Reads rows of one tensor into a buffer that it uses again for the next ones."""
+
+    def __init__(self, name: str, tensor: SourceTensor, n_axes: int, files: ExitStack) -> None:
+        self._name, self._tensor = name, tensor
+        self.n_rows = prod(tensor.shape[:n_axes])
+        self.n_row_bytes = tensor.n_bytes // self.n_rows
+        self._row_shape = tensor.shape[n_axes:]
+        self._file = files.enter_context(FileIO(tensor.path))
+        self._buffer = np.empty(0, np.uint8)
+
+    def read(self, first: int, n: int) -> NDArray[Any]:
+        n_bytes = n * self.n_row_bytes
+        if self._buffer.size < n_bytes:
+            self._buffer = np.empty(n_bytes, np.uint8)
+        data = self._buffer[:n_bytes]
+        self._fill(data.data, self._tensor.offset + first * self.n_row_bytes)
+        return data.view(_STORAGE[self._tensor.dtype]).reshape(n, *self._row_shape)
+
+    def _fill(self, view: memoryview, offset: int) -> None:
+        path = self._tensor.path
+        try:
+            self._file.seek(offset)
+            while view:
+                n_read = self._file.readinto(view)
+                if not n_read:
+                    raise ConvertError(
+                        f"{path} ended inside {self._name}: it became shorter while it was read.",
+                        hint=DOWNLOAD_HINT,
+                    )
+                view = view[n_read:]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error

@@ -1,0 +1,109 @@
+"""Which shards a conversion reads: all of a folder, or one after the other as they arrive.
+
+A shard that an earlier run has used up and deleted is known from that run's journal.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+
+from convert.checkpoint import (
+    INDEX_NAME,
+    SINGLE_NAME,
+    CheckpointReader,
+    SourceTensor,
+    read_header,
+    read_index,
+    read_shard,
+)
+from convert.journal import JournalState, Shard
+from gptoss_local.errors import ConvertError
+
+
+def local_shards(source: Path, earlier: JournalState) -> list[Shard]:
+    """Find the shards of a folder that is complete, but for those that a journal has used up.
+
+    Args:
+        source: The checkpoint.
+        earlier: What an interrupted run left.
+
+    Returns:
+        The shards in order of their names, deleted ones among them.
+
+    Raises:
+        ConvertError: A file is missing, truncated, or not safetensors.
+    """
+    gone = earlier.gone_shards()
+    if missing := gone - earlier.finished_shards():
+        raise ConvertError(
+            f"The shard {source / min(missing)} is missing.", hint="Finish the download first."
+        )
+    if not gone:
+        by_path: defaultdict[Path, dict[str, SourceTensor]] = defaultdict(dict)
+        for name, tensor in CheckpointReader(source).tensors.items():
+            by_path[tensor.path][name] = tensor
+        return [_shard(source, path, by_path[path]) for path in sorted(by_path)]
+    shards = []
+    for name, shard in sorted(earlier.shards.items()):
+        if name not in gone:
+            path = source / name
+            shard = _shard(source, path, read_shard(path, shard.tensors))
+        shards.append(shard)
+    return shards
+
+
+def arriving_shards(
+    source: Path, arrivals: Iterable[Path], earlier: JournalState
+) -> tuple[Collection[str], Iterator[Shard]]:
+    """Take in the shards of a folder that is still being filled.
+
+    Args:
+        source: Holds the small files already, the index among them if there is more than one shard.
+        arrivals: Files of `source` that have become complete, in any order.
+        earlier: What an interrupted run left.
+
+    Returns:
+        The names of all tensors, and the shards as they come. Without an index, the only shard is
+        waited for first.
+
+    Raises:
+        ConvertError: As `local_shards`; also when a shard is taken.
+    """
+    if (source / INDEX_NAME).is_file():
+        names_in: defaultdict[str, list[str]] = defaultdict(list)
+        for name, shard in read_index(source).items():
+            names_in[shard].append(name)
+        names = [name for held in names_in.values() for name in held]
+        expected = (path for path in arrivals if path.name in names_in)
+        return names, (_arrived(source, path, names_in[path.name]) for path in expected)
+    if SINGLE_NAME in earlier.finished_shards():
+        return earlier.shards[SINGLE_NAME].tensors, iter(())
+    paths = iter(arrivals)
+    first = next(paths, None)
+    if first is None:
+        raise ConvertError(f"{source / SINGLE_NAME} never arrived.", hint="Download it again.")
+    only = _arrived(source, first, None)
+    return only.tensors, chain([only], (_arrived(source, p, None) for p in paths))
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with reading `path` into our error."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConvertError(f"Reading {path} failed: {error}.") from error
+
+
+def _arrived(source: Path, path: Path, names: Iterable[str] | None) -> Shard:
+    with reading(path):
+        tensors = read_header(path) if names is None else read_shard(path, names)
+        return _shard(source, path, tensors)
+
+
+def _shard(source: Path, path: Path, tensors: dict[str, SourceTensor]) -> Shard:
+    stat = path.stat()
+    name = path.relative_to(source).as_posix()
+    return Shard(name, stat.st_size, stat.st_mtime_ns, tensors)
