@@ -55,16 +55,7 @@ def convert_checkpoint(
         ConvertError: The checkpoint is broken or not gpt-oss, or the target cannot be written.
     """
     _check_target(target)
-    with writing(target):
-        earlier = read_journal(target, source)
-    shards: list[Shard] = []
-    names: Collection[str]
-    if arrivals is None:
-        with reading(source):
-            shards = local_shards(source, earlier)
-        names, incoming = _tensors_of(shards).keys(), iter(shards)
-    else:
-        names, incoming = arriving_shards(source, arrivals, earlier)
+    shards, names, incoming = _take_in(source, target, arrivals)
     if delete_source:
         incoming = _refuse_links(source, shards, incoming)
     with reading(source):
@@ -96,6 +87,19 @@ def finished_shards(source: Path, target: Path) -> set[str]:
     A download may leave them out before it hands `arrivals` to `convert_checkpoint`.
     """
     return read_journal(target, source).finished_shards()
+
+
+def _take_in(
+    source: Path, target: Path, arrivals: Iterable[Path] | None
+) -> tuple[list[Shard], Collection[str], Iterator[Shard]]:
+    """Return the shards known now, the names of all tensors, and all shards as they come in."""
+    with writing(target):
+        earlier = read_journal(target, source)
+    if arrivals is not None:
+        return [], *arriving_shards(source, arrivals, earlier)
+    with reading(source):
+        shards = local_shards(source, earlier)
+    return shards, _tensors_of(shards).keys(), iter(shards)
 
 
 def _plan(

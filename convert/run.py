@@ -121,7 +121,8 @@ class Run:
             with writing(self._plan.target):
                 self._add_shard(shard)
                 for group in self._schedule.arrive(shard.tensors):
-                    writer.start([t for t in group if t.name not in done], sources)
+                    if tensors := [tensor for tensor in group if tensor.name not in done]:
+                        writer.start(tensors, sources)
         if missing := self._schedule.missing(done):
             raise ConvertError(
                 f"The shard with {min(missing)} never arrived.",

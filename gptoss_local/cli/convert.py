@@ -1,21 +1,45 @@
 """`gptoss convert`: a checkpoint directory to a GGUF file."""
 
+import re
+import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json, progress_bar
+from gptoss_local.cli._output import print_json, print_table, progress_bar
+from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
+
+if TYPE_CHECKING:
+    from convert import Plan
+
+_INTERRUPTED = 130
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 class Dense(StrEnum):
     q8_0 = "q8_0"
     bf16 = "bf16"
+
+
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Threads; by default one per core, at most 8.")
+]
+MaxShardSize = Annotated[
+    str, typer.Option(metavar="SIZE", help="Split the output into files up to SIZE, as 4GB.")
+]
+DeleteSource = Annotated[
+    bool, typer.Option("--delete-source", help="Delete each shard once it is converted.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 def convert(
@@ -24,17 +48,99 @@ def convert(
     dense: Annotated[
         Dense, typer.Option(help="Type of attention, embedding and head.")
     ] = Dense.q8_0,
+    workers: Workers = None,
+    max_shard_size: MaxShardSize = "",
+    delete_source: DeleteSource = False,
+    dry_run: DryRun = False,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay bit-exact."""
-    from convert import convert_checkpoint
+    """Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay bit-exact.
 
+    What was interrupted is continued by the same command.
+    """
+    from convert import convert_checkpoint, plan_conversion
+
+    max_shard_bytes = _parse_size(max_shard_size) if max_shard_size else None
+    if dry_run:
+        plan = plan_conversion(source, target, dense=dense.value, max_shard_bytes=max_shard_bytes)
+        _print_plan(plan, json)
+        return
     if target.parent == load_settings().models_dir:
         target.parent.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as progress:
-        convert_checkpoint(source, target, dense=dense.value, progress=progress)
-    size_bytes = target.stat().st_size
+    try:
+        with progress_bar(tenths=True, quiet=quiet) as progress:
+            written = convert_checkpoint(
+                source,
+                target,
+                dense=dense.value,
+                n_workers=workers,
+                max_shard_bytes=max_shard_bytes,
+                delete_source=delete_source,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
+    size_bytes = sum(path.stat().st_size for path in written)
     if json:
-        print_json(path=str(target), size_bytes=size_bytes)
-    else:
-        print(f"wrote {target} ({decimal(size_bytes)})", file=sys.stderr)
+        print_json(path=str(written[0]), size_bytes=size_bytes, files=[str(p) for p in written])
+    elif not quiet:
+        print(f"wrote {_name(written)} ({decimal(size_bytes)})", file=sys.stderr)
+
+
+def _name(paths: list[Path]) -> str:
+    return str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+
+
+def _parse_size(text: str) -> int:
+    """Read a size as Hugging Face's tools do: `4GB` are 4 * 10^9 bytes, `4GiB` are 4 * 2^30."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    if match is None or (match[3] and not match[2]):
+        raise UsageError(f"--max-shard-size {text!r} is not a size.", hint="Write it as 4GB.")
+    unit = _UNITS[match[2].upper()]
+    if match[3]:
+        unit = 1 << (10 * list(_UNITS).index(match[2].upper()))
+    return int(float(match[1]) * unit)
+
+
+def _print_plan(plan: "Plan", json: bool) -> None:
+    folder = next(path for path in plan.target.absolute().parents if path.is_dir())
+    n_free = shutil.disk_usage(folder).free
+    if json:
+        files = [
+            {
+                "path": str(file.path),
+                "size_bytes": file.n_bytes,
+                "tensors": [
+                    {
+                        "name": tensor.name,
+                        "type": tensor.qtype.name,
+                        "shape": tensor.shape[::-1],
+                        "size_bytes": tensor.n_bytes,
+                        "offset": offset,
+                    }
+                    for tensor, offset in zip(file.tensors, file.offsets, strict=True)
+                ],
+            }
+            for file in plan.files
+        ]
+        print_json(files=files, size_bytes=plan.n_file_bytes, free_bytes=n_free)
+        return
+    rows = [
+        [
+            tensor.name,
+            tensor.qtype.name,
+            " x ".join(map(str, tensor.shape[::-1])),
+            f"{tensor.n_bytes:,}",
+            file.path.name,
+            f"{offset:,}",
+        ]
+        for file in plan.files
+        for tensor, offset in zip(file.tensors, file.offsets, strict=True)
+    ]
+    print_table(["NAME", "TYPE", "SHAPE", "BYTES", "FILE", "OFFSET"], rows)
+    print(
+        f"{len(rows)} tensors, {decimal(plan.n_file_bytes)} in {len(plan.files)} "
+        f"file{'s' if len(plan.files) > 1 else ''}; {decimal(n_free)} free"
+    )
