@@ -35,6 +35,7 @@ class Shard(msgspec.Struct, frozen=True):
 
 class _PlanLine(msgspec.Struct, frozen=True, tag="plan"):
     format: int
+    source: str
     fingerprint: str
     partials: list[str]
 
@@ -64,45 +65,46 @@ class JournalState:
     """What a journal says.
 
     Attributes:
+        source: The checkpoint folder.
         fingerprint: Of the plan; empty if there is no journal that can be continued.
         partials: File names of the partial files.
-        shards: By name.
-        made: By shard, the GGUF's tensors that it takes part in.
         sums: Of the tensors that are complete and synced.
         is_complete: Data and headers are synced; only renaming is left.
         n_bytes: Length of the lines that could be read.
     """
 
-    source: Path
+    source: Path = Path()
     fingerprint: str = ""
     partials: list[str] = field(default_factory=list)
-    shards: dict[str, Shard] = field(default_factory=dict)
-    made: dict[str, list[str]] = field(default_factory=dict)
     sums: dict[str, int] = field(default_factory=dict)
     is_complete: bool = False
     n_bytes: int = 0
+    _shards: dict[str, _ShardLine] = field(default_factory=dict)
+
+    def shards(self, source: Path) -> dict[str, Shard]:
+        """Return the shards by name, as files of `source`."""
+        return {name: _shard(line, source) for name, line in self._shards.items()}
+
+    def knows(self, line: _ShardLine) -> bool:
+        return self._shards.get(line.name) == line
 
     def finished_shards(self) -> set[str]:
-        """Return the shards that no tensor waits for any more."""
-        return {name for name, made in self.made.items() if self.sums.keys() >= set(made)}
+        """Return the names of the shards that no tensor waits for any more."""
+        shards = self._shards.values()
+        return {line.name for line in shards if self.sums.keys() >= set(line.made)}
 
     def gone_shards(self) -> set[str]:
-        """Return the shards that are no longer in the folder."""
-        return {name for name in self.shards if not (self.source / name).exists()}
+        """Return the names of the shards that are no longer in the folder."""
+        return {name for name in self._shards if not (self.source / name).exists()}
 
     def apply(self, line: _Line) -> None:
         """Take in one line."""
         match line:
             case _PlanLine():
+                self.source = Path(line.source)
                 self.fingerprint, self.partials = line.fingerprint, line.partials
             case _ShardLine():
-                path = self.source / line.name
-                tensors = {
-                    name: SourceTensor(dtype, shape, path, offset, n_bytes)
-                    for name, (dtype, shape, offset, n_bytes) in line.tensors.items()
-                }
-                self.shards[line.name] = Shard(line.name, line.n_bytes, line.mtime_ns, tensors)
-                self.made[line.name] = line.made
+                self._shards[line.name] = line
                 for name in line.made:  # what came from an earlier file of this name is void
                     self.sums.pop(name, None)
                 self.is_complete = False
@@ -116,16 +118,17 @@ def journal_path(target: Path) -> Path:
     return target.with_name(f"{target.name}.journal")
 
 
-def read_journal(target: Path, source: Path) -> JournalState:
+def read_journal(source: Path, target: Path) -> JournalState:
     """Read what an interrupted conversion of `source` to `target` left, without locking it."""
     try:
-        return _parse(journal_path(target).read_bytes(), source)
+        state = _parse(journal_path(target).read_bytes())
     except FileNotFoundError:
-        return JournalState(source)
+        return JournalState()
+    return state if state.source == source.resolve() else JournalState()
 
 
-def _parse(data: bytes, source: Path) -> JournalState:
-    state = JournalState(source)
+def _parse(data: bytes) -> JournalState:
+    state = JournalState()
     for line in data.splitlines(keepends=True):
         try:
             fields = msgspec.json.decode(line, type=_Line)
@@ -140,15 +143,23 @@ def _parse(data: bytes, source: Path) -> JournalState:
     return state
 
 
+def _shard(line: _ShardLine, source: Path) -> Shard:
+    path = source / line.name
+    tensors = {
+        name: SourceTensor(dtype, shape, path, offset, n_bytes)
+        for name, (dtype, shape, offset, n_bytes) in line.tensors.items()
+    }
+    return Shard(line.name, line.n_bytes, line.mtime_ns, tensors)
+
+
 class Journal:
     """The journal of one target, open and locked until `close`.
 
     Args:
         target: The GGUF; the journal lies beside it.
-        source: The checkpoint folder, which shards are named relative to.
 
     Attributes:
-        state: What it says, kept up to date.
+        state: What it says, of whatever source, kept up to date.
 
     Raises:
         ConvertError: Another process or thread is converting to this target.
@@ -158,28 +169,29 @@ class Journal:
         Lines may be added from several threads.
     """
 
-    def __init__(self, target: Path, source: Path) -> None:
+    def __init__(self, target: Path) -> None:
         self.path = journal_path(target)
         self._fd = _open_locked(self.path, target)
         self._lock = threading.Lock()
-        self.state = _parse(self.path.read_bytes(), source)
+        self.state = _parse(self.path.read_bytes())
 
-    def begin(self, fingerprint: str, partials: Sequence[str]) -> None:
+    def begin(self, source: Path, fingerprint: str, partials: Sequence[str]) -> None:
         """Forget everything and start over."""
-        self.state = JournalState(self.state.source)
-        self._append([_PlanLine(FORMAT, fingerprint, list(partials))])
+        self.state = JournalState()
+        line = _PlanLine(FORMAT, str(source.resolve()), fingerprint, list(partials))
+        self._append([line])
 
-    def add_shard(self, shard: Shard, made: Iterable[str]) -> None:
+    def add_shard(self, shard: Shard, made: Sequence[str]) -> None:
         """Record a shard, unless it is known; what was made from another one of its name is void.
 
         Args:
             shard: The shard.
             made: The GGUF's tensors that it takes part in.
         """
-        if self.state.shards.get(shard.name) == shard:
-            return
         tensors = {n: (t.dtype, t.shape, t.offset, t.n_bytes) for n, t in shard.tensors.items()}
-        self._append([_ShardLine(shard.name, shard.n_bytes, shard.mtime_ns, tensors, list(made))])
+        line = _ShardLine(shard.name, shard.n_bytes, shard.mtime_ns, tensors, sorted(made))
+        if not self.state.knows(line):
+            self._append([line])
 
     def add_sums(self, sums: Iterable[tuple[str, int]]) -> None:
         """Record tensors whose data has been synced."""

@@ -76,7 +76,7 @@ def plan_conversion(
         ConvertError: The checkpoint is broken or not gpt-oss.
     """
     with reading(source):
-        shards = local_shards(source, read_journal(target, source))
+        shards = local_shards(source, read_journal(source, target))
         names = _tensors_of(shards).keys()
         return _plan(source, target, names, shards, dense, max_shard_bytes)
 
@@ -86,7 +86,7 @@ def finished_shards(source: Path, target: Path) -> set[str]:
 
     A download may leave them out before it hands `arrivals` to `convert_checkpoint`.
     """
-    return read_journal(target, source).finished_shards()
+    return read_journal(source, target).finished_shards()
 
 
 def _take_in(
@@ -94,7 +94,7 @@ def _take_in(
 ) -> tuple[list[Shard], Collection[str], Iterator[Shard]]:
     """Return the shards known now, the names of all tensors, and all shards as they come in."""
     with writing(target):
-        earlier = read_journal(target, source)
+        earlier = read_journal(source, target)
     if arrivals is not None:
         return [], *arriving_shards(source, arrivals, earlier)
     with reading(source):

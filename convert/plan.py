@@ -30,8 +30,6 @@ from gptoss_local.errors import ConvertError
 SUMS_KEY = "gptoss.tensor_sums"
 """One u64 per tensor of the file, in its order: `convert.pieces.word_sum` of the tensor's data."""
 
-PLAN_FORMAT = 1  # counts up when the same plan is written in another way
-
 
 class OutputFile(msgspec.Struct, frozen=True):
     """One GGUF to write.
@@ -68,7 +66,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     Attributes:
         target: The GGUF that the user named; `files` are other ones if there are several.
-        fingerprint: Equal for two plans only if they make the same bytes of the same sources.
+        fingerprint: Equal for two plans only if they make the same bytes of the same folder.
     """
 
     source: Path
@@ -123,7 +121,7 @@ def lay_out(
         path = target if split is None else _split_path(target, i, len(groups))
         *offsets, end = _offsets(len(header), group)
         files.append(OutputFile(path, header, sums_offset, group, tuple(offsets), end))
-    digest = hashlib.sha256(str(PLAN_FORMAT).encode())
+    digest = hashlib.sha256(str(source.resolve()).encode())
     for file in files:
         digest.update(file.header)
         digest.update(msgspec.json.encode(file.tensors))

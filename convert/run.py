@@ -54,7 +54,7 @@ class Run:
         self._schedule = Schedule(plan.tensors)
         self._is_damaged = self._is_done = False
         with writing(plan.target):
-            self._journal = Journal(plan.target, plan.source)
+            self._journal = Journal(plan.target)
 
     def __enter__(self) -> Self:
         return self
@@ -80,13 +80,14 @@ class Run:
         Args:
             shards: Those that are known already.
         """
+        state = self._journal.state
         with writing(self._plan.target):
-            if not self._can_continue():
-                self._remove_partials()
-                partials = [file.partial.name for file in self._plan.files]
-                self._journal.begin(self._plan.fingerprint, partials)
-            for shard in shards:
-                self._add_shard(shard)
+            if state.fingerprint != self._plan.fingerprint:
+                self._start_over()
+            self._add_shards(shards)
+            if not self._has_data():
+                self._start_over()
+                self._add_shards(shards)
             self._check_space(shards)
 
     def write(self, incoming: Iterable[Shard], n_workers: int, progress: Progress | None) -> None:
@@ -119,7 +120,7 @@ class Run:
             check_sources(self._plan.tensors, shard.tensors)
             sources |= shard.tensors
             with writing(self._plan.target):
-                self._add_shard(shard)
+                self._add_shards([shard])
                 for group in self._schedule.arrive(shard.tensors):
                     if tensors := [tensor for tensor in group if tensor.name not in done]:
                         writer.start(tensors, sources)
@@ -129,21 +130,22 @@ class Run:
                 hint="Finish the download, then convert again.",
             )
 
-    def _add_shard(self, shard: Shard) -> None:
-        self._journal.add_shard(shard, self._schedule.made_from(shard.tensors))
+    def _add_shards(self, shards: Iterable[Shard]) -> None:
+        for shard in shards:
+            self._journal.add_shard(shard, self._schedule.made_from(shard.tensors))
 
-    def _can_continue(self) -> bool:
+    def _start_over(self) -> None:
         state = self._journal.state
-        if state.fingerprint == self._plan.fingerprint and self._has_data():
-            return True
         if state.gone_shards():
             raise ConvertError(
                 f"{self._plan.target} was begun with other options or files, and shards that went "
                 "into it have been deleted.",
-                hint="Convert with the options used before; or delete "
+                hint=f"Convert {state.source} with the options used before; or delete "
                 f"{self._journal.path}, download the checkpoint again and start over.",
             )
-        return False
+        self._remove_partials()
+        partials = [file.partial.name for file in self._plan.files]
+        self._journal.begin(self._plan.source, self._plan.fingerprint, partials)
 
     def _has_data(self) -> bool:
         """Tell whether the files can hold all that the journal says."""

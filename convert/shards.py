@@ -35,23 +35,24 @@ def local_shards(source: Path, earlier: JournalState) -> list[Shard]:
     Raises:
         ConvertError: A file is missing, truncated, or not safetensors.
     """
-    gone = earlier.gone_shards()
-    if missing := gone - earlier.finished_shards():
-        raise ConvertError(
-            f"The shard {source / min(missing)} is missing.", hint="Finish the download first."
-        )
-    if not gone:
-        by_path: defaultdict[Path, dict[str, SourceTensor]] = defaultdict(dict)
-        for name, tensor in CheckpointReader(source).tensors.items():
-            by_path[tensor.path][name] = tensor
-        return [_shard(source, path, by_path[path]) for path in sorted(by_path)]
-    shards = []
-    for name, shard in sorted(earlier.shards.items()):
-        if name not in gone:
-            path = source / name
-            shard = _shard(source, path, read_shard(path, shard.tensors))
-        shards.append(shard)
-    return shards
+    try:
+        tensors = CheckpointReader(source).tensors
+    except ConvertError:
+        gone, finished = earlier.gone_shards(), earlier.finished_shards()
+        if not gone & finished:
+            raise
+        if missing := gone - finished:
+            raise ConvertError(
+                f"The shard {source / min(missing)} is missing.", hint="Finish the download first."
+            ) from None
+        return [
+            shard if name in gone else _arrived(source, name, shard.tensors)
+            for name, shard in sorted(earlier.shards(source).items())
+        ]
+    by_path: defaultdict[Path, dict[str, SourceTensor]] = defaultdict(dict)
+    for name, tensor in tensors.items():
+        by_path[tensor.path][name] = tensor
+    return [_shard(source, path, by_path[path]) for path in sorted(by_path)]
 
 
 def arriving_shards(
@@ -77,15 +78,15 @@ def arriving_shards(
             names_in[shard].append(name)
         names = [name for held in names_in.values() for name in held]
         expected = (path for path in arrivals if path.name in names_in)
-        return names, (_arrived(source, path, names_in[path.name]) for path in expected)
+        return names, (_arrived(source, path.name, names_in[path.name]) for path in expected)
     if SINGLE_NAME in earlier.finished_shards():
-        return earlier.shards[SINGLE_NAME].tensors, iter(())
+        return earlier.shards(source)[SINGLE_NAME].tensors, iter(())
     paths = iter(arrivals)
     first = next(paths, None)
     if first is None:
         raise ConvertError(f"{source / SINGLE_NAME} never arrived.", hint="Download it again.")
-    only = _arrived(source, first, None)
-    return only.tensors, chain([only], (_arrived(source, p, None) for p in paths))
+    only = _arrived(source, first.name, None)
+    return only.tensors, chain([only], (_arrived(source, p.name, None) for p in paths))
 
 
 @contextmanager
@@ -97,7 +98,8 @@ def reading(path: Path) -> Iterator[None]:
         raise ConvertError(f"Reading {path} failed: {error}.") from error
 
 
-def _arrived(source: Path, path: Path, names: Iterable[str] | None) -> Shard:
+def _arrived(source: Path, shard: str, names: Collection[str] | None) -> Shard:
+    path = source / shard
     with reading(path):
         tensors = read_header(path) if names is None else read_shard(path, names)
         return _shard(source, path, tensors)

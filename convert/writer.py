@@ -73,7 +73,7 @@ class Writer:
         self._stop = threading.Event()
         self._tasks: set[Future[None]] = set()
         self._pool = ThreadPoolExecutor(n_workers, "convert")
-        self._syncer = threading.Thread(target=self._sync_often, name="convert-sync")
+        self._syncer = threading.Thread(target=self._sync_often, name="convert-sync", daemon=True)
         self._syncer.start()
 
     def start(self, tensors: Sequence[PlannedTensor], sources: Mapping[str, SourceTensor]) -> None:

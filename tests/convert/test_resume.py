@@ -163,7 +163,7 @@ def test_disk_full(checkpoint: Path, expected: str, tmp_path: Path) -> None:
     assert "ConvertError: Writing" in done.stderr
     assert "model.gguf failed" in done.stderr
     assert "File too large" in done.stderr
-    assert read_journal(target, checkpoint).sums
+    assert read_journal(checkpoint, target).sums
     convert_checkpoint(checkpoint, target)
     assert sha256(target) == expected
 
@@ -214,8 +214,8 @@ def test_a_changed_shard_is_read_again(checkpoint: Path, tmp_path: Path) -> None
     target.parent.mkdir()
     shutil.copytree(checkpoint, source)
     interrupt(source, target)
-    state = read_journal(target, source)
-    changed = next(name for name, made in state.made.items() if state.sums.keys() & set(made))
+    assert "token_embd.weight" in read_journal(source, target).sums
+    changed = "model-00001-of-00004.safetensors"
     data = bytearray((source / changed).read_bytes())
     for i in range(len(data) // 2, len(data), 1000):
         data[i] ^= 1
@@ -261,9 +261,21 @@ def test_unusable_remains_start_over(
     assert sha256(target) == expected
 
 
+def test_another_source_starts_over(checkpoint: Path, tmp_path: Path) -> None:
+    """Even one with the same names and options, and whatever became of the first one."""
+    target = tmp_path / "model.gguf"
+    first, other = tmp_path / "a" / "large", tmp_path / "b" / "large"
+    shutil.copytree(checkpoint, first)
+    write_large(other, n_shards=2)
+    convert_checkpoint(other, tmp_path / "other.gguf")
+    interrupt(first, target)
+    convert_checkpoint(other, target)
+    assert sha256(target) == sha256(tmp_path / "other.gguf")
+
+
 def test_one_target_has_one_writer(checkpoint: Path, expected: str, tmp_path: Path) -> None:
     target = tmp_path / "model.gguf"
-    journal = Journal(target, checkpoint)
+    journal = Journal(target)
     with pytest.raises(ConvertError, match=r"Another gptoss is converting to .*model.gguf"):
         convert_checkpoint(checkpoint, target)
     journal.close()
@@ -279,6 +291,35 @@ def test_interrupted_between_the_last_sync_and_the_name(
     expected = [
         sha256(path) for path in convert_checkpoint(checkpoint, whole, max_shard_bytes=60_000_000)
     ]
+    interrupt_renaming(checkpoint, target, monkeypatch)
+    written = convert_checkpoint(
+        checkpoint, target, max_shard_bytes=60_000_000, progress=pytest.fail
+    )
+    assert [sha256(path) for path in written] == expected
+    assert not list(tmp_path.glob("model*.partial"))
+
+
+def test_a_source_that_changed_after_the_last_sync(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the files have their names: these cannot be continued, only made again."""
+    source, target = tmp_path / "large", tmp_path / "model.gguf"
+    shutil.copytree(checkpoint, source)
+    interrupt_renaming(source, target, monkeypatch)
+    os.utime(source / "model-00002-of-00004.safetensors")
+    calls: list[int] = []
+    written = convert_checkpoint(
+        source,
+        target,
+        max_shard_bytes=60_000_000,
+        progress=lambda _, done, __: calls.append(done),
+    )
+    assert calls[0] == 0
+    whole = convert_checkpoint(checkpoint, tmp_path / "w.gguf", max_shard_bytes=60_000_000)
+    assert [sha256(path) for path in written] == [sha256(path) for path in whole]
+
+
+def interrupt_renaming(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace, n_calls = os.replace, iter(range(10))
 
     def stop_at_the_second(source: Path, target: Path) -> None:
@@ -286,16 +327,11 @@ def test_interrupted_between_the_last_sync_and_the_name(
             raise KeyboardInterrupt
         replace(source, target)
 
-    monkeypatch.setattr("os.replace", stop_at_the_second)
-    with pytest.raises(KeyboardInterrupt):
-        convert_checkpoint(checkpoint, target, max_shard_bytes=60_000_000)
-    monkeypatch.undo()
-    assert list(tmp_path.glob("model*.partial"))
-    written = convert_checkpoint(
-        checkpoint, target, max_shard_bytes=60_000_000, progress=pytest.fail
-    )
-    assert [sha256(path) for path in written] == expected
-    assert not list(tmp_path.glob("model*.partial"))
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", stop_at_the_second)
+        with pytest.raises(KeyboardInterrupt):
+            convert_checkpoint(source, target, max_shard_bytes=60_000_000)
+    assert list(target.parent.glob("model*.partial"))
 
 
 @pytest.fixture

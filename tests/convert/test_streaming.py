@@ -80,7 +80,7 @@ def test_a_tensor_does_not_wait_for_the_others(
 
     def watched() -> Iterator[Path]:
         for path in arrive(folder, shards, delay_s=0.3):
-            seen.append(len(read_journal(tmp_path / "model.gguf", folder).sums))
+            seen.append(len(read_journal(folder, tmp_path / "model.gguf").sums))
             yield path
 
     convert_checkpoint(folder, tmp_path / "model.gguf", arrivals=watched())
@@ -203,7 +203,7 @@ def test_space_needed_while_shards_are_deleted(checkpoint: Path, tmp_path: Path)
     source, target = tmp_path / "large", tmp_path / "model.gguf"
     shutil.copytree(checkpoint, source)
     plan = plan_conversion(source, target)
-    shards = local_shards(source, read_journal(target, source))
+    shards = local_shards(source, read_journal(source, target))
     n_peak = n_peak_bytes(plan.tensors, set(), shards)
     n_source = sum(shard.n_bytes for shard in shards)
     assert n_source / 4 < n_peak < plan.n_data_bytes < n_source
