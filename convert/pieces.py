@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 
 from convert.checkpoint import DOWNLOAD_HINT, SourceTensor
 from convert.dense import quantize_q8_0, widen_bf16
+from convert.io_errors import reading
 from convert.mxfp4 import repack_blocks
 from convert.tensor_map import PlannedTensor, source_names
 from gptoss_local.errors import ConvertError
 
 CHUNK_BYTES = 32 << 20
+# PERF: two workers convert from and to memory at 1.1 to 1.5 GB/s with pieces of 0.5 or 1 MB; with
+# 4 MB, which with its temporaries leaves the cache, at 0.7 on a busy machine.
 PIECE_BYTES = 1 << 20
 
 _ROWS = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
@@ -67,8 +70,7 @@ def make_pieces(
         when the next item is asked for.
 
     Raises:
-        ConvertError: The source is too short, or holds a value that its type cannot.
-        OSError: The source cannot be read.
+        ConvertError: The source cannot be read, is too short, or holds what its type cannot.
 
     Thread:
         Chunks are independent of each other.
@@ -131,7 +133,7 @@ def convert_rows(
 def word_sum(data: NDArray[np.uint8], offset: int = 0) -> int:
     """Sum data as little-endian 64-bit words, modulo 2^64.
 
-    The sum over a tensor is the sum over its pieces in any order, and any flipped bit changes it.
+    A tensor's sum is that of its pieces in any order, and any one flipped bit changes it.
 
     Args:
         data: Flat and contiguous.
@@ -164,7 +166,8 @@ class _RowReader:
         self.n_rows = prod(tensor.shape[:n_axes])
         self.n_row_bytes = tensor.n_bytes // self.n_rows
         self._row_shape = tensor.shape[n_axes:]
-        self._file = files.enter_context(FileIO(tensor.path))
+        with reading(tensor.path):
+            self._file = files.enter_context(FileIO(tensor.path))
         self._buffer = np.empty(0, np.uint8)
 
     def read(self, first: int, n: int) -> NDArray[Any]:
@@ -177,7 +180,7 @@ class _RowReader:
 
     def _fill(self, view: memoryview, offset: int) -> None:
         path = self._tensor.path
-        try:
+        with reading(path):
             self._file.seek(offset)
             while view:
                 n_read = self._file.readinto(view)
@@ -187,5 +190,3 @@ class _RowReader:
                         hint=DOWNLOAD_HINT,
                     )
                 view = view[n_read:]
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from error

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from convert.checkpoint import SourceTensor
 from convert.config import read_config
+from convert.io_errors import reading, writing
 from convert.journal import Shard, read_journal
 from convert.plan import Plan, lay_out
-from convert.run import Run, writing
-from convert.shards import arriving_shards, local_shards, reading
+from convert.run import Run
+from convert.shards import arriving_shards, local_shards
 from convert.tensor_map import DenseType, check_sources, plan_names
 from convert.tokenizer import read_tokenizer
 from gptoss_local.errors import ConvertError

@@ -6,13 +6,12 @@ It decides what is kept of an earlier run and what is left for a later one.
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
 from convert.checkpoint import SourceTensor
+from convert.io_errors import writing
 from convert.journal import Journal, Shard
 from convert.plan import Plan
 from convert.schedule import Schedule, n_peak_bytes
@@ -22,18 +21,6 @@ from gptoss_local.errors import ConvertError
 from gptoss_local.types import Progress
 
 SPARE_BYTES = 32 << 20  # left free on the disk, for the journal and for others
-
-
-@contextmanager
-def writing(target: Path) -> Iterator[None]:
-    """Turn what goes wrong with writing `target` into our error."""
-    try:
-        yield
-    except OSError as error:
-        raise ConvertError(
-            f"Writing {target} failed: {error}.",
-            hint="Check free space and permissions of the target folder, then convert again.",
-        ) from error
 
 
 class Run:
@@ -117,6 +104,8 @@ class Run:
         done = self._journal.state.sums.keys()
         sources: dict[str, SourceTensor] = {}
         for shard in incoming:
+            if sources.keys() >= shard.tensors.keys():  # it came before
+                continue
             check_sources(self._plan.tensors, shard.tensors)
             sources |= shard.tensors
             with writing(self._plan.target):
@@ -151,7 +140,13 @@ class Run:
         """Tell whether the files can hold all that the journal says."""
         state = self._journal.state
         if state.is_complete:
-            return all(f.partial.exists() or f.path.exists() for f in self._plan.files)
+            return all(
+                any(
+                    p.exists() and p.stat().st_size == file.n_bytes
+                    for p in (file.partial, file.path)
+                )
+                for file in self._plan.files
+            )
         for file in self._plan.files:
             places = zip(file.tensors, file.offsets, strict=True)
             ends = [offset + t.n_bytes for t, offset in places if t.name in state.sums]

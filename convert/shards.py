@@ -5,7 +5,6 @@ A shard that an earlier run has used up and deleted is known from that run's jou
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from convert.checkpoint import (
     read_index,
     read_shard,
 )
+from convert.io_errors import reading
 from convert.journal import JournalState, Shard
 from gptoss_local.errors import ConvertError
 
@@ -87,15 +87,6 @@ def arriving_shards(
         raise ConvertError(f"{source / SINGLE_NAME} never arrived.", hint="Download it again.")
     only = _arrived(source, first.name, None)
     return only.tensors, chain([only], (_arrived(source, p.name, None) for p in paths))
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with reading `path` into our error."""
-    try:
-        yield
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConvertError(f"Reading {path} failed: {error}.") from error
 
 
 def _arrived(source: Path, shard: str, names: Collection[str] | None) -> Shard:

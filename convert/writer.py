@@ -6,6 +6,7 @@ sources come from, nor what a resumed conversion must redo.
 
 import contextlib
 import os
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from convert.tensor_map import PlannedTensor
 from gptoss_local.errors import ConvertError
 from gptoss_local.types import Progress
 
-SYNC_S = 0.25  # as often as this, complete tensors are synced and journaled
+SYNC_S = 0.25  # how often complete tensors are synced and journaled, beside the writing
 _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
 
 
@@ -35,7 +36,7 @@ class Writer:
         journal: Must have begun with this plan.
         n_workers: Threads that read, convert and write.
         progress: Told the bytes of tensor data that are written.
-        after_sync: Called whenever the journal has new tensors, from a thread of the writer.
+        after_sync: Called when the journal may have new tensors, from any thread.
 
     Attributes:
         is_damaged: A source cannot be converted; that is what ended the writing.
@@ -90,8 +91,8 @@ class Writer:
         """Wait for all that was started, then write the headers and sync everything.
 
         Raises:
-            ConvertError: A source is damaged, or changed while it was read.
-            OSError: Reading or writing failed.
+            ConvertError: A source is damaged, or cannot be read.
+            OSError: Writing failed.
         """
         while self._tasks and not self._failure:
             _, self._tasks = wait(self._tasks, _POLL_S, return_when=FIRST_EXCEPTION)
@@ -136,7 +137,9 @@ class Writer:
                 out.write(data, start + offset)
                 self._add(tensor.name, data.size, word_sum(data, offset))
         except BaseException as error:
-            self.is_damaged = self.is_damaged or isinstance(error, ConvertError)
+            # What could not be read may be readable next time.
+            is_bad = isinstance(error, ConvertError) and not isinstance(error.__cause__, OSError)
+            self.is_damaged = self.is_damaged or is_bad
             self._fail(error)
             raise
 
@@ -186,7 +189,7 @@ class _PartialFile:
             view, offset = view[n_written:], offset + n_written
 
     def _write_once(self, view: memoryview, offset: int) -> int:
-        if hasattr(os, "pwrite"):
+        if sys.platform != "win32":
             return os.pwrite(self._fd, view, offset)
         with self._lock:
             os.lseek(self._fd, offset, os.SEEK_SET)

@@ -182,6 +182,27 @@ def test_a_file_that_shrinks_while_it_is_read(checkpoint: Path, tmp_path: Path) 
     assert names(target.parent) == []
 
 
+def test_a_shard_that_cannot_be_read_for_a_while(
+    checkpoint: Path, expected: str, tmp_path: Path
+) -> None:
+    """As on a disk that was pulled out: what is done is kept."""
+    source, target = tmp_path / "large", tmp_path / "model.gguf"
+    shutil.copytree(checkpoint, source)
+    shard = source / "model-00004-of-00004.safetensors"
+
+    def pull_out(what: str, done: int, total: int) -> None:
+        time.sleep(0.001)
+        if shard.exists():
+            shard.rename(source / "away")
+
+    with pytest.raises(ConvertError, match=rf"Reading .*{shard.name} failed: .*No such file"):
+        convert_checkpoint(source, target, progress=pull_out, n_workers=1)
+    assert read_journal(source, target).sums
+    (source / "away").rename(shard)
+    convert_checkpoint(source, target)
+    assert sha256(target) == expected
+
+
 def test_peak_memory_of_a_checkpoint_of_2_6_gb(tmp_path: Path) -> None:
     source = write_large(tmp_path / "big", BIG, n_shards=1, sparse=True)
     assert (source / "model-00001-of-00001.safetensors").stat().st_size > 2_550_000_000
