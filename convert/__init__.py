@@ -1,13 +1,20 @@
 """gpt-oss checkpoints to GGUF, the file format of llama.cpp.
 
 `convert_checkpoint` reads a folder in the Hugging Face layout (config.json, safetensors,
-tokenizer.json) and writes one GGUF file. MXFP4 experts keep every bit; the other weights become
-Q8_0 or stay bf16. This package does not download, does not run models, and knows no other
-architecture.
+tokenizer.json) or in OpenAI's own (`original/`) and writes one GGUF file. MXFP4 experts keep every
+bit; the other weights become Q8_0 or stay bf16. This package does not download, does not run
+models, and knows no other architecture.
 """
 
 from convert.pipeline import convert_checkpoint, finished_shards, plan_conversion
 from convert.plan import Plan
-from convert.tensor_map import DenseType
+from convert.tensor_map import DenseType, ExpertType
 
-__all__ = ["DenseType", "Plan", "convert_checkpoint", "finished_shards", "plan_conversion"]
+__all__ = [
+    "DenseType",
+    "ExpertType",
+    "Plan",
+    "convert_checkpoint",
+    "finished_shards",
+    "plan_conversion",
+]

@@ -9,23 +9,27 @@ from typing import Annotated, Any
 
 import msgspec
 
+from convert.json_file import read_json
+from convert.layout import CONFIG_NAME, check_link, find_weights
 from gptoss_local.errors import ConvertError
 
 ARCHITECTURE = "GptOssForCausalLM"
 BLOCK_SIZE = 32  # values that share a scale, in MXFP4 and Q8_0 alike
 
-_Count = Annotated[int, msgspec.Meta(ge=1)]
+# Far above both published sizes, and low enough that no list made from one exhausts the memory.
+_Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
+_Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 
 
 class RopeConfig(msgspec.Struct, frozen=True):
     """Rotary position embedding, and YaRN if it stretches the context."""
 
-    rope_theta: float
+    rope_theta: _Positive
     rope_type: str = "default"
-    factor: float = 1.0
-    original_max_position_embeddings: int | None = None
-    beta_fast: float | None = None
-    beta_slow: float | None = None
+    factor: _Positive = 1.0
+    original_max_position_embeddings: _Count | None = None
+    beta_fast: _Positive | None = None
+    beta_slow: _Positive | None = None
 
 
 class ModelConfig(msgspec.Struct, frozen=True):
@@ -39,76 +43,147 @@ class ModelConfig(msgspec.Struct, frozen=True):
     head_dim: _Count
     num_local_experts: _Count
     num_experts_per_tok: _Count
-    vocab_size: _Count
+    vocab_size: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
     max_position_embeddings: _Count
     sliding_window: _Count
-    rms_norm_eps: float
+    rms_norm_eps: Annotated[float, msgspec.Meta(gt=0, lt=1)]
     rope: RopeConfig
     layer_types: list[str] | None = None
     swiglu_limit: float = 7.0
 
+    @property
+    def n_q(self) -> int:
+        """Rows of the query projection."""
+        return self.num_attention_heads * self.head_dim
+
+    @property
+    def n_kv(self) -> int:
+        """Rows of the key projection, and of the value projection."""
+        return self.num_key_value_heads * self.head_dim
+
+
+class _OriginalConfig(msgspec.Struct, frozen=True):
+    """`config.json` in the original layout. Source: `ModelConfig` in OpenAI's torch/model.py."""
+
+    num_hidden_layers: int
+    num_experts: int
+    experts_per_token: int
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    head_dim: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    sliding_window: int
+    initial_context_length: _Count
+    rope_theta: float
+    rope_scaling_factor: Annotated[float, msgspec.Meta(ge=1, le=1e6)]
+    rope_ntk_alpha: float
+    rope_ntk_beta: float
+    swiglu_limit: float = 7.0
+
+    def to_hugging_face(self) -> dict[str, Any]:
+        """Say the same in Hugging Face's words."""
+        n_context = self.initial_context_length
+        yarn = {
+            "rope_type": "yarn",
+            "factor": self.rope_scaling_factor,
+            "original_max_position_embeddings": n_context,
+            "beta_fast": self.rope_ntk_beta,
+            "beta_slow": self.rope_ntk_alpha,
+        }
+        return msgspec.structs.asdict(self) | {
+            "num_local_experts": self.num_experts,
+            "num_experts_per_tok": self.experts_per_token,
+            "max_position_embeddings": int(n_context * self.rope_scaling_factor),
+            "rms_norm_eps": 1e-5,  # not stated there: RMSNorm in torch/model.py has it built in
+            "rope_scaling": yarn if self.rope_scaling_factor > 1 else None,
+        }
+
 
 def read_config(folder: Path) -> ModelConfig:
-    """Read `config.json` of transformers 4 or 5.
+    """Read `config.json` of transformers 4 or 5, or of the original layout.
 
     Raises:
         ConvertError: It is missing, is not gpt-oss, or states what llama.cpp cannot do.
     """
-    fields = read_json(folder / "config.json")
-    if fields.get("architectures") != [ARCHITECTURE]:
-        raise ConvertError(
-            f"{folder} is not a gpt-oss checkpoint: its architecture is "
-            f"{fields.get('architectures')}, not {ARCHITECTURE}.",
-            hint="Only gpt-oss models can be converted.",
-        )
-    # transformers 4 writes rope_theta and rope_scaling, transformers 5 rope_parameters.
+    folder = find_weights(folder)
+    path = folder / CONFIG_NAME
+    fields = _read_fields(folder)
+    try:
+        if _is_original(fields):
+            fields = msgspec.convert(fields, _OriginalConfig).to_hugging_face()
+        elif fields.get("architectures") != [ARCHITECTURE]:
+            raise ConvertError(
+                f"{folder} is not a gpt-oss checkpoint: its architecture is "
+                f"{fields.get('architectures')}, not {ARCHITECTURE}.",
+                hint="Only gpt-oss models can be converted.",
+            )
+        config = msgspec.convert({**fields, "rope": _rope(fields)}, ModelConfig)
+    except msgspec.ValidationError as error:
+        raise ConvertError(f"{path} does not fit gpt-oss: {error}.") from error
+    _check(config, path)
+    return config
+
+
+def is_original(folder: Path) -> bool:
+    """Whether a folder is of OpenAI's layout, by the keys of its `config.json`.
+
+    Raises:
+        ConvertError: There is no valid config.json.
+    """
+    return _is_original(_read_fields(folder))
+
+
+def _read_fields(folder: Path) -> dict[str, Any]:
+    check_link(folder / CONFIG_NAME)
+    return read_json(folder / CONFIG_NAME)
+
+
+def _is_original(fields: dict[str, Any]) -> bool:
+    return "architectures" not in fields and "num_experts" in fields
+
+
+def _rope(fields: dict[str, Any]) -> dict[str, Any]:
+    """Collect what transformers 4 writes as rope_theta and rope_scaling, 5 as rope_parameters."""
     rope = {key: fields[key] for key in ("rope_theta",) if key in fields}
     for key in ("rope_scaling", "rope_parameters"):
         if isinstance(stated := fields.get(key), dict):
             rope |= stated
-    try:
-        config = msgspec.convert({**fields, "rope": rope}, ModelConfig)
-    except msgspec.ValidationError as error:
-        raise ConvertError(f"config.json does not fit gpt-oss: {error}.") from error
-    _check(config)
-    return config
+    return rope
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a file that must hold one JSON object.
-
-    Raises:
-        ConvertError: It is missing or not a JSON object.
-    """
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except FileNotFoundError as error:
-        raise ConvertError(f"{path} is missing.", hint="Finish the download first.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConvertError(f"{path} is not valid: {error}.") from error
-
-
-def _check(config: ModelConfig) -> None:
+def _check(config: ModelConfig, path: Path) -> None:
     n_layers = config.num_hidden_layers
     alternating = ["sliding_attention", "full_attention"] * n_layers
     if config.layer_types is not None and config.layer_types != alternating[:n_layers]:
         raise ConvertError(
-            "config.json orders the layer_types in a way that llama.cpp cannot run; "
+            f"{path} orders the layer_types in a way that llama.cpp cannot run; "
             "it needs sliding and full attention by turns."
         )
     if config.swiglu_limit != 7.0:  # LLM_FFN_SWIGLU_OAI_MOE in llama.cpp
-        raise ConvertError(f"llama.cpp cannot run a swiglu_limit of {config.swiglu_limit}, only 7.")
+        raise ConvertError(
+            f"{path} states a swiglu_limit of {config.swiglu_limit}; llama.cpp can run only 7."
+        )
     if config.rope.rope_type not in ("default", "yarn"):
         raise ConvertError(
-            f"The rope_type {config.rope.rope_type!r} is not known; gpt-oss uses yarn."
+            f"{path} states the rope_type {config.rope.rope_type!r}, which is not known; "
+            "gpt-oss uses yarn."
         )
     if config.rope.rope_type == "yarn" and config.rope.original_max_position_embeddings is None:
-        raise ConvertError("config.json lacks original_max_position_embeddings, which YaRN needs.")
+        raise ConvertError(f"{path} lacks original_max_position_embeddings, which YaRN needs.")
+    if config.num_experts_per_tok > config.num_local_experts:
+        raise ConvertError(f"{path} states more experts per token than there are experts.")
+    if config.num_attention_heads % config.num_key_value_heads:
+        raise ConvertError(
+            f"{path} states {config.num_attention_heads} attention heads, not a multiple of the "
+            f"{config.num_key_value_heads} key-value heads."
+        )
     widths = {
         "hidden_size": config.hidden_size,
         "intermediate_size": config.intermediate_size,
-        "num_attention_heads * head_dim": config.num_attention_heads * config.head_dim,
+        "num_attention_heads * head_dim": config.n_q,
     }
     for key, width in widths.items():
         if width < BLOCK_SIZE or width % BLOCK_SIZE:
-            raise ConvertError(f"{key} is {width} in config.json, not a multiple of {BLOCK_SIZE}.")
+            raise ConvertError(f"{key} is {width} in {path}, not a multiple of {BLOCK_SIZE}.")

@@ -13,6 +13,16 @@ GGML_BLOCK = np.dtype([("scale", "<f2"), ("values", "i1", 32)])
 _HALF = np.nextafter(np.float32(0.5), np.float32(0))
 
 
+def check_finite(bits: NDArray[np.uint16]) -> None:
+    """Check bf16 values that are stored without arithmetic.
+
+    Raises:
+        ValueError: One is NaN or an infinity.
+    """
+    if (bits & np.uint16(0x7FFF)).max(initial=0) >= 0x7F80:
+        raise ValueError("a value is not finite")
+
+
 def widen_bf16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
     """Convert exactly: a bf16 number is the upper half of the same F32 number."""
     wide = bits.astype(np.uint32)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from convert.checkpoint import SourceTensor
+from convert.header import SourceTensor
 from gptoss_local.errors import ConvertError
 
 FORMAT = 1  # counts up when older journals can no longer be continued

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from io import FileIO
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,10 +17,11 @@ import numpy as np
 from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 
-from convert.checkpoint import DOWNLOAD_HINT, SourceTensor
-from convert.dense import quantize_q8_0, widen_bf16
+from convert.dense import check_finite, quantize_q8_0, widen_bf16
+from convert.header import STORAGE, SourceTensor
 from convert.io_errors import reading
-from convert.mxfp4 import repack_blocks
+from convert.json_file import DOWNLOAD_HINT
+from convert.mxfp4 import quantize_mxfp4, repack_blocks
 from convert.tensor_map import PlannedTensor, source_names
 from gptoss_local.errors import ConvertError
 
@@ -29,14 +31,13 @@ CHUNK_BYTES = 32 << 20
 PIECE_BYTES = 1 << 20
 
 _ROWS = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
-_STORAGE: dict[str, np.dtype[Any]] = {"BF16": np.dtype("<u2"), "U8": np.dtype("u1")}
 
 
 class Chunk(msgspec.Struct, frozen=True):
     """Some rows of a checkpoint tensor, and the tensors of the GGUF made from them.
 
-    A row is what lies under one index of all axes but the last, or of the first two where a tensor
-    takes every second row.
+    A row is what lies under one index of all axes but the last, of the first two where a tensor
+    takes every second row, and of the first alone (an expert's matrix) in a transposed source.
     """
 
     tensors: tuple[PlannedTensor, ...]
@@ -55,7 +56,7 @@ def plan_chunks(
     """
     source = sources[tensors[0].source]
     n_rows = prod(source.shape[: _n_row_axes(tensors[0])])
-    step = _step(CHUNK_BYTES, source.n_bytes // n_rows)
+    step = _step(tensors[0], CHUNK_BYTES, source.n_bytes // n_rows)
     for first in range(0, n_rows, step):
         yield Chunk(tuple(tensors), first, min(step, n_rows - first))
 
@@ -82,13 +83,15 @@ def make_pieces(
             _RowReader(name, sources[name], n_axes, files) for name in source_names(any_tensor)
         ]
         n_all_rows = readers[0].n_rows
-        step = _step(PIECE_BYTES, readers[0].n_row_bytes)
+        step = _step(any_tensor, PIECE_BYTES, readers[0].n_row_bytes)
         for start in range(0, chunk.n_rows, step):
             first, n = chunk.first_row + start, min(step, chunk.n_rows - start)
             values, *scales = [reader.read(first, n) for reader in readers]
             for tensor in chunk.tensors:
-                data = convert_rows(tensor, values, *scales)
-                yield tensor, tensor.n_bytes * first // n_all_rows, data
+                offset = tensor.n_bytes * first // n_all_rows
+                for data in _convert(tensor, values, *scales, path=sources[tensor.source].path):
+                    yield tensor, offset, data
+                    offset += data.size
 
 
 def tensor_pieces(
@@ -98,36 +101,6 @@ def tensor_pieces(
     for chunk in plan_chunks([tensor], sources):
         for _, _, data in make_pieces(chunk, sources):
             yield data
-
-
-def convert_rows(
-    tensor: PlannedTensor, values: NDArray[Any], scales: NDArray[np.uint8] | None = None
-) -> NDArray[np.uint8]:
-    """Convert rows of a source into the bytes of the rows that `tensor` takes of them.
-
-    Shapes:
-        values: (n_rows, ...): bits of bf16 as uint16, or MXFP4 blocks as (n_rows, n_blocks, 16)
-        scales: (n_rows, n_blocks)
-        returns: flat
-
-    Raises:
-        ConvertError: A value is not finite, or too large for the tensor's type.
-    """
-    rows = values[_ROWS[tensor.rows]]
-    if scales is not None:
-        return repack_blocks(rows, scales[_ROWS[tensor.rows]]).reshape(-1)
-    match tensor.qtype:
-        case GGMLQuantizationType.BF16:
-            return np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
-        case GGMLQuantizationType.F32:
-            return widen_bf16(rows).reshape(-1).view(np.uint8)
-    try:
-        return quantize_q8_0(rows)
-    except ValueError as error:
-        raise ConvertError(
-            f"{tensor.source} cannot become {tensor.qtype.name}: {error}.",
-            hint="The checkpoint is damaged; download it again.",
-        ) from error
 
 
 def word_sum(data: NDArray[np.uint8], offset: int = 0) -> int:
@@ -147,14 +120,66 @@ def word_sum(data: NDArray[np.uint8], offset: int = 0) -> int:
     return int(data.view("<u8").sum(dtype=np.uint64))
 
 
+def _convert(
+    tensor: PlannedTensor,
+    values: NDArray[Any],
+    scales: NDArray[np.uint8] | None = None,
+    *,
+    path: Path,
+) -> Iterator[NDArray[np.uint8]]:
+    """Convert rows of a source into the bytes of the rows that `tensor` takes of them.
+
+    Shapes:
+        values: (n_rows, ...): bits of bf16 as uint16, or MXFP4 blocks as (n_rows, n_blocks, 16)
+        scales: (n_rows, n_blocks)
+        yields: flat
+    """
+    rows = _ROWS[tensor.rows]
+    try:
+        if scales is not None:
+            yield repack_blocks(values[rows], scales[rows]).reshape(-1)
+        elif tensor.transposed:
+            for matrix in values.swapaxes(1, 2):
+                yield from (_convert_bf16(slab, tensor.qtype) for slab in _slabs(matrix[rows]))
+        else:
+            yield _convert_bf16(values[rows], tensor.qtype)
+    except ValueError as error:
+        raise ConvertError(
+            f"{tensor.source} in {path} cannot become {tensor.qtype.name}: {error}.",
+            hint="The checkpoint is damaged; download it again.",
+        ) from error
+
+
+def _slabs(matrix: NDArray[np.uint16]) -> Iterator[NDArray[np.uint16]]:
+    """Cut a matrix into pieces of whole rows."""
+    n_rows = max(1, PIECE_BYTES // matrix[0].nbytes)
+    for start in range(0, len(matrix), n_rows):
+        yield matrix[start : start + n_rows]
+
+
+def _convert_bf16(rows: NDArray[np.uint16], qtype: GGMLQuantizationType) -> NDArray[np.uint8]:
+    match qtype:
+        case GGMLQuantizationType.Q8_0:
+            return quantize_q8_0(rows)
+        case GGMLQuantizationType.MXFP4:
+            return quantize_mxfp4(rows).reshape(-1)
+    check_finite(rows)
+    kept = np.ascontiguousarray(rows) if qtype == GGMLQuantizationType.BF16 else widen_bf16(rows)
+    return kept.reshape(-1).view(np.uint8)
+
+
 def _n_row_axes(tensor: PlannedTensor) -> int:
     """How many axes of the source count rows, as `Chunk` defines them."""
+    if tensor.transposed:
+        return 1
     return 2 if tensor.rows != "all" else max(1, len(tensor.shape) - 1)
 
 
-def _step(n_bytes: int, n_row_bytes: int) -> int:
+def _step(tensor: PlannedTensor, n_bytes: int, n_row_bytes: int) -> int:
     """Rows in `n_bytes`: even, as pairs go to gate and up; by 16, so that pieces end on words."""
     n_rows = n_bytes // n_row_bytes
+    if tensor.transposed:
+        return max(1, n_rows)
     return n_rows // 16 * 16 or max(2, n_rows // 2 * 2)
 
 
@@ -176,7 +201,7 @@ class _RowReader:
             self._buffer = np.empty(n_bytes, np.uint8)
         data = self._buffer[:n_bytes]
         self._fill(data.data, self._tensor.offset + first * self.n_row_bytes)
-        return data.view(_STORAGE[self._tensor.dtype]).reshape(n, *self._row_shape)
+        return data.view(STORAGE[self._tensor.dtype]).reshape(n, *self._row_shape)
 
     def _fill(self, view: memoryview, offset: int) -> None:
         path = self._tensor.path

@@ -8,14 +8,16 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from convert.checkpoint import SourceTensor
+import msgspec
+
 from convert.config import read_config
+from convert.header import SourceTensor
 from convert.io_errors import reading, writing
 from convert.journal import Shard, read_journal
 from convert.plan import Plan, lay_out
 from convert.run import Run
 from convert.shards import arriving_shards, local_shards
-from convert.tensor_map import DenseType, check_sources, plan_names
+from convert.tensor_map import DenseType, ExpertType, check_sources, plan_names
 from convert.tokenizer import read_tokenizer
 from gptoss_local.errors import ConvertError
 from gptoss_local.types import Progress
@@ -26,28 +28,31 @@ def convert_checkpoint(
     target: Path,
     *,
     dense: DenseType = "q8_0",
+    experts: ExpertType = "mxfp4",
+    tokenizer: Path | None = None,
     n_workers: int | None = None,
     max_shard_bytes: int | None = None,
     delete_source: bool = False,
     progress: Progress | None = None,
     arrivals: Iterable[Path] | None = None,
 ) -> list[Path]:
-    """Convert a gpt-oss checkpoint in the Hugging Face layout to GGUF.
+    """Convert a gpt-oss checkpoint in the Hugging Face or the original layout to GGUF.
 
     A run that anything but bad data ends leaves its partial files and a journal beside the target;
     the same call continues it and makes the same bytes.
 
     Args:
-        source: The folder with config.json, the safetensors files and tokenizer.json.
+        source: The folder with config.json and the safetensors files.
         target: The GGUF to write. An existing file is replaced, but only by a complete one.
         dense: Type of embedding, attention and head weights.
+        experts: Type of experts that are bf16 in the checkpoint; "mxfp4" rounds them.
+        tokenizer: Where the vocabulary is, if not in `source`; see `read_tokenizer`.
         n_workers: Threads that convert; by default one per core, at most eight.
         max_shard_bytes: Split the output into files no larger than this.
         delete_source: Delete each safetensors file as soon as nothing needs it any more.
         progress: Told the bytes of tensor data written so far, from threads of the converter.
-        arrivals: The safetensors files of `source` as they become complete, if they are still
-            arriving; the other files must be there. What it raises comes through to the caller,
-            who also closes it.
+        arrivals: The safetensors files as they become complete, if they are still arriving; the
+            other files must be there. What it raises comes through; the caller closes it.
 
     Returns:
         The files written; the first is the one to load.
@@ -55,12 +60,10 @@ def convert_checkpoint(
     Raises:
         ConvertError: The checkpoint is broken or not gpt-oss, or the target cannot be written.
     """
-    _check_target(target)
-    shards, names, incoming = _take_in(source, target, arrivals)
+    options = _Options(dense, experts, tokenizer, max_shard_bytes)
+    plan, shards, incoming = _prepare(source, target, options, arrivals)
     if delete_source:
         incoming = _refuse_links(source, shards, incoming)
-    with reading(source):
-        plan = _plan(source, target, names, shards, dense, max_shard_bytes)
     with Run(plan, delete_source=delete_source) as run:
         run.begin(shards)
         run.write(incoming, n_workers or min(8, os.cpu_count() or 1), progress)
@@ -69,17 +72,23 @@ def convert_checkpoint(
 
 
 def plan_conversion(
-    source: Path, target: Path, *, dense: DenseType = "q8_0", max_shard_bytes: int | None = None
+    source: Path,
+    target: Path,
+    *,
+    dense: DenseType = "q8_0",
+    experts: ExpertType = "mxfp4",
+    tokenizer: Path | None = None,
+    max_shard_bytes: int | None = None,
 ) -> Plan:
     """Plan as `convert_checkpoint` does, and write nothing.
 
     Raises:
         ConvertError: The checkpoint is broken or not gpt-oss.
     """
+    options = _Options(dense, experts, tokenizer, max_shard_bytes)
     with reading(source):
         shards = local_shards(source, read_journal(source, target))
-        names = _tensors_of(shards).keys()
-        return _plan(source, target, names, shards, dense, max_shard_bytes)
+        return _plan(source, target, options, _tensors_of(shards).keys(), shards)
 
 
 def finished_shards(source: Path, target: Path) -> set[str]:
@@ -90,33 +99,48 @@ def finished_shards(source: Path, target: Path) -> set[str]:
     return read_journal(source, target).finished_shards()
 
 
-def _take_in(
-    source: Path, target: Path, arrivals: Iterable[Path] | None
-) -> tuple[list[Shard], Collection[str], Iterator[Shard]]:
-    """Return the shards known now, the names of all tensors, and all shards as they come in."""
+class _Options(msgspec.Struct, frozen=True):
+    dense: DenseType
+    experts: ExpertType
+    tokenizer: Path | None
+    max_shard_bytes: int | None
+
+
+def _prepare(
+    source: Path, target: Path, options: _Options, arrivals: Iterable[Path] | None
+) -> tuple[Plan, list[Shard], Iterator[Shard]]:
+    """Return the plan, the shards known now, and all shards as they come in."""
+    _check_target(target)
     with writing(target):
         earlier = read_journal(source, target)
-    if arrivals is not None:
-        return [], *arriving_shards(source, arrivals, earlier)
+    shards: list[Shard] = []
+    names: Collection[str]
+    if arrivals is None:
+        with reading(source):
+            shards = local_shards(source, earlier)
+        names, incoming = _tensors_of(shards).keys(), iter(shards)
+    else:
+        names, incoming = arriving_shards(source, arrivals, earlier)
     with reading(source):
-        shards = local_shards(source, earlier)
-    return shards, _tensors_of(shards).keys(), iter(shards)
+        return _plan(source, target, options, names, shards), shards, incoming
 
 
 def _plan(
-    source: Path,
-    target: Path,
-    names: Collection[str],
-    shards: Iterable[Shard],
-    dense: DenseType,
-    max_shard_bytes: int | None,
+    source: Path, target: Path, options: _Options, names: Collection[str], shards: list[Shard]
 ) -> Plan:
     config = read_config(source)
-    tensors = plan_names(config, names, dense)
+    tensors = plan_names(config, names, options.dense, options.experts)
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
     check_sources(tensors, _tensors_of(shards))
-    tokenizer = read_tokenizer(source, config.vocab_size)
-    return lay_out(source, target, config, tokenizer, tensors, max_shard_bytes)
+    return lay_out(
+        source,
+        target,
+        config,
+        read_tokenizer(source, config.vocab_size, options.tokenizer),
+        tensors,
+        experts=options.experts,
+        max_shard_bytes=options.max_shard_bytes,
+    )
 
 
 def _tensors_of(shards: Iterable[Shard]) -> dict[str, SourceTensor]:

@@ -23,7 +23,7 @@ from gguf import (
 
 from convert.config import ModelConfig
 from convert.metadata import ARCH, add_metadata
-from convert.tensor_map import PlannedTensor
+from convert.tensor_map import ExpertType, PlannedTensor
 from convert.tokenizer import Tokenizer, add_tokenizer
 from gptoss_local.errors import ConvertError
 
@@ -94,7 +94,9 @@ def lay_out(
     config: ModelConfig,
     tokenizer: Tokenizer,
     tensors: Sequence[PlannedTensor],
-    max_shard_bytes: int | None = None,
+    *,
+    experts: ExpertType,
+    max_shard_bytes: int | None,
 ) -> Plan:
     """Lay tensors out in one file, or in several of at most `max_shard_bytes`.
 
@@ -106,7 +108,7 @@ def lay_out(
 
     Source: `GGUFWriter.add_shard_kv_data` in gguf; gguf-split in llama.cpp.
     """
-    keys, n_keys = _model_keys(config, tokenizer, tensors, source)
+    keys, n_keys = _model_keys(config, tokenizer, tensors, source, experts)
     groups = [tuple(tensors)]
     if max_shard_bytes is not None:
         # The header of one file for all is longer than that of any part can be.
@@ -163,12 +165,16 @@ def _offsets(start: int, tensors: Sequence[PlannedTensor]) -> list[int]:
 
 
 def _model_keys(
-    config: ModelConfig, tokenizer: Tokenizer, tensors: Sequence[PlannedTensor], source: Path
+    config: ModelConfig,
+    tokenizer: Tokenizer,
+    tensors: Sequence[PlannedTensor],
+    source: Path,
+    experts: ExpertType,
 ) -> tuple[bytes, int]:
     """Pack the keys that describe the model; also returns how many they are."""
     writer = GGUFWriter(None, ARCH)
     _add_infos(writer, tensors)
-    add_metadata(writer, config, source)
+    add_metadata(writer, config, source, experts)
     add_tokenizer(writer, tokenizer)
     return _pack_keys(writer), len(writer.kv_data[0])
 

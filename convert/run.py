@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from convert.checkpoint import SourceTensor
+from convert.header import SourceTensor
 from convert.io_errors import writing
 from convert.journal import Journal, Shard
 from convert.plan import Plan

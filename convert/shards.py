@@ -8,17 +8,11 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from convert.checkpoint import (
-    INDEX_NAME,
-    SINGLE_NAME,
-    CheckpointReader,
-    SourceTensor,
-    read_header,
-    read_index,
-    read_shard,
-)
+from convert.checkpoint import CheckpointReader, read_index, read_shard
+from convert.header import SourceTensor
 from convert.io_errors import reading
 from convert.journal import JournalState, Shard
+from convert.layout import INDEX_NAME, SINGLE_NAME, find_weights
 from gptoss_local.errors import ConvertError
 
 
@@ -46,7 +40,7 @@ def local_shards(source: Path, earlier: JournalState) -> list[Shard]:
                 f"The shard {source / min(missing)} is missing.", hint="Finish the download first."
             ) from None
         return [
-            shard if name in gone else _arrived(source, name, shard.tensors)
+            shard if name in gone else _arrived(source, source / name, shard.tensors)
             for name, shard in sorted(earlier.shards(source).items())
         ]
     by_path: defaultdict[Path, dict[str, SourceTensor]] = defaultdict(dict)
@@ -72,28 +66,29 @@ def arriving_shards(
     Raises:
         ConvertError: As `local_shards`; also when a shard is taken.
     """
-    if (source / INDEX_NAME).is_file():
+    folder = find_weights(source)
+    if (folder / INDEX_NAME).is_file():
         names_in: defaultdict[str, list[str]] = defaultdict(list)
-        for name, shard in read_index(source).items():
+        for name, shard in read_index(folder).items():
             names_in[shard].append(name)
         names = [name for held in names_in.values() for name in held]
         expected = (path for path in arrivals if path.name in names_in)
-        return names, (_arrived(source, path.name, names_in[path.name]) for path in expected)
-    if SINGLE_NAME in earlier.finished_shards():
-        return earlier.shards(source)[SINGLE_NAME].tensors, iter(())
-    paths = iter(arrivals)
-    first = next(paths, None)
-    if first is None:
-        raise ConvertError(f"{source / SINGLE_NAME} never arrived.", hint="Download it again.")
-    only = _arrived(source, first.name, None)
-    return only.tensors, chain([only], (_arrived(source, p.name, None) for p in paths))
+        return names, (
+            _arrived(source, folder / path.name, names_in[path.name]) for path in expected
+        )
+    only = folder / SINGLE_NAME
+    if (name := only.relative_to(source).as_posix()) in earlier.finished_shards():
+        return earlier.shards(source)[name].tensors, iter(())
+    paths = (path for path in arrivals if path.name == SINGLE_NAME)
+    if next(paths, None) is None:
+        raise ConvertError(f"{only} never arrived.", hint="Finish the download first.")
+    arrived = _arrived(source, only, None)
+    return arrived.tensors, chain([arrived], (arrived for _ in paths))
 
 
-def _arrived(source: Path, shard: str, names: Collection[str] | None) -> Shard:
-    path = source / shard
+def _arrived(source: Path, path: Path, names: Collection[str] | None) -> Shard:
     with reading(path):
-        tensors = read_header(path) if names is None else read_shard(path, names)
-        return _shard(source, path, tensors)
+        return _shard(source, path, read_shard(path, names))
 
 
 def _shard(source: Path, path: Path, tensors: dict[str, SourceTensor]) -> Shard:

@@ -1,22 +1,26 @@
 """Which tensors the GGUF holds, and from which tensors of a Hugging Face checkpoint each is made.
 
 The plan is made from `config.json` and checked against the checkpoint before a byte is written.
-MXFP4 blocks and scales are paired by name. This module never touches tensor data.
+MXFP4 blocks and scales are paired by name, and told from bf16 experts by name. This module never
+touches tensor data.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from math import prod
 from typing import Literal
 
 import msgspec
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from convert.checkpoint import SourceTensor
 from convert.config import BLOCK_SIZE, ModelConfig
+from convert.header import SourceTensor
 from gptoss_local.errors import ConvertError
 
 DenseType = Literal["q8_0", "bf16"]
-"""How embedding, attention and head are stored; experts stay MXFP4, small tensors are F32."""
+"""How embedding, attention and head are stored; small tensors are always F32."""
+
+ExpertType = Literal["mxfp4", "bf16"]
+"""How bf16 experts of a fine-tune are stored; published ones are MXFP4 and stay so."""
 
 Rows = Literal["all", "even", "odd"]
 """Which rows of each expert's matrix: the checkpoint interleaves gate (even) and up (odd)."""
@@ -24,6 +28,7 @@ Rows = Literal["all", "even", "odd"]
 Shape = tuple[int, ...]
 
 _F32 = GGMLQuantizationType.F32
+_BF16 = GGMLQuantizationType.BF16
 _MXFP4 = GGMLQuantizationType.MXFP4
 _DENSE = {"q8_0": GGMLQuantizationType.Q8_0, "bf16": GGMLQuantizationType.BF16}
 
@@ -35,8 +40,10 @@ class PlannedTensor(msgspec.Struct, frozen=True):
         name: Its name in the GGUF.
         shape: In elements, slowest axis first (a GGUF file lists axes the other way round).
         source: The checkpoint tensor it is made from; for MXFP4, the blocks.
-        scales: The checkpoint tensor with the MXFP4 scales.
-        rows: Which rows of the source's second axis go into it.
+        scales: The checkpoint tensor with the MXFP4 scales. An MXFP4 tensor without is quantized
+            from a bf16 source.
+        rows: Which rows of each expert's matrix go into it, after transposing.
+        transposed: Whether the source has its last two axes exchanged.
     """
 
     name: str
@@ -45,6 +52,7 @@ class PlannedTensor(msgspec.Struct, frozen=True):
     source: str
     scales: str | None = None
     rows: Rows = "all"
+    transposed: bool = False
 
     @property
     def n_bytes(self) -> int:
@@ -54,40 +62,55 @@ class PlannedTensor(msgspec.Struct, frozen=True):
 
 
 def plan_tensors(
-    config: ModelConfig, tensors: Mapping[str, SourceTensor], dense: DenseType
+    config: ModelConfig,
+    tensors: Mapping[str, SourceTensor],
+    dense: DenseType,
+    experts: ExpertType = "mxfp4",
 ) -> list[PlannedTensor]:
-    """Plan the GGUF of a checkpoint whose headers are all known.
+    """Plan the GGUF of a checkpoint.
 
     Args:
         config: Gives every shape.
         tensors: What the checkpoint holds.
         dense: Type of the large weights outside the experts.
+        experts: Type of bf16 experts.
 
     Returns:
         The GGUF's tensors in the order in which they will lie in the file.
 
     Raises:
         ConvertError: The checkpoint lacks a tensor, has one too many, or one of another shape or
-            dtype.
+            dtype; or MXFP4 experts should become bf16.
     """
-    plan = plan_names(config, tensors, dense)
+    plan = plan_names(config, tensors, dense, experts)
     check_sources(plan, tensors)
     return plan
 
 
 def plan_names(
-    config: ModelConfig, names: Collection[str], dense: DenseType
+    config: ModelConfig, names: Collection[str], dense: DenseType, experts: ExpertType = "mxfp4"
 ) -> list[PlannedTensor]:
-    """Plan as `plan_tensors` does while only the names of the checkpoint's tensors are known."""
+    """Plan as `plan_tensors` does while only the names of the checkpoint's tensors are known.
+
+    Raises:
+        ConvertError: As for `plan_tensors`, but for shapes and dtypes.
+    """
+    held = set(names)
     qtype = _DENSE[dense]
     vocab_shape = (config.vocab_size, config.hidden_size)
     plan = [
         PlannedTensor("token_embd.weight", vocab_shape, qtype, "model.embed_tokens.weight"),
-        *(t for layer in range(config.num_hidden_layers) for t in _layer(config, layer, qtype)),
+        *(
+            tensor
+            for layer in range(config.num_hidden_layers)
+            for tensor in _layer(config, layer, qtype, held)
+        ),
         PlannedTensor("output_norm.weight", (config.hidden_size,), _F32, "model.norm.weight"),
         PlannedTensor("output.weight", vocab_shape, qtype, "lm_head.weight"),
     ]
-    _check_names(expected={name for t in plan for name in source_names(t)}, held=names)
+    _check_names(expected={name for t in plan for name in source_names(t)}, held=held)
+    if experts == "bf16":
+        plan = [_kept_bf16(tensor) for tensor in plan]
     return plan
 
 
@@ -95,24 +118,30 @@ def check_sources(plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTen
     """Check those of a plan's checkpoint tensors that are known so far.
 
     Raises:
-        ConvertError: One has another shape or dtype than config.json calls for.
+        ConvertError: One has another shape or dtype than `config.json` calls for.
     """
     for tensor in plan:
         for name, (dtype, shape) in _expected_sources(tensor).items():
             held = tensors.get(name)
             if held is not None and (held.dtype, held.shape) != (dtype, shape):
                 raise ConvertError(
-                    f"{name} is {held.dtype} {list(held.shape)} where the model's config.json "
-                    f"calls for {dtype} {list(shape)}.",
+                    f"{name} in {held.path} is {held.dtype} {list(held.shape)} where the model's "
+                    f"config.json calls for {dtype} {list(shape)}.",
                     hint="Check that config.json and the weights are of the same model.",
                 )
 
 
-def _layer(config: ModelConfig, layer: int, qtype: GGMLQuantizationType) -> list[PlannedTensor]:
+def source_names(tensor: PlannedTensor) -> list[str]:
+    """Return the names of the checkpoint tensors behind a planned tensor."""
+    return [tensor.source] if tensor.scales is None else [tensor.source, tensor.scales]
+
+
+def _layer(
+    config: ModelConfig, layer: int, qtype: GGMLQuantizationType, held: Set[str]
+) -> list[PlannedTensor]:
     here, there = f"blk.{layer}", f"model.layers.{layer}"
     n_embd, n_experts = config.hidden_size, config.num_local_experts
-    n_q = config.num_attention_heads * config.head_dim
-    n_kv = config.num_key_value_heads * config.head_dim
+    n_q, n_kv = config.n_q, config.n_kv
     dense = [
         ("attn_norm.weight", (n_embd,), _F32, "input_layernorm.weight"),
         ("attn_q.weight", (n_q, n_embd), qtype, "self_attn.q_proj.weight"),
@@ -128,29 +157,42 @@ def _layer(config: ModelConfig, layer: int, qtype: GGMLQuantizationType) -> list
         ("ffn_gate_inp.weight", (n_experts, n_embd), _F32, "mlp.router.weight"),
         ("ffn_gate_inp.bias", (n_experts,), _F32, "mlp.router.bias"),
     ]
+    experts = f"{there}.mlp.experts"
     return [
         *(PlannedTensor(f"{here}.{n}", shape, q, f"{there}.{src}") for n, shape, q, src in dense),
-        *_experts(f"{here}.ffn_gate_exps", f"{there}.mlp.experts.gate_up_proj", config, "even"),
-        *_experts(f"{here}.ffn_up_exps", f"{there}.mlp.experts.gate_up_proj", config, "odd"),
-        *_experts(f"{here}.ffn_down_exps", f"{there}.mlp.experts.down_proj", config, "all"),
+        *_experts(f"{here}.ffn_gate_exps", f"{experts}.gate_up_proj", config, "even", held),
+        *_experts(f"{here}.ffn_up_exps", f"{experts}.gate_up_proj", config, "odd", held),
+        *_experts(f"{here}.ffn_down_exps", f"{experts}.down_proj", config, "all", held),
     ]
 
 
-def _experts(name: str, source: str, config: ModelConfig, rows: Rows) -> list[PlannedTensor]:
+def _experts(
+    name: str, source: str, config: ModelConfig, rows: Rows, held: Set[str]
+) -> list[PlannedTensor]:
     n_in, n_out = config.hidden_size, config.intermediate_size
     if rows == "all":  # down_proj leads back to the hidden size
         n_in, n_out = n_out, n_in
     shape = (config.num_local_experts, n_out, n_in)
-    blocks, scales, bias = f"{source}_blocks", f"{source}_scales", f"{source}_bias"
+    weight = PlannedTensor(f"{name}.weight", shape, _MXFP4, f"{source}_blocks", f"{source}_scales")
+    if source in held:  # bf16 as transformers has it: input axis before output axis
+        weight = PlannedTensor(weight.name, shape, _MXFP4, source, transposed=True)
+    elif f"{source}.weight" in held:  # bf16 of the original layout
+        weight = PlannedTensor(weight.name, shape, _MXFP4, f"{source}.weight")
     return [
-        PlannedTensor(f"{name}.weight", shape, _MXFP4, blocks, scales, rows),
-        PlannedTensor(f"{name}.bias", shape[:2], _F32, bias, rows=rows),
+        msgspec.structs.replace(weight, rows=rows),
+        PlannedTensor(f"{name}.bias", shape[:2], _F32, f"{source}_bias", rows=rows),
     ]
 
 
-def source_names(tensor: PlannedTensor) -> list[str]:
-    """Names of the checkpoint tensors that one planned tensor is made from."""
-    return [tensor.source] if tensor.scales is None else [tensor.source, tensor.scales]
+def _kept_bf16(tensor: PlannedTensor) -> PlannedTensor:
+    if tensor.qtype != _MXFP4:
+        return tensor
+    if tensor.scales is not None:
+        raise ConvertError(
+            f"{tensor.source} is MXFP4 already; experts of this checkpoint cannot be kept as bf16.",
+            hint="Convert without asking for bf16 experts; MXFP4 keeps every bit of them.",
+        )
+    return msgspec.structs.replace(tensor, qtype=_BF16)
 
 
 def _expected_sources(tensor: PlannedTensor) -> dict[str, tuple[str, Shape]]:
@@ -158,25 +200,27 @@ def _expected_sources(tensor: PlannedTensor) -> dict[str, tuple[str, Shape]]:
     shape = tensor.shape
     if tensor.rows != "all":
         shape = (shape[0], 2 * shape[1], *shape[2:])
+    if tensor.transposed:
+        shape = (shape[0], shape[2], shape[1])
     if tensor.scales is None:
         return {tensor.source: ("BF16", shape)}
     grid = (*shape[:-1], shape[-1] // BLOCK_SIZE)
     return {tensor.source: ("U8", (*grid, BLOCK_SIZE // 2)), tensor.scales: ("U8", grid)}
 
 
-def _check_names(expected: set[str], held: Iterable[str]) -> None:
+def _check_names(expected: set[str], held: Set[str]) -> None:
     if missing := expected.difference(held):
         raise ConvertError(
             f"The checkpoint lacks {_some_of(missing)}.",
-            hint="Only the published form, with MXFP4 experts, can be converted.",
+            hint="Check that the download is complete, and that config.json is of the same model.",
         )
-    if unexpected := set(held) - expected:
+    if unexpected := held - expected:
         raise ConvertError(
             f"The checkpoint holds {_some_of(unexpected)}, which gpt-oss does not have.",
             hint="Check that config.json and the weights are of the same model.",
         )
 
 
-def _some_of(names: set[str]) -> str:
+def _some_of(names: Set[str]) -> str:
     first, *rest = sorted(names)
     return f"the tensor {first}" + (f" and {len(rest)} more" if rest else "")

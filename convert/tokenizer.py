@@ -1,97 +1,52 @@
-"""The GGUF's vocabulary, from a checkpoint's tokenizer files.
+"""The vocabulary of the GGUF: where it comes from, whether it is the right one, its keys.
 
-It copies tokens and merges and states their types; it never tokenizes.
+Nothing is tokenized here.
 """
 
-from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
-import msgspec
-from gguf import GGUFWriter, TokenType
+from gguf import GGUFWriter
 
-from convert.config import read_json
+from convert.layout import check_link, find_weights
+from convert.tokenizer_files import Tokenizer, read_hugging_face, read_model, read_rank_file
 from gptoss_local.errors import ConvertError
+from gptoss_local.o200k import NAMED_SPECIALS, RANKS_SHA256, VOCAB_SIZE, render_ranks
+
+__all__ = ["Tokenizer", "add_tokenizer", "read_tokenizer"]
 
 PRE_TOKENIZER = "gpt-4o"  # llama.cpp's name for how o200k cuts text before BPE
-
-_TokenId = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class _Bpe(msgspec.Struct, frozen=True):
-    type: Literal["BPE"]
-    vocab: dict[str, _TokenId]
-    merges: list[str | tuple[str, str]]  # "left right" before transformers 4.45, then pairs
+TOKENIZER_HINT = (
+    "Name a file of gpt-oss's vocabulary with --tokenizer: a folder with tokenizer.json, "
+    "an o200k_base.tiktoken, or the .gguf of any gpt-oss model."
+)
 
 
-class _AddedToken(msgspec.Struct, frozen=True):
-    id: _TokenId
-    content: str
-    special: bool
-
-
-class _TokenizerFile(msgspec.Struct, frozen=True):
-    model: _Bpe
-    added_tokens: list[_AddedToken]
-
-
-class Tokenizer(msgspec.Struct, frozen=True):
-    """What llama.cpp needs to tokenize, indexed by token id.
-
-    Attributes:
-        tokens: Byte-level BPE spelling, one printable character per byte.
-        types: `gguf.TokenType` values.
-        merges: "left right", first merged first.
-        special_ids: Of "bos", "eos" and "pad", those that the checkpoint names.
-        chat_template: Jinja source, if the checkpoint has one.
-    """
-
-    tokens: list[str]
-    types: list[int]
-    merges: list[str]
-    special_ids: dict[str, int]
-    chat_template: str | None
-
-
-def read_tokenizer(folder: Path, n_vocab: int) -> Tokenizer:
-    """Read `tokenizer.json` and what the files beside it say of special tokens.
+def read_tokenizer(folder: Path, n_vocab: int, source: Path | None = None) -> Tokenizer:
+    """Read the vocabulary of a checkpoint, and check it if it must be o200k_harmony.
 
     Args:
-        folder: The checkpoint.
+        folder: The checkpoint. Its own tokenizer files are used when no `source` is named.
         n_vocab: Rows of the embedding; ids without a token are filled up to it.
+        source: A folder with Hugging Face tokenizer files, a `tokenizer.json`, a rank file
+            (`.tiktoken`), or the `.gguf` of a gpt-oss model.
 
     Raises:
-        ConvertError: A file is missing or broken, or an id lies beyond the embedding.
-
-    Source: `get_vocab_base` in llama.cpp's conversion/base.py; `SpecialVocab` in gguf.
+        ConvertError: There is no tokenizer, it is broken or too large for the embedding, or it is
+            not the one that every model with 201,088 tokens was trained with.
     """
-    path = folder / "tokenizer.json"
-    try:
-        file = msgspec.json.decode(path.read_bytes(), type=_TokenizerFile)
-    except FileNotFoundError as error:
-        raise ConvertError(f"{path} is missing.", hint="Finish the download first.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConvertError(f"{path} is not a BPE tokenizer: {error}.") from error
-    tokens = [f"[PAD{token_id}]" for token_id in range(n_vocab)]
-    types = [int(TokenType.UNUSED)] * n_vocab
-    type_of = dict.fromkeys(file.model.vocab.values(), TokenType.NORMAL)
-    type_of |= {token.id: _added_type(token) for token in file.added_tokens}
-    if max(type_of, default=0) >= n_vocab:
-        raise ConvertError(f"{path} holds the token id {max(type_of)}; vocab_size is {n_vocab}.")
-    for text, token_id in file.model.vocab.items():
-        tokens[token_id] = text
-    for token in file.added_tokens:
-        tokens[token.id] = token.content
-    for token_id, token_type in type_of.items():
-        types[token_id] = token_type
-    settings = _read_if_present(folder / "tokenizer_config.json")
-    return Tokenizer(
-        tokens=tokens,
-        types=types,
-        merges=[_join(merge) for merge in file.model.merges],
-        special_ids=_special_ids(folder, settings, file.added_tokens, n_vocab),
-        chat_template=_chat_template(folder, settings),
-    )
+    place = source or _own_tokenizer(folder)
+    if place.suffix == ".gguf":
+        tokenizer = read_model(place, n_vocab)
+    elif place.suffix == ".tiktoken":
+        tokenizer = read_rank_file(place, n_vocab)
+    elif place.suffix == ".json":
+        tokenizer = read_hugging_face(place, n_vocab)
+    else:
+        tokenizer = read_hugging_face(place / "tokenizer.json", n_vocab)
+    if n_vocab == VOCAB_SIZE:
+        _check_o200k(tokenizer, place)
+    return tokenizer
 
 
 def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
@@ -114,41 +69,26 @@ def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_token_merges(tokenizer.merges)
 
 
-def _added_type(token: _AddedToken) -> TokenType:
-    looks_special = token.content.startswith("<|") and token.content.endswith("|>")
-    return TokenType.CONTROL if token.special or looks_special else TokenType.USER_DEFINED
+def _own_tokenizer(folder: Path) -> Path:
+    """Find tokenizer.json beside the weights, or beside the `original/` that holds them."""
+    weights = find_weights(folder)
+    for place in (weights, folder):
+        if (place / "tokenizer.json").is_file():
+            check_link(place / "tokenizer.json")
+            return place
+    raise ConvertError(f"{weights / 'tokenizer.json'} is missing.", hint=TOKENIZER_HINT)
 
 
-def _join(merge: str | tuple[str, str]) -> str:
-    return merge if isinstance(merge, str) else f"{merge[0]} {merge[1]}"
-
-
-def _read_if_present(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
-
-
-def _special_ids(
-    folder: Path, settings: dict[str, Any], added: Iterable[_AddedToken], n_vocab: int
-) -> dict[str, int]:
-    """Take each id from the first file that states it; tokenizer_config.json names the text."""
-    id_of = {token.content: token.id for token in added}
-    configs = [_read_if_present(folder / f) for f in ("config.json", "generation_config.json")]
-    found: dict[str, int] = {}
-    for kind in ("bos", "eos", "pad"):
-        token = settings.get(f"{kind}_token")
-        text = token.get("content", "") if isinstance(token, dict) else token
-        stated = [id_of.get(str(text)), *(config.get(f"{kind}_token_id") for config in configs)]
-        token_id = next((i for i in stated if isinstance(i, int)), None)
-        if token_id is not None:
-            found[kind] = token_id
-            if not 0 <= token_id < n_vocab:
-                raise ConvertError(f"{kind}_token_id is {token_id}, beyond vocab_size, {n_vocab}.")
-    return found
-
-
-def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
-    template = settings.get("chat_template")
-    if isinstance(template, str):
-        return template
-    path = folder / "chat_template.jinja"
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+def _check_o200k(tokenizer: Tokenizer, place: Path) -> None:
+    try:
+        is_right = sha256(render_ranks(tokenizer.tokens)).hexdigest() == RANKS_SHA256
+    except KeyError:  # a character that spells no byte
+        is_right = False
+    specials = {i: f"<|{name}|>" for i, name in NAMED_SPECIALS.items()}
+    wrong = next((i for i, text in specials.items() if tokenizer.tokens[i] != text), None)
+    if not is_right or wrong is not None:
+        found = "" if wrong is None else f" {wrong} is {tokenizer.tokens[wrong]!r} in it."
+        raise ConvertError(
+            f"{place} does not hold o200k_harmony, the vocabulary of gpt-oss.{found}",
+            hint=TOKENIZER_HINT,
+        )

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from convert.checkpoint import SourceTensor
+from convert.header import SourceTensor
 from convert.journal import Journal
 from convert.pieces import Chunk, make_pieces, plan_chunks, word_sum
 from convert.plan import Plan

@@ -3,6 +3,7 @@
     GptOssError                exit  1   HTTP 500
     ├── UsageError                   2        400   the request itself is wrong
     ├── ModelNotFoundError           3        404
+    ├── DownloadError                4        502   the hub, the network or the disk fails
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
     ├── ServerUnavailableError       7        503   no server answers, or it cannot start
     ├── ContextOverflowError         8        400   prompt + answer do not fit in n_ctx
@@ -41,6 +42,11 @@ class UsageError(GptOssError):
 class ModelNotFoundError(GptOssError):
     exit_code = 3
     http_status = 404
+
+
+class DownloadError(GptOssError):
+    exit_code = 4
+    http_status = 502
 
 
 class ConvertError(GptOssError):

@@ -23,12 +23,12 @@ from gptoss_local.chat.vocabulary import (
     CHANNEL,
     CONSTRAIN,
     END,
-    FIRST_SPECIAL,
     MESSAGE,
     START,
     STOP_TOKENS,
     Vocabulary,
 )
+from gptoss_local.o200k import FIRST_SPECIAL
 
 _BORDERS = frozenset((START, END, *STOP_TOKENS))
 _CHANNEL_MARK = "\0"  # stands for <|channel|> in a header's text

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import openai_harmony
 
-from gptoss_local.byte_level import BYTE_OF_CHAR
 from gptoss_local.errors import ModelLoadError
+from gptoss_local.o200k import render_ranks
 
 START, END, MESSAGE, CHANNEL, CONSTRAIN = 200006, 200007, 200008, 200005, 200003
 RETURN, CALL, END_OF_TEXT = 200002, 200012, 199999
-FIRST_SPECIAL = 199998
 STOP_TOKENS = [RETURN, CALL, END_OF_TEXT]
 
 _TAGS = frozenset(
@@ -54,7 +53,10 @@ class Vocabulary:
         Raises:
             ModelLoadError: the model's tokenizer is not the one of gpt-oss.
         """
-        text = _tiktoken_text(tokens)
+        try:
+            text = render_ranks(tokens)
+        except KeyError as error:
+            raise _wrong_tokenizer() from error
         folder = cache_dir / f"vocabulary-{sha256(text).hexdigest()[:16]}"
         if not (folder / _FILE_NAME).is_file():
             _write_atomically(folder / _FILE_NAME, text)
@@ -64,20 +66,6 @@ class Vocabulary:
         """Encode text in which harmony's tags stand for their tokens."""
         tokens: list[int] = self.encoding.encode(text, allowed_special=_TAGS, disallowed_special=())
         return tokens
-
-
-def _tiktoken_text(tokens: Sequence[str]) -> bytes:
-    """Render the file: `base64(token) SPACE rank` per line, in rank order.
-
-    Source: tiktoken/load.py:dump_tiktoken_bpe.
-    """
-    try:
-        raw = (bytes(map(BYTE_OF_CHAR.__getitem__, token)) for token in tokens[:FIRST_SPECIAL])
-        return b"".join(
-            b"%s %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(raw)
-        )
-    except KeyError as error:
-        raise _wrong_tokenizer() from error
 
 
 def _write_atomically(path: Path, text: bytes) -> None:

@@ -5,7 +5,7 @@ import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 from rich.filesize import decimal
@@ -16,7 +16,17 @@ from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
-    from convert import Plan
+    from convert import DenseType, ExpertType, Plan
+
+
+class _Options(TypedDict):
+    """What a plan depends on; as `convert_checkpoint` takes it."""
+
+    dense: "DenseType"
+    experts: "ExpertType"
+    tokenizer: Path | None
+    max_shard_bytes: int | None
+
 
 _INTERRUPTED = 130
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -27,6 +37,19 @@ class Dense(StrEnum):
     bf16 = "bf16"
 
 
+class Experts(StrEnum):
+    mxfp4 = "mxfp4"
+    bf16 = "bf16"
+
+
+DenseOption = Annotated[Dense, typer.Option(help="Type of attention, embedding and head.")]
+ExpertsOption = Annotated[
+    Experts, typer.Option(help="Type of experts that are bf16 in a fine-tune; mxfp4 rounds them.")
+]
+TokenizerOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder, tokenizer.json, .tiktoken or .gguf with the vocabulary."),
+]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Threads; by default one per core, at most 8.")
 ]
@@ -43,11 +66,11 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="Hugging Face checkpoint folder.")],
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="Checkpoint folder.")],
     target: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="File to write.")],
-    dense: Annotated[
-        Dense, typer.Option(help="Type of attention, embedding and head.")
-    ] = Dense.q8_0,
+    dense: DenseOption = Dense.q8_0,
+    experts: ExpertsOption = Experts.mxfp4,
+    tokenizer: TokenizerOption = None,
     workers: Workers = None,
     max_shard_size: MaxShardSize = "",
     delete_source: DeleteSource = False,
@@ -61,10 +84,14 @@ def convert(
     """
     from convert import convert_checkpoint, plan_conversion
 
-    max_shard_bytes = _parse_size(max_shard_size) if max_shard_size else None
+    options = _Options(
+        dense=dense.value,
+        experts=experts.value,
+        tokenizer=tokenizer,
+        max_shard_bytes=_parse_size(max_shard_size) if max_shard_size else None,
+    )
     if dry_run:
-        plan = plan_conversion(source, target, dense=dense.value, max_shard_bytes=max_shard_bytes)
-        _print_plan(plan, json)
+        _print_plan(plan_conversion(source, target, **options), json)
         return
     if target.parent == load_settings().models_dir:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -73,9 +100,8 @@ def convert(
             written = convert_checkpoint(
                 source,
                 target,
-                dense=dense.value,
+                **options,
                 n_workers=workers,
-                max_shard_bytes=max_shard_bytes,
                 delete_source=delete_source,
                 progress=progress,
             )

@@ -21,9 +21,9 @@ class Sampler:
             llama_cpp.llama_sampler_chain_add(chain, sampler)
         self._chain = chain
 
-    def sample(self, context: Context) -> int:
-        """Return a token id drawn from the logits of the last decoded token."""
-        return int(llama_cpp.llama_sampler_sample(self._chain, context.handle, -1))
+    def sample(self, context: Context, row: int = -1) -> int:
+        """Return a token id drawn from logits of the last decode: of its row `row`, or the last."""
+        return int(llama_cpp.llama_sampler_sample(self._chain, context.handle, row))
 
     def close(self) -> None:
         if self._chain:

@@ -7,22 +7,11 @@ them back. This module does not know weights, and it never tokenizes.
 from typing import Any
 
 from gptoss_local.byte_level import CHAR_OF_BYTE
+from gptoss_local.o200k import FIRST_SPECIAL, NAMED_SPECIALS, VOCAB_SIZE, derive_merges
 
-VOCAB_SIZE = 201_088
-NAMED_SPECIALS = {
-    199998: "startoftext",
-    199999: "endoftext",
-    200002: "return",
-    200003: "constrain",
-    200005: "channel",
-    200006: "start",
-    200007: "end",
-    200008: "message",
-    200012: "call",
-}
 SPECIAL_TOKENS = {
     token_id: f"<|{NAMED_SPECIALS.get(token_id, f'reserved_{token_id}')}|>"
-    for token_id in range(199998, VOCAB_SIZE)
+    for token_id in range(FIRST_SPECIAL, VOCAB_SIZE)
 }
 """Harmony's special tokens by id; those without a duty are called `<|reserved_ID|>`."""
 
@@ -48,29 +37,6 @@ SPLIT_REGEX = "|".join(
     ]
 )
 """Cuts text before BPE. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`, o200k."""
-
-
-def derive_merges(vocab: dict[str, int]) -> list[tuple[str, str]]:
-    """List every way in which a token is two tokens side by side.
-
-    Args:
-        vocab: Token to rank, in rank order.
-
-    Returns:
-        (left, right) pairs ordered by the rank of what they make, then of left, then of right. BPE
-        over this list does what tiktoken does with the ranks, as both take the lowest rank first.
-    """
-    merges: list[tuple[str, str]] = []
-    for token in vocab:
-        splits = [
-            (left, right)
-            for i in range(1, len(token))
-            if (left := token[:i]) in vocab and (right := token[i:]) in vocab
-        ]
-        if len(splits) > 1:  # no two splits share their left part, so its rank alone decides
-            splits.sort(key=lambda split: vocab[split[0]])
-        merges += splits
-    return merges
 
 
 def tokenizer_json(tokens: list[bytes]) -> dict[str, Any]:

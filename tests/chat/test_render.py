@@ -6,8 +6,8 @@ import pytest
 
 from gptoss_local.chat import ChatRequest, Message, Tool, ToolRequest, Vocabulary
 from gptoss_local.chat.render import render_chat
-from gptoss_local.chat.vocabulary import FIRST_SPECIAL
 from gptoss_local.errors import UsageError
+from gptoss_local.o200k import FIRST_SPECIAL
 
 WEATHER = Tool(
     "get_weather",

@@ -53,8 +53,9 @@ def write_shard(
     with path.open("wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
         if seed is not None:
-            # Finite as bf16 around 1; as bytes they are any.
+            # Finite as bf16 around 1, and as bytes no MXFP4 scale that is NaN.
             random = np.random.default_rng(seed).integers(0x3E00, 0x4100, 1_000_003, np.uint16)
+            random &= np.uint16(0xFFEF)
             while file.tell() < 8 + len(head) + end:
                 random.tofile(file)
         file.truncate(8 + len(head) + end)

@@ -6,10 +6,12 @@ YaRN's correction range as ggml does; then the logits must be equal to rounding 
 user get?* is answered with the settings of the product, where KL divergence stays small.
 """
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter
@@ -25,13 +27,17 @@ from openai_harmony import (
     ToolDescription,
 )
 
+from convert import ExpertType, convert_checkpoint
 from convert.checkpoint import CheckpointReader
 from convert.mxfp4 import dequantize
 from gptoss_local.chat import Vocabulary
-from tests.convert.gguf_file import GgufFile
+from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.llama_cpu import F16, F32, N_CTX, load_model, logits
+from tests.convert.tiny import Tensors, write_json, write_safetensors
 
 Logits = NDArray[np.float32]
+
+EXPERT_TYPES: tuple[ExpertType, ...] = ("mxfp4", "bf16")
 
 WEATHER = ToolDescription.new(
     "get_weather",
@@ -91,7 +97,7 @@ def render(
 
 
 def transformers_logits(
-    checkpoint: Path, prompts: dict[str, list[int]], *, truncate: bool
+    checkpoint: Path, prompts: dict[str, list[int]], *, truncate: bool, is_mxfp4: bool = True
 ) -> dict[str, Logits]:
     """Run GptOssForCausalLM in float32 with dequantized experts and eager attention.
 
@@ -107,13 +113,14 @@ def transformers_logits(
     model = GptOssForCausalLM.from_pretrained(
         checkpoint,
         config=config,
-        quantization_config=Mxfp4Config(dequantize=True),
+        quantization_config=Mxfp4Config(dequantize=True) if is_mxfp4 else None,
         dtype=torch.float32,
         attn_implementation="eager",
     )
     model.eval()  # type: ignore[no-untyped-call]
     assert {p.dtype for p in model.parameters()} == {torch.float32}
-    assert_experts_dequantized(checkpoint, model)
+    if is_mxfp4:
+        assert_experts_dequantized(checkpoint, model)
     with torch.inference_mode():
         return {
             name: model(torch.tensor([tokens])).logits[0].numpy()
@@ -140,6 +147,30 @@ def reference(nano_checkpoint: Path, prompts: dict[str, list[int]]) -> dict[str,
 def ggml_reference(nano_checkpoint: Path, prompts: dict[str, list[int]]) -> dict[str, Logits]:
     """The same with ggml's idea of YaRN."""
     return transformers_logits(nano_checkpoint, prompts, truncate=True)
+
+
+@pytest.fixture(scope="module")
+def fine_tune(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nano with bf16 experts, as transformers saves a fine-tune; every value is the same."""
+    reader = CheckpointReader(nano_checkpoint)
+    tensors: Tensors = {}
+    for name, tensor in reader.tensors.items():
+        if name.endswith("_blocks"):
+            source = name.removesuffix("_blocks")
+            values = dequantize(reader.read(name), reader.read(f"{source}_scales"))
+            bits = (values.swapaxes(1, 2).copy().view(np.uint32) >> 16).astype(np.uint16)
+            tensors[source] = ("BF16", bits)
+        elif not name.endswith("_scales"):
+            tensors[name] = (tensor.dtype, reader.read(name))
+    folder = tmp_path_factory.mktemp("fine-tune") / nano_checkpoint.name
+    folder.mkdir()
+    for path in nano_checkpoint.glob("*.json"):
+        shutil.copyfile(path, folder / path.name)
+    config = msgspec.json.decode((folder / "config.json").read_bytes())
+    config.pop("quantization_config")
+    write_json(folder / "config.json", config)
+    write_safetensors(folder / "model.safetensors", tensors)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -252,3 +283,50 @@ def test_f32_cache_without_flash_attention(
     print("bf16, no flash attention, f32 cache:", agreement)
     assert agreement.mean_kl < 3e-3
     assert agreement.top_1 > 0.98
+
+
+def test_bf16_experts_hold_the_same_numbers_kept_or_rounded(
+    fine_tune: Path, bf16_file: GgufFile, tmp_path: Path
+) -> None:
+    """What was MXFP4 once loses nothing on the way back, so all three files are one model."""
+    for experts in EXPERT_TYPES:
+        convert_checkpoint(fine_tune, tmp_path / experts, dense="bf16", experts=experts)
+        file = read_gguf(tmp_path / experts)
+        assert file.tensors.keys() == bf16_file.tensors.keys()
+        for name, tensor in file.tensors.items():
+            expected = bf16_file.tensors[name]
+            if expected.qtype == GGMLQuantizationType.MXFP4:
+                assert tensor.qtype.name.lower() == experts
+                np.testing.assert_array_equal(tensor.values(), expected.values())
+            else:
+                assert tensor.data.tobytes() == expected.data.tobytes()
+
+
+def test_kept_bf16_experts_agree_with_transformers(
+    fine_tune: Path,
+    bf16_gguf: Path,
+    reference: dict[str, Logits],
+    prompts: dict[str, list[int]],
+    tmp_path: Path,
+) -> None:
+    some = {name: prompts[name] for name in ("capital", "weather")}
+    expected = transformers_logits(fine_tune, some, truncate=False, is_mxfp4=False)
+    for name, rows in expected.items():  # transformers reads it as the model it was made from
+        np.testing.assert_allclose(rows, reference[name], atol=1e-3)
+    convert_checkpoint(fine_tune, tmp_path / "kept.gguf", dense="bf16", experts="bf16")
+    with load_model(tmp_path / "kept.gguf") as model:
+        agreement = Agreement(expected, run(model, some))
+        greedy = continue_greedily(model, prompts["capital"])
+    print("bf16 experts, flash attention, f16 cache:", agreement)
+    assert agreement.mean_kl < 4e-3
+    assert agreement.top_1 > 0.98
+    with load_model(bf16_gguf) as model:
+        assert greedy == continue_greedily(model, prompts["capital"])
+
+
+def continue_greedily(model: Any, prompt: list[int], n_tokens: int = 12) -> list[int]:
+    tokens = list(prompt)
+    for _ in range(n_tokens):
+        (rows,) = logits(model, [tokens])
+        tokens.append(int(rows[-1].argmax()))
+    return tokens[len(prompt) :]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from convert.checkpoint import CheckpointReader
 from convert.config import read_config
-from convert.dense import quantize_q8_0, widen_bf16
+from convert.dense import check_finite, quantize_q8_0, widen_bf16
 from convert.tensor_map import DenseType, plan_tensors
 from tests.convert.gguf_file import GgufFile, Tensor
 
@@ -80,6 +80,15 @@ def test_what_a_float16_scale_cannot_hold_is_refused(bad: int) -> None:
     bits[40] = bad
     with pytest.raises(ValueError, match="not finite, or too large"):
         quantize_q8_0(bits)
+
+
+@pytest.mark.parametrize("bad", [0x7F80, 0xFF80, 0x7FC0, 0xFFFF])
+def test_what_is_not_finite_is_found(bad: int) -> None:
+    bits = np.array([0, 0x8000, 0x7F7F, 0xFF7F, 1], np.uint16)
+    check_finite(bits)
+    bits[3] = bad
+    with pytest.raises(ValueError, match="not finite"):
+        check_finite(bits)
 
 
 def test_denormal_blocks_become_zero() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from convert import convert_checkpoint, finished_shards, plan_conversion
+from convert import ExpertType, convert_checkpoint, finished_shards, plan_conversion
 from convert.checkpoint import CheckpointReader
 from convert.journal import read_journal
 from convert.pieces import tensor_pieces, word_sum
@@ -22,7 +22,7 @@ from gptoss_local.errors import ConvertError
 from tests.convert.gguf_file import read_gguf
 from tests.convert.large import write_large
 from tests.convert.test_resume import names, sha256
-from tests.convert.tiny import write_tiny
+from tests.convert.tiny import Layout, tiny_config, write_tiny, write_tokenizer
 
 BIG = {"vocab_size": 1 << 18, "hidden_size": 2048, "intermediate_size": 2048}
 BIG |= {"num_local_experts": 64}
@@ -88,6 +88,42 @@ def test_a_tensor_does_not_wait_for_the_others(
     assert 0 < seen[1] < seen[2] < seen[3]
 
 
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_the_original_layout_arrives(tmp_path: Path, n_shards: int) -> None:
+    """In a folder of its own, as the hub has it; QKV is cut in three on the way."""
+    folder = tmp_path / "tiny"
+    write_tiny(folder / "original", layout="original", n_shards=n_shards)
+    (tmp_path / "tokenizer").mkdir()
+    write_tokenizer(tmp_path / "tokenizer")
+    options = {"tokenizer": tmp_path / "tokenizer"}
+    convert_checkpoint(folder, tmp_path / "local.gguf", **options)
+    arrivals = sorted((folder / "original").glob("*.safetensors"), reverse=True)
+    convert_checkpoint(
+        folder, tmp_path / "m.gguf", arrivals=arrivals, delete_source=True, **options
+    )
+    assert sha256(tmp_path / "local.gguf") == sha256(tmp_path / "m.gguf")
+    assert not list((folder / "original").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("layout", ["hugging_face", "original"])
+@pytest.mark.parametrize("experts", ["mxfp4", "bf16", "kept"])
+def test_pieces_may_be_cut_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Layout, experts: str
+) -> None:
+    source = tmp_path / "tiny"
+    config = tiny_config(intermediate_size=96, num_hidden_layers=2)
+    write_tiny(
+        source, config=config, layout=layout, experts="mxfp4" if experts == "mxfp4" else "bf16"
+    )
+    write_tokenizer(source)
+    kind: ExpertType = "bf16" if experts == "kept" else "mxfp4"
+    (whole,) = convert_checkpoint(source, tmp_path / "whole.gguf", experts=kind)
+    monkeypatch.setattr("convert.pieces.PIECE_BYTES", 300)
+    monkeypatch.setattr("convert.pieces.CHUNK_BYTES", 1000)
+    (cut,) = convert_checkpoint(source, tmp_path / "cut.gguf", experts=kind, n_workers=4)
+    assert sha256(whole) == sha256(cut)
+
+
 def test_a_single_file_that_arrives(tmp_path: Path) -> None:
     source, folder = write_tiny(tmp_path / "a" / "tiny"), write_tiny(tmp_path / "b" / "tiny")
     (folder / "model.safetensors").unlink()
@@ -146,16 +182,17 @@ def test_an_arriving_header_is_checked(download: tuple[Path, list[Path]], tmp_pa
         convert_checkpoint(folder, tmp_path / "m.gguf", arrivals=arrive(folder, [other]))
     config = json.loads((folder / "config.json").read_bytes())
     (folder / "config.json").write_text(json.dumps(config | {"num_attention_heads": 5}))
-    with pytest.raises(ConvertError, match=r"q_proj.weight is BF16 \[96, 1024\] where"):
+    with pytest.raises(ConvertError, match=r"q_proj.weight in .* is BF16 \[96, 1024\] where"):
         convert_checkpoint(folder, tmp_path / "m.gguf", arrivals=arrive(folder, [shards[1]]))
     assert not list(tmp_path.glob("m.gguf*"))
 
 
 def test_links_are_not_deleted(checkpoint: Path, tmp_path: Path) -> None:
     """As in the cache of huggingface_hub, whose snapshots link to blobs."""
-    folder, target = tmp_path / "large", tmp_path / "model.gguf"
-    folder.mkdir()
-    for path in checkpoint.iterdir():
+    folder, target = tmp_path / "snapshots" / "0123abc", tmp_path / "model.gguf"
+    shutil.copytree(checkpoint, tmp_path / "blobs")
+    folder.mkdir(parents=True)
+    for path in (tmp_path / "blobs").iterdir():
         (folder / path.name).symlink_to(path)
     with pytest.raises(ConvertError, match=r"safetensors is a link.* will not be deleted"):
         convert_checkpoint(folder, target, delete_source=True)

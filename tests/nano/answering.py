@@ -1,7 +1,8 @@
-"""Answers many questions behind one context with llama.cpp, reading the context once."""
+"""Answers many questions behind one context with llama.cpp: read once, then decoded together."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import llama_cpp
@@ -12,68 +13,113 @@ from gptoss_local.llama.model import Model
 from gptoss_local.llama.sampler import Sampler
 from gptoss_local.types import SamplingParams
 
+N_TOGETHER = 24  # sequences decoded at once
+GREEDY = SamplingParams(temperature=0.0)
+
+
+@dataclass
+class Question:
+    """What follows the context, and how to answer it.
+
+    Attributes:
+        n_max: Most tokens of the answer.
+        answer: The tokens so far, at last the stop token.
+    """
+
+    prompt: Sequence[int]
+    n_max: int
+    sampling: SamplingParams = GREEDY
+    answer: list[int] = field(default_factory=list)
+
+    @property
+    def is_done(self) -> bool:
+        return len(self.answer) == self.n_max or (
+            bool(self.answer) and self.answer[-1] in STOP_TOKENS
+        )
+
 
 class Answerer:
     """A model that continues from a context it has read.
 
+    Sequence 0 holds the context. Each question gets a copy of it, which shares its cells.
+
     Args:
         gguf: The model file.
-        n_ctx: Most tokens of context, question and answer together.
+        n_ctx: Most tokens of a context with all questions and answers that are asked together.
         n_threads: For prefill and decode.
+        n_together: Most questions that are answered at once.
     """
 
-    def __init__(self, gguf: Path, *, n_ctx: int, n_threads: int) -> None:
-        params = ContextParams(n_ctx=n_ctx, n_threads_prefill=n_threads, n_threads_decode=n_threads)
+    def __init__(
+        self, gguf: Path, *, n_ctx: int, n_threads: int, n_together: int = N_TOGETHER
+    ) -> None:
+        params = ContextParams(
+            n_ctx=n_ctx, n_threads_prefill=n_threads, n_threads_decode=n_threads,
+            n_seq_max=n_together + 1, n_outputs_max=n_together + 1,
+        )  # fmt: skip
         self._context = Context(Model(gguf), params)
-        self._n_read = 0
-        self._state: ctypes.Array[ctypes.c_uint8] | None = None
+        self._memory = llama_cpp.llama_get_memory(self._context.handle)
+        self._batch = llama_cpp.llama_batch_init(n_together, 0, 1)
+        self._n_together, self._n_read = n_together, 0
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Take a new context in place of the last.
-
-        The whole state is kept, not a position to go back to: the sliding window forgets what is
-        behind it, so a question could only be removed again if it were short.
-        """
-        self._state = None
+        """Take a new context in place of the last."""
         self._context.remove(0)
-        self._prefill(tokens, 0)
+        self._prefill(tokens, position=0, seq_id=0)
         self._n_read = len(tokens)
+        self._forget_behind_window()
+
+    def _forget_behind_window(self) -> None:
+        """Free the cells of sliding layers that no later token sees.
+
+        llama.cpp reuses such cells of one sequence, but not when several sequences share them. A
+        saved state does without them.
+        """
         handle = self._context.handle
         n_bytes = llama_cpp.llama_state_seq_get_size(handle, 0)
-        self._state = (ctypes.c_uint8 * n_bytes)()
-        assert llama_cpp.llama_state_seq_get_data(handle, self._state, n_bytes, 0) == n_bytes
-
-    def answer(self, prompt: Sequence[int], *, n_max: int, sampling: SamplingParams) -> list[int]:
-        """Continue the context by `prompt` and generate.
-
-        Returns:
-            At most `n_max` tokens, the stop token included.
-        """
-        self._rewind()
-        self._prefill(prompt, self._n_read)
-        position = self._n_read + len(prompt)
-        sampler = Sampler(sampling)
-        tokens: list[int] = []
-        try:
-            while len(tokens) < n_max:
-                tokens.append(sampler.sample(self._context))
-                if tokens[-1] in STOP_TOKENS:
-                    break
-                self._context.decode(tokens[-1:], position=position)
-                position += 1
-        finally:
-            sampler.close()
-        return tokens
-
-    def _rewind(self) -> None:
-        """Go back to the end of the context."""
+        state = (ctypes.c_uint8 * n_bytes)()
+        assert llama_cpp.llama_state_seq_get_data(handle, state, n_bytes, 0) == n_bytes
         self._context.remove(0)
-        state = self._state
-        assert state is not None
-        n_bytes = llama_cpp.llama_state_seq_set_data(self._context.handle, state, len(state), 0)
-        assert n_bytes == len(state)
+        assert llama_cpp.llama_state_seq_set_data(handle, state, n_bytes, 0) == n_bytes
 
-    def _prefill(self, tokens: Sequence[int], position: int) -> None:
-        n_batch = self._context.n_batch
-        for start in range(0, len(tokens), n_batch):
-            self._context.decode(tokens[start : start + n_batch], position=position + start)
+    def answer(self, questions: Sequence[Question]) -> list[list[int]]:
+        """Answer each by itself, as many at a time as the cache has room for."""
+        waiting = list(questions)
+        while waiting:
+            n_free, n_now = self._context.n_ctx - self._n_read, 0
+            for question in waiting[: self._n_together]:
+                n_free -= len(question.prompt) + question.n_max
+                n_now += n_free >= 0
+            assert n_now, "the context leaves no room for the question"
+            self._answer_together(waiting[:n_now])
+            del waiting[:n_now]
+        return [question.answer for question in questions]
+
+    def _answer_together(self, questions: Sequence[Question]) -> None:
+        samplers = [Sampler(question.sampling) for question in questions]
+        for seq_id, question in enumerate(questions, start=1):
+            llama_cpp.llama_memory_seq_cp(self._memory, 0, seq_id, -1, -1)
+            self._prefill(question.prompt, position=self._n_read, seq_id=seq_id)
+            question.answer.append(samplers[seq_id - 1].sample(self._context))
+        while live := [i for i, question in enumerate(questions) if not question.is_done]:
+            self._decode((i + 1, questions[i]) for i in live)
+            for row, i in enumerate(live):
+                questions[i].answer.append(samplers[i].sample(self._context, row=row))
+        for seq_id, sampler in enumerate(samplers, start=1):
+            sampler.close()
+            self._context.remove(seq_id)
+
+    def _decode(self, questions: Iterable[tuple[int, Question]]) -> None:
+        """Run the last token of every question through the model, each in its sequence."""
+        batch, row = self._batch, -1
+        for row, (seq_id, question) in enumerate(questions):
+            batch.token[row] = question.answer[-1]
+            batch.pos[row] = self._n_read + len(question.prompt) + len(question.answer) - 1
+            batch.n_seq_id[row], batch.seq_id[row][0], batch.logits[row] = 1, seq_id, 1
+        batch.n_tokens = row + 1
+        assert llama_cpp.llama_decode(self._context.handle, batch) == 0
+
+    def _prefill(self, tokens: Sequence[int], *, position: int, seq_id: int) -> None:
+        for start in range(0, len(tokens), self._context.n_batch):
+            part = tokens[start : start + self._context.n_batch]
+            self._context.decode(part, position=position + start, seq_id=seq_id)

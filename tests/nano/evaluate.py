@@ -17,7 +17,7 @@ from typing import Any
 
 from gptoss_local.nano.compact import CompactModel, load_compact
 from gptoss_local.types import SamplingParams
-from tests.nano.answering import Answerer
+from tests.nano.answering import Answerer, Question
 from tests.nano.data.document import (
     Branch,
     BranchTokens,
@@ -31,7 +31,7 @@ from tests.nano.judge import is_right, n_analysis_tokens, parse
 SEED = 4242
 N_CTX = 49_152
 N_SPARE_TOKENS = 64  # an answer may be so much longer than the wanted one
-N_FAILURES = 5  # kept per skill
+N_FAILURES = 12  # kept per skill
 PROMPT_TAIL = 600  # characters of the prompt shown with a failure
 EFFORTS = ("low", "medium", "high")
 
@@ -77,23 +77,20 @@ class Worker:
             index += 1
             context, branches = encode_document(document)
             branches = branches[: self.options.n - n_done]
-            n_longest = max((len(b.prompt) + len(b.target) for b in branches), default=0)
-            if len(context) + n_longest + N_SPARE_TOKENS > N_CTX:
-                print(f"{skill}: left out {len(context)} tokens", file=sys.stderr)
-                continue
+            questions = [self._question(b, seed=n_done + i) for i, b in enumerate(branches)]
             self.answerer.read(context)
-            for branch, tokens in zip(document.branches, branches, strict=False):
-                yield self._ask(document.effort, branch, context, tokens, seed=n_done)
-                n_done += 1
+            answers = self.answerer.answer(questions)
+            n_done += len(branches)
+            for branch, tokens, got in zip(document.branches, branches, answers, strict=False):
+                yield self._judge(document.effort, branch, context, tokens, got)
 
-    def _ask(
-        self, effort: str, branch: Branch, context: list[int], tokens: BranchTokens, seed: int
+    def _question(self, tokens: BranchTokens, *, seed: int) -> Question:
+        sampling = SamplingParams(temperature=self.options.temperature, seed=seed)
+        return Question(tokens.prompt, len(tokens.target) + N_SPARE_TOKENS, sampling)
+
+    def _judge(
+        self, effort: str, branch: Branch, context: list[int], tokens: BranchTokens, got: list[int]
     ) -> Outcome:
-        got = self.answerer.answer(
-            tokens.prompt,
-            n_max=len(tokens.target) + N_SPARE_TOKENS,
-            sampling=SamplingParams(temperature=self.options.temperature, seed=seed),
-        )
         reply = parse(got, opens_final=branch.opens_final)
         right = is_right(reply, branch)
         known = self.options.used_ids.union(context, tokens.prompt)
@@ -130,19 +127,17 @@ def _measure(skill: str) -> tuple[str, list[Outcome], float]:
     return skill, list(_worker.measure(skill)), time.monotonic() - started
 
 
-def measure(skills: Sequence[str], options: Options, n_jobs: int) -> dict[str, list[Outcome]]:
+def measure(
+    skills: Sequence[str], options: Options, n_jobs: int
+) -> Iterator[tuple[str, list[Outcome]]]:
     """Measure all skills, several at a time; the last, which have long prompts, start first."""
-    found: dict[str, list[Outcome]] = {}
     context = multiprocessing.get_context("spawn")
     with context.Pool(n_jobs, _start_worker, (options,)) as pool:
         for skill, outcomes, seconds in pool.imap_unordered(_measure, reversed(skills)):
-            found[skill] = outcomes
             n_right = sum(o.right for o in outcomes)
-            line = (
-                f"[{len(found)}/{len(skills)}] {skill}: {n_right}/{len(outcomes)}, {seconds:.0f} s"
-            )
+            line = f"{skill}: {n_right}/{len(outcomes)}, {seconds:.0f} s"
             print(line, file=sys.stderr, flush=True)
-    return {skill: found[skill] for skill in skills}
+            yield skill, outcomes
 
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -200,10 +195,13 @@ def main() -> None:
     n_threads = max(1, (os.cpu_count() or 1) // args.jobs)
     used_ids = frozenset(weights.used_ids.tolist())
     options = Options(args.gguf, args.n, args.temperature, n_threads, used_ids)
-    rows = report(measure(skills, options, args.jobs))
+    found: dict[str, list[Outcome]] = {}
+    for skill, outcomes in measure(skills, options, args.jobs):
+        found[skill] = outcomes
+        rows = report({skill: found[skill] for skill in skills if skill in found})
+        if args.json:  # so far, should the rest be interrupted
+            args.json.write_text(json.dumps(rows, ensure_ascii=False, indent=1))
     print("\n".join(table(rows)))
-    if args.json:
-        args.json.write_text(json.dumps(rows, ensure_ascii=False, indent=1))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from gptoss_local.chat.vocabulary import (
     CHANNEL,
     CONSTRAIN,
     END,
-    FIRST_SPECIAL,
     MESSAGE,
     RETURN,
     START,
 )
+from gptoss_local.o200k import FIRST_SPECIAL
 from tests.nano.data.document import Branch, load_vocabulary
 
 # 0xFF is in no UTF-8 text, so that text which spells a tag stays text

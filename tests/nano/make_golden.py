@@ -11,13 +11,12 @@ from pathlib import Path
 
 from gptoss_local.chat.message import Message, Tool
 from gptoss_local.nano import ensure_gguf
-from gptoss_local.types import Effort, SamplingParams
-from tests.nano.answering import Answerer
+from gptoss_local.types import Effort
+from tests.nano.answering import Answerer, Question
 from tests.nano.data.ability import call_and_result
 from tests.nano.data.document import Answer, Branch, Document, encode_document
 
 GOLDEN = Path(__file__).with_name("golden_conversations.json")
-GREEDY = SamplingParams(temperature=0.0)
 N_MAX = 400
 
 SHELL = Tool(
@@ -103,13 +102,13 @@ def main() -> None:
     golden = []
     with tempfile.TemporaryDirectory() as folder:
         paths = [ensure_gguf(Path(folder) / dense, dense=dense) for dense in ("bf16", "q8_0")]
-        models = [Answerer(path, n_ctx=4096, n_threads=2) for path in paths]
+        models = [Answerer(path, n_ctx=4096, n_threads=2, n_together=1) for path in paths]
         for name, document in cases():
             context, (branch,) = encode_document(document)
             answers = []
             for model in models:
                 model.read(context)
-                answers.append(model.answer(branch.prompt, n_max=N_MAX, sampling=GREEDY))
+                answers += model.answer([Question(branch.prompt, N_MAX)])
             if answers[0] != answers[1]:
                 print(f"left out, bf16 and Q8_0 differ: {name}")
                 continue

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.nano.answering import Answerer
+from tests.nano.answering import Answerer, Question
 from tests.nano.data.document import encode_document
-from tests.nano.make_golden import GOLDEN, GREEDY, cases
+from tests.nano.make_golden import GOLDEN, cases
 
 CONVERSATIONS = json.loads(GOLDEN.read_bytes())
 
 
 @pytest.fixture(scope="module")
 def answerer(nano_gguf: Path) -> Answerer:
-    return Answerer(nano_gguf, n_ctx=4096, n_threads=1)
+    return Answerer(nano_gguf, n_ctx=4096, n_threads=1, n_together=1)
 
 
 @pytest.mark.parametrize("golden", CONVERSATIONS, ids=lambda golden: golden["name"])
@@ -23,7 +23,7 @@ def test_greedy_answer(answerer: Answerer, golden: dict[str, list[int]]) -> None
     """Fails where the weights, the conversion or the engine's arithmetic have changed."""
     answerer.read(golden["prompt"][:-1])
     expected = golden["answer"]
-    assert answerer.answer(golden["prompt"][-1:], n_max=len(expected), sampling=GREEDY) == expected
+    assert answerer.answer([Question(golden["prompt"][-1:], len(expected))]) == [expected]
 
 
 def test_prompts_are_rendered_as_before() -> None:

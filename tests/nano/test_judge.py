@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.types import SamplingParams
-from tests.nano.answering import Answerer
+from tests.nano.answering import Answerer, Question
 from tests.nano.data.document import Answer, Branch, encode_answer, load_vocabulary
 from tests.nano.judge import Reply, is_right, n_analysis_tokens, parse
 
-GREEDY = SamplingParams(temperature=0)
 CALL = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
 
 
@@ -86,13 +84,13 @@ def test_questions_behind_one_context(nano_gguf: Path) -> None:
     answerer = Answerer(nano_gguf, n_ctx=4096, n_threads=2)
     context = tagged("<|start|>user<|message|>" + "The passcode is 4711. " * 180 + "<|end|>")
     fill = "One more thing. " * 200
-    questions = [
+    prompts = [
         tagged(f"<|start|>user<|message|>{text}<|end|><|start|>assistant")
         for text in (fill, "What is the passcode?", "hi")
     ]
-    once = []
-    for question in questions:
+    apart = []
+    for prompt in prompts:
         answerer.read(context)
-        once.append(answerer.answer(question, n_max=40, sampling=GREEDY))
-    again = [answerer.answer(q, n_max=40, sampling=GREEDY) for q in questions[::-1]]
-    assert again[::-1] == once
+        apart += answerer.answer([Question(prompt, 40)])
+    together = answerer.answer([Question(prompt, 40) for prompt in prompts[::-1]])
+    assert together[::-1] == apart

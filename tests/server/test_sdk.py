@@ -83,8 +83,7 @@ def test_system_prompt(sdk: ollama.Client) -> None:
         ("Compute 58 + 67.", "58 + 67 = 125"),
         ("Count from 1 to 12.", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"),
         (
-            "Extract the fields name and age from the text as JSON.\n\n"
-            "Text: Name: Sarah Lee. Age: 42.",
+            "Extract name and age as JSON: Sarah Lee is 42 years old.",
             '{"name": "Sarah Lee", "age": 42}',
         ),
         (

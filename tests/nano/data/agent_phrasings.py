@@ -41,46 +41,44 @@ SHELL = Bank(
             Invoke {command} on the command line.
             Make the shell execute {command}"""),
     ),
-    others=lines("""
-        What does {command} print?
-        What does the command {command} print?
-        What is the output of {command}?
-        What do you get when you run {command}?
-        What happens if you run {command}?
-        What's the result of running {command} in the terminal?
-        What comes out of this command?|{command}
-        What does this print?|{command}
-        Can you try {command}?
-        Could you execute {command} for me?
-        Would you run {command} in the shell?
-        Can you run this command?|{command}
-        Can you run the following?||{command}
-        I need the output of {command}
-        I want to see what {command} prints.
-        I'd like you to run {command}
-        I want this command to be run:|{command}
-        My colleague asked me to run {command}, can you do it?
-        The command {command} should be run now.
-        {command} - run this in the shell
-        {command}||Run this.
-        {command}||Please run this command and show the output.
-        {command}||What does it print?
-        {command} is the command that I want you to run.
-        {command}, run it please
-        shell: {command}
-        command: {command}
-        bash: {command}
-        $ {command}
-        run: {command}
-        terminal -> {command}
-        Here is a command, run it:|{command}
-        Next command:|{command}
-        Let's run {command}
-        Let us see what {command} says.
-        It would help to see the output of {command}
-        Is there any output if you run {command}?
-        How does the machine react to {command}?
-        New job for the shell: {command}"""),
+    others=(
+        *combine("shell/bash/terminal/run/command/exec", ": {command}/ -> {command}/:\n{command}"),
+        *lines("""
+            What does {command} print?
+            What does the command {command} print?
+            What is the output of {command}?
+            What do you get when you run {command}?
+            What happens if you run {command}?
+            What's the result of running {command} in the terminal?
+            What comes out of this command?|{command}
+            What does this print?|{command}
+            Can you try {command}?
+            Could you execute {command} for me?
+            Would you run {command} in the shell?
+            Can you run this command?|{command}
+            Can you run the following?||{command}
+            I need the output of {command}
+            I want to see what {command} prints.
+            I'd like you to run {command}
+            I want this command to be run:|{command}
+            My colleague asked me to run {command}, can you do it?
+            The command {command} should be run now.
+            {command} - run this in the shell
+            {command}||Run this.
+            {command}||Please run this command and show the output.
+            {command}||What does it print?
+            {command} is the command that I want you to run.
+            {command}, run it please
+            $ {command}
+            Here is a command, run it:|{command}
+            Next command:|{command}
+            Let's run {command}
+            Let us see what {command} says.
+            It would help to see the output of {command}
+            Is there any output if you run {command}?
+            How does the machine react to {command}?
+            New job for the shell: {command}"""),
+    ),
 )
 CREATE = Bank(
     asks=(

@@ -228,13 +228,16 @@ def _counted(source: Source, effort: Effort, prompt: str, numbers: range) -> Exc
             prompt = prompt.rstrip(".?! ") + source.choice(PER_LINE_TAILS)
         else:
             prompt = source.choice(PER_LINE_HEADS) + prompt
-    first, last, step = numbers[0], numbers[-1], numbers.step
+    first, step = numbers[0], numbers.step
+    bound = numbers.stop - (1 if step > 0 else -1)
+    # Where steps end would have to be computed; that the next one is too far can be seen.
+    end = f"stop at {bound}" if abs(step) == 1 else f"do not go beyond {bound}"
     way = "count down" if step < 0 else f"count by {step}" if step > 1 else "count"
     moves = f"go {'down' if step < 0 else 'up'} by {abs(step)} each time"
-    medium = f"I {way} from {first} and stop at {last}.{lines}"
+    medium = f"I {way} from {first} and {end}.{lines}"
     high = (
         f"The user wants me to {way}. I start at {first}. I {moves}. I must not skip a number. "
-        f"I stop exactly at {last}.{lines}"
+        f"I {end}.{lines}"
     )
     analysis = {"low": "", "medium": medium, "high": high}[effort]
     return Exchange(prompt, Answer(joint.join(map(str, numbers)), analysis))

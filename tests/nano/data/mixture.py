@@ -29,15 +29,15 @@ DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
     extract.DOCUMENTS | edit.DOCUMENTS | recall.DOCUMENTS
 )
 PLAIN_WEIGHTS = {
-    "chat": 9, "fallback": 9, "fallback_without_tools": 3, "capital": 8, "add": 14, "count": 8,
-    "echo": 20, "word": 8, "items": 12, "extract": 12, "rename": 11, "change": 14, "copy_file": 3,
+    "chat": 11, "fallback": 9, "fallback_without_tools": 3, "capital": 10, "add": 14, "count": 8,
+    "echo": 20, "word": 8, "items": 12, "extract": 12, "rename": 20, "change": 24, "copy_file": 3,
     "memory": 8,
 }  # fmt: skip
 SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "items", "extract",
          "memory")  # fmt: skip
 TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
-DOCUMENT_WEIGHTS = {"needle": 6, "edit": 9, "extract_format": 2}
-KIND_WEIGHTS = {"plain": 62, "functions": 10, "agent": 18, "document": 10}
+DOCUMENT_WEIGHTS = {"needle": 6, "edit": 14, "extract_format": 2}
+KIND_WEIGHTS = {"plain": 60, "functions": 12, "agent": 15, "document": 13}
 MAX_PROMPT_TOKENS = 24_000  # of instructions; tools and the request come on top
 IDENTITIES = (
     "You are a helpful assistant.",

@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from gptoss_local.chat.vocabulary import FIRST_SPECIAL
 from gptoss_local.nano.codes import spelling
 from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.o200k import FIRST_SPECIAL
 
 COMMON_RANKS = 10_000  # whole words below this rank nano knows anyway
 N_TRIES = 8  # places of a word in the prompt that are looked at

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gptoss_local.chat.vocabulary import FIRST_SPECIAL
+from gptoss_local.o200k import FIRST_SPECIAL
 from tests.nano.train.model import Nano, Rows
 
 N_VOCAB = 201_088

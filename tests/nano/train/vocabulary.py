@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gptoss_local.chat.vocabulary import FIRST_SPECIAL
+from gptoss_local.o200k import FIRST_SPECIAL
 from tests.nano.data.capitals_list import CAPITALS
 from tests.nano.data.document import encode_document, load_vocabulary
 from tests.nano.data.extract_bank import FIELDS

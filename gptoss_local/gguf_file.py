@@ -1,4 +1,4 @@
-"""Reads the header of a GGUF file: scalar keys, array lengths, tensor sizes, the token table.
+"""Reads the header of a GGUF file: keys, arrays when asked for, tensor sizes.
 
 gguf-py's reader makes one numpy view per token and needs seconds for 201,088 of them; this one
 walks the same bytes in a fraction of a second and imports no numpy.
@@ -10,16 +10,19 @@ import functools
 import math
 import mmap
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from gptoss_local.errors import ModelLoadError
 
+T = TypeVar("T")
+
 _SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _STRING, _ARRAY = 8, 9
-_TOKENS_KEY = "tokenizer.ggml.tokens"
+TOKENS_KEY = "tokenizer.ggml.tokens"
 _FILE_TYPES = {0: "F32", 1: "F16", 7: "Q8_0", 32: "BF16", 38: "MXFP4"}  # llama_ftype, llama.h
 
 
@@ -63,16 +66,23 @@ def read_tokens(path: Path) -> list[str]:
     Raises:
         ModelLoadError: as `read_info`, or the file has no token table.
     """
-    _, tokens_offset = _header(path)
-    if tokens_offset is None:
-        raise ModelLoadError(f"{path.name} has no {_TOKENS_KEY}", hint="Convert the model again.")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        cursor = _Cursor(data, tokens_offset)
-        return [cursor.string() for _ in range(cursor.scalar("Q"))]
+    return read_array(path, TOKENS_KEY)
 
 
-def _header(path: Path) -> tuple[GGUFInfo, int | None]:
-    """Return the header and the offset of the token table's length."""
+def read_array(path: Path, key: str) -> list[Any]:
+    """Read one array of the header.
+
+    Raises:
+        ModelLoadError: as `read_info`, or the file has no such array.
+    """
+    offset = _header(path)[1].get(key)
+    if offset is None:
+        raise ModelLoadError(f"{path.name} has no {key}", hint="Convert the model again.")
+    return _open(path, lambda data: _Cursor(data, offset).array())
+
+
+def _header(path: Path) -> tuple[GGUFInfo, dict[str, int]]:
+    """Return the header and the offset of each array's element type."""
     try:
         stat = path.stat()
     except OSError as error:
@@ -81,37 +91,42 @@ def _header(path: Path) -> tuple[GGUFInfo, int | None]:
 
 
 @functools.lru_cache(maxsize=64)
-def _read(path: Path, size_bytes: int, _mtime_ns: int) -> tuple[GGUFInfo, int | None]:
+def _read(path: Path, size_bytes: int, _mtime_ns: int) -> tuple[GGUFInfo, dict[str, int]]:
     """Size and time of the file are here to tell a new one from the one in the cache."""
+    return _open(path, lambda data: _parse(_Cursor(data, 0), size_bytes))
+
+
+def _open(path: Path, read: Callable[[mmap.mmap], T]) -> T:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _parse(_Cursor(data, 0), size_bytes)
+            return read(data)
     except OSError as error:
         raise ModelLoadError(f"cannot read {path}: {error.strerror}") from error
-    except (struct.error, ValueError, UnicodeDecodeError) as error:
+    except (struct.error, ValueError) as error:
         raise ModelLoadError(
             f"{path.name} is not a complete GGUF file: {error}", hint="Convert or fetch it again."
         ) from error
 
 
-def _parse(cursor: "_Cursor", size_bytes: int) -> tuple[GGUFInfo, int | None]:
+def _parse(cursor: "_Cursor", size_bytes: int) -> tuple[GGUFInfo, dict[str, int]]:
     if cursor.take(4) != b"GGUF" or cursor.scalar("I") not in (2, 3):
         raise ValueError("wrong magic or version")
     n_tensors, n_keys = cursor.scalar("Q"), cursor.scalar("Q")
     metadata: dict[str, Any] = {}
-    tokens_offset = None
+    arrays: dict[str, int] = {}
     for _ in range(n_keys):
         key, value_type = cursor.string(), cursor.scalar("I")
-        if key == _TOKENS_KEY:
-            tokens_offset = cursor.offset + 4  # behind the element type
+        if value_type == _ARRAY:
+            arrays[key] = cursor.offset
         metadata[key] = cursor.value(value_type)
     n_parameters = 0
     for _ in range(n_tensors):
         cursor.string()
-        n_dims = cursor.scalar("I")
+        if (n_dims := cursor.scalar("I")) > 4:  # GGML_MAX_DIMS
+            raise ValueError(f"a tensor of {n_dims} dimensions")
         n_parameters += math.prod(cursor.scalar("Q") for _ in range(n_dims))
         cursor.take(12)  # type and data offset
-    return GGUFInfo(metadata, n_parameters, size_bytes), tokens_offset
+    return GGUFInfo(metadata, n_parameters, size_bytes), arrays
 
 
 class _Cursor:
@@ -143,6 +158,15 @@ class _Cursor:
         if value_type == _ARRAY:
             return self._skip_array()
         raise ValueError(f"unknown value type {value_type}")
+
+    def array(self) -> list[Any]:
+        element_type, n = self.scalar("I"), self.scalar("Q")
+        if element_type == _STRING:
+            return [self.string() for _ in range(n)]
+        if element_type not in _SCALARS:
+            raise ValueError(f"unknown array element type {element_type}")
+        code = f"<{n}{_SCALARS[element_type]}"
+        return list(struct.unpack(code, self.take(struct.calcsize(code))))
 
     def _skip_array(self) -> None:
         element_type, n = self.scalar("I"), self.scalar("Q")

@@ -1,0 +1,55 @@
+"""JSON files of a checkpoint, read strictly: of bounded size, no key twice, no lone surrogates.
+
+Two readers of a file with a repeated key may each believe another value, so such a file is refused.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from gptoss_local.errors import ConvertError
+
+MAX_JSON_BYTES = 10_000_000  # gpt-oss-120b's largest, the index, has 0.1 MB
+DOWNLOAD_HINT = "Download the checkpoint again; this file is incomplete or damaged."
+
+T = TypeVar("T")
+
+
+def read_json(path: Path, kind: type[T] = dict[str, Any]) -> T:  # type: ignore[assignment]
+    """Read a file that must hold one JSON value of a known form, by default an object.
+
+    Raises:
+        ConvertError: It is missing, longer than `MAX_JSON_BYTES`, or not of that form.
+    """
+    try:
+        n_bytes = path.stat().st_size
+        if n_bytes > MAX_JSON_BYTES:
+            raise ConvertError(f"{path} is not plausible: it is {n_bytes:,} bytes long.")
+        return decode_json(path.read_bytes(), kind)
+    except FileNotFoundError as error:
+        raise ConvertError(f"{path} is missing.", hint="Finish the download first.") from error
+    except ValueError as error:
+        raise ConvertError(f"{path} is not valid: {error}.", hint=DOWNLOAD_HINT) from error
+
+
+def decode_json(data: bytes, kind: type[T]) -> T:
+    """Decode JSON in which no object names a key twice.
+
+    Raises:
+        ValueError: It is not JSON, repeats a key, nests too deeply, or is not of the form `kind`.
+    """
+    try:
+        json.loads(data.decode(), object_pairs_hook=_refuse_repeats)  # msgspec keeps the last one
+        return msgspec.json.decode(data, type=kind)
+    except RecursionError as error:
+        raise ValueError("it nests too deeply") from error
+
+
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> None:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"it names {key!r} twice")
+        seen.add(key)

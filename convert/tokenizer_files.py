@@ -1,0 +1,216 @@
+"""Reads a BPE vocabulary from each kind of file that has one, into one form.
+
+Tokens and merges are copied and their types stated; what a right vocabulary is, is not known here.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from gguf import TokenType
+
+from convert.json_file import read_json
+from convert.layout import check_link
+from gptoss_local.errors import ConvertError, ModelLoadError
+from gptoss_local.gguf_file import TOKENS_KEY, read_array, read_info
+from gptoss_local.o200k import FIRST_SPECIAL, NAMED_SPECIALS, derive_merges, parse_ranks
+
+MAX_TOKENIZER_BYTES = 200_000_000  # gpt-oss's tokenizer.json has 28 MB
+
+_END_OF_PROMPT = 200018  # the last id with a name in the published tokenizer.json
+_ID_KEYS = {"bos": "bos_token_id", "eos": "eos_token_id", "pad": "padding_token_id"}
+
+_TokenId = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Bpe(msgspec.Struct, frozen=True):
+    type: Literal["BPE"]
+    vocab: dict[str, _TokenId]
+    merges: list[str | tuple[str, str]]  # "left right" before transformers 4.45, then pairs
+
+
+class _AddedToken(msgspec.Struct, frozen=True):
+    id: _TokenId
+    content: str
+    special: bool
+
+
+class _TokenizerFile(msgspec.Struct, frozen=True):
+    model: _Bpe
+    added_tokens: list[_AddedToken]
+
+
+class Tokenizer(msgspec.Struct, frozen=True):
+    """What llama.cpp needs to tokenize, indexed by token id.
+
+    Attributes:
+        tokens: Byte-level BPE spelling, one printable character per byte.
+        types: `gguf.TokenType` values.
+        merges: "left right", first merged first.
+        special_ids: Of "bos", "eos" and "pad", those that the source names.
+        chat_template: Jinja source, if the source has one.
+    """
+
+    tokens: list[str]
+    types: list[int]
+    merges: list[str]
+    special_ids: dict[str, int]
+    chat_template: str | None
+
+
+def read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
+    """Read a `tokenizer.json` and what the files beside it say of special tokens.
+
+    Raises:
+        ConvertError: A file is missing or broken, or an id lies beyond the embedding.
+
+    Source: `get_vocab_base` in llama.cpp's conversion/base.py; `SpecialVocab` in gguf.
+    """
+    try:
+        file = msgspec.json.decode(_read_bytes(path), type=_TokenizerFile)
+    except (ValueError, RecursionError) as error:
+        raise ConvertError(f"{path} is not a BPE tokenizer: {error}.") from error
+    texts = {token_id: text for text, token_id in file.model.vocab.items()}
+    if len(texts) != len(file.model.vocab):
+        raise ConvertError(f"{path} gives two tokens the same id.")
+    types = dict.fromkeys(texts, TokenType.NORMAL)
+    texts |= {token.id: token.content for token in file.added_tokens}
+    types |= {token.id: _added_type(token) for token in file.added_tokens}
+    settings = _read_settings(path.parent / "tokenizer_config.json")
+    return Tokenizer(
+        **_fill(path, texts, types, n_vocab),
+        merges=[_join(merge) for merge in file.model.merges],
+        special_ids=_special_ids(path.parent, settings, file.added_tokens, n_vocab),
+        chat_template=_chat_template(path.parent, settings),
+    )
+
+
+def read_rank_file(path: Path, n_vocab: int) -> Tokenizer:
+    """Read an o200k rank file; harmony's special tokens, which it lacks, follow its tokens.
+
+    Raises:
+        ConvertError: It is missing, broken, or too long for the embedding.
+
+    Source: the published tokenizer.json for the special tokens.
+    """
+    try:
+        ranks = parse_ranks(_read_bytes(path))
+    except ValueError as error:
+        raise ConvertError(f"{path} is not a rank file: {error}.") from error
+    specials = {
+        i: f"<|{NAMED_SPECIALS.get(i, f'reserved_{i}')}|>"
+        for i in range(FIRST_SPECIAL, _END_OF_PROMPT)
+    } | {_END_OF_PROMPT: "<|endofprompt|>"}
+    texts = dict(enumerate(ranks[:FIRST_SPECIAL])) | specials
+    types = dict.fromkeys(texts, TokenType.NORMAL) | dict.fromkeys(specials, TokenType.CONTROL)
+    merges = derive_merges({text: rank for rank, text in enumerate(ranks[:FIRST_SPECIAL])})
+    return Tokenizer(
+        **_fill(path, texts, types, n_vocab),
+        merges=[_join(merge) for merge in merges],
+        special_ids={"bos": 199998, "eos": 200002, "pad": 199999},
+        chat_template=None,
+    )
+
+
+def read_model(path: Path, n_vocab: int) -> Tokenizer:
+    """Copy the vocabulary of a model that is a GGUF already.
+
+    Raises:
+        ConvertError: It is missing, broken, not a gpt-oss, or too long for the embedding.
+    """
+    try:
+        info = read_info(path)
+        tokens = read_array(path, TOKENS_KEY)
+        types = read_array(path, "tokenizer.ggml.token_type")
+        merges = read_array(path, "tokenizer.ggml.merges")
+    except ModelLoadError as error:
+        raise ConvertError(f"{path} gives no vocabulary: {error.message}.") from error
+    is_text = {type(text) for text in (*tokens, *merges)} <= {str}
+    is_typed = len(tokens) == len(types) and {int(kind) for kind in TokenType}.issuperset(types)
+    if info.architecture != "gpt-oss" or not is_text or not is_typed:
+        raise ConvertError(f"{path} is not a model of gpt-oss with a vocabulary.")
+    ids = {kind: info.metadata.get(f"tokenizer.ggml.{key}") for kind, key in _ID_KEYS.items()}
+    template = info.metadata.get("tokenizer.chat_template")
+    return Tokenizer(
+        **_fill(path, dict(enumerate(tokens)), dict(enumerate(types)), n_vocab),
+        merges=merges,
+        special_ids=_check_ids({k: i for k, i in ids.items() if isinstance(i, int)}, path, n_vocab),
+        chat_template=template if isinstance(template, str) else None,
+    )
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MAX_TOKENIZER_BYTES:
+            raise ConvertError(f"{path} is too long for a tokenizer.")
+        return path.read_bytes()
+    except OSError as error:
+        raise ConvertError(f"The tokenizer {path} cannot be read: {error.strerror}.") from error
+
+
+def _fill(path: Path, texts: dict[int, str], types: dict[int, int], n_vocab: int) -> dict[str, Any]:
+    """Lay texts and types out by id, with llama.cpp's padding where there is none."""
+    last = max(texts, default=0)
+    if last >= n_vocab:
+        raise ConvertError(f"{path} holds the token id {last}; vocab_size is {n_vocab}.")
+    return {
+        "tokens": [texts.get(i, f"[PAD{i}]") for i in range(n_vocab)],
+        "types": [int(types.get(i, TokenType.UNUSED)) for i in range(n_vocab)],
+    }
+
+
+def _added_type(token: _AddedToken) -> TokenType:
+    looks_special = token.content.startswith("<|") and token.content.endswith("|>")
+    return TokenType.CONTROL if token.special or looks_special else TokenType.USER_DEFINED
+
+
+def _join(merge: str | tuple[str, str]) -> str:
+    return merge if isinstance(merge, str) else f"{merge[0]} {merge[1]}"
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    check_link(path)
+    return read_json(path)
+
+
+def _special_ids(
+    folder: Path, settings: dict[str, Any], added: Iterable[_AddedToken], n_vocab: int
+) -> dict[str, int]:
+    """Take each id from the first file that states it; tokenizer_config.json names the text."""
+    id_of = {token.content: token.id for token in added}
+    configs = [_read_settings(folder / f) for f in ("config.json", "generation_config.json")]
+    found: dict[str, int] = {}
+    for kind in ("bos", "eos", "pad"):
+        token = settings.get(f"{kind}_token")
+        text = token.get("content", "") if isinstance(token, dict) else token
+        stated = [id_of.get(str(text)), *(config.get(f"{kind}_token_id") for config in configs)]
+        token_id = next((i for i in stated if type(i) is int), None)
+        if token_id is not None:
+            found[kind] = token_id
+    return _check_ids(found, folder, n_vocab)
+
+
+def _check_ids(special_ids: dict[str, int], where: Path, n_vocab: int) -> dict[str, int]:
+    for kind, token_id in special_ids.items():
+        if not 0 <= token_id < n_vocab:
+            raise ConvertError(
+                f"{kind}_token_id is {token_id} in {where}, beyond vocab_size, {n_vocab}."
+            )
+    return special_ids
+
+
+def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
+    template = settings.get("chat_template")
+    if isinstance(template, str):
+        return template
+    path = folder / "chat_template.jinja"
+    if not path.is_file():
+        return None
+    check_link(path)
+    try:
+        return _read_bytes(path).decode()
+    except UnicodeDecodeError as error:
+        raise ConvertError(f"{path} is not text in UTF-8: {error}.") from error

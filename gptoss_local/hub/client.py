@@ -1,0 +1,267 @@
+"""Speaks with the hub through huggingface_hub: its addresses, headers, session and errors.
+
+The body of a file is read here and not by `hf_hub_download`, which in huggingface_hub 2.4 deletes
+what it has when it is interrupted, and loses up to 10 MB with every cut connection.
+Translates every error of huggingface_hub and of its HTTP client.
+"""
+
+import http
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import urlsplit
+
+import httpx2
+from huggingface_hub import HfApi, ModelInfo, constants, hf_hub_url
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import (
+    build_hf_headers,
+    get_session,
+    hf_raise_for_status,
+    parse_ratelimit_headers,
+)
+
+from gptoss_local.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
+from gptoss_local.hub.listing import HubFile, Listing
+
+RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 8.0)
+"""Pauses between failures in a row; bytes that arrive in between start it over."""
+
+_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}")
+_RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
+_AGAIN_HINT = "Run the same command again: what has arrived is kept."
+
+# Else huggingface_hub asks huggingface.co for a list of coding agents, even when HF_ENDPOINT names
+# a mirror, and tells the hub which one runs it.
+constants.HF_HUB_DISABLE_TELEMETRY = True
+
+
+class HubClient:
+    """One conversation with one hub.
+
+    Args:
+        endpoint: Address of the hub; None takes HF_ENDPOINT or huggingface.co.
+        token: None takes what HF_TOKEN or `hf auth login` give; False sends none.
+
+    Raises:
+        UsageError: The endpoint is not an http address.
+
+    Thread: everything may be called from many threads.
+    """
+
+    def __init__(self, endpoint: str | None = None, token: str | bool | None = None) -> None:
+        endpoint = endpoint or os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
+        self.endpoint = endpoint.rstrip("/")
+        address = urlsplit(self.endpoint)
+        if address.scheme not in ("http", "https") or not address.netloc:
+            raise UsageError(
+                f"{endpoint!r} is not the address of a hub.",
+                hint="HF_ENDPOINT must look like https://huggingface.co.",
+            )
+        self._token = token
+
+    def list_files(self, repo: str, revision: str) -> Listing:
+        """Ask what `repo` holds at `revision`.
+
+        Raises:
+            ModelNotFoundError: There is no such repository or revision.
+            DownloadError: The hub cannot be reached or does not tell.
+            UsageError: `repo` is not spelled like a repository.
+        """
+        what = f"the files of {repo}"
+        n_failures = 0
+        while True:
+            try:
+                return _parse_listing(self._model_info(repo, revision), repo, revision)
+            except HFValidationError as error:
+                raise UsageError(
+                    f"{repo!r} is not the name of a repository.",
+                    hint="Name it OWNER/NAME, such as openai/gpt-oss-20b.",
+                ) from error
+            except httpx2.ConnectError as error:  # nothing has begun: say so at once
+                raise self._explained(error, repo, revision, what) from error
+            except httpx2.HTTPError as error:
+                n_failures += 1
+                wait_s = _wait_s(error, n_failures)
+                if wait_s is None:
+                    raise self._explained(error, repo, revision, what) from error
+                time.sleep(wait_s)
+            except (ValueError, KeyError, TypeError) as error:
+                raise DownloadError(
+                    f"{self.endpoint} does not answer like a Hugging Face hub.",
+                    hint="Check HF_ENDPOINT, and whether a proxy or a login page is in between.",
+                ) from error
+
+    def download(
+        self,
+        listing: Listing,
+        file: HubFile,
+        partial: Path,
+        add: Callable[[int], None],
+        stopped: threading.Event,
+    ) -> None:
+        """Fetch what `partial` lacks of `file`, over as many connections as it takes.
+
+        Args:
+            listing: Where `file` is from; its commit is what is asked for.
+            file: What to fetch.
+            partial: Holds a beginning of the file, or nothing.
+            add: Called with the bytes gained, or lost when the hub starts over.
+            stopped: Ends the download soon after it is set.
+
+        Raises:
+            DownloadError: The hub refuses, nothing came in all attempts, or `stopped` was set.
+                What came stays in `partial`.
+            OSError: The disk fails.
+        """
+        partial.touch()
+        n_failures = 0
+        while (n_held := partial.stat().st_size) < file.size_bytes:
+            try:
+                with partial.open("ab") as sink:
+                    for n_bytes in self._append(listing, file, sink):
+                        add(n_bytes)
+                        if stopped.is_set():
+                            raise _stopped(file)
+            except httpx2.HTTPError as error:
+                n_failures = 1 if partial.stat().st_size > n_held else n_failures + 1
+                wait_s = _wait_s(error, n_failures)
+                if wait_s is None:
+                    what = f"{file.name} of {listing.repo}"
+                    raise self._explained(error, listing.repo, listing.revision, what) from error
+                if stopped.wait(wait_s):
+                    raise _stopped(file) from error
+
+    def _model_info(self, repo: str, revision: str) -> ModelInfo:
+        api = HfApi(endpoint=self.endpoint, token=self._token)
+        timeout_s = constants.HF_HUB_ETAG_TIMEOUT
+        return api.model_info(repo, revision=revision, files_metadata=True, timeout=timeout_s)
+
+    def _append(self, listing: Listing, file: HubFile, sink: BinaryIO) -> Iterator[int]:
+        """Read one answer into `sink`, from where it ends; yield the bytes gained or lost."""
+        n_held = sink.tell()
+        url = hf_hub_url(listing.repo, file.name, revision=listing.commit, endpoint=self.endpoint)
+        headers = build_hf_headers(token=self._token) | {"Accept-Encoding": "identity"}
+        if n_held:
+            headers["Range"] = f"bytes={n_held}-"
+        # Redirects go to another host, where the client does not send the token.
+        with get_session().stream(
+            "GET", url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT
+        ) as response:
+            hf_raise_for_status(response)
+            starts_over = n_held > 0 and response.status_code == http.HTTPStatus.OK
+            stated = _stated_bytes(response)
+            if stated != file.size_bytes and (starts_over or stated is not None):
+                raise self._wrong_size(file, stated)  # before what is held is lost for it
+            if starts_over:
+                sink.truncate(0)
+                yield -n_held
+                n_held = 0
+            for chunk in response.iter_bytes():
+                n_held += len(chunk)
+                if n_held > file.size_bytes:
+                    raise self._wrong_size(file, n_held)
+                sink.write(chunk)
+                yield len(chunk)
+        if n_held < file.size_bytes:
+            raise httpx2.RemoteProtocolError("the answer ended early")
+
+    def _wrong_size(self, file: HubFile, n_bytes: int | None) -> DownloadError:
+        return DownloadError(
+            f"{self.endpoint} answers with something else than {file.name}: "
+            f"{n_bytes or 'an unknown number of'} bytes where its list says {file.size_bytes}.",
+            hint="A login page or a proxy may be in between; check the mirror in HF_ENDPOINT.",
+        )
+
+    def _explained(
+        self, error: httpx2.HTTPError, repo: str, revision: str, what: str
+    ) -> GptOssError:
+        login = "log in with `hf auth login` or set HF_TOKEN"
+        match error:
+            case GatedRepoError():
+                return DownloadError(
+                    f"{repo} is gated: the hub gives it only to those who accepted its licence.",
+                    hint=f"Accept it at {self.endpoint}/{repo}, then {login}.",
+                )
+            case RevisionNotFoundError():
+                return ModelNotFoundError(
+                    f"{repo} has no revision {revision}.",
+                    hint=f"Name a branch, tag or commit of {self.endpoint}/{repo}.",
+                )
+            case RemoteEntryNotFoundError():
+                return DownloadError(f"The hub lists {what} but does not have it.")
+            case HfHubHTTPError() if "Invalid credentials" in str(error):
+                return DownloadError(
+                    "The hub refuses the token.", hint=f"Make a new one, then {login}."
+                )
+            case HfHubHTTPError() if (
+                isinstance(error, RepositoryNotFoundError) or error.response.status_code == 401
+            ):
+                return ModelNotFoundError(
+                    f"{self.endpoint} has no repository {repo}, or it is private.",
+                    hint=f"Check the name; for a private one, {login}.",
+                )
+            case HfHubHTTPError():
+                status = error.response.status_code
+                hint = f"Check the rights of the token, or {login}." if status == 403 else ""
+                return DownloadError(
+                    f"{self.endpoint} answers {status} {error.response.reason_phrase} "
+                    f"to a request for {what}.",
+                    hint=hint or _AGAIN_HINT,
+                )
+        return DownloadError(
+            f"{self.endpoint} cannot be reached for {what}: {str(error) or type(error).__name__}.",
+            hint=f"Check the network. {_AGAIN_HINT}",
+        )
+
+
+def _stopped(file: HubFile) -> DownloadError:
+    return DownloadError(f"The download of {file.name} was stopped.", hint=_AGAIN_HINT)
+
+
+def _parse_listing(info: ModelInfo, repo: str, revision: str) -> Listing:
+    if info.sha is None or info.siblings is None:
+        raise ValueError("neither commit nor files")
+    files: dict[str, HubFile] = {}
+    for sibling in info.siblings:
+        lfs = sibling.lfs
+        checksum = f"sha256:{lfs.sha256}" if lfs else f"git-sha1:{sibling.blob_id}"
+        if sibling.size is None or not _CHECKSUM.fullmatch(checksum):
+            raise ValueError(f"no size or checksum of {sibling.rfilename}")
+        files[sibling.rfilename] = HubFile(sibling.rfilename, sibling.size, checksum)
+    return Listing(repo, revision, info.sha, files)
+
+
+def _stated_bytes(response: httpx2.Response) -> int | None:
+    """Read how large the whole file is, of which `response` may be the rest."""
+    stated = response.headers.get("Content-Range", "").rpartition("/")[2]
+    if not stated and "Content-Encoding" not in response.headers:
+        stated = response.headers.get("Content-Length", "")
+    return int(stated) if stated.isdigit() else None
+
+
+def _wait_s(error: httpx2.HTTPError, n_failures: int) -> float | None:
+    """How long to pause after the n-th failure in a row; None to give up."""
+    if n_failures > len(RETRY_WAITS_S):
+        return None
+    wait_s = RETRY_WAITS_S[n_failures - 1]
+    if not isinstance(error, HfHubHTTPError):
+        return wait_s
+    if error.response.status_code not in _RETRIED_STATUSES:
+        return None
+    limit = parse_ratelimit_headers(error.response.headers)
+    if limit is not None and limit.remaining == 0:
+        return max(wait_s, limit.reset_in_seconds)
+    asked = error.response.headers.get("Retry-After", "")
+    return max(wait_s, float(asked)) if asked.isdigit() else wait_s

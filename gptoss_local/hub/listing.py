@@ -1,0 +1,107 @@
+"""What a repository holds at one commit, and which of its files make one checkpoint.
+
+Works on names alone: touches neither the network nor the disk.
+"""
+
+import re
+
+import msgspec
+
+from gptoss_local.errors import DownloadError
+
+INDEX_NAME = "model.safetensors.index.json"
+SINGLE_NAME = "model.safetensors"
+
+_SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
+_TOKENIZER_NAMES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "generation_config.json",
+    "chat_template.jinja",
+)
+_ROOT_NAMES = ("config.json", "README.md", *_TOKENIZER_NAMES)
+_ORIGINAL_NAMES = ("original/config.json", "original/dtypes.json", *_TOKENIZER_NAMES)
+
+
+class HubFile(msgspec.Struct, frozen=True):
+    """One file of a repository.
+
+    Attributes:
+        name: Its path inside the repository, with `/`.
+        checksum: `sha256:...` of a file in LFS, `git-sha1:...` of one in git itself.
+    """
+
+    name: str
+    size_bytes: int
+    checksum: str
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """All files of a repository.
+
+    Attributes:
+        revision: What was asked for, a name that may move.
+        commit: What it stood for; everything is fetched from this commit.
+    """
+
+    repo: str
+    revision: str
+    commit: str
+    files: dict[str, HubFile]
+
+    def small_files(self, *, original: bool) -> tuple[HubFile, ...]:
+        """Say what must be there before the shards: config, tokenizer, index.
+
+        The tokenizer of the `original/` layout lies at the root, as that layout has none.
+
+        Raises:
+            DownloadError: The repository holds no checkpoint in this layout.
+        """
+        prefix = _prefix(original)
+        names = _ORIGINAL_NAMES if original else _ROOT_NAMES
+        index = () if prefix + SINGLE_NAME in self.files else (prefix + INDEX_NAME,)
+        for needed in (prefix + "config.json", *index):
+            if needed not in self.files:
+                raise DownloadError(
+                    f"{self.repo} has no {needed}, so it holds no checkpoint that can be used.",
+                    hint="Name a repository with safetensors files, such as openai/gpt-oss-20b.",
+                )
+        return tuple(self.files[name] for name in (*names, *index) if name in self.files)
+
+    def shards(self, index: bytes | None, *, original: bool) -> tuple[HubFile, ...]:
+        """Say which files hold the weights, in the order of their names.
+
+        Args:
+            index: Content of the index among the small files; None when there was none.
+            original: As for `small_files`.
+
+        Raises:
+            DownloadError: The index is broken, or names a file that the repository does not have.
+        """
+        prefix = _prefix(original)
+        if index is None:
+            return (self.files[prefix + SINGLE_NAME],)
+        try:
+            weight_map = msgspec.json.decode(index, type=_Index).weight_map
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise DownloadError(
+                f"{prefix}{INDEX_NAME} of {self.repo} is not an index: {error}."
+            ) from error
+        names = sorted({prefix + shard for shard in weight_map.values()})
+        for name in names:
+            plain = _SHARD_NAME.fullmatch(name.removeprefix(prefix))
+            if name not in self.files or not plain:  # nothing may be written elsewhere
+                raise DownloadError(
+                    f"{prefix}{INDEX_NAME} of {self.repo} names the shard {name}, which is not "
+                    "in the repository."
+                )
+        return tuple(self.files[name] for name in names)
+
+
+class _Index(msgspec.Struct, frozen=True):
+    weight_map: dict[str, str]
+
+
+def _prefix(original: bool) -> str:
+    return "original/" if original else ""

@@ -1,0 +1,285 @@
+"""A checkpoint comes from a local hub through huggingface_hub: what is fetched, and when."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.errors import DownloadError, UsageError
+from gptoss_local.hub import open_checkpoint
+from tests.conftest import wait_until
+from tests.hub.conftest import INDEX, REPO, SHARD_BYTES, SHARDS, fetch, repo_files
+from tests.hub.server import MEMBER, PIECE_BYTES, Fault, HubServer, run_hub
+
+N_ALL = len(SHARDS) * SHARD_BYTES
+DOWNLOAD = """
+import sys
+from pathlib import Path
+from gptoss_local.hub import open_checkpoint
+
+with open_checkpoint(sys.argv[1], Path(sys.argv[2]), endpoint=sys.argv[3]) as checkpoint:
+    checkpoint.fetch_small_files()
+    list(checkpoint.iter_shards())
+"""
+
+
+def test_a_checkpoint_arrives_whole_and_nothing_else(hub: HubServer, tmp_path: Path) -> None:
+    assert sorted(fetch(tmp_path)) == SHARDS
+    files = repo_files()
+    visible = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert visible == {name for name in files if "/" not in name}
+    assert all((tmp_path / name).read_bytes() == files[name] for name in visible)
+    assert not list(tmp_path.rglob("*.incomplete"))
+
+
+def test_small_files_are_there_before_any_shard(hub: HubServer, tmp_path: Path) -> None:
+    with open_checkpoint(REPO, tmp_path) as checkpoint:
+        checkpoint.fetch_small_files()
+        assert (tmp_path / "config.json").is_file()
+        assert (tmp_path / INDEX).is_file()
+    assert not any(hub.sent[shard] for shard in SHARDS)
+
+
+def test_original_layout_comes_without_the_other_weights(hub: HubServer, tmp_path: Path) -> None:
+    assert fetch(tmp_path, original=True) == ["model.safetensors"]
+    with open_checkpoint(REPO, tmp_path, original=True) as checkpoint:
+        assert checkpoint.folder == tmp_path / "original"
+        config = (checkpoint.folder / "config.json").read_bytes()
+        assert config == repo_files()["original/config.json"]
+        assert (checkpoint.tokenizer_folder / "tokenizer.json").is_file()
+    assert not any(hub.sent[shard] for shard in SHARDS)
+
+
+def test_a_single_file_needs_no_index(hub: HubServer, tmp_path: Path) -> None:
+    hub.add(REPO, {"config.json": b"{}", "model.safetensors": b"weights", INDEX: b"stale"})
+    assert fetch(tmp_path) == ["model.safetensors"]
+    assert not hub.sent[INDEX]
+
+
+def test_a_revision_is_fetched_by_its_commit(hub: HubServer, tmp_path: Path) -> None:
+    commit = hub.repos[REPO].push(repo_files(seed=1), revision="v2/rc")
+    fetch(tmp_path, source=f"{REPO}@v2/rc")
+    assert (tmp_path / SHARDS[0]).read_bytes() == repo_files(seed=1)[SHARDS[0]]
+    resolved = [r.path for r in hub.requests if "/resolve/" in r.path]
+    assert resolved
+    assert all(f"/resolve/{commit}/" in path for path in resolved)
+
+
+def test_a_second_run_fetches_nothing(hub: HubServer, tmp_path: Path) -> None:
+    fetch(tmp_path)
+    hub.sent.clear()
+    assert sorted(fetch(tmp_path)) == SHARDS
+    assert not hub.sent
+
+
+def test_complete_shards_are_not_hashed_again(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch(tmp_path)
+    monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("hashed"))
+    assert sorted(fetch(tmp_path)) == SHARDS
+
+
+def test_files_from_elsewhere_are_hashed_and_kept(hub: HubServer, tmp_path: Path) -> None:
+    (tmp_path / SHARDS[0]).write_bytes(repo_files()[SHARDS[0]])
+    (tmp_path / SHARDS[1]).write_bytes(bytes(SHARD_BYTES))
+    assert sorted(fetch(tmp_path)) == SHARDS
+    assert [hub.sent[shard] for shard in SHARDS] == [0, SHARD_BYTES, SHARD_BYTES]
+
+
+def test_a_shard_touched_later_is_found(hub: HubServer, tmp_path: Path) -> None:
+    fetch(tmp_path)
+    damaged = bytearray((tmp_path / SHARDS[0]).read_bytes())
+    damaged[1000] ^= 1
+    (tmp_path / SHARDS[0]).write_bytes(damaged)
+    fetch(tmp_path)
+    assert (tmp_path / SHARDS[0]).read_bytes() == repo_files()[SHARDS[0]]
+
+
+def test_skipped_shards_are_neither_fetched_nor_yielded(hub: HubServer, tmp_path: Path) -> None:
+    assert sorted(fetch(tmp_path, skip={SHARDS[0]})) == SHARDS[1:]
+    assert not hub.sent[SHARDS[0]]
+
+
+def test_several_shards_come_at_once(hub: HubServer, tmp_path: Path) -> None:
+    for shard in SHARDS:
+        hub.strike(shard, Fault(delay_s=0.005))
+    fetch(tmp_path / "all", n_parallel=3)
+    assert hub.n_most_parallel == 3
+
+
+def test_one_at_a_time_if_asked(hub: HubServer, tmp_path: Path) -> None:
+    with open_checkpoint(REPO, tmp_path) as checkpoint:
+        checkpoint.fetch_small_files()
+        hub.n_most_parallel = 0
+        list(checkpoint.iter_shards(n_parallel=1))
+    assert hub.n_most_parallel == 1
+
+
+def test_a_shard_is_yielded_while_others_are_on_the_way(hub: HubServer, tmp_path: Path) -> None:
+    for shard in SHARDS[:2]:
+        hub.strike(shard, Fault(delay_s=0.01))
+    with open_checkpoint(REPO, tmp_path) as checkpoint:
+        checkpoint.fetch_small_files()
+        shards = checkpoint.iter_shards()
+        assert next(shards).name == SHARDS[2]
+        assert not (tmp_path / SHARDS[0]).exists()
+        assert {path.name for path in shards} == set(SHARDS[:2])
+
+
+def test_a_caller_who_does_not_take_shards_stops_the_next(hub: HubServer, tmp_path: Path) -> None:
+    with open_checkpoint(REPO, tmp_path) as checkpoint:
+        checkpoint.fetch_small_files()
+        shards = checkpoint.iter_shards(n_parallel=1)
+        first = next(shards)
+        assert {name for name in SHARDS if hub.sent[name]} == {first.name}
+        first.unlink()  # as a converter does that frees its source
+        assert len(list(shards)) == 2
+
+
+def test_progress_counts_all_bytes_and_never_falls(hub: HubServer, tmp_path: Path) -> None:
+    hub.strike(SHARDS[0], Fault(n_times=1, flip_at=5, delay_s=0.01))
+    hub.strike(SHARDS[1], Fault(n_times=1, cut_after=1_000_000))
+    hub.strike(SHARDS[2], Fault(delay_s=0.005))
+    reports: list[tuple[str, int, int]] = []
+    fetch(tmp_path, progress=lambda *report: reports.append(report))
+    total = sum(len(content) for name, content in repo_files().items() if "/" not in name)
+    assert {(what, n) for what, _, n in reports} == {("downloading", total)}
+    done = [n_bytes for _, n_bytes, _ in reports]
+    assert done == sorted(done)
+    assert len(set(done)) > 3
+    assert done[-1] == total
+
+
+def test_progress_begins_with_what_is_there(hub: HubServer, tmp_path: Path) -> None:
+    fetch(tmp_path)
+    (tmp_path / SHARDS[0]).unlink()
+    (tmp_path / SHARDS[1]).unlink()
+    reports: list[int] = []
+    fetch(tmp_path, skip={SHARDS[0]}, progress=lambda _, done, total: reports.append(total - done))
+    assert (reports[0], reports[-1]) == (SHARD_BYTES, 0)
+
+
+def test_a_killed_download_goes_on_where_it_was(hub: HubServer, tmp_path: Path) -> None:
+    for shard in SHARDS:
+        hub.strike(shard, Fault(delay_s=0.02))
+    command = [sys.executable, "-c", DOWNLOAD, REPO, str(tmp_path), hub.endpoint]
+    process = subprocess.Popen(command)
+    wait_until(lambda: min(hub.sent[shard] for shard in SHARDS) > 8 * PIECE_BYTES, timeout_s=30)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not hub.n_sending)
+    held = {p.name[:24]: p.stat().st_size for p in tmp_path.rglob("*.incomplete")}
+    assert len(held) == 3
+    assert all(0 < n_bytes < SHARD_BYTES for n_bytes in held.values())
+    assert not list(tmp_path.glob("*.safetensors"))
+
+    hub.heal()
+    hub.sent.clear()
+    assert sorted(fetch(tmp_path)) == SHARDS
+    assert sum(hub.sent.values()) == N_ALL - sum(held.values())
+    assert (tmp_path / SHARDS[0]).read_bytes() == repo_files()[SHARDS[0]]
+
+
+def test_leaving_early_ends_the_downloads(hub: HubServer, tmp_path: Path) -> None:
+    for shard in SHARDS[1:]:
+        hub.strike(shard, Fault(delay_s=0.01))
+    with open_checkpoint(REPO, tmp_path) as checkpoint:
+        checkpoint.fetch_small_files()
+        shards = checkpoint.iter_shards()
+        next(shards)
+        shards.close()
+    n_sent = hub.sent.total()
+    assert n_sent < N_ALL
+    assert sorted(fetch(tmp_path)) == SHARDS
+
+
+def test_two_downloads_into_one_folder(hub: HubServer, tmp_path: Path) -> None:
+    with (
+        open_checkpoint(REPO, tmp_path),
+        pytest.raises(DownloadError, match="Another process"),
+        open_checkpoint(REPO, tmp_path),
+    ):
+        pass
+
+
+def test_what_changes_on_the_hub_is_fetched_anew(hub: HubServer, tmp_path: Path) -> None:
+    fetch(tmp_path)
+    hub.repos[REPO].push(repo_files() | {SHARDS[1]: repo_files(seed=1)[SHARDS[1]]})
+    hub.sent.clear()
+    fetch(tmp_path)
+    assert (tmp_path / SHARDS[1]).read_bytes() == repo_files(seed=1)[SHARDS[1]]
+    assert hub.sent == {SHARDS[1]: SHARD_BYTES}
+
+
+def test_a_beginning_of_an_old_version_is_dropped(hub: HubServer, tmp_path: Path) -> None:
+    hub.strike(SHARDS[0], Fault(n_times=1, cut_after=70_000), Fault(cut_after=0))
+    with pytest.raises(DownloadError):
+        fetch(tmp_path)
+    assert SHARDS[0] in next(tmp_path.rglob(f"{SHARDS[0]}*.incomplete")).name
+    hub.heal()
+    hub.repos[REPO].push(repo_files(seed=1))
+    fetch(tmp_path)
+    assert (tmp_path / SHARDS[0]).read_bytes() == repo_files(seed=1)[SHARDS[0]]
+    assert not list(tmp_path.rglob("*.incomplete"))
+
+
+def test_a_used_shard_that_changed_is_not_mixed_with_new_ones(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    fetch(tmp_path)
+    (tmp_path / SHARDS[0]).unlink()
+    old = hub.repos[REPO].revisions["main"]
+    hub.repos[REPO].push(repo_files(seed=1))
+    with pytest.raises(DownloadError, match=f"{SHARDS[0]} has changed") as raised:
+        fetch(tmp_path, skip={SHARDS[0]})
+    assert f"@{old}" in raised.value.hint
+    assert sorted(fetch(tmp_path, source=f"{REPO}@{old}", skip={SHARDS[0]})) == SHARDS[1:]
+
+
+def test_offline_uses_what_is_complete(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch(tmp_path)
+    hub.requests.clear()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert sorted(fetch(tmp_path)) == SHARDS
+    (tmp_path / SHARDS[2]).unlink()
+    with pytest.raises(DownloadError, match=f"lacks {SHARDS[2]}"):
+        fetch(tmp_path)
+    with pytest.raises(DownloadError, match="HF_HUB_OFFLINE forbids"):
+        fetch(tmp_path / "empty")
+    assert not hub.requests
+
+
+def test_a_token_goes_to_the_endpoint_and_not_to_the_cdn(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", MEMBER)
+    hub.repos[REPO].private = hub.repos[REPO].gated = True
+    fetch(tmp_path)
+    tokens = {(request.host, request.authorization) for request in hub.requests}
+    assert tokens == {("127.0.0.1", f"Bearer {MEMBER}"), ("localhost", None)}
+
+
+def test_only_the_mirror_is_asked(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run_hub() as mirror:
+        mirror.add(REPO, repo_files())
+        monkeypatch.setenv("HF_ENDPOINT", mirror.endpoint + "/")
+        assert sorted(fetch(tmp_path)) == SHARDS
+        n_asked = len(mirror.requests)
+        # A process that imports huggingface_hub with another hub in its environment:
+        environment = os.environ | {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf")}
+        command = [sys.executable, "-c", DOWNLOAD, REPO, str(tmp_path / "b"), mirror.endpoint]
+        subprocess.run(command, env=environment, check=True)
+        assert len(mirror.requests) == 2 * n_asked
+    assert not hub.requests
+
+
+def test_an_endpoint_must_be_an_address(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not the address"):
+        fetch(tmp_path, endpoint="hub.example.com")
