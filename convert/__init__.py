@@ -6,7 +6,15 @@ bit; the other weights become Q8_0 or stay bf16. This package does not download,
 models, and knows no other architecture.
 """
 
-from convert.pipeline import convert_checkpoint
+from convert.pipeline import convert_checkpoint, finished_shards, plan_conversion
+from convert.plan import Plan
 from convert.tensor_map import DenseType, ExpertType
 
-__all__ = ["DenseType", "ExpertType", "convert_checkpoint"]
+__all__ = [
+    "DenseType",
+    "ExpertType",
+    "Plan",
+    "convert_checkpoint",
+    "finished_shards",
+    "plan_conversion",
+]

@@ -1,48 +1,26 @@
-"""Joins the parts of the converter: plan everything first, then write in one pass.
+"""Joins the parts of the converter: what is there, the plan for it, and the run that writes it.
 
-Nothing is written before the whole checkpoint has been checked. The GGUF grows under another name
-and takes its own when complete, so a target is always either the old file or the new one.
+The GGUF grows under another name and takes its own when complete, so a target is always either the
+old file or the new one. What an interrupted run leaves is continued by the next.
 """
 
-import contextlib
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
-from gguf import GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFWriter
-from numpy.typing import NDArray
 
-from convert.checkpoint import CheckpointReader
-from convert.config import ModelConfig, read_config
-from convert.dense import check_finite, quantize_q8_0, widen_bf16
-from convert.metadata import ARCH, add_metadata
-from convert.mxfp4 import quantize_mxfp4, repack_blocks
-from convert.tensor_map import DenseType, ExpertType, PlannedTensor, plan_tensors
-from convert.tokenizer import Tokenizer, add_tokenizer, read_tokenizer
+from convert.config import read_config
+from convert.header import SourceTensor
+from convert.io_errors import reading, writing
+from convert.journal import Shard, read_journal
+from convert.plan import Plan, lay_out
+from convert.run import Run
+from convert.shards import arriving_shards, local_shards
+from convert.tensor_map import DenseType, ExpertType, check_sources, plan_names
+from convert.tokenizer import read_tokenizer
 from gptoss_local.errors import ConvertError
 from gptoss_local.types import Progress
-
-MAX_HEADER_BYTES = 32 << 20  # keys, vocabulary and merges take 12 MB
-PIECE_VALUES = 1 << 19  # converted at a time: 1 MB of bf16 stays in the cache of one core
-
-_ROWS = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
-
-
-class _Plan(msgspec.Struct, frozen=True):
-    source: Path
-    reader: CheckpointReader
-    config: ModelConfig
-    tokenizer: Tokenizer
-    tensors: list[PlannedTensor]
-    experts: ExpertType
-
-    @property
-    def n_bytes(self) -> int:
-        return sum(tensor.n_bytes for tensor in self.tensors)
 
 
 def convert_checkpoint(
@@ -52,9 +30,16 @@ def convert_checkpoint(
     dense: DenseType = "q8_0",
     experts: ExpertType = "mxfp4",
     tokenizer: Path | None = None,
+    n_workers: int | None = None,
+    max_shard_bytes: int | None = None,
+    delete_source: bool = False,
     progress: Progress | None = None,
-) -> None:
+    arrivals: Iterable[Path] | None = None,
+) -> list[Path]:
     """Convert a gpt-oss checkpoint in the Hugging Face or the original layout to GGUF.
+
+    A run that anything but bad data ends leaves its partial files and a journal beside the target;
+    the same call continues it and makes the same bytes.
 
     Args:
         source: The folder with config.json and the safetensors files.
@@ -62,139 +47,127 @@ def convert_checkpoint(
         dense: Type of embedding, attention and head weights.
         experts: Type of experts that are bf16 in the checkpoint; "mxfp4" rounds them.
         tokenizer: Where the vocabulary is, if not in `source`; see `read_tokenizer`.
-        progress: Told the bytes of tensor data written so far.
+        n_workers: Threads that convert; by default one per core, at most eight.
+        max_shard_bytes: Split the output into files no larger than this.
+        delete_source: Delete each safetensors file as soon as nothing needs it any more.
+        progress: Told the bytes of tensor data written so far, from threads of the converter.
+        arrivals: The safetensors files as they become complete, if they are still arriving; the
+            other files must be there. What it raises comes through; the caller closes it.
+
+    Returns:
+        The files written; the first is the one to load.
 
     Raises:
         ConvertError: The checkpoint is broken or not gpt-oss, or the target cannot be written.
     """
-    try:
-        plan = _make_plan(source, dense, experts, tokenizer)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConvertError(f"Reading {source} failed: {error}.") from error
-    partial = target.with_name(f"{target.name}.partial")
-    try:
-        _check_target(target, plan)
-        _write(plan, partial, progress)
-        os.replace(partial, target)
-    except OSError as error:
-        raise ConvertError(
-            f"Writing {target} failed: {error}.",
-            hint="Check free space and permissions of the target folder, then convert again.",
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):  # the error that led here says more
-            partial.unlink(missing_ok=True)
+    options = _Options(dense, experts, tokenizer, max_shard_bytes)
+    plan, shards, incoming = _prepare(source, target, options, arrivals)
+    if delete_source:
+        incoming = _refuse_links(source, shards, incoming)
+    with Run(plan, delete_source=delete_source) as run:
+        run.begin(shards)
+        run.write(incoming, n_workers or min(8, os.cpu_count() or 1), progress)
+        run.rename()
+    return [file.path for file in plan.files]
 
 
-def _make_plan(
-    source: Path, dense: DenseType, experts: ExpertType, tokenizer: Path | None
-) -> _Plan:
-    reader = CheckpointReader(source)
+def plan_conversion(
+    source: Path,
+    target: Path,
+    *,
+    dense: DenseType = "q8_0",
+    experts: ExpertType = "mxfp4",
+    tokenizer: Path | None = None,
+    max_shard_bytes: int | None = None,
+) -> Plan:
+    """Plan as `convert_checkpoint` does, and write nothing.
+
+    Raises:
+        ConvertError: The checkpoint is broken or not gpt-oss.
+    """
+    options = _Options(dense, experts, tokenizer, max_shard_bytes)
+    with reading(source):
+        shards = local_shards(source, read_journal(source, target))
+        return _plan(source, target, options, _tensors_of(shards).keys(), shards)
+
+
+def finished_shards(source: Path, target: Path) -> set[str]:
+    """Name the shards that an interrupted conversion no longer needs, deleted or not.
+
+    A download may leave them out before it hands `arrivals` to `convert_checkpoint`.
+    """
+    return read_journal(source, target).finished_shards()
+
+
+class _Options(msgspec.Struct, frozen=True):
+    dense: DenseType
+    experts: ExpertType
+    tokenizer: Path | None
+    max_shard_bytes: int | None
+
+
+def _prepare(
+    source: Path, target: Path, options: _Options, arrivals: Iterable[Path] | None
+) -> tuple[Plan, list[Shard], Iterator[Shard]]:
+    """Return the plan, the shards known now, and all shards as they come in."""
+    _check_target(target)
+    with writing(target):
+        earlier = read_journal(source, target)
+    shards: list[Shard] = []
+    names: Collection[str]
+    if arrivals is None:
+        with reading(source):
+            shards = local_shards(source, earlier)
+        names, incoming = _tensors_of(shards).keys(), iter(shards)
+    else:
+        names, incoming = arriving_shards(source, arrivals, earlier)
+    with reading(source):
+        return _plan(source, target, options, names, shards), shards, incoming
+
+
+def _plan(
+    source: Path, target: Path, options: _Options, names: Collection[str], shards: list[Shard]
+) -> Plan:
     config = read_config(source)
+    tensors = plan_names(config, names, options.dense, options.experts)
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
-    tensors = plan_tensors(config, reader.tensors, dense, experts)
-    return _Plan(
-        source=source,
-        reader=reader,
-        config=config,
-        tensors=tensors,
-        tokenizer=read_tokenizer(source, config.vocab_size, tokenizer),
-        experts=experts,
+    check_sources(tensors, _tensors_of(shards))
+    return lay_out(
+        source,
+        target,
+        config,
+        read_tokenizer(source, config.vocab_size, options.tokenizer),
+        tensors,
+        experts=options.experts,
+        max_shard_bytes=options.max_shard_bytes,
     )
 
 
-def _check_target(target: Path, plan: _Plan) -> None:
+def _tensors_of(shards: Iterable[Shard]) -> dict[str, SourceTensor]:
+    return {name: tensor for shard in shards for name, tensor in shard.tensors.items()}
+
+
+def _check_target(target: Path) -> None:
     if not target.parent.is_dir():
         raise ConvertError(f"There is no folder {target.parent}.", hint="Make it first.")
     if target.is_dir():
         raise ConvertError(f"{target} is a folder.", hint="Name a file to write.")
-    n_free = shutil.disk_usage(target.parent).free
-    n_needed = plan.n_bytes + MAX_HEADER_BYTES
-    if n_free < n_needed:
-        raise ConvertError(
-            f"The GGUF takes {n_needed / 1e9:.1f} GB, but {target.parent} has {n_free / 1e9:.1f} "
-            "GB free.",
-            hint="Free some space or choose a target on another disk.",
-        )
 
 
-def _write(plan: _Plan, path: Path, progress: Progress | None) -> None:
-    writer = GGUFWriter(path, ARCH)
-    for tensor in plan.tensors:
-        writer.add_tensor_info(
-            tensor.name, tensor.shape, np.dtype(np.float32), tensor.n_bytes, tensor.qtype
-        )
-    add_metadata(writer, plan.config, plan.source, plan.experts)
-    add_tokenizer(writer, plan.tokenizer)
-    try:
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        _write_tensors(plan, writer, progress)
-    finally:
-        writer.close()
+def _refuse_links(
+    source: Path, shards: Iterable[Shard], incoming: Iterator[Shard]
+) -> Iterator[Shard]:
+    """Refuse to delete what is shared: now for the shards known, and later for those that come."""
 
+    def check(shard: Shard) -> Shard:
+        path = source / shard.name
+        if path.is_symlink():
+            raise ConvertError(
+                f"{path} is a link, as in a cache that others share, and will not be deleted.",
+                hint="Convert without --delete-source, or from a folder that holds the files.",
+            )
+        return shard
 
-def _write_tensors(plan: _Plan, writer: GGUFWriter, progress: Progress | None) -> None:
-    """Write all tensor data piece by piece; GGUFWriter itself would want each tensor whole."""
-    if writer.fout is None:
-        raise RuntimeError("the GGUF file must be open")
-    file = writer.fout[0]
-    writer.write_padding(file, file.tell())
-    n_done, n_total = 0, plan.n_bytes
-    for tensor in plan.tensors:
-        for piece in _iter_pieces(plan.reader, tensor):
-            file.write(piece.data)
-            n_done += piece.nbytes
-            if progress is not None:
-                progress("convert", n_done, n_total)
-        writer.write_padding(file, tensor.n_bytes, GGUF_DEFAULT_ALIGNMENT)
-    file.flush()
-    os.fsync(file.fileno())  # a rename may reach the disk before the data does
-
-
-def _iter_pieces(reader: CheckpointReader, tensor: PlannedTensor) -> Iterator[NDArray[Any]]:
-    """Make the data of one tensor, in order, in pieces of bounded size."""
-    try:
-        values = reader.read(tensor.source)
-        if tensor.scales is not None:
-            scales = reader.read(tensor.scales)
-            for expert in range(tensor.shape[0]):
-                rows = _ROWS[tensor.rows]
-                yield repack_blocks(values[expert, rows], scales[expert, rows])
-            return
-        if tensor.transposed:
-            values = values.swapaxes(1, 2)
-        if tensor.rows != "all":
-            values = values[:, _ROWS[tensor.rows]]
-        for piece in _cut(values):
-            yield _convert(piece, tensor.qtype)
-    except ValueError as error:
-        raise ConvertError(
-            f"{tensor.source} in {reader.tensors[tensor.source].path} cannot become "
-            f"{tensor.qtype.name}: {error}.",
-            hint="The checkpoint is damaged; download it again.",
-        ) from error
-
-
-def _cut(values: NDArray[np.uint16]) -> Iterator[NDArray[np.uint16]]:
-    """Cut into flat pieces; matrices of experts, which may be views, into whole rows."""
-    if values.ndim == 3:
-        n_rows = max(1, PIECE_VALUES // values.shape[2])
-        for expert in values:
-            for start in range(0, len(expert), n_rows):
-                yield expert[start : start + n_rows].reshape(-1)
-        return
-    flat = values.reshape(-1)
-    for start in range(0, flat.size, PIECE_VALUES):
-        yield flat[start : start + PIECE_VALUES]
-
-
-def _convert(piece: NDArray[np.uint16], qtype: GGMLQuantizationType) -> NDArray[Any]:
-    match qtype:
-        case GGMLQuantizationType.Q8_0:
-            return quantize_q8_0(piece)
-        case GGMLQuantizationType.MXFP4:
-            return quantize_mxfp4(piece)
-    check_finite(piece)
-    return piece if qtype == GGMLQuantizationType.BF16 else widen_bf16(piece)
+    for shard in shards:
+        check(shard)
+    return map(check, incoming)

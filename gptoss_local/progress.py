@@ -1,6 +1,9 @@
 """Progress of long work where there is no bar: a log, a pipe."""
 
+import time
 from collections.abc import Callable
+
+from rich.filesize import decimal
 
 from gptoss_local.types import Progress
 
@@ -14,5 +17,32 @@ def each_step(say: Callable[[str], None]) -> Progress:
         if what != last:
             last = what
             say(what)
+
+    return report
+
+
+def each_tenth(say: Callable[[str], None]) -> Progress:
+    """Make a Progress that says a line of bytes, rate and time left per 10 % of one step.
+
+    Several tenths passed at once are one line; what was done at the first call counts for no rate.
+    """
+    last, start_s, n_before = 0, time.monotonic(), -1
+
+    def report(what: str, done: int, total: int) -> None:
+        nonlocal last, start_s, n_before
+        if n_before < 0:
+            n_before, start_s = done, time.monotonic()
+        tenth = 10 * done // max(total, 1)
+        if tenth <= last:
+            return
+        last = tenth
+        line = f"{what}: {10 * tenth} %, {decimal(done)} of {decimal(total)}"
+        seconds = time.monotonic() - start_s
+        if done > n_before and seconds > 0:
+            rate = (done - n_before) / seconds
+            line += f", {decimal(int(rate))}/s"
+            if done < total:
+                line += f", {(total - done) / rate:.0f} s left"
+        say(line)
 
     return report

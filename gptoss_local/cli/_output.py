@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gptoss_local.errors import GptOssError
-from gptoss_local.progress import each_step
+from gptoss_local.progress import each_step, each_tenth
 from gptoss_local.types import Progress
 
 JSON_VERSION = 1
@@ -29,22 +29,39 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """One bar per step on stderr; one line per step when stderr is no terminal."""
+def progress_bar(*, tenths: bool = False, quiet: bool = False) -> Iterator[Progress]:
+    """One bar per step on stderr, with bytes, rate and time left.
+
+    Args:
+        tenths: Where stderr is no terminal, print a line per 10 % instead of one per step.
+        quiet: Show nothing.
+    """
+    if quiet:
+        yield lambda what, done, total: None
+        return
     if not sys.stderr.isatty():
-        yield each_step(lambda what: print(f"{what} …", file=sys.stderr, flush=True))
+        make, ending = (each_tenth, "") if tenths else (each_step, " …")
+        yield make(lambda line: print(f"{line}{ending}", file=sys.stderr, flush=True))
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
     from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+    rate = (TransferSpeedColumn(), TimeRemainingColumn())
+    with Bar(*columns, *rate, console=Console(stderr=True)) as bar:
         tasks: dict[str, TaskID] = {}
 
         def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
+            if what not in tasks:  # what an earlier run did counts for no rate
+                tasks[what] = bar.add_task(what, total=total, completed=done)
             bar.update(tasks[what], completed=done)
 
         yield report

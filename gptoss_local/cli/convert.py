@@ -1,16 +1,35 @@
 """`gptoss convert`: a checkpoint directory to a GGUF file."""
 
+import re
+import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json, progress_bar
+from gptoss_local.cli._output import print_json, print_table, progress_bar
+from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
+
+if TYPE_CHECKING:
+    from convert import DenseType, ExpertType, Plan
+
+
+class _Options(TypedDict):
+    """What a plan depends on; as `convert_checkpoint` takes it."""
+
+    dense: "DenseType"
+    experts: "ExpertType"
+    tokenizer: Path | None
+    max_shard_bytes: int | None
+
+
+_INTERRUPTED = 130
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 class Dense(StrEnum):
@@ -18,23 +37,136 @@ class Dense(StrEnum):
     bf16 = "bf16"
 
 
-def convert(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="Hugging Face checkpoint folder.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="File to write.")],
-    dense: Annotated[
-        Dense, typer.Option(help="Type of attention, embedding and head.")
-    ] = Dense.q8_0,
-    json: Json = False,
-) -> None:
-    """Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay bit-exact."""
-    from convert import convert_checkpoint
+class Experts(StrEnum):
+    mxfp4 = "mxfp4"
+    bf16 = "bf16"
 
+
+DenseOption = Annotated[Dense, typer.Option(help="Type of attention, embedding and head.")]
+ExpertsOption = Annotated[
+    Experts, typer.Option(help="Type of experts that are bf16 in a fine-tune; mxfp4 rounds them.")
+]
+TokenizerOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder, tokenizer.json, .tiktoken or .gguf with the vocabulary."),
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Threads; by default one per core, at most 8.")
+]
+MaxShardSize = Annotated[
+    str, typer.Option(metavar="SIZE", help="Split the output into files up to SIZE, as 4GB.")
+]
+DeleteSource = Annotated[
+    bool, typer.Option("--delete-source", help="Delete each shard once it is converted.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="Checkpoint folder.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="File to write.")],
+    dense: DenseOption = Dense.q8_0,
+    experts: ExpertsOption = Experts.mxfp4,
+    tokenizer: TokenizerOption = None,
+    workers: Workers = None,
+    max_shard_size: MaxShardSize = "",
+    delete_source: DeleteSource = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay bit-exact.
+
+    What was interrupted is continued by the same command.
+    """
+    from convert import convert_checkpoint, plan_conversion
+
+    options = _Options(
+        dense=dense.value,
+        experts=experts.value,
+        tokenizer=tokenizer,
+        max_shard_bytes=_parse_size(max_shard_size) if max_shard_size else None,
+    )
+    if dry_run:
+        _print_plan(plan_conversion(source, target, **options), json)
+        return
     if target.parent == load_settings().models_dir:
         target.parent.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as progress:
-        convert_checkpoint(source, target, dense=dense.value, progress=progress)
-    size_bytes = target.stat().st_size
+    try:
+        with progress_bar(tenths=True, quiet=quiet) as progress:
+            written = convert_checkpoint(
+                source,
+                target,
+                **options,
+                n_workers=workers,
+                delete_source=delete_source,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
+        raise typer.Exit(_INTERRUPTED) from None
+    size_bytes = sum(path.stat().st_size for path in written)
     if json:
-        print_json(path=str(target), size_bytes=size_bytes)
-    else:
-        print(f"wrote {target} ({decimal(size_bytes)})", file=sys.stderr)
+        print_json(path=str(written[0]), size_bytes=size_bytes, files=[str(p) for p in written])
+    elif not quiet:
+        print(f"wrote {_name(written)} ({decimal(size_bytes)})", file=sys.stderr)
+
+
+def _name(paths: list[Path]) -> str:
+    return str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+
+
+def _parse_size(text: str) -> int:
+    """Read a size as Hugging Face's tools do: `4GB` are 4 * 10^9 bytes, `4GiB` are 4 * 2^30."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    if match is None or (match[3] and not match[2]):
+        raise UsageError(f"--max-shard-size {text!r} is not a size.", hint="Write it as 4GB.")
+    unit = _UNITS[match[2].upper()]
+    if match[3]:
+        unit = 1 << (10 * list(_UNITS).index(match[2].upper()))
+    return int(float(match[1]) * unit)
+
+
+def _print_plan(plan: "Plan", json: bool) -> None:
+    folder = next(path for path in plan.target.absolute().parents if path.is_dir())
+    n_free = shutil.disk_usage(folder).free
+    if json:
+        files = [
+            {
+                "path": str(file.path),
+                "size_bytes": file.n_bytes,
+                "tensors": [
+                    {
+                        "name": tensor.name,
+                        "type": tensor.qtype.name,
+                        "shape": tensor.shape[::-1],
+                        "size_bytes": tensor.n_bytes,
+                        "offset": offset,
+                    }
+                    for tensor, offset in zip(file.tensors, file.offsets, strict=True)
+                ],
+            }
+            for file in plan.files
+        ]
+        print_json(files=files, size_bytes=plan.n_file_bytes, free_bytes=n_free)
+        return
+    rows = [
+        [
+            tensor.name,
+            tensor.qtype.name,
+            " x ".join(map(str, tensor.shape[::-1])),
+            f"{tensor.n_bytes:,}",
+            file.path.name,
+            f"{offset:,}",
+        ]
+        for file in plan.files
+        for tensor, offset in zip(file.tensors, file.offsets, strict=True)
+    ]
+    print_table(["NAME", "TYPE", "SHAPE", "BYTES", "FILE", "OFFSET"], rows)
+    print(
+        f"{len(rows)} tensors, {decimal(plan.n_file_bytes)} in {len(plan.files)} "
+        f"file{'s' if len(plan.files) > 1 else ''}; {decimal(n_free)} free"
+    )

@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from gguf import GGUFReader
 
 from convert import convert_checkpoint
+from convert.plan import SUMS_KEY
 from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.make_golden import GOLDEN, describe
 
@@ -21,6 +23,7 @@ def test_same_keys_and_tensors(dense: str, request: pytest.FixtureRequest) -> No
     golden: dict[str, Any] = json.loads(GOLDEN.read_text())[dense]
     # A deliberate difference: the experts name the file's type, whatever the other weights are.
     golden["keys"]["general.file_type"] = ["UINT32", 38]
+    assert converted["keys"].pop(SUMS_KEY)[0] == "ARRAY/UINT64"  # one that only we write
     assert converted["keys"] == golden["keys"]
     assert converted["tensors"] == golden["tensors"]
 
@@ -28,8 +31,19 @@ def test_same_keys_and_tensors(dense: str, request: pytest.FixtureRequest) -> No
 def test_scalars_come_before_the_vocabulary(q8_0_file: GgufFile) -> None:
     """A reader that wants a number need not skip 12 MB of tokens."""
     keys = list(q8_0_file.keys)
-    is_array = [key.endswith((".tokens", ".token_type", ".merges")) for key in keys]
-    assert is_array == [False] * (len(keys) - 3) + [True] * 3
+    is_array = [key.endswith((".tokens", ".token_type", ".merges", "_sums")) for key in keys]
+    assert is_array == [False] * (len(keys) - 4) + [True] * 4
+
+
+def test_tensor_sums(q8_0_file: GgufFile) -> None:
+    """Each is the sum of the tensor's 64-bit words, here taken in halves that cannot overflow."""
+    _, sums = q8_0_file.keys[SUMS_KEY]
+    assert len(sums) == len(q8_0_file.tensors)
+    for value, tensor in zip(sums, q8_0_file.tensors.values(), strict=True):
+        data = tensor.data.tobytes()
+        words = np.frombuffer(data.ljust(-(-len(data) // 8) * 8, b"\0"), "<u4")
+        low, high = (int(words[i::2].sum(dtype=np.uint64)) for i in (0, 1))
+        assert value == (low + (high << 32)) % 2**64
 
 
 def test_our_reader_agrees_with_gguf(tiny_checkpoint: Path, tmp_path: Path) -> None:

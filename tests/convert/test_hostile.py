@@ -1,6 +1,5 @@
 """Broken checkpoints and full disks: a clear ConvertError, and nothing of ours left behind."""
 
-import errno
 import os
 import tracemalloc
 from collections.abc import Callable
@@ -414,50 +413,3 @@ def test_no_space_is_seen_before_writing(
     usage = type("usage", (), {"free": 5_000_000})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
     refuse(tiny_checkpoint, "The GGUF takes .* GB, but .* has 0.0 GB free")
-
-
-@pytest.mark.parametrize("n_written", [0, 10_000])
-def test_disk_full_while_writing(
-    tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch, n_written: int
-) -> None:
-    monkeypatch.setattr("gguf.gguf_writer.open", full_disk(n_written), raising=False)
-    refuse(tiny_checkpoint, "Writing .*model.gguf failed: .*No space left on device")
-
-
-def test_target_folder_not_writable(tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse_open(path: Path, mode: str) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    monkeypatch.setattr("gguf.gguf_writer.open", refuse_open, raising=False)
-    refuse(tiny_checkpoint, "Writing .*model.gguf failed: .*Permission denied")
-
-
-def test_interrupt_leaves_nothing(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    def interrupt(what: str, done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    target = tmp_path / "model.gguf"
-    with pytest.raises(KeyboardInterrupt):
-        convert_checkpoint(tiny_checkpoint, target, progress=interrupt)
-    assert not list(tmp_path.glob("model.gguf*"))
-
-
-def full_disk(n_free: int) -> Callable[..., Any]:
-    """An `open` for files on a disk with `n_free` bytes left."""
-
-    def open_on_full_disk(path: Path, mode: str) -> Any:
-        file = open(path, mode)  # noqa: SIM115 - the writer closes it
-        write = file.write
-
-        def write_until_full(data: bytes) -> int:
-            if file.tell() + len(data) > n_free:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return write(data)
-
-        class Wrapped:
-            def __getattr__(self, name: str) -> Any:
-                return write_until_full if name == "write" else getattr(file, name)
-
-        return Wrapped()
-
-    return open_on_full_disk

@@ -1,0 +1,273 @@
+"""Remembers, beside a partial file, what of a conversion is already safe on disk.
+
+One JSON object per line, appended only after the data that it speaks of has been synced. A line cut
+off by a crash is ignored. The open journal is locked, so that one target has one writer.
+"""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from convert.header import SourceTensor
+from gptoss_local.errors import ConvertError
+
+FORMAT = 1  # counts up when older journals can no longer be continued
+
+
+class Shard(msgspec.Struct, frozen=True):
+    """One safetensors file of the source, as it was when its header was read.
+
+    Attributes:
+        name: Its path relative to the source folder.
+    """
+
+    name: str
+    n_bytes: int
+    mtime_ns: int
+    tensors: dict[str, SourceTensor]
+
+
+class _PlanLine(msgspec.Struct, frozen=True, tag="plan"):
+    format: int
+    source: str
+    fingerprint: str
+    partials: list[str]
+
+
+class _ShardLine(msgspec.Struct, frozen=True, tag="shard"):
+    name: str
+    n_bytes: int
+    mtime_ns: int
+    tensors: dict[str, tuple[str, tuple[int, ...], int, int]]
+    made: list[str]
+
+
+class _SumLine(msgspec.Struct, frozen=True, tag="sum"):
+    tensor: str
+    value: int
+
+
+class _CompleteLine(msgspec.Struct, frozen=True, tag="complete"):
+    pass
+
+
+_Line = _PlanLine | _ShardLine | _SumLine | _CompleteLine
+
+
+@dataclass
+class JournalState:
+    """What a journal says.
+
+    Attributes:
+        source: The checkpoint folder.
+        fingerprint: Of the plan; empty if there is no journal that can be continued.
+        partials: File names of the partial files.
+        sums: Of the tensors that are complete and synced.
+        is_complete: Data and headers are synced; only renaming is left.
+        n_bytes: Length of the lines that could be read.
+    """
+
+    source: Path = Path()
+    fingerprint: str = ""
+    partials: list[str] = field(default_factory=list)
+    sums: dict[str, int] = field(default_factory=dict)
+    is_complete: bool = False
+    n_bytes: int = 0
+    _shards: dict[str, _ShardLine] = field(default_factory=dict)
+
+    def shards(self, source: Path) -> dict[str, Shard]:
+        """Return the shards by name, as files of `source`."""
+        return {name: _shard(line, source) for name, line in self._shards.items()}
+
+    def knows(self, line: _ShardLine) -> bool:
+        return self._shards.get(line.name) == line
+
+    def finished_shards(self) -> set[str]:
+        """Return the names of the shards that no tensor waits for any more."""
+        shards = self._shards.values()
+        return {line.name for line in shards if self.sums.keys() >= set(line.made)}
+
+    def gone_shards(self) -> set[str]:
+        """Return the names of the shards that are no longer in the folder."""
+        return {name for name in self._shards if not (self.source / name).exists()}
+
+    def apply(self, line: _Line) -> None:
+        """Take in one line."""
+        match line:
+            case _PlanLine():
+                self.source = Path(line.source)
+                self.fingerprint, self.partials = line.fingerprint, line.partials
+            case _ShardLine():
+                self._shards[line.name] = line
+                for name in line.made:  # what came from an earlier file of this name is void
+                    self.sums.pop(name, None)
+                self.is_complete = False
+            case _SumLine():
+                self.sums[line.tensor] = line.value
+            case _CompleteLine():
+                self.is_complete = True
+
+
+def journal_path(target: Path) -> Path:
+    return target.with_name(f"{target.name}.journal")
+
+
+def read_journal(source: Path, target: Path) -> JournalState:
+    """Read what an interrupted conversion of `source` to `target` left, without locking it."""
+    try:
+        state = _parse(journal_path(target).read_bytes())
+    except FileNotFoundError:
+        return JournalState()
+    return state if state.source == source.resolve() else JournalState()
+
+
+def _parse(data: bytes) -> JournalState:
+    state = JournalState()
+    for line in data.splitlines(keepends=True):
+        try:
+            fields = msgspec.json.decode(line, type=_Line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            break
+        if not line.endswith(b"\n") or isinstance(fields, _PlanLine) == bool(state.fingerprint):
+            break
+        if isinstance(fields, _PlanLine) and fields.format != FORMAT:
+            break
+        state.apply(fields)
+        state.n_bytes += len(line)
+    return state
+
+
+def _shard(line: _ShardLine, source: Path) -> Shard:
+    path = source / line.name
+    tensors = {
+        name: SourceTensor(dtype, shape, path, offset, n_bytes)
+        for name, (dtype, shape, offset, n_bytes) in line.tensors.items()
+    }
+    return Shard(line.name, line.n_bytes, line.mtime_ns, tensors)
+
+
+class Journal:
+    """The journal of one target, open and locked until `close`.
+
+    Args:
+        target: The GGUF; the journal lies beside it.
+
+    Attributes:
+        state: What it says, of whatever source, kept up to date.
+
+    Raises:
+        ConvertError: Another process or thread is converting to this target.
+        OSError: The journal cannot be written.
+
+    Thread:
+        Lines may be added from several threads.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.path = journal_path(target)
+        self._fd = _open_locked(self.path, target)
+        self._lock = threading.Lock()
+        self.state = _parse(self.path.read_bytes())
+
+    def begin(self, source: Path, fingerprint: str, partials: Sequence[str]) -> None:
+        """Forget everything and start over."""
+        self.state = JournalState()
+        line = _PlanLine(FORMAT, str(source.resolve()), fingerprint, list(partials))
+        self._append([line])
+
+    def add_shard(self, shard: Shard, made: Sequence[str]) -> None:
+        """Record a shard, unless it is known; what was made from another one of its name is void.
+
+        Args:
+            shard: The shard.
+            made: The GGUF's tensors that it takes part in.
+        """
+        tensors = {n: (t.dtype, t.shape, t.offset, t.n_bytes) for n, t in shard.tensors.items()}
+        line = _ShardLine(shard.name, shard.n_bytes, shard.mtime_ns, tensors, sorted(made))
+        if not self.state.knows(line):
+            self._append([line])
+
+    def add_sums(self, sums: Iterable[tuple[str, int]]) -> None:
+        """Record tensors whose data has been synced."""
+        self._append([_SumLine(name, value) for name, value in sums])
+
+    def set_complete(self) -> None:
+        """Record that all data and headers have been synced."""
+        self._append([_CompleteLine()])
+        self.sync()
+
+    def finished_shards(self) -> set[str]:
+        """As `JournalState.finished_shards`, while others add lines."""
+        with self._lock:
+            return self.state.finished_shards()
+
+    def sync(self) -> None:
+        """Make sure that the lines outlive a power cut."""
+        os.fsync(self._fd)
+
+    def close(self, *, remove: bool = False) -> None:
+        """Unlock the journal.
+
+        Args:
+            remove: Delete it; one without a plan is deleted in any case.
+        """
+        remove = remove or not self.state.fingerprint
+        if remove and sys.platform != "win32":  # while it is locked, where an open file can go
+            self.path.unlink(missing_ok=True)
+        os.close(self._fd)
+        if remove and sys.platform == "win32":
+            with contextlib.suppress(PermissionError):  # another process has just opened it
+                self.path.unlink(missing_ok=True)
+
+    def _append(self, lines: Sequence[_Line]) -> None:
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        with self._lock:
+            # A line cut off by a crash or a full disk, or an old journal, ends here.
+            os.ftruncate(self._fd, self.state.n_bytes)
+            n_written = os.write(self._fd, data)
+            if n_written < len(data):
+                raise OSError(28, "No space left on device", str(self.path))
+            for line in lines:
+                self.state.apply(line)
+            self.state.n_bytes += len(data)
+
+
+def _open_locked(path: Path, target: Path) -> int:
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            _lock(fd)
+            if sys.platform == "win32" or os.fstat(fd).st_ino == path.stat().st_ino:
+                return fd
+        except BlockingIOError as error:
+            os.close(fd)
+            raise ConvertError(
+                f"Another gptoss is converting to {target} at this moment.",
+                hint="Wait for it, or name another file.",
+            ) from error
+        except FileNotFoundError:
+            pass
+        os.close(fd)  # the one that held it removed the file in the meantime
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(fd: int) -> None:
+        os.lseek(fd, 1 << 30, os.SEEK_SET)  # beyond the lines: a locked byte cannot be read
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            raise BlockingIOError(error.errno, error.strerror) from error
+
+else:
+    import fcntl
+
+    def _lock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,75 @@
+"""Which tensors can be written once which sources are there, and what that costs on the disk."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+
+from convert.journal import Shard
+from convert.tensor_map import PlannedTensor, source_names
+
+
+class Schedule:
+    """Hands out tensors as their sources arrive, those of one source together.
+
+    Args:
+        tensors: All tensors of the plan.
+    """
+
+    def __init__(self, tensors: Iterable[PlannedTensor]) -> None:
+        self._groups: defaultdict[tuple[str, ...], list[PlannedTensor]] = defaultdict(list)
+        for tensor in tensors:
+            self._groups[tuple(source_names(tensor))].append(tensor)
+        self._missing = {sources: set(sources) for sources in self._groups}
+        self._waiting_for: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
+        for sources in self._groups:
+            for name in sources:
+                self._waiting_for[name].append(sources)
+
+    def made_from(self, names: Iterable[str]) -> list[str]:
+        """Return the names of all tensors of the GGUF that need one of these sources."""
+        groups = {sources for name in names for sources in self._waiting_for[name]}
+        return [tensor.name for sources in groups for tensor in self._groups[sources]]
+
+    def arrive(self, names: Iterable[str]) -> list[list[PlannedTensor]]:
+        """Return, by source, the tensors that nothing is missing for now that `names` are there."""
+        ready = []
+        for name in names:
+            for sources in self._waiting_for[name]:
+                if name in self._missing[sources]:
+                    self._missing[sources].remove(name)
+                    if not self._missing[sources]:
+                        ready.append(self._groups[sources])
+        return ready
+
+    def missing(self, done: Collection[str]) -> set[str]:
+        """Return the sources that have not arrived, but for those of tensors in `done`."""
+        return {
+            name
+            for sources, names in self._missing.items()
+            for name in names
+            if any(tensor.name not in done for tensor in self._groups[sources])
+        }
+
+
+def n_peak_bytes(
+    tensors: Sequence[PlannedTensor], done: Collection[str], shards: Iterable[Shard]
+) -> int:
+    """Tell how much more disk is taken, at most, while shards are deleted as they are used up.
+
+    Args:
+        tensors: All tensors of the plan.
+        done: Names of those that are written already.
+        shards: Those to be deleted, in the order in which they are converted; if there are none,
+            this is simply the size of what is left to write.
+    """
+    schedule = Schedule(tensors)
+    n_bytes = {t.name: 0 if t.name in done else t.n_bytes for t in tensors}
+    n_taken = n_peak = 0
+    in_use: list[tuple[Shard, set[str]]] = []
+    for shard in shards:
+        in_use.append((shard, set(schedule.made_from(shard.tensors))))
+        for group in schedule.arrive(shard.tensors):
+            n_taken += sum(n_bytes.pop(tensor.name) for tensor in group)
+        n_peak = max(n_peak, n_taken)
+        n_taken -= sum(s.n_bytes for s, made in in_use if not made & n_bytes.keys())
+        in_use = [(s, made) for s, made in in_use if made & n_bytes.keys()]
+    return max(n_peak, n_taken + sum(n_bytes.values()))

@@ -1,0 +1,97 @@
+"""Which shards a conversion reads: all of a folder, or one after the other as they arrive.
+
+A shard that an earlier run has used up and deleted is known from that run's journal.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from convert.checkpoint import CheckpointReader, read_index, read_shard
+from convert.header import SourceTensor
+from convert.io_errors import reading
+from convert.journal import JournalState, Shard
+from convert.layout import INDEX_NAME, SINGLE_NAME, find_weights
+from gptoss_local.errors import ConvertError
+
+
+def local_shards(source: Path, earlier: JournalState) -> list[Shard]:
+    """Find the shards of a folder that is complete, but for those that a journal has used up.
+
+    Args:
+        source: The checkpoint.
+        earlier: What an interrupted run left.
+
+    Returns:
+        The shards in order of their names, deleted ones among them.
+
+    Raises:
+        ConvertError: A file is missing, truncated, or not safetensors.
+    """
+    try:
+        tensors = CheckpointReader(source).tensors
+    except ConvertError:
+        gone, finished = earlier.gone_shards(), earlier.finished_shards()
+        if not gone & finished:
+            raise
+        if missing := gone - finished:
+            raise ConvertError(
+                f"The shard {source / min(missing)} is missing.", hint="Finish the download first."
+            ) from None
+        return [
+            shard if name in gone else _arrived(source, source / name, shard.tensors)
+            for name, shard in sorted(earlier.shards(source).items())
+        ]
+    by_path: defaultdict[Path, dict[str, SourceTensor]] = defaultdict(dict)
+    for name, tensor in tensors.items():
+        by_path[tensor.path][name] = tensor
+    return [_shard(source, path, by_path[path]) for path in sorted(by_path)]
+
+
+def arriving_shards(
+    source: Path, arrivals: Iterable[Path], earlier: JournalState
+) -> tuple[Collection[str], Iterator[Shard]]:
+    """Take in the shards of a folder that is still being filled.
+
+    Args:
+        source: Holds the small files already, the index among them if there is more than one shard.
+        arrivals: Files of `source` that have become complete, in any order.
+        earlier: What an interrupted run left.
+
+    Returns:
+        The names of all tensors, and the shards as they come. Without an index, the only shard is
+        waited for first.
+
+    Raises:
+        ConvertError: As `local_shards`; also when a shard is taken.
+    """
+    folder = find_weights(source)
+    if (folder / INDEX_NAME).is_file():
+        names_in: defaultdict[str, list[str]] = defaultdict(list)
+        for name, shard in read_index(folder).items():
+            names_in[shard].append(name)
+        names = [name for held in names_in.values() for name in held]
+        expected = (path for path in arrivals if path.name in names_in)
+        return names, (
+            _arrived(source, folder / path.name, names_in[path.name]) for path in expected
+        )
+    only = folder / SINGLE_NAME
+    if (name := only.relative_to(source).as_posix()) in earlier.finished_shards():
+        return earlier.shards(source)[name].tensors, iter(())
+    paths = (path for path in arrivals if path.name == SINGLE_NAME)
+    if next(paths, None) is None:
+        raise ConvertError(f"{only} never arrived.", hint="Finish the download first.")
+    arrived = _arrived(source, only, None)
+    return arrived.tensors, chain([arrived], (arrived for _ in paths))
+
+
+def _arrived(source: Path, path: Path, names: Collection[str] | None) -> Shard:
+    with reading(path):
+        return _shard(source, path, read_shard(path, names))
+
+
+def _shard(source: Path, path: Path, tensors: dict[str, SourceTensor]) -> Shard:
+    stat = path.stat()
+    name = path.relative_to(source).as_posix()
+    return Shard(name, stat.st_size, stat.st_mtime_ns, tensors)

@@ -1,0 +1,144 @@
+"""`gptoss convert`: its options, its progress, and what it prints."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.progress import each_tenth
+from tests.cli.conftest import run_cli
+from tests.convert.large import write_large
+from tests.convert.tiny import write_tiny
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return os.environ | {"GPTOSS_HOME": str(tmp_path / "home")}
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_large(tmp_path_factory.mktemp("large") / "large")
+
+
+def convert(
+    environment: dict[str, str], source: Path, target: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
+    return run_cli(environment, "convert", str(source), str(target), *options)
+
+
+def test_a_line_per_tenth(environment: dict[str, str], large: Path, tmp_path: Path) -> None:
+    done = convert(environment, large, tmp_path / "m.gguf")
+    *lines, last = done.stderr.splitlines()
+    assert [line.split(",")[0] for line in lines] == [
+        f"convert: {percent} %" for percent in range(10, 101, 10)
+    ]
+    assert re.search(r"50 %, [\d.]+ MB of [\d.]+ MB, [\d.]+ [MG]B/s, \d+ s left$", lines[4])
+    assert last == f"wrote {tmp_path / 'm.gguf'} (99.4 MB)"
+    assert done.stdout == ""
+
+
+def test_quiet(environment: dict[str, str], large: Path, tmp_path: Path) -> None:
+    done = convert(environment, large, tmp_path / "m.gguf", "--quiet", "--workers", "1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = convert(environment, large, tmp_path / "m.gguf", "--quiet", "--json")
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["files"] == [str(tmp_path / "m.gguf")]
+
+
+def test_split_and_delete_source(environment: dict[str, str], tmp_path: Path) -> None:
+    source = write_large(tmp_path / "large")
+    options = ("--max-shard-size", "70MB", "--delete-source", "--json", "--dense", "bf16")
+    done = convert(environment, source, tmp_path / "m.gguf", *options)
+    data = json.loads(done.stdout)
+    assert data["path"] == data["files"][0] == str(tmp_path / "m-00001-of-00003.gguf")
+    assert data["size_bytes"] == sum(Path(p).stat().st_size for p in data["files"])
+    assert not list(source.glob("*.safetensors"))
+
+
+def test_dry_run(environment: dict[str, str], tmp_path: Path) -> None:
+    source, target = write_tiny(tmp_path / "tiny"), tmp_path / "m.gguf"
+    before = sorted(tmp_path.rglob("*"))
+    shown = convert(environment, source, target, "--dry-run")
+    plan = json.loads(convert(environment, source, target, "--dry-run", "--json").stdout)
+    assert sorted(tmp_path.rglob("*")) == before
+    header, *rows, total = shown.stdout.splitlines()
+    assert header.split() == ["NAME", "TYPE", "SHAPE", "BYTES", "FILE", "OFFSET"]
+    (file,) = plan["files"]
+    assert len(rows) == len(file["tensors"]) == 22
+    assert total.startswith("22 tensors, ")
+    assert total.endswith(" free")
+    assert plan["free_bytes"] > 0
+
+    assert convert(environment, source, target).returncode == 0
+    from tests.convert.gguf_file import read_gguf
+
+    assert file["size_bytes"] == plan["size_bytes"] == target.stat().st_size
+    data = target.read_bytes()
+    for planned, (name, tensor) in zip(
+        file["tensors"], read_gguf(target).tensors.items(), strict=True
+    ):
+        assert (planned["name"], planned["type"]) == (name, tensor.qtype.name)
+        assert planned["shape"] == list(reversed(tensor.shape))
+        place = slice(planned["offset"], planned["offset"] + planned["size_bytes"])
+        assert data[place] == tensor.data.tobytes()
+
+
+@pytest.mark.parametrize("size", ["4XB", "GB", "-1", "4iB"])
+def test_sizes_that_are_none(environment: dict[str, str], tmp_path: Path, size: str) -> None:
+    done = convert(environment, tmp_path, tmp_path / "m.gguf", f"--max-shard-size={size}")
+    assert done.returncode == 2
+    assert "is not a size" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "n_bytes"), [("4GB", 4 * 10**9), ("1.5m", 1_500_000), ("2GiB", 2 << 30), ("700", 700)]
+)
+def test_sizes(text: str, n_bytes: int) -> None:
+    from gptoss_local.cli.convert import _parse_size
+
+    assert _parse_size(text) == n_bytes
+
+
+def test_tenths_of_a_resumed_run() -> None:
+    """What was done before is no speed; nothing is said twice, and nothing twice at once."""
+    lines: list[str] = []
+    report = each_tenth(lines.append)
+    for done in (45, 45, 46, 72, 71, 100, 100):
+        report("convert", done, 100)
+    assert [line.split(",")[0] for line in lines] == [f"convert: {n} %" for n in (40, 70, 100)]
+    assert "B/s" not in lines[0]
+    assert "left" in lines[1]
+    assert "left" not in lines[2]
+
+
+def test_bar_on_a_terminal(environment: dict[str, str], large: Path, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "gptoss_local", "convert", str(large)]
+    process = subprocess.Popen(
+        [*command, str(tmp_path / "m.gguf")],
+        env=environment | {"TERM": "xterm", "COLUMNS": "120"},
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    while process.poll() is None or select.select([ours], [], [], 0)[0]:
+        if select.select([ours], [], [], 0.1)[0]:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # Linux says so when the other end has closed
+                break
+    process.wait(timeout=60)
+    os.close(ours)
+    text = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown.decode())
+    assert process.returncode == 0
+    done = [float(x) for x in re.findall(r"([\d.]+)/98\.7 MB", text)]
+    assert done
+    assert done == sorted(done)
+    assert re.search(r"convert .*MB [\d.]+ [MG]B/s \d:\d\d:\d\d", text)

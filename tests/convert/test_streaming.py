@@ -1,0 +1,294 @@
+"""Shards that arrive one after the other, shards that go, and memory that does not grow."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from convert import ExpertType, convert_checkpoint, finished_shards, plan_conversion
+from convert.checkpoint import CheckpointReader
+from convert.journal import read_journal
+from convert.pieces import tensor_pieces, word_sum
+from convert.schedule import n_peak_bytes
+from convert.shards import local_shards
+from gptoss_local.errors import ConvertError
+from tests.convert.gguf_file import read_gguf
+from tests.convert.large import write_large
+from tests.convert.test_resume import names, sha256
+from tests.convert.tiny import Layout, tiny_config, write_tiny, write_tokenizer
+
+BIG = {"vocab_size": 1 << 18, "hidden_size": 2048, "intermediate_size": 2048}
+BIG |= {"num_local_experts": 64}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_large(tmp_path_factory.mktemp("large") / "large")
+
+
+@pytest.fixture(scope="module")
+def expected(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    target = tmp_path_factory.mktemp("whole") / "whole.gguf"
+    convert_checkpoint(checkpoint, target)
+    return sha256(target)
+
+
+@pytest.fixture(autouse=True)
+def sync_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("convert.writer.SYNC_S", 0.01)
+
+
+@pytest.fixture
+def download(checkpoint: Path, tmp_path: Path) -> tuple[Path, list[Path]]:
+    """A folder without its shards, and the shards, elsewhere."""
+    folder = tmp_path / "large"
+    shutil.copytree(checkpoint, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    return folder, sorted(checkpoint.glob("*.safetensors"))
+
+
+def arrive(folder: Path, shards: list[Path], delay_s: float = 0.05) -> Iterator[Path]:
+    for shard in shards:
+        time.sleep(delay_s)
+        shutil.copyfile(shard, folder / "part")
+        yield (folder / "part").rename(folder / shard.name)
+
+
+@pytest.mark.parametrize("delete", [False, True])
+def test_any_order_gives_the_same_bytes(
+    download: tuple[Path, list[Path]], expected: str, tmp_path: Path, delete: bool
+) -> None:
+    folder, shards = download
+    random.shuffle(shards)
+    target = tmp_path / "model.gguf"
+    convert_checkpoint(folder, target, arrivals=arrive(folder, shards), delete_source=delete)
+    assert sha256(target) == expected
+    assert len(list(folder.glob("*.safetensors"))) == (0 if delete else 4)
+
+
+def test_a_tensor_does_not_wait_for_the_others(
+    download: tuple[Path, list[Path]], tmp_path: Path
+) -> None:
+    folder, shards = download
+    seen = []
+
+    def watched() -> Iterator[Path]:
+        for path in arrive(folder, shards, delay_s=0.3):
+            seen.append(len(read_journal(folder, tmp_path / "model.gguf").sums))
+            yield path
+
+    convert_checkpoint(folder, tmp_path / "model.gguf", arrivals=watched())
+    assert seen[0] == 0
+    assert 0 < seen[1] < seen[2] < seen[3]
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_the_original_layout_arrives(tmp_path: Path, n_shards: int) -> None:
+    """In a folder of its own, as the hub has it; QKV is cut in three on the way."""
+    folder = tmp_path / "tiny"
+    write_tiny(folder / "original", layout="original", n_shards=n_shards)
+    (tmp_path / "tokenizer").mkdir()
+    write_tokenizer(tmp_path / "tokenizer")
+    options = {"tokenizer": tmp_path / "tokenizer"}
+    convert_checkpoint(folder, tmp_path / "local.gguf", **options)
+    arrivals = sorted((folder / "original").glob("*.safetensors"), reverse=True)
+    convert_checkpoint(
+        folder, tmp_path / "m.gguf", arrivals=arrivals, delete_source=True, **options
+    )
+    assert sha256(tmp_path / "local.gguf") == sha256(tmp_path / "m.gguf")
+    assert not list((folder / "original").glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("layout", ["hugging_face", "original"])
+@pytest.mark.parametrize("experts", ["mxfp4", "bf16", "kept"])
+def test_pieces_may_be_cut_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Layout, experts: str
+) -> None:
+    source = tmp_path / "tiny"
+    config = tiny_config(intermediate_size=96, num_hidden_layers=2)
+    write_tiny(
+        source, config=config, layout=layout, experts="mxfp4" if experts == "mxfp4" else "bf16"
+    )
+    write_tokenizer(source)
+    kind: ExpertType = "bf16" if experts == "kept" else "mxfp4"
+    (whole,) = convert_checkpoint(source, tmp_path / "whole.gguf", experts=kind)
+    monkeypatch.setattr("convert.pieces.PIECE_BYTES", 300)
+    monkeypatch.setattr("convert.pieces.CHUNK_BYTES", 1000)
+    (cut,) = convert_checkpoint(source, tmp_path / "cut.gguf", experts=kind, n_workers=4)
+    assert sha256(whole) == sha256(cut)
+
+
+def test_a_single_file_that_arrives(tmp_path: Path) -> None:
+    source, folder = write_tiny(tmp_path / "a" / "tiny"), write_tiny(tmp_path / "b" / "tiny")
+    (folder / "model.safetensors").unlink()
+    convert_checkpoint(source, tmp_path / "local.gguf")
+    arrivals = arrive(folder, [source / "model.safetensors"])
+    convert_checkpoint(folder, tmp_path / "arrived.gguf", arrivals=arrivals)
+    assert sha256(tmp_path / "local.gguf") == sha256(tmp_path / "arrived.gguf")
+
+
+def test_an_error_of_the_download_comes_through(
+    download: tuple[Path, list[Path]], expected: str, tmp_path: Path
+) -> None:
+    """Even one that looks like a full disk; what is there is kept, and what is done not needed."""
+    folder, shards = download
+    target = tmp_path / "model.gguf"
+
+    def breaks_off() -> Iterator[Path]:
+        yield from arrive(folder, shards[:3], delay_s=0.2)
+        raise ConnectionResetError("the network went away")
+
+    with pytest.raises(ConnectionResetError, match="went away"):
+        convert_checkpoint(folder, target, arrivals=breaks_off(), delete_source=True)
+    finished = finished_shards(folder, target)
+    assert finished
+    assert not any((folder / name).exists() for name in finished)
+    rest = [shard for shard in shards if shard.name not in finished]
+    convert_checkpoint(folder, target, arrivals=arrive(folder, rest), delete_source=True)
+    assert sha256(target) == expected
+
+
+def test_what_never_arrives(
+    download: tuple[Path, list[Path]], expected: str, tmp_path: Path
+) -> None:
+    folder, shards = download
+    target = tmp_path / "model.gguf"
+    with pytest.raises(ConvertError, match=r"The shard with .* never arrived"):
+        convert_checkpoint(folder, target, arrivals=arrive(folder, shards[:-1]))
+    assert not target.exists()
+    convert_checkpoint(folder, target, arrivals=arrive(folder, shards))  # all of them again
+    assert sha256(target) == expected
+
+
+def test_nothing_arrives(tmp_path: Path) -> None:
+    folder = write_tiny(tmp_path / "tiny")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ConvertError, match=r"model.safetensors never arrived"):
+        convert_checkpoint(folder, tmp_path / "model.gguf", arrivals=[])
+
+
+def test_an_arriving_header_is_checked(download: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    folder, shards = download
+    data = shards[1].read_bytes()
+    other = tmp_path / shards[1].name
+    other.write_bytes(data.replace(b"[3]", b"[1]", 1))
+    with pytest.raises(ConvertError, match=f"{other.name} misplaces the tensor .*sinks"):
+        convert_checkpoint(folder, tmp_path / "m.gguf", arrivals=arrive(folder, [other]))
+    config = json.loads((folder / "config.json").read_bytes())
+    (folder / "config.json").write_text(json.dumps(config | {"num_attention_heads": 5}))
+    with pytest.raises(ConvertError, match=r"q_proj.weight in .* is BF16 \[96, 1024\] where"):
+        convert_checkpoint(folder, tmp_path / "m.gguf", arrivals=arrive(folder, [shards[1]]))
+    assert not list(tmp_path.glob("m.gguf*"))
+
+
+def test_links_are_not_deleted(checkpoint: Path, tmp_path: Path) -> None:
+    """As in the cache of huggingface_hub, whose snapshots link to blobs."""
+    folder, target = tmp_path / "snapshots" / "0123abc", tmp_path / "model.gguf"
+    shutil.copytree(checkpoint, tmp_path / "blobs")
+    folder.mkdir(parents=True)
+    for path in (tmp_path / "blobs").iterdir():
+        (folder / path.name).symlink_to(path)
+    with pytest.raises(ConvertError, match=r"safetensors is a link.* will not be deleted"):
+        convert_checkpoint(folder, target, delete_source=True)
+    arrivals = sorted(folder.glob("*.safetensors"))
+    with pytest.raises(ConvertError, match="is a link"):
+        convert_checkpoint(folder, target, delete_source=True, arrivals=arrivals)
+    assert len(list(folder.glob("*.safetensors"))) == 4
+    assert not target.exists()
+
+
+def test_a_file_that_shrinks_while_it_is_read(checkpoint: Path, tmp_path: Path) -> None:
+    """A mapped file would end the process with SIGBUS."""
+    source, target = tmp_path / "large", tmp_path / "out" / "model.gguf"
+    target.parent.mkdir()
+    shutil.copytree(checkpoint, source)
+    shard = source / "model-00001-of-00004.safetensors"
+
+    def truncate(what: str, done: int, total: int) -> None:
+        os.truncate(shard, 10_000_000)
+
+    match = f"{shard.name} ended inside model.embed_tokens.weight"
+    with pytest.raises(ConvertError, match=match):
+        convert_checkpoint(source, target, progress=truncate)
+    assert names(target.parent) == []
+
+
+def test_a_shard_that_cannot_be_read_for_a_while(
+    checkpoint: Path, expected: str, tmp_path: Path
+) -> None:
+    """As on a disk that was pulled out: what is done is kept."""
+    source, target = tmp_path / "large", tmp_path / "model.gguf"
+    shutil.copytree(checkpoint, source)
+    shard = source / "model-00004-of-00004.safetensors"
+
+    def pull_out(what: str, done: int, total: int) -> None:
+        time.sleep(0.001)
+        if shard.exists():
+            shard.rename(source / "away")
+
+    with pytest.raises(ConvertError, match=rf"Reading .*{shard.name} failed: .*No such file"):
+        convert_checkpoint(source, target, progress=pull_out, n_workers=1)
+    assert read_journal(source, target).sums
+    (source / "away").rename(shard)
+    convert_checkpoint(source, target)
+    assert sha256(target) == expected
+
+
+def test_peak_memory_of_a_checkpoint_of_2_6_gb(tmp_path: Path) -> None:
+    source = write_large(tmp_path / "big", BIG, n_shards=1, sparse=True)
+    assert (source / "model-00001-of-00001.safetensors").stat().st_size > 2_550_000_000
+    code = """if True:
+        import sys
+        from pathlib import Path
+        from convert import convert_checkpoint
+        convert_checkpoint(Path(sys.argv[1]), Path(sys.argv[2]), n_workers=8)
+        print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")))
+    """
+    target = tmp_path / "big.gguf"
+    command = [sys.executable, "-c", code, str(source), str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    target.unlink()
+    assert int(done.stdout.split()[1]) < 300_000  # kB
+
+
+def test_space_needed_while_shards_are_deleted(checkpoint: Path, tmp_path: Path) -> None:
+    source, target = tmp_path / "large", tmp_path / "model.gguf"
+    shutil.copytree(checkpoint, source)
+    plan = plan_conversion(source, target)
+    shards = local_shards(source, read_journal(source, target))
+    n_peak = n_peak_bytes(plan.tensors, set(), shards)
+    n_source = sum(shard.n_bytes for shard in shards)
+    assert n_source / 4 < n_peak < plan.n_data_bytes < n_source
+    assert n_peak_bytes(plan.tensors, set(), []) == plan.n_data_bytes
+
+
+def test_no_space_for_what_is_left(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = type("usage", (), {"free": 100_000_000})
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    target = tmp_path / "model.gguf"
+    with pytest.raises(ConvertError, match=r"The GGUF takes .* GB, but .* has 0.1 GB free"):
+        convert_checkpoint(checkpoint, target)
+    assert names(tmp_path) == []
+
+
+def test_the_bytes_of_one_tensor(checkpoint: Path, tmp_path: Path) -> None:
+    """What `verify` compares with, and that sums do not depend on how a tensor is cut."""
+    (path,) = convert_checkpoint(checkpoint, tmp_path / "model.gguf")
+    sources = CheckpointReader(checkpoint).tensors
+    file = read_gguf(path)
+    for planned in plan_conversion(checkpoint, path).tensors:
+        data = file.tensors[planned.name].data
+        pieces = [piece.copy() for piece in tensor_pieces(planned, sources)]
+        assert b"".join(pieces) == data.tobytes()
+        cuts = sorted(random.choices(range(data.size), k=3))
+        parts = zip([0, *cuts], [*cuts, data.size], strict=True)
+        total = sum(word_sum(data[start:end], start) for start, end in parts)
+        assert total % 2**64 == word_sum(data)
