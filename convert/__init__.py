@@ -6,11 +6,12 @@ bit; the other weights become Q8_0 or stay bf16. This package does not download,
 models, and knows no other architecture.
 """
 
-from convert.pipeline import convert_checkpoint, finished_shards, plan_conversion
+from convert.pipeline import ConvertOptions, convert_checkpoint, finished_shards, plan_conversion
 from convert.plan import Plan
 from convert.tensor_map import DenseType, ExpertType
 
 __all__ = [
+    "ConvertOptions",
     "DenseType",
     "ExpertType",
     "Plan",

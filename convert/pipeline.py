@@ -7,6 +7,7 @@ old file or the new one. What an interrupted run leaves is continued by the next
 import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
@@ -21,6 +22,15 @@ from convert.tensor_map import DenseType, ExpertType, check_sources, plan_names
 from convert.tokenizer import read_tokenizer
 from gptoss_local.errors import ConvertError
 from gptoss_local.types import Progress
+
+
+class ConvertOptions(TypedDict, total=False):
+    """Arguments of `convert_checkpoint` that change what is written, for those who pass them on."""
+
+    dense: DenseType
+    experts: ExpertType
+    tokenizer: Path | None
+    max_shard_bytes: int | None
 
 
 def convert_checkpoint(

@@ -22,27 +22,37 @@ def each_step(say: Callable[[str], None]) -> Progress:
 
 
 def each_tenth(say: Callable[[str], None]) -> Progress:
-    """Make a Progress that says a line of bytes, rate and time left per 10 % of one step.
+    """Make a Progress that says a line of bytes, rate and time left per 10 % of each step.
 
     Several tenths passed at once are one line; what was done at the first call counts for no rate.
     """
-    last, start_s, n_before = 0, time.monotonic(), -1
+    steps: dict[str, _Tenths] = {}
 
     def report(what: str, done: int, total: int) -> None:
-        nonlocal last, start_s, n_before
-        if n_before < 0:
-            n_before, start_s = done, time.monotonic()
+        step = steps.setdefault(what, _Tenths(done))
+        if line := step.line(done, total):
+            say(f"{what}: {line}")
+
+    return report
+
+
+class _Tenths:
+    """How far one step has been reported."""
+
+    def __init__(self, n_before: int) -> None:
+        self._n_before, self._start_s, self._last = n_before, time.monotonic(), 0
+
+    def line(self, done: int, total: int) -> str:
+        """Describe where it stands, or nothing before the next tenth."""
         tenth = 10 * done // max(total, 1)
-        if tenth <= last:
-            return
-        last = tenth
-        line = f"{what}: {10 * tenth} %, {decimal(done)} of {decimal(total)}"
-        seconds = time.monotonic() - start_s
-        if done > n_before and seconds > 0:
-            rate = (done - n_before) / seconds
+        if tenth <= self._last:
+            return ""
+        self._last = tenth
+        line = f"{10 * tenth} %, {decimal(done)} of {decimal(total)}"
+        seconds = time.monotonic() - self._start_s
+        if done > self._n_before and seconds > 0:
+            rate = (done - self._n_before) / seconds
             line += f", {decimal(int(rate))}/s"
             if done < total:
                 line += f", {(total - done) / rate:.0f} s left"
-        say(line)
-
-    return report
+        return line

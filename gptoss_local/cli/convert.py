@@ -1,11 +1,13 @@
-"""`gptoss convert`: a checkpoint directory to a GGUF file."""
+"""`gptoss convert`: a checkpoint, from a folder or the hub, to a GGUF file."""
 
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
@@ -16,16 +18,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
-    from convert import DenseType, ExpertType, Plan
-
-
-class _Options(TypedDict):
-    """What a plan depends on; as `convert_checkpoint` takes it."""
-
-    dense: "DenseType"
-    experts: "ExpertType"
-    tokenizer: Path | None
-    max_shard_bytes: int | None
+    from convert import ConvertOptions, Plan
 
 
 _INTERRUPTED = 130
@@ -59,6 +52,13 @@ MaxShardSize = Annotated[
 DeleteSource = Annotated[
     bool, typer.Option("--delete-source", help="Delete each shard once it is converted.")
 ]
+DownloadDir = Annotated[
+    Path | None,
+    typer.Option(help="Keep what is downloaded here; by default each shard goes after its use."),
+]
+Original = Annotated[
+    bool, typer.Option("--original", help="Of a repository, take OpenAI's layout in original/.")
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")
 ]
@@ -66,7 +66,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="Checkpoint folder.")],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="DIR|REPO", help="Checkpoint folder, or OWNER/NAME[@REVISION]."),
+    ],
     target: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="File to write.")],
     dense: DenseOption = Dense.q8_0,
     experts: ExpertsOption = Experts.mxfp4,
@@ -74,6 +77,8 @@ def convert(
     workers: Workers = None,
     max_shard_size: MaxShardSize = "",
     delete_source: DeleteSource = False,
+    download_dir: DownloadDir = None,
+    original: Original = False,
     dry_run: DryRun = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -82,24 +87,22 @@ def convert(
 
     What was interrupted is continued by the same command.
     """
-    from convert import convert_checkpoint, plan_conversion
-
-    options = _Options(
-        dense=dense.value,
-        experts=experts.value,
-        tokenizer=tokenizer,
-        max_shard_bytes=_parse_size(max_shard_size) if max_shard_size else None,
-    )
+    options: ConvertOptions = {
+        "dense": dense.value,
+        "experts": experts.value,
+        "tokenizer": tokenizer,
+        "max_shard_bytes": _parse_size(max_shard_size) if max_shard_size else None,
+    }
     if dry_run:
-        _print_plan(plan_conversion(source, target, **options), json)
+        _dry_run(source, target, options, json)
         return
+    make = _maker(source, download_dir, original)
     if target.parent == load_settings().models_dir:
         target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with progress_bar(tenths=True, quiet=quiet) as progress:
-            written = convert_checkpoint(
-                source,
-                target,
+            written = make(
+                target=target,
                 **options,
                 n_workers=workers,
                 delete_source=delete_source,
@@ -113,6 +116,23 @@ def convert(
         print_json(path=str(written[0]), size_bytes=size_bytes, files=[str(p) for p in written])
     elif not quiet:
         print(f"wrote {_name(written)} ({decimal(size_bytes)})", file=sys.stderr)
+
+
+def _dry_run(source: str, target: Path, options: "ConvertOptions", json: bool) -> None:
+    from convert import plan_conversion
+
+    _print_plan(plan_conversion(Path(source), target, **options), json)
+
+
+def _maker(source: str, download_dir: Path | None, original: bool) -> Callable[..., list[Path]]:
+    """Choose between a folder and a repository."""
+    if Path(source).exists() or not re.fullmatch(r"[\w.-]+/[\w.-]+(@\S+)?", source):
+        from convert import convert_checkpoint
+
+        return partial(convert_checkpoint, Path(source))
+    from gptoss_local.pull import pull_checkpoint
+
+    return partial(pull_checkpoint, source, folder=download_dir, original=original)
 
 
 def _name(paths: list[Path]) -> str:

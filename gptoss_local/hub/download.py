@@ -4,7 +4,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from itertools import islice
 from pathlib import Path
@@ -113,7 +113,7 @@ class HubCheckpoint:
         n_parallel: int = 4,
         extra_bytes: int = 0,
         progress: Progress = _no_progress,
-    ) -> Iterator[Path]:
+    ) -> Generator[Path, None, None]:
         """Yield each shard once it is complete and right; `fetch_small_files` comes first.
 
         The next download begins only when the caller comes back for the next shard: one who
@@ -130,9 +130,7 @@ class HubCheckpoint:
             DownloadError: The hub or the network fails, the disk is full or would become so, a
                 file arrives damaged twice, or one that is skipped has changed on the hub.
         """
-        index = [self._kept.path(f) for f in self._small if f.name.endswith(INDEX_NAME)]
-        content = index[0].read_bytes() if index else None
-        shards = self.listing.shards(content, original=self._original)
+        shards = self._shards()
         skipped = [file for file in shards if self._kept.path(file).name in skip]
         wanted = [file for file in shards if file not in skipped]
         self._kept.check_unchanged(skipped)
@@ -141,6 +139,15 @@ class HubCheckpoint:
             self._kept.check_space(n_missing_bytes + extra_bytes)
         done = self._tally("downloading", (*self._small, *wanted), skipped, progress)
         yield from self._fetch(wanted, n_parallel, done)
+
+    def shard_sizes(self) -> list[int]:
+        """Bytes of every shard; `fetch_small_files` comes first."""
+        return [file.size_bytes for file in self._shards()]
+
+    def _shards(self) -> tuple[HubFile, ...]:
+        index = [self._kept.path(f) for f in self._small if f.name.endswith(INDEX_NAME)]
+        content = index[0].read_bytes() if index else None
+        return self.listing.shards(content, original=self._original)
 
     def stop(self) -> None:
         """End what is on the way; what has arrived is kept. May be called from any thread."""
