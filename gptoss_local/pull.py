@@ -2,11 +2,12 @@
 
 import contextlib
 import shutil
+from collections.abc import Generator
 from pathlib import Path
 from typing import Unpack
 
 from convert import ConvertOptions, convert_checkpoint, finished_shards
-from gptoss_local.hub import open_checkpoint
+from gptoss_local.hub import HubCheckpoint, open_checkpoint
 from gptoss_local.types import Progress
 
 N_PARALLEL = 4
@@ -42,8 +43,7 @@ def pull_checkpoint(
         The files written; the first is the one to load.
 
     Raises:
-        ModelNotFoundError, DownloadError: See `HubCheckpoint.iter_shards`.
-        ConvertError: See `convert_checkpoint`.
+        GptOssError: See `open_checkpoint`, `HubCheckpoint.iter_shards` and `convert_checkpoint`.
     """
     is_ours = folder is None
     beside = target.with_name(f"{target.name}.download")
@@ -54,26 +54,28 @@ def pull_checkpoint(
         if original and options.get("tokenizer") is None:
             options["tokenizer"] = folder
         delete_source = delete_source or is_ours
-        sizes = checkpoint.shard_sizes()
-        # The GGUF is about as large as its source. Shards that are deleted make room for it, all
-        # but those on the way and the one in use.
-        n_extra = (N_PARALLEL + 1) * max(sizes) if delete_source else sum(sizes)
-        arrivals = checkpoint.iter_shards(
-            skip={Path(name).name for name in finished_shards(folder, target)},
-            n_parallel=N_PARALLEL,
-            extra_bytes=n_extra,
-            progress=progress,
-        )
+        arrivals = _shards(checkpoint, folder, target, delete_source, progress)
         with contextlib.closing(arrivals):
             written = convert_checkpoint(
-                folder,
-                target,
-                **options,
-                n_workers=n_workers,
-                delete_source=delete_source,
-                progress=progress,
-                arrivals=arrivals,
-            )
+                folder, target, **options, n_workers=n_workers, delete_source=delete_source,
+                progress=progress, arrivals=arrivals,
+            )  # fmt: skip
     if is_ours:
         shutil.rmtree(beside)
     return written
+
+
+def _shards(
+    checkpoint: HubCheckpoint, folder: Path, target: Path, delete_source: bool, progress: Progress
+) -> Generator[Path, None, None]:
+    """Fetch those shards that the conversion still needs."""
+    sizes = checkpoint.shard_sizes()
+    # The GGUF is about as large as all shards. Those that are deleted make room for it, but not
+    # those on their way or in use.
+    n_extra_bytes = (N_PARALLEL + 1) * max(sizes) if delete_source else sum(sizes)
+    return checkpoint.iter_shards(
+        skip={Path(name).name for name in finished_shards(folder, target)},
+        n_parallel=N_PARALLEL,
+        extra_bytes=n_extra_bytes,
+        progress=progress,
+    )

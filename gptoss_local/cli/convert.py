@@ -111,11 +111,7 @@ def convert(
     except KeyboardInterrupt:
         print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
-    size_bytes = sum(path.stat().st_size for path in written)
-    if json:
-        print_json(path=str(written[0]), size_bytes=size_bytes, files=[str(p) for p in written])
-    elif not quiet:
-        print(f"wrote {_name(written)} ({decimal(size_bytes)})", file=sys.stderr)
+    _print_result(written, json, quiet)
 
 
 def _dry_run(source: str, target: Path, options: "ConvertOptions", json: bool) -> None:
@@ -135,8 +131,14 @@ def _maker(source: str, download_dir: Path | None, original: bool) -> Callable[.
     return partial(pull_checkpoint, source, folder=download_dir, original=original)
 
 
-def _name(paths: list[Path]) -> str:
-    return str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+def _print_result(written: list[Path], json: bool, quiet: bool) -> None:
+    first, *others = map(str, written)
+    size_bytes = sum(path.stat().st_size for path in written)
+    if json:
+        print_json(path=first, size_bytes=size_bytes, files=[first, *others])
+    elif not quiet:
+        more = f" and {len(others)} more" if others else ""
+        print(f"wrote {first}{more} ({decimal(size_bytes)})", file=sys.stderr)
 
 
 def _parse_size(text: str) -> int:
