@@ -106,10 +106,6 @@ class Context:
             raise EngineError("the context is closed")
         return int(self._handle)
 
-    @property
-    def _memory(self) -> int:
-        return int(llama_cpp.llama_get_memory(self.handle))
-
     def decode(self, tokens: Sequence[int], *, position: int, seq_id: int = 0) -> None:
         """Run tokens of one sequence through the model; logits are kept for the last one only.
 
@@ -153,7 +149,7 @@ class Context:
         NOTE: success does not make a later decode at `start` valid once the sliding window has
         moved more than its ring beyond it; only `start=0` is always safe. See `positions`.
         """
-        if not llama_cpp.llama_memory_seq_rm(self._memory, seq_id, start, end):
+        if not llama_cpp.llama_memory_seq_rm(self._memory_of(seq_id), seq_id, start, end):
             raise EngineError(f"cannot remove positions {start}..{end} of sequence {seq_id}")
 
     def copy(self, source: int, target: int, start: int = 0, end: int = -1) -> None:
@@ -161,7 +157,8 @@ class Context:
 
         NOTE: cells of the sliding layers that two sequences share are not recycled.
         """
-        llama_cpp.llama_memory_seq_cp(self._memory, source, target, start, end)
+        self._memory_of(target)
+        llama_cpp.llama_memory_seq_cp(self._memory_of(source), source, target, start, end)
 
     def positions(self, seq_id: int) -> tuple[int, int]:
         """First and last position of `seq_id` in the *sliding* layers; (-1, -1) when it has none.
@@ -172,8 +169,9 @@ class Context:
 
         Source: `llama_kv_cache_iswa::seq_pos_min` in llama-kv-cache-iswa.cpp.
         """
-        first = llama_cpp.llama_memory_seq_pos_min(self._memory, seq_id)
-        return int(first), int(llama_cpp.llama_memory_seq_pos_max(self._memory, seq_id))
+        memory = self._memory_of(seq_id)
+        first = llama_cpp.llama_memory_seq_pos_min(memory, seq_id)
+        return int(first), int(llama_cpp.llama_memory_seq_pos_max(memory, seq_id))
 
     def save(self, seq_id: int, *, partial: bool = False) -> State:
         """Copy the cache of `seq_id` to host memory.
@@ -184,15 +182,17 @@ class Context:
                 to come back to this position while the other layers still hold what is before it.
 
         Raises:
-            EngineError: llama.cpp failed.
+            EngineError: there is nothing to save.
         """
+        if self.positions(seq_id) == (-1, -1):
+            raise EngineError(f"sequence {seq_id} is empty: nothing to save")
         flags = _PARTIAL_ONLY if partial else 0
         n_bytes = llama_cpp.llama_state_seq_get_size_ext(self.handle, seq_id, flags)
         state = np.empty(n_bytes, np.uint8)
         n_written = llama_cpp.llama_state_seq_get_data_ext(
             self.handle, _bytes_pointer(state), n_bytes, seq_id, flags
         )
-        if n_written != n_bytes or not n_bytes:
+        if n_written != n_bytes:
             raise EngineError(f"cannot save sequence {seq_id}: {recent_log()}")
         return state
 
@@ -202,6 +202,7 @@ class Context:
         Raises:
             EngineError: no room, or bytes of another model or library. The sequence is then empty.
         """
+        self._memory_of(seq_id)
         flags = _PARTIAL_ONLY if partial else 0
         n_read = llama_cpp.llama_state_seq_set_data_ext(
             self.handle, _bytes_pointer(state), state.nbytes, seq_id, flags
@@ -230,6 +231,12 @@ class Context:
         if chain := self._chains.pop(seq_id, None):
             llama_cpp.llama_set_sampler(self.handle, seq_id, None)
             llama_cpp.llama_sampler_free(chain.pointer)
+
+    def _memory_of(self, seq_id: int) -> int:
+        """The `llama_memory_t`; llama.cpp aborts the process on a sequence that it has not."""
+        if not 0 <= seq_id < self.n_seq_max:
+            raise EngineError(f"sequence {seq_id} is none of 0 .. {self.n_seq_max - 1}")
+        return int(llama_cpp.llama_get_memory(self.handle))
 
     def close(self) -> None:
         if self._handle:

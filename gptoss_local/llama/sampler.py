@@ -19,6 +19,9 @@ class Sampler:
 
     A sampler starts on the CPU. `bind` moves it, with its random state, to the device, where
     every decode of the sequence samples; `unbind` moves it back. `sample` is the same for both.
+    Both draw the same random numbers, but the device adds up probabilities in float32 and the CPU
+    in float64, and they order candidates differently: where a distribution is flat, the same seed
+    gives other tokens.
     """
 
     def __init__(self, params: SamplingParams) -> None:
