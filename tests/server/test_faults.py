@@ -143,8 +143,8 @@ def test_eight_clients_at_once_get_what_each_would_alone(
 def test_long_prefill_does_not_stall_a_stream(
     http: httpx.Client, own_server: RunningServer
 ) -> None:
-    """Prefill alone takes a second and more; the stream beside it gets a token all the while."""
-    filler = "The old river is near the quiet house. " * 1500
+    """Prefill takes seconds; the stream beside it gets a token all the while."""
+    filler = "The old river is near the quiet house. " * 500
     long = HI | {"messages": [{"role": "user", "content": f"{filler}hi"}]}
     with ThreadPoolExecutor() as pool, streaming(http, COUNT) as frames:
         prefill = pool.submit(
@@ -157,10 +157,10 @@ def test_long_prefill_does_not_stall_a_stream(
             times_s.append(time.monotonic())
     gaps_s = [b - a for a, b in itertools.pairwise(times_s)]
     reply = prefill.result().json()
-    assert reply["prompt_eval_count"] > 10_000
-    assert reply["prompt_eval_duration"] > 1e9
-    assert max(gaps_s) < 0.5  # the target is 0.075, on a machine of its own
-    assert len(gaps_s) > 10
+    assert reply["prompt_eval_count"] > 4000
+    # The target is 0.075; unpaced, all of the prefill is gaps of 0.2 to 0.6 s.
+    stalled_s = sum(gap for gap in gaps_s if gap > 0.2)
+    assert stalled_s < 0.4 * reply["prompt_eval_duration"] * 1e-9
 
 
 def test_many_clients_come_and_go(http: httpx.Client, own_server: RunningServer) -> None:
