@@ -7,7 +7,7 @@ errors.
 import os
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import platformdirs
@@ -29,6 +29,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """CPU threads of the engine; 0 takes one per physical core."""
     gpu_layers: int = -1
     """Layers kept in VRAM; negative means all."""
+    num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
+    """Requests that a model answers at once; they share its context."""
     keep_alive_s: float = 300.0
     """Seconds a model stays loaded after its last request; negative means forever."""
     home: Path | None = None

@@ -30,9 +30,16 @@ class SamplingParams(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What one sequence cost. Times are wall clock of the engine, without queueing."""
+    """What one sequence cost. Times are wall clock of the engine, one after the other.
+
+    `queue_ns` lasts until the sequence is admitted, `prefill_ns` until its first token, `decode_ns`
+    until its last, with the time it waited if it was preempted. `n_cached` of the prompt's tokens
+    needed no prefill.
+    """
 
     n_prompt: int
     n_generated: int
     prefill_ns: int
     decode_ns: int
+    queue_ns: int = 0
+    n_cached: int = 0

@@ -46,7 +46,12 @@ def test_url_is_reachable_for_any_bind_address() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("GPTOSS_PORT", "eleven"), ("GPTOSS_HOST", "host:port"), ("OLLAMA_HOST", "a/b")],
+    [
+        ("GPTOSS_NUM_PARALLEL", "0"),
+        ("GPTOSS_PORT", "eleven"),
+        ("GPTOSS_HOST", "host:port"),
+        ("OLLAMA_HOST", "a/b"),
+    ],
 )
 def test_bad_values_name_their_source(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str

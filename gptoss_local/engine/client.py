@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import os
 import sys
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 
 from gptoss_local.engine import protocol
@@ -17,9 +18,11 @@ from gptoss_local.engine.protocol import (
     Failed,
     Finished,
     Generate,
+    GetStats,
     Load,
     Loaded,
     Loading,
+    Stats,
     Tokens,
 )
 from gptoss_local.errors import EngineCrashedError, GptOssError, error_by_name
@@ -41,6 +44,7 @@ class EngineClient:
         self._process = process
         self._seq_ids = itertools.count(1)
         self._sequences: dict[int, asyncio.Queue[Event | GptOssError]] = {}
+        self._stats: deque[asyncio.Future[Stats]] = deque()
         self._crash: EngineCrashedError | None = None
         self._reader: asyncio.Task[None] | None = None
         self._loaded: Loaded | None = None
@@ -144,6 +148,19 @@ class EngineClient:
         if self.is_alive:
             self._send(Cancel(seq_id))
 
+    async def stats(self) -> Stats:
+        """Ask for the engine's counters.
+
+        Raises:
+            EngineCrashedError: the process is dead or died meanwhile.
+        """
+        if self._crash is not None:
+            raise self._crash
+        answer: asyncio.Future[Stats] = asyncio.get_running_loop().create_future()
+        self._stats.append(answer)
+        self._send(GetStats())
+        return await answer
+
     async def close(self) -> None:
         """End the process; running sequences end with EngineCrashedError."""
         self._crash = self._crash or EngineCrashedError("the model was unloaded")
@@ -194,6 +211,11 @@ class EngineClient:
         try:
             while True:
                 event = await self._read_event()
+                if isinstance(event, Stats):
+                    answer = self._stats.popleft()
+                    if not answer.done():  # nobody waits for it any more
+                        answer.set_result(event)
+                    continue
                 if isinstance(event, Loading | Loaded) or event.seq_id is None:
                     continue
                 if queue := self._sequences.get(event.seq_id):
@@ -202,6 +224,9 @@ class EngineClient:
             self._crash = self._crash or crash
             for queue in self._sequences.values():
                 queue.put_nowait(self._crash)
+            for answer in self._stats:
+                if not answer.done():
+                    answer.set_exception(self._crash)
 
 
 def _error(failed: Failed) -> GptOssError:

@@ -1,75 +1,114 @@
-"""The decode loop over one model: requests in, events out, one `step()` at a time.
+"""Continuous batching over one model: requests in, events out, one `step()` at a time.
 
-One sequence runs, the others wait in order. Every sequence prefills from an empty cache.
+Up to `n_seq_max` sequences run at once, in one unified KV cache; the others wait in order.
 """
 
 import time
-from collections import deque
 
-from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Tokens
+from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Stats, Tokens
+from gptoss_local.engine.scheduler import Scheduler, Work
 from gptoss_local.engine.sequence import Sequence
+from gptoss_local.engine.slots import Slots
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
-from gptoss_local.llama import Context, Sampler
-from gptoss_local.types import FinishReason, Usage
-
-_SLOT = 0  # llama.cpp's sequence id of the only slot
+from gptoss_local.llama import Batch, Context, Sampler
+from gptoss_local.types import FinishReason, SamplingParams
 
 
 class Engine:
     """Time advances only in `step()`.
 
     Thread: all methods belong to the thread that made the context.
+
+    Args:
+        context: The cache; its `n_seq_max` is the number of sequences that run at once.
+        backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, backend_sampling: bool = False) -> None:
         self._context = context
-        self._waiting: deque[Generate] = deque()
-        self._running: Sequence | None = None
+        self._backend_sampling = backend_sampling
+        self._slots = Slots(context)
+        self._scheduler = Scheduler(self._slots, context.n_batch)
+        self._batch = Batch(context.n_batch)
+        self._sequences: dict[int, Sequence] = {}
+        self._n_arrived = self._n_steps = self._n_prefilled = self._n_decoded = 0
+        if backend_sampling:  # so that the graph has its final form before the first request
+            for seq_id in range(context.n_seq_max):
+                sampler = Sampler(SamplingParams())
+                sampler.bind(context, seq_id)
+                sampler.close()
 
     @property
     def has_work(self) -> bool:
-        return self._running is not None or bool(self._waiting)
+        return bool(self._sequences)
 
-    def add_request(self, request: Generate) -> None:
-        self._waiting.append(request)
+    def add_request(self, request: Generate) -> list[Event]:
+        """Queue a request, or answer at once why it can never run."""
+        if reason := self._refusal(request):
+            return [failure(reason, request.seq_id)]
+        sequence = Sequence(request, self._n_arrived, Sampler(request.sampling))
+        self._n_arrived += 1
+        self._sequences[request.seq_id] = sequence
+        self._scheduler.add(sequence)
+        return []
 
     def cancel(self, seq_id: int) -> list[Event]:
         """Forget a waiting or running sequence and free its slot at once."""
-        if self._running is not None and self._running.request.seq_id == seq_id:
-            return [self._finish(self._running, "cancelled")]
-        for request in self._waiting:
-            if request.seq_id == seq_id:
-                self._waiting.remove(request)
-                usage = Usage(len(request.prompt), n_generated=0, prefill_ns=0, decode_ns=0)
-                return [Finished(seq_id, "cancelled", usage)]
-        return []
+        sequence = self._sequences.get(seq_id)
+        return [self._finish(sequence, "cancelled")] if sequence else []
 
     def step(self) -> list[Event]:
-        """Admit a sequence if none runs, decode one batch of it, and sample if it is due."""
-        if self._running is None:
-            if not self._waiting:
-                return []
-            request = self._waiting.popleft()
-            if reason := self._refusal(request):
-                return [failure(reason, request.seq_id)]
-            self._context.remove(_SLOT)
-            self._running = Sequence(request, Sampler(request.sampling))
-        sequence = self._running
+        """Admit who fits, decode one batch, sample where it is due."""
+        for sequence in self._scheduler.admit():
+            if self._backend_sampling and sequence.slot is not None:
+                sequence.sampler.bind(self._context, sequence.slot.index)
+        plan = self._scheduler.plan()
+        if not plan:
+            return []
+        start_ns = time.monotonic_ns()
+        rows = self._fill_batch(plan)
         try:
-            if sequence.is_prefilling:
-                self._prefill_chunk(sequence)
-                if sequence.is_prefilling:
-                    return []
-                sequence.prefilled_ns = time.monotonic_ns()
-                if sequence.request.max_tokens == 0:
-                    return [self._finish(sequence, "length")]
-            else:
-                self._context.decode([sequence.last_token], position=sequence.n_past, seq_id=_SLOT)
-                sequence.n_past += 1
-            return self._sample(sequence)
+            self._context.decode_batch(self._batch)
         except GptOssError as error:
-            self._release(sequence)
-            return [failure(error, sequence.request.seq_id)]
+            return self._recover(plan, error)
+        n_prefilled = self._batch.n_tokens - sum(work.n_tokens == 1 for work in plan)
+        events: list[Event] = []
+        for work, row in zip(plan, rows, strict=True):
+            events += self._advance(work, row)
+        self._n_steps += 1
+        self._n_prefilled += n_prefilled
+        self._n_decoded += self._batch.n_tokens - n_prefilled
+        if n_prefilled:
+            self._scheduler.pace.observe(n_prefilled, (time.monotonic_ns() - start_ns) * 1e-9)
+        return events
+
+    def stats(self) -> Stats:
+        """Counters since the start, and what `check` finds."""
+        return Stats(
+            n_running=len(self._scheduler.running),
+            n_waiting=len(self._scheduler.waiting),
+            n_cells=self._slots.n_cells,
+            n_cells_used=self._slots.n_cells_used,
+            n_steps=self._n_steps,
+            n_prefilled=self._n_prefilled,
+            n_decoded=self._n_decoded,
+            n_preempted=self._scheduler.n_preempted,
+            problems=self.check(),
+        )
+
+    def check(self) -> list[str]:
+        """Compare our books with llama.cpp's; return what does not agree, or nothing.
+
+        To be called between steps; it costs microseconds.
+        """
+        problems = self._slots.check()
+        scheduled = [*self._scheduler.running, *self._scheduler.waiting]
+        if {id(s) for s in scheduled} != {id(s) for s in self._sequences.values()}:
+            problems.append("the scheduler has other sequences than the engine")
+        for sequence in self._scheduler.running:
+            if sequence.slot is None or sequence.slot.tokens != sequence.tokens[: sequence.n_past]:
+                problems.append(f"request {sequence.request.seq_id} has other tokens than its slot")
+        return problems
 
     def _refusal(self, request: Generate) -> GptOssError | None:
         n_prompt, n_ctx = len(request.prompt), self._context.n_ctx
@@ -81,32 +120,70 @@ class Engine:
             )
         return None
 
-    def _prefill_chunk(self, sequence: Sequence) -> None:
-        start = sequence.n_past
-        chunk = sequence.request.prompt[start : start + self._context.n_batch]
-        self._context.decode(chunk, position=start, seq_id=_SLOT)
-        sequence.n_past += len(chunk)
+    def _fill_batch(self, plan: list[Work]) -> list[int]:
+        """Lay out the batch and return the last row of each part."""
+        batch = self._batch
+        batch.clear()
+        rows = []
+        for work in plan:
+            sequence, slot = work.sequence, work.sequence.slot
+            if slot is None:
+                raise RuntimeError("a planned sequence has no slot")
+            n_past = len(slot.tokens)
+            if work.n_tokens == 1 and work.ends_in_sample:
+                rows.append(batch.add(sequence.tokens[-1], n_past, slot.index))
+            else:
+                chunk = sequence.tokens[n_past : n_past + work.n_tokens]
+                n_outputs = int(work.ends_in_sample)
+                rows.append(batch.extend(chunk, n_past, slot.index, n_outputs=n_outputs))
+        return rows
 
-    def _sample(self, sequence: Sequence) -> list[Event]:
-        token = sequence.last_token = sequence.sampler.sample(self._context)
-        sequence.n_generated += 1
+    def _advance(self, work: Work, row: int) -> list[Event]:
+        """Book the decoded tokens of one sequence, and sample the next one if it is due."""
+        sequence, slot = work.sequence, work.sequence.slot
+        if slot is None:
+            raise RuntimeError("a decoded sequence has no slot")
+        ends_in_sample = work.ends_in_sample
+        n_past = len(slot.tokens)
+        slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]
+        if not ends_in_sample:
+            return []
+        sequence.is_suspect = False
+        sequence.prefilled_ns = sequence.prefilled_ns or time.monotonic_ns()
+        if sequence.request.max_tokens == 0:
+            return [self._finish(sequence, "length")]
+        token = sequence.sampler.sample(self._context, row)
+        sequence.tokens.append(token)
         event = Tokens(sequence.request.seq_id, [token])
         if token in sequence.request.stop_tokens:
             return [event, self._finish(sequence, "stop")]
-        if (
-            sequence.n_generated == sequence.request.max_tokens
-            or sequence.n_past == self._context.n_ctx
-        ):
+        if sequence.n_left == 0 or len(slot.tokens) == self._context.n_ctx:
             return [event, self._finish(sequence, "length")]
         return [event]
+
+    def _recover(self, plan: list[Work], error: GptOssError) -> list[Event]:
+        """Fail the sequence that llama.cpp failed on.
+
+        Of several in one batch nobody knows which it was, nor what of them is in the cache. So all
+        start again, alone, until their next token.
+        """
+        if len(plan) == 1:
+            sequence = plan[0].sequence
+            self._release(sequence)
+            return [failure(error, sequence.request.seq_id)]
+        for work in plan:
+            work.sequence.is_suspect = True
+            self._scheduler.preempt(work.sequence)
+        return []
 
     def _finish(self, sequence: Sequence, reason: FinishReason) -> Finished:
         self._release(sequence)
         return Finished(sequence.request.seq_id, reason, sequence.usage())
 
     def _release(self, sequence: Sequence) -> None:
+        self._scheduler.release(sequence)
         sequence.sampler.close()
-        self._running = None
+        del self._sequences[sequence.request.seq_id]
 
 
 def failure(error: GptOssError, seq_id: int | None) -> Failed:

@@ -10,14 +10,24 @@ import queue
 import signal
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import BinaryIO
 
 from gptoss_local.engine import protocol
 from gptoss_local.engine.engine import Engine, failure
-from gptoss_local.engine.protocol import Cancel, Command, Event, Generate, Load, Loaded, Loading
+from gptoss_local.engine.protocol import (
+    Cancel,
+    Command,
+    Event,
+    Generate,
+    GetStats,
+    Load,
+    Loaded,
+    Loading,
+)
 from gptoss_local.errors import GptOssError
-from gptoss_local.llama import Context, ContextParams, Model, has_gpu
+from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu
 
 
 def main() -> int:
@@ -59,24 +69,42 @@ def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
 def _load(load: Load, events: BinaryIO) -> Engine:
     model = Model(
         Path(load.model_path),
-        n_gpu_layers=load.n_gpu_layers,
+        ModelParams(
+            n_gpu_layers=load.n_gpu_layers,
+            devices=load.devices,
+            tensor_overrides=load.tensor_overrides,
+            load_mode=load.load_mode,
+        ),
         on_progress=lambda fraction: _send(events, [Loading(fraction)]),
     )
     params = ContextParams(
         n_ctx=load.n_ctx,
         n_threads_prefill=load.n_threads_prefill,
         n_threads_decode=load.n_threads_decode,
+        n_seq_max=load.n_seq,
+        n_batch=load.n_batch,
+        n_ubatch=load.n_ubatch,
+        type_k=load.cache_type,
+        type_v=load.cache_type,
     )
     context = Context(model, params)
+    buffer_bytes: Counter[str] = Counter()
+    for buffer in model.buffers + context.buffers:
+        buffer_bytes[buffer.place] += buffer.n_bytes
+    uses_gpu = has_gpu() and load.n_gpu_layers != 0
     loaded = Loaded(
         n_ctx=context.n_ctx,
         n_ctx_train=model.n_ctx_train,
         n_vocab=model.n_vocab,
         size_bytes=model.size_bytes,
-        has_gpu=has_gpu() and load.n_gpu_layers != 0,
+        has_gpu=uses_gpu,
+        n_seq=context.n_seq_max,
+        buffer_bytes=dict(buffer_bytes),
     )
+    on_device = load.backend_sampling
+    engine = Engine(context, backend_sampling=uses_gpu if on_device is None else on_device)
     _send(events, [loaded])
-    return Engine(context)
+    return engine
 
 
 def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list[Event]:
@@ -85,12 +113,14 @@ def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list
     while not engine.has_work or not commands.empty():
         match commands.get():
             case Generate() as request:
-                engine.add_request(request)
+                events += engine.add_request(request)
             case Cancel(seq_id):
                 events += engine.cancel(seq_id)
+            case GetStats():
+                events.append(engine.stats())
             case Load():
                 raise ValueError("a process loads one model")
-        if events:  # answer a cancel before waiting again
+        if events:  # answer before waiting again
             break
     return events
 

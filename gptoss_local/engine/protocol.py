@@ -5,6 +5,8 @@ Commands go down (the engine's stdin), events come up (its stdout). Both sides s
 sequences by `seq_id`, which the client picks and never uses twice.
 """
 
+from typing import Literal
+
 import msgspec
 
 from gptoss_local.types import FinishReason, SamplingParams, Usage
@@ -13,13 +15,30 @@ LENGTH_BYTES = 4
 
 
 class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
-    """First command of a process, sent once. Answered by Loading* and Loaded, or Failed."""
+    """First command of a process, sent once. Answered by Loading* and Loaded, or Failed.
+
+    Attributes:
+        n_seq: Sequences that run at once; they share the `n_ctx` tokens of context.
+        n_batch: Most tokens of a step.
+        n_ubatch: Most tokens the device computes at once.
+        backend_sampling: Sample on the device; None: where there is a GPU.
+        devices, tensor_overrides, load_mode: See `gptoss_local.llama.ModelParams`.
+        cache_type: Of keys and values: f16, q8_0 or q4_0.
+    """
 
     model_path: str
     n_ctx: int
     n_threads_prefill: int
     n_threads_decode: int
     n_gpu_layers: int = -1
+    n_seq: int = 4
+    n_batch: int = 512
+    n_ubatch: int = 512
+    backend_sampling: bool | None = None
+    devices: tuple[str, ...] | None = None
+    tensor_overrides: tuple[tuple[str, str], ...] = ()
+    load_mode: Literal["auto", "none", "mmap", "direct_io"] = "auto"
+    cache_type: Literal["f16", "q8_0", "q4_0"] = "f16"
 
 
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
@@ -42,6 +61,10 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     seq_id: int
 
 
+class GetStats(msgspec.Struct, frozen=True, tag="get_stats"):
+    """Answered by one Stats, in the order they were asked."""
+
+
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
     fraction: float
 
@@ -49,7 +72,9 @@ class Loading(msgspec.Struct, frozen=True, tag="loading"):
 class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
     """The model is ready. `n_ctx` is what the cache holds, at least what was asked for.
 
-    `has_gpu`: llama.cpp has a device to offload to, and layers were given to it.
+    Attributes:
+        has_gpu: llama.cpp has a device to offload to, and layers were given to it.
+        buffer_bytes: What was allocated, by place (`CUDA0`, `CPU_Mapped`, …).
     """
 
     n_ctx: int
@@ -57,6 +82,8 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
     n_vocab: int
     size_bytes: int
     has_gpu: bool
+    n_seq: int
+    buffer_bytes: dict[str, int]
 
 
 class Tokens(msgspec.Struct, frozen=True, tag="tokens"):
@@ -79,8 +106,25 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
     hint: str
 
 
-Command = Load | Generate | Cancel
-Event = Loading | Loaded | Tokens | Finished | Failed
+class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
+    """Counters of the engine: now (`n_running` .. `n_cells_used`) and since its start.
+
+    `problems` is what the integrity check of the cache's books found: empty, or there is a bug.
+    """
+
+    n_running: int
+    n_waiting: int
+    n_cells: int
+    n_cells_used: int
+    n_steps: int
+    n_prefilled: int
+    n_decoded: int
+    n_preempted: int
+    problems: list[str]
+
+
+Command = Load | Generate | Cancel | GetStats
+Event = Loading | Loaded | Tokens | Finished | Failed | Stats
 
 _encoder = msgspec.msgpack.Encoder()
 _command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

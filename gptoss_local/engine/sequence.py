@@ -1,44 +1,73 @@
-"""The state of one request inside the engine: its tokens, counts and clock."""
+"""The state of one request inside the engine: its tokens, slot, counts and clock."""
 
 import time
 from dataclasses import dataclass, field
 
 from gptoss_local.engine.protocol import Generate
+from gptoss_local.engine.slots import Slot
 from gptoss_local.llama import Sampler
 from gptoss_local.types import Usage
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Sequence:
-    """A request on its way through prefill and decode.
+    """A request on its way through queue, prefill and decode.
 
-    `n_past` counts the tokens whose keys and values are in the cache, so prefill lasts while
-    `n_past < n_prompt`.
+    Prefill, decode and going on after a preemption are one thing: `tokens` (prompt and answer)
+    beyond `n_past` are pending, and when they are decoded, the next one is sampled.
+
+    Attributes:
+        arrival: Number of the request in the order they came.
+        slot: Where its cache is; None while it waits.
+        is_suspect: It was in a batch that failed, so it decodes alone until its next token.
     """
 
     request: Generate
+    arrival: int
     sampler: Sampler
-    n_past: int = 0
-    n_generated: int = 0
-    last_token: int = -1
-    started_ns: int = field(default_factory=time.monotonic_ns)
+    slot: Slot | None = None
+    is_suspect: bool = False
+    tokens: list[int] = field(init=False)
+    queued_ns: int = field(default_factory=time.monotonic_ns)
+    admitted_ns: int = 0
     prefilled_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self.tokens = list(self.request.prompt)
 
     @property
     def n_prompt(self) -> int:
         return len(self.request.prompt)
 
     @property
-    def is_prefilling(self) -> bool:
-        return self.n_past < self.n_prompt
+    def n_generated(self) -> int:
+        return len(self.tokens) - self.n_prompt
+
+    @property
+    def n_past(self) -> int:
+        """Tokens whose keys and values are in the cache."""
+        return len(self.slot.tokens) if self.slot is not None else 0
+
+    @property
+    def n_pending(self) -> int:
+        """Tokens to decode before the next one can be sampled: 1 when it runs at full speed."""
+        return len(self.tokens) - self.n_past
+
+    @property
+    def n_left(self) -> int | None:
+        """Tokens it may still generate; None: no limit but the context."""
+        limit = self.request.max_tokens
+        return None if limit is None else limit - self.n_generated
 
     def usage(self) -> Usage:
         """What it cost until now; a sequence cancelled in prefill has decoded nothing."""
         now_ns = time.monotonic_ns()
+        admitted_ns = self.admitted_ns or now_ns
         prefilled_ns = self.prefilled_ns or now_ns
         return Usage(
             n_prompt=self.n_prompt,
             n_generated=self.n_generated,
-            prefill_ns=prefilled_ns - self.started_ns,
+            prefill_ns=prefilled_ns - admitted_ns,
             decode_ns=now_ns - prefilled_ns,
+            queue_ns=admitted_ns - self.queued_ns,
         )

@@ -4,9 +4,26 @@ It speaks of token ids, positions and sequences. It knows neither text nor reque
 every failure of the library into an error of ours.
 """
 
-from gptoss_local.llama.context import Context, ContextParams
+from gptoss_local.llama.batch import Batch
+from gptoss_local.llama.context import CacheType, Context, ContextParams, State
+from gptoss_local.llama.devices import Device, list_devices
 from gptoss_local.llama.library import has_gpu
-from gptoss_local.llama.model import Model
+from gptoss_local.llama.memory import MemoryBuffer
+from gptoss_local.llama.model import LoadMode, Model, ModelParams
 from gptoss_local.llama.sampler import Sampler
 
-__all__ = ["Context", "ContextParams", "Model", "Sampler", "has_gpu"]
+__all__ = [
+    "Batch",
+    "CacheType",
+    "Context",
+    "ContextParams",
+    "Device",
+    "LoadMode",
+    "MemoryBuffer",
+    "Model",
+    "ModelParams",
+    "Sampler",
+    "State",
+    "has_gpu",
+    "list_devices",
+]

@@ -4,7 +4,8 @@ Thread: a Context belongs to the thread that made it.
 """
 
 from collections.abc import Sequence
-from ctypes import c_void_p
+from ctypes import POINTER, c_uint8
+from typing import Any, Literal
 
 import llama_cpp
 import msgspec
@@ -12,8 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from gptoss_local.errors import ContextOverflowError, EngineError, ModelLoadError
-from gptoss_local.llama.library import recent_log
+from gptoss_local.llama.batch import Batch
+from gptoss_local.llama.library import forget_log, recent_log
+from gptoss_local.llama.memory import logged_buffers
 from gptoss_local.llama.model import Model
+from gptoss_local.types import SamplingParams
+
+State = npt.NDArray[np.uint8]
+"""What `Context.save` returns: bytes of llama.cpp's own format, of one library version."""
+
+CacheType = Literal["f16", "q8_0", "q4_0"]
+_CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "q8_0": 8, "q4_0": 2}  # ggml_type, ggml.h
+_PARTIAL_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, llama.h
 
 
 class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +32,8 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
 
     `n_batch` bounds one `decode` call, `n_ubatch` what the device computes at once.
     `n_outputs_max` bounds the rows of logits of one call; each costs 0.8 MB (n_vocab floats) on
-    the device and on the host.
+    the device and on the host. It is never below `n_seq_max`, where llama.cpp aborts the process.
+    `n_outputs_max_per_seq` bounds them for a sequence that is sampled on the device.
     """
 
     n_ctx: int
@@ -30,56 +42,72 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     n_batch: int = 512
     n_ubatch: int = 512
     n_seq_max: int = 1
-    n_outputs_max: int = 1
+    n_outputs_max: int = 0
+    n_outputs_max_per_seq: int = 1
+    type_k: CacheType = "f16"
+    type_v: CacheType = "f16"
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """A `llama_sampler` chain that a context owns; equal `kind` means equal but for its state."""
+
+    pointer: Any
+    kind: SamplingParams
 
 
 class Context:
     """One unified KV cache for up to `n_seq_max` sequences.
+
+    The layers with full attention keep every token (`n_ctx` cells, shared by all sequences); the
+    sliding ones keep a ring. Every method raises EngineError after `close()`.
 
     Raises:
         ModelLoadError: the buffers do not fit into memory.
     """
 
     def __init__(self, model: Model, params: ContextParams) -> None:
-        c = llama_cpp.llama_context_default_params()
-        c.n_ctx = params.n_ctx
-        c.n_batch = params.n_batch
-        c.n_ubatch = min(params.n_ubatch, params.n_batch)
-        c.n_seq_max = params.n_seq_max
-        c.n_outputs_max = params.n_outputs_max
-        c.n_threads, c.n_threads_batch = params.n_threads_decode, params.n_threads_prefill
-        c.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
-        c.kv_unified = True
-        c.swa_full = False  # the library's default True doubles the cache for nothing
-        c.no_perf = True
-        self._handle = llama_cpp.llama_init_from_model(model.handle, c)
+        self.n_batch = params.n_batch
+        self.n_seq_max = params.n_seq_max
+        self.n_swa = model.n_swa
+        self.n_outputs_max = max(params.n_outputs_max, params.n_seq_max)
+        forget_log()
+        self._handle = llama_cpp.llama_init_from_model(model.handle, self._c_params(params))
         if not self._handle:
             raise ModelLoadError(
                 f"llama.cpp could not make a context of {params.n_ctx} tokens: {recent_log()}",
                 hint="Ask for a smaller context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
             )
-        self._memory = llama_cpp.llama_get_memory(self._handle)
-        self._batch = llama_cpp.llama_batch_init(params.n_batch, 0, 1)
-        self.n_batch = params.n_batch
-        self._tokens = _view(self._batch.token, params.n_batch)
-        self._positions = _view(self._batch.pos, params.n_batch)
-        self._outputs = _view(self._batch.logits, params.n_batch)
-        for i in range(params.n_batch):
-            self._batch.n_seq_id[i] = 1
-        self._assign_rows(0)
+        self.n_ctx = int(llama_cpp.llama_n_ctx(self._handle))  # rounded up to a multiple of 256
+        self.buffers = logged_buffers()
+        self._own_batch = Batch(params.n_batch)
+        self._chains: dict[int, Chain] = {}
+        model.closes_with(self)
+
+    def _c_params(self, params: ContextParams) -> object:
+        c = llama_cpp.llama_context_default_params()
+        c.n_ctx = params.n_ctx
+        c.n_batch = params.n_batch
+        c.n_ubatch = min(params.n_ubatch, params.n_batch)
+        c.n_seq_max = params.n_seq_max
+        c.n_outputs_max = self.n_outputs_max
+        c.n_outputs_max_per_seq = params.n_outputs_max_per_seq
+        c.n_threads, c.n_threads_batch = params.n_threads_decode, params.n_threads_prefill
+        c.type_k, c.type_v = _CACHE_TYPES[params.type_k], _CACHE_TYPES[params.type_v]
+        c.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        c.kv_unified = True
+        c.swa_full = False  # the library's default True doubles the cache for nothing
+        c.no_perf = True
+        return c
 
     @property
     def handle(self) -> int:
         """Address of the `llama_context`, for the other classes of this package."""
+        if not self._handle:
+            raise EngineError("the context is closed")
         return int(self._handle)
 
-    @property
-    def n_ctx(self) -> int:
-        """Tokens the cache really holds (llama.cpp rounds the wish up to a multiple of 256)."""
-        return int(llama_cpp.llama_n_ctx(self._handle))
-
     def decode(self, tokens: Sequence[int], *, position: int, seq_id: int = 0) -> None:
-        """Run `tokens` through the model; logits are kept for the last one only.
+        """Run tokens of one sequence through the model; logits are kept for the last one only.
 
         Args:
             tokens: At most `n_batch` ids, which take the positions `position`, `position + 1`, ….
@@ -90,47 +118,134 @@ class Context:
             ContextOverflowError: the cache has no cell left.
             EngineError: llama.cpp failed otherwise.
         """
-        n = len(tokens)
-        batch = self._batch
-        batch.n_tokens = n
-        if n == 1:  # the decode path: two stores are cheaper than numpy slices
-            batch.token[0] = tokens[0]
-            batch.pos[0] = position
-        else:
-            self._tokens[:n] = tokens
-            self._positions[:n] = np.arange(position, position + n)
-            self._outputs[:n] = 0
-        batch.logits[n - 1] = 1
-        if seq_id != self._rows_seq_id:
-            self._assign_rows(seq_id)
-        status = llama_cpp.llama_decode(self._handle, batch)
+        if len(tokens) > self.n_batch:
+            raise EngineError(f"{len(tokens)} tokens are more than a batch of {self.n_batch}")
+        self._own_batch.clear()
+        self._own_batch.extend(tokens, position, seq_id, n_outputs=1)
+        self.decode_batch(self._own_batch)
+
+    def decode_batch(self, batch: Batch) -> None:
+        """Run a batch through the model.
+
+        Raises:
+            ContextOverflowError: the cache has no cells for the batch, and nothing has changed.
+            EngineError: llama.cpp failed otherwise; of a batch wider than `n_ubatch`, a part may
+                be in the cache.
+        """
+        if batch.n_tokens > self.n_batch or batch.n_outputs > self.n_outputs_max:
+            raise EngineError(  # llama.cpp would abort the process
+                f"a batch of {batch.n_tokens} tokens and {batch.n_outputs} outputs is too large"
+            )
+        batch.struct.n_tokens = batch.n_tokens
+        status = llama_cpp.llama_decode(self.handle, batch.struct)
         if status == 1:
             raise ContextOverflowError(f"the context of {self.n_ctx} tokens is full")
         if status != 0:
             raise EngineError(f"llama_decode failed with status {status}: {recent_log()}")
 
-    def remove(self, seq_id: int, *, start: int = 0) -> None:
-        """Drop the cache of `seq_id` from position `start` on.
+    def remove(self, seq_id: int, start: int = 0, end: int = -1) -> None:
+        """Drop the positions `start` .. `end` - 1 of `seq_id`; an `end` of -1 means all from there.
 
         NOTE: success does not make a later decode at `start` valid once the sliding window has
-        moved more than its ring beyond it; only `start=0` is always safe.
+        moved more than its ring beyond it; only `start=0` is always safe. See `positions`.
         """
-        llama_cpp.llama_memory_seq_rm(self._memory, seq_id, start, -1)
+        if not llama_cpp.llama_memory_seq_rm(self._memory_of(seq_id), seq_id, start, end):
+            raise EngineError(f"cannot remove positions {start}..{end} of sequence {seq_id}")
 
-    def _assign_rows(self, seq_id: int) -> None:
-        """Make every row of the batch one of `seq_id`."""
-        # PERF: 0.15 us a row, so not at every call
-        for i in range(self.n_batch):
-            self._batch.seq_id[i][0] = seq_id
-        self._rows_seq_id = seq_id
+    def copy(self, source: int, target: int, start: int = 0, end: int = -1) -> None:
+        """Make the cached positions of `source` also those of `target`; no data moves.
+
+        NOTE: cells of the sliding layers that two sequences share are not recycled.
+        """
+        self._memory_of(target)
+        llama_cpp.llama_memory_seq_cp(self._memory_of(source), source, target, start, end)
+
+    def positions(self, seq_id: int) -> tuple[int, int]:
+        """First and last position of `seq_id` in the *sliding* layers; (-1, -1) when it has none.
+
+        All positions between them are there. The layers with full attention end at the same one
+        and begin at 0, as long as nothing but a tail has ever been removed: llama.cpp does not
+        tell. A sequence may go on at position P if first <= max(0, P - n_swa).
+
+        Source: `llama_kv_cache_iswa::seq_pos_min` in llama-kv-cache-iswa.cpp.
+        """
+        memory = self._memory_of(seq_id)
+        first = llama_cpp.llama_memory_seq_pos_min(memory, seq_id)
+        return int(first), int(llama_cpp.llama_memory_seq_pos_max(memory, seq_id))
+
+    def save(self, seq_id: int, *, partial: bool = False) -> State:
+        """Copy the cache of `seq_id` to host memory.
+
+        Args:
+            seq_id: The sequence.
+            partial: Only the sliding layers, without what no token after the last one sees: enough
+                to come back to this position while the other layers still hold what is before it.
+
+        Raises:
+            EngineError: there is nothing to save.
+        """
+        if self.positions(seq_id) == (-1, -1):
+            raise EngineError(f"sequence {seq_id} is empty: nothing to save")
+        flags = _PARTIAL_ONLY if partial else 0
+        n_bytes = llama_cpp.llama_state_seq_get_size_ext(self.handle, seq_id, flags)
+        state = np.empty(n_bytes, np.uint8)
+        n_written = llama_cpp.llama_state_seq_get_data_ext(
+            self.handle, _bytes_pointer(state), n_bytes, seq_id, flags
+        )
+        if n_written != n_bytes:
+            raise EngineError(f"cannot save sequence {seq_id}: {recent_log()}")
+        return state
+
+    def restore(self, seq_id: int, state: State, *, partial: bool = False) -> None:
+        """Give `seq_id` the cache that `save` with the same `partial` took, of any sequence.
+
+        Raises:
+            EngineError: no room, or bytes of another model or library. The sequence is then empty.
+        """
+        self._memory_of(seq_id)
+        flags = _PARTIAL_ONLY if partial else 0
+        n_read = llama_cpp.llama_state_seq_set_data_ext(
+            self.handle, _bytes_pointer(state), state.nbytes, seq_id, flags
+        )
+        if n_read != state.nbytes:
+            self.remove(seq_id)
+            raise EngineError(f"cannot restore sequence {seq_id}: {recent_log()}")
+
+    def chain(self, seq_id: int) -> Chain | None:
+        """The sampler chain that the device runs for `seq_id`."""
+        return self._chains.get(seq_id)
+
+    def attach_chain(self, seq_id: int, chain: Chain) -> bool:
+        """Run `chain` on the device for every output of `seq_id`, and own it if that is possible.
+
+        The next two decodes take about 35 and 9 ms longer, as the graph is built anew.
+        """
+        self.detach_chain(seq_id)
+        if not llama_cpp.llama_set_sampler(self.handle, seq_id, chain.pointer):
+            return False
+        self._chains[seq_id] = chain
+        return True
+
+    def detach_chain(self, seq_id: int) -> None:
+        """Let the CPU sample `seq_id` from now on. Costs as much as `attach_chain`."""
+        if chain := self._chains.pop(seq_id, None):
+            llama_cpp.llama_set_sampler(self.handle, seq_id, None)
+            llama_cpp.llama_sampler_free(chain.pointer)
+
+    def _memory_of(self, seq_id: int) -> int:
+        """The `llama_memory_t`; llama.cpp aborts the process on a sequence that it has not."""
+        if not 0 <= seq_id < self.n_seq_max:
+            raise EngineError(f"sequence {seq_id} is none of 0 .. {self.n_seq_max - 1}")
+        return int(llama_cpp.llama_get_memory(self.handle))
 
     def close(self) -> None:
         if self._handle:
-            llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(self._handle)
+            for chain in self._chains.values():
+                llama_cpp.llama_sampler_free(chain.pointer)
+            self._chains.clear()
             self._handle = None
 
 
-def _view(pointer: c_void_p, n: int) -> npt.NDArray[np.generic]:
-    """A numpy view on one of the arrays of a llama_batch, valid as long as the batch."""
-    return np.ctypeslib.as_array(pointer, (n,))
+def _bytes_pointer(array: State) -> object:
+    return array.ctypes.data_as(POINTER(c_uint8))

@@ -1,7 +1,7 @@
 """Start-up of the shared library and its log.
 
-llama.cpp reports the reason of a failure only in its log, so the last lines are kept and quoted in
-our errors.
+llama.cpp reports the reason of a failure, and the sizes of its buffers, only in its log, so the
+last lines are kept: they are quoted in our errors and read by `memory`.
 """
 
 import functools
@@ -12,7 +12,7 @@ from ctypes import c_void_p
 import llama_cpp
 
 _WARN = 3  # GGML_LOG_LEVEL_WARN, ggml.h
-_log_lines: deque[str] = deque(maxlen=200)
+_log_lines: deque[str] = deque(maxlen=1000)
 
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
@@ -39,3 +39,12 @@ def has_gpu() -> bool:
 def recent_log(n_lines: int = 3) -> str:
     """Return the last lines of llama.cpp's log: the reason of a failure that just happened."""
     return " / ".join("".join(_log_lines).strip().splitlines()[-n_lines:])
+
+
+def forget_log() -> None:
+    _log_lines.clear()
+
+
+def whole_log() -> str:
+    """Everything logged since `forget_log`, at most the last 1000 pieces."""
+    return "".join(_log_lines)

@@ -1,13 +1,43 @@
 """The weights of one GGUF file, mapped or uploaded by llama.cpp."""
 
+import ctypes
 from collections.abc import Callable
 from ctypes import c_void_p
 from pathlib import Path
+from typing import Literal, Protocol
 
 import llama_cpp
+import msgspec
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.llama.library import recent_log, start_library
+from gptoss_local.errors import EngineError, ModelLoadError
+from gptoss_local.llama.devices import buffer_type, device_handle
+from gptoss_local.llama.library import forget_log, recent_log, start_library
+from gptoss_local.llama.memory import logged_buffers
+
+LoadMode = Literal["auto", "none", "mmap", "direct_io"]
+_LOAD_MODES: dict[LoadMode, int] = {"auto": -1, "none": 0, "mmap": 1, "direct_io": 4}  # llama.h
+
+
+class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the weights go.
+
+    Attributes:
+        n_gpu_layers: Layers kept in VRAM; negative means all. Without a GPU it has no effect.
+        devices: Names of the devices to offload to; None takes all there are.
+        tensor_overrides: Pairs of a regular expression, searched in tensor names, and the name of
+            the device whose memory takes those tensors; the first match counts.
+        load_mode: `none` reads the file into buffers, which for weights on the host are pinned
+            ones where a GPU is there; `mmap` maps it; `auto` is llama.cpp's choice.
+    """
+
+    n_gpu_layers: int = -1
+    devices: tuple[str, ...] | None = None
+    tensor_overrides: tuple[tuple[str, str], ...] = ()
+    load_mode: LoadMode = "auto"
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
 
 
 class Model:
@@ -15,7 +45,7 @@ class Model:
 
     Args:
         path: The GGUF file.
-        n_gpu_layers: Layers kept in VRAM; negative means all. Without a GPU it has no effect.
+        params: Where the weights go.
         on_progress: Called with 0.0 .. 1.0 while the weights load.
 
     Raises:
@@ -25,45 +55,84 @@ class Model:
     def __init__(
         self,
         path: Path,
+        params: ModelParams = ModelParams(),  # noqa: B008 (frozen)
         *,
-        n_gpu_layers: int = -1,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         start_library()
-        params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = n_gpu_layers
+        self._contexts: list[Closeable] = []
+        c = llama_cpp.llama_model_default_params()
+        c.n_gpu_layers = params.n_gpu_layers
+        c.load_mode = _LOAD_MODES[params.load_mode]
+        devices, overrides = _devices(params), _overrides(params)  # alive until the load is over
+        c.devices = ctypes.cast(devices, c_void_p) if params.devices is not None else None
+        c.tensor_buft_overrides = (
+            ctypes.cast(overrides, c_void_p) if params.tensor_overrides else None
+        )
         if on_progress is not None:
-            params.progress_callback = _progress_callback(on_progress)
-        self._handle = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+            c.progress_callback = _progress_callback(on_progress)
+        forget_log()
+        self._handle = llama_cpp.llama_model_load_from_file(str(path).encode(), c)
         if not self._handle:
             raise ModelLoadError(
                 f"llama.cpp could not load {path.name}: {recent_log()}",
                 hint="Check that the file is a complete gpt-oss GGUF and that memory is free.",
             )
+        self.buffers = logged_buffers()
 
     @property
     def handle(self) -> int:
         """Address of the `llama_model`, for the other classes of this package."""
+        if not self._handle:
+            raise EngineError("the model is closed")
         return int(self._handle)
 
     @property
     def n_vocab(self) -> int:
-        return int(llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._handle)))
+        return int(llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.handle)))
 
     @property
     def n_ctx_train(self) -> int:
         """Context length that the model declares, in tokens."""
-        return int(llama_cpp.llama_model_n_ctx_train(self._handle))
+        return int(llama_cpp.llama_model_n_ctx_train(self.handle))
+
+    @property
+    def n_swa(self) -> int:
+        """Width of the sliding window, in tokens; 0 where there is none."""
+        return int(llama_cpp.llama_model_n_swa(self.handle))
 
     @property
     def size_bytes(self) -> int:
         """Sum of all tensors."""
-        return int(llama_cpp.llama_model_size(self._handle))
+        return int(llama_cpp.llama_model_size(self.handle))
+
+    def closes_with(self, context: Closeable) -> None:
+        """Close `context` before the weights it points into."""
+        self._contexts.append(context)
 
     def close(self) -> None:
+        """Free the weights, and before them every context over them."""
+        while self._contexts:
+            self._contexts.pop().close()
         if self._handle:
             llama_cpp.llama_model_free(self._handle)
             self._handle = None
+
+
+class _Override(ctypes.Structure):
+    """`llama_model_tensor_buft_override` of llama.h, which llama-cpp-python does not declare."""
+
+    _fields_ = (("pattern", ctypes.c_char_p), ("buffer_type", c_void_p))
+
+
+def _devices(params: ModelParams) -> ctypes.Array[c_void_p]:
+    handles = [device_handle(name) for name in params.devices or ()]
+    return (c_void_p * (len(handles) + 1))(*handles, None)
+
+
+def _overrides(params: ModelParams) -> ctypes.Array[_Override]:
+    pairs = [_Override(p.encode(), buffer_type(device)) for p, device in params.tensor_overrides]
+    return (_Override * (len(pairs) + 1))(*pairs, _Override(None, None))
 
 
 def _progress_callback(on_progress: Callable[[float], None]) -> object:

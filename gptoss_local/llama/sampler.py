@@ -1,10 +1,13 @@
-"""llama.cpp's sampler chain, built from our SamplingParams."""
+"""llama.cpp's sampler chain, built from our SamplingParams; it runs on the device or on the CPU."""
 
 import secrets
+from typing import Any
 
 import llama_cpp
+import msgspec
 
-from gptoss_local.llama.context import Context
+from gptoss_local.errors import EngineError
+from gptoss_local.llama.context import Chain, Context
 from gptoss_local.types import SamplingParams
 
 
@@ -13,22 +16,66 @@ class Sampler:
 
     Filters come first and temperature last, so `top_p` and `min_p` see the model's own
     distribution, as in llama.cpp's and Ollama's default order.
+
+    A sampler starts on the CPU. `bind` moves it, with its random state, to the device, where
+    every decode of the sequence samples; `unbind` moves it back. `sample` is the same for both.
+    Both draw the same random numbers, but the device adds up probabilities in float32 and the CPU
+    in float64, and they order candidates differently: where a distribution is flat, the same seed
+    gives other tokens.
     """
 
     def __init__(self, params: SamplingParams) -> None:
-        chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
+        pointer = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
         for sampler in _samplers(params):
-            llama_cpp.llama_sampler_chain_add(chain, sampler)
-        self._chain = chain
+            llama_cpp.llama_sampler_chain_add(pointer, sampler)
+        self._pointer: Any = pointer
+        self._kind = msgspec.structs.replace(params, seed=None)
+        self._context: Context | None = None  # where it is bound
+
+    def bind(self, context: Context, seq_id: int) -> bool:
+        """Sample `seq_id` on the device; False: this chain cannot, and stays on the CPU.
+
+        A chain of the same kind that an earlier sampler has left there takes over our random
+        state, which costs nothing; otherwise the graph is built anew (`Context.attach_chain`).
+        """
+        pointer, present = self._own_pointer(), context.chain(seq_id)
+        if present is not None and present.kind == self._kind:
+            llama_cpp.llama_sampler_copy(pointer, present.pointer)
+            llama_cpp.llama_sampler_free(pointer)
+            self._pointer = present.pointer
+        elif not context.attach_chain(seq_id, Chain(pointer, self._kind)):
+            return False
+        self._context = context
+        return True
+
+    def unbind(self) -> None:
+        """Take a copy with the same random state back to the CPU.
+
+        The chain stays at the context for the next sampler of the sequence; where the CPU shall
+        sample this very sequence, `Context.detach_chain` must follow.
+        """
+        if self._context is not None:
+            self._context.handle  # noqa: B018 (raises if it is closed, and the chain with it)
+            # NOTE: not the chain itself, which would skip on the CPU what ran on the device
+            self._pointer = llama_cpp.llama_sampler_clone(self._pointer)
+            self._context = None
 
     def sample(self, context: Context, row: int = -1) -> int:
-        """Return a token id drawn from logits of the last decode: of its row `row`, or the last."""
-        return int(llama_cpp.llama_sampler_sample(self._chain, context.handle, row))
+        """Return the token drawn from row `row` of the last batch, or from its last output."""
+        if not self._pointer:
+            raise EngineError("the sampler is closed")
+        return int(llama_cpp.llama_sampler_sample(self._pointer, context.handle, row))
 
     def close(self) -> None:
-        if self._chain:
-            llama_cpp.llama_sampler_free(self._chain)
-            self._chain = None
+        """Free the chain, or leave it to the context where it is bound."""
+        if self._pointer and self._context is None:
+            llama_cpp.llama_sampler_free(self._pointer)
+        self._pointer = self._context = None
+
+    def _own_pointer(self) -> Any:
+        if not self._pointer or self._context is not None:
+            raise EngineError("the sampler is closed, or bound already")
+        return self._pointer
 
 
 def _samplers(params: SamplingParams) -> list[int]:

@@ -135,6 +135,7 @@ class ModelManager:
             n_threads_prefill=n_threads,
             n_threads_decode=1 if is_small else n_threads,
             n_gpu_layers=self.settings.gpu_layers,
+            n_seq=self.settings.num_parallel,
         )
         loading = asyncio.create_task(EngineClient.start(load))
         try:  # the tokenizer is checked while the weights load

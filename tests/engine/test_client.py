@@ -144,15 +144,21 @@ async def test_cancel_while_running_and_while_waiting(
     running = engine.generate(endless, GREEDY, stop_tokens=[])
     first = await anext(running)
     assert isinstance(first, Tokens)
+    others = [engine.generate(endless, GREEDY, stop_tokens=[]) for _ in range(3)]
+    for other in others:
+        await anext(other)
     waiting = asyncio.create_task(collect(engine, endless))
     await asyncio.sleep(0.1)
-    assert engine.n_active == 2
+    assert engine.n_active == 5
+    assert (await engine.stats()).n_waiting == 1
     waiting.cancel()
     engine.cancel(first.seq_id)
     async for event in running:
         last = event
     assert isinstance(last, Finished)
     assert last.reason == "cancelled"
+    for other in others:
+        await other.aclose()
     assert (await collect(engine, prompt(vocabulary, "hi")))[1].reason == "stop"
     assert engine.n_active == 0
 
@@ -175,6 +181,33 @@ async def test_cancel_in_prefill(nano_gguf: Path, vocabulary: Vocabulary) -> Non
         assert finished.reason == "stop"
     finally:
         await engine.close()
+
+
+async def test_stats(engine: EngineClient, vocabulary: Vocabulary) -> None:
+    """Asked for while sequences run, and when idle: every cell is given back."""
+    count = prompt(vocabulary, "Count from 1 to 900.")
+    tasks = [asyncio.create_task(collect(engine, count, max_tokens=40)) for _ in range(6)]
+    await asyncio.sleep(0.15)
+    busy = await engine.stats()
+    assert (busy.n_running, busy.n_waiting) == (engine.loaded.n_seq, 2)
+    assert 0 < busy.n_cells_used < busy.n_cells == engine.loaded.n_ctx
+    await asyncio.gather(*tasks)
+    idle = await engine.stats()
+    assert (idle.n_running, idle.n_waiting, idle.n_cells_used, idle.problems) == (0, 0, 0, [])
+    assert idle.n_prefilled == 6 * len(count)
+    assert idle.n_decoded == 6 * 39
+    assert sum(engine.loaded.buffer_bytes.values()) > 100_000_000
+
+
+async def test_stats_of_a_dead_engine(engine: EngineClient) -> None:
+    psutil.Process(engine.pid).suspend()
+    waiting = asyncio.create_task(engine.stats())
+    await asyncio.sleep(0.05)
+    os.kill(engine.pid, signal.SIGKILL)
+    with pytest.raises(EngineCrashedError):
+        await waiting
+    with pytest.raises(EngineCrashedError):
+        await engine.stats()
 
 
 async def test_killed_process(engine: EngineClient, vocabulary: Vocabulary) -> None:

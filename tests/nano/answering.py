@@ -55,7 +55,7 @@ class Answerer:
     ) -> None:
         params = ContextParams(
             n_ctx=n_ctx, n_threads_prefill=n_threads, n_threads_decode=n_threads,
-            n_seq_max=n_together + 1, n_outputs_max=n_together + 1,
+            n_seq_max=n_together + 1,
         )  # fmt: skip
         self._context = Context(Model(gguf), params)
         self._memory = llama_cpp.llama_get_memory(self._context.handle)

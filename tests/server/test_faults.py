@@ -1,5 +1,6 @@
 """Clients that leave, engines that die, models that expire: what the server does about it."""
 
+import itertools
 import json
 import random
 import shutil
@@ -120,6 +121,46 @@ def test_two_requests_queue(http: httpx.Client) -> None:
     with streaming(http, COUNT | {"options": {"temperature": 0, "num_predict": 60}}) as frames:
         assert says_hello(http)
         assert list(frames)[-1]["done_reason"] == "length"
+
+
+def test_eight_clients_at_once_get_what_each_would_alone(
+    http: httpx.Client, own_server: RunningServer
+) -> None:
+    """Twice as many as run at once."""
+    questions = [f"Count from {n} to {n + 12}." for n in range(1, 9)]
+
+    def ask(question: str) -> str:
+        body = HI | {"messages": [{"role": "user", "content": question}]}
+        reply = httpx.post(f"{own_server.url}/api/chat", json=body, timeout=60, trust_env=False)
+        return str(reply.json()["message"]["content"])
+
+    alone = [ask(question) for question in questions]
+    assert alone[0].startswith("1, 2, 3, 4, 5")
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, questions)) == alone
+
+
+def test_long_prefill_does_not_stall_a_stream(
+    http: httpx.Client, own_server: RunningServer
+) -> None:
+    """Prefill takes seconds; the stream beside it gets a token all the while."""
+    filler = "The old river is near the quiet house. " * 500
+    long = HI | {"messages": [{"role": "user", "content": f"{filler}hi"}]}
+    with ThreadPoolExecutor() as pool, streaming(http, COUNT) as frames:
+        prefill = pool.submit(
+            httpx.post, f"{own_server.url}/api/chat", json=long, timeout=120, trust_env=False
+        )
+        times_s = [time.monotonic()]
+        while not prefill.done():
+            if next(frames)["done"]:
+                break
+            times_s.append(time.monotonic())
+    gaps_s = [b - a for a, b in itertools.pairwise(times_s)]
+    reply = prefill.result().json()
+    assert reply["prompt_eval_count"] > 4000
+    # The target is 0.075; unpaced, all of the prefill is gaps of 0.2 to 0.6 s.
+    stalled_s = sum(gap for gap in gaps_s if gap > 0.2)
+    assert stalled_s < 0.4 * reply["prompt_eval_duration"] * 1e-9
 
 
 def test_many_clients_come_and_go(http: httpx.Client, own_server: RunningServer) -> None:

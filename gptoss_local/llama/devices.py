@@ -1,0 +1,97 @@
+"""The devices ggml can compute on, with their memory, and the buffer types weights can lie in."""
+
+import ctypes
+import functools
+from typing import Any, Literal
+
+import msgspec
+from llama_cpp._ggml import libggml
+from llama_cpp.llama_cpp import _lib
+
+from gptoss_local.errors import ModelLoadError
+from gptoss_local.llama.library import start_library
+
+DeviceKind = Literal["cpu", "gpu", "integrated", "accelerator", "meta"]
+
+_KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu", "integrated", "accelerator", "meta")
+_CPU = "CPU"
+
+
+class Device(msgspec.Struct, frozen=True):
+    """A device by the name llama.cpp gives it (`CUDA0`, `CPU`), and its memory at this moment."""
+
+    name: str
+    description: str
+    kind: DeviceKind
+    free_bytes: int
+    total_bytes: int
+
+
+def list_devices() -> list[Device]:
+    """All devices, the CPU included, in ggml's order.
+
+    Source: `ggml_backend_dev_*` of ggml-backend.h, which llama-cpp-python does not bind.
+    """
+    return [_describe(handle) for handle in _handles()]
+
+
+def device_handle(name: str) -> int:
+    """The `ggml_backend_dev_t` of a device.
+
+    Raises:
+        ModelLoadError: there is no such device.
+    """
+    by_name = {_describe(handle).name: handle for handle in _handles()}
+    if name not in by_name:
+        raise ModelLoadError(
+            f"there is no device {name}", hint=f"There are: {', '.join(sorted(by_name))}."
+        )
+    return by_name[name]
+
+
+def buffer_type(device: str) -> int:
+    """The `ggml_backend_buffer_type_t` for tensors that shall lie in the memory of `device`.
+
+    For the CPU this is the plain one, which the loader takes as a wish for its best host buffer:
+    the pinned one of a GPU unless the file is mapped.
+    """
+    if device == _CPU:
+        return int(_call("ggml_backend_cpu_buffer_type", ctypes.c_void_p))
+    handle = ctypes.c_void_p(device_handle(device))
+    return int(_call("ggml_backend_dev_buffer_type", ctypes.c_void_p, handle))
+
+
+def _handles() -> list[int]:
+    start_library()
+    n = _call("ggml_backend_dev_count", ctypes.c_size_t)
+    return [_call("ggml_backend_dev_get", ctypes.c_void_p, ctypes.c_size_t(i)) for i in range(n)]
+
+
+def _describe(handle: int) -> Device:
+    device = ctypes.c_void_p(handle)
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    _call("ggml_backend_dev_memory", None, device, ctypes.byref(free), ctypes.byref(total))
+    return Device(
+        name=_call("ggml_backend_dev_name", ctypes.c_char_p, device).decode(),
+        description=_call("ggml_backend_dev_description", ctypes.c_char_p, device).decode(),
+        kind=_KINDS[_call("ggml_backend_dev_type", ctypes.c_int, device)],
+        free_bytes=free.value,
+        total_bytes=total.value,
+    )
+
+
+def _call(name: str, restype: type | None, *arguments: Any) -> Any:
+    function = _function(name)
+    function.restype = restype
+    return function(*arguments)
+
+
+@functools.cache
+def _function(name: str) -> Any:
+    """Find a function of ggml: through libllama on Linux, in a library of its own on Windows."""
+    for library in (_lib, libggml):
+        try:
+            return library[name]
+        except AttributeError:
+            continue
+    raise ModelLoadError(f"llama.cpp's libraries have no {name}")

@@ -1,0 +1,80 @@
+"""Samplers on the CPU and on the device: the same draws where the distribution is not flat."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.llama import Context, ContextParams, Model, Sampler
+from gptoss_local.types import SamplingParams
+
+PROMPT = [12845, 591, 220, 16, 316, 220, 455]
+PARAMS = [
+    SamplingParams(temperature=0),
+    SamplingParams(seed=7),
+    SamplingParams(temperature=0.7, top_k=40, top_p=0.95, seed=7),
+]
+HOT = SamplingParams(temperature=3, seed=2)
+
+
+@pytest.fixture
+def context(nano_gguf: Path) -> Iterator[Context]:
+    model = Model(nano_gguf)
+    yield Context(
+        model, ContextParams(n_ctx=512, n_threads_prefill=1, n_threads_decode=1, n_seq_max=2)
+    )
+    model.close()
+
+
+def generate(
+    context: Context, sampler: Sampler, tokens: list[int], n: int, seq_id: int = 0
+) -> list[int]:
+    """Go on from `tokens`, of which all but the last are cached."""
+    generated: list[int] = []
+    while len(generated) < n:
+        pending = [*tokens, *generated]
+        n_past = context.positions(seq_id)[1] + 1
+        context.decode(pending[n_past:], position=n_past, seq_id=seq_id)
+        generated.append(sampler.sample(context))
+    return generated
+
+
+@pytest.mark.parametrize("params", PARAMS, ids=str)
+def test_device_and_cpu_draw_the_same(context: Context, params: SamplingParams) -> None:
+    wanted = generate(context, Sampler(params), PROMPT, 20)
+    context.remove(0)
+    sampler = Sampler(params)
+    assert sampler.bind(context, 0)
+    assert generate(context, sampler, PROMPT, 20) == wanted
+
+
+@pytest.mark.parametrize("params", PARAMS, ids=str)
+def test_moving_keeps_the_random_state(context: Context, params: SamplingParams) -> None:
+    wanted = generate(context, Sampler(params), PROMPT, 24)
+    context.remove(0)
+    sampler = Sampler(params)
+    sampler.bind(context, 0)
+    drawn = generate(context, sampler, PROMPT, 8)
+    sampler.unbind()
+    context.detach_chain(0)
+    drawn += generate(context, sampler, PROMPT + drawn, 8)
+    context.copy(0, 1)
+    sampler.bind(context, 1)
+    drawn += generate(context, sampler, PROMPT + drawn, 8, seq_id=1)
+    assert drawn == wanted
+
+
+def test_chain_of_the_same_kind_is_taken_over(context: Context) -> None:
+    """With the newcomer's seed, and without a new graph."""
+    alone, first, second = Sampler(HOT), Sampler(SamplingParams(temperature=3)), Sampler(HOT)
+    alone.bind(context, 1)
+    wanted = generate(context, alone, PROMPT, 12, seq_id=1)
+    first.bind(context, 0)
+    chain = context.chain(0)
+    first.close()
+    second.bind(context, 0)
+    assert context.chain(0) is chain
+    assert generate(context, second, PROMPT, 12) == wanted
+    second.close()
+    Sampler(SamplingParams(temperature=2)).bind(context, 0)
+    assert context.chain(0) is not chain
