@@ -90,6 +90,30 @@ deploy | Deploys the app. | environment:enum=staging/production dry_run?:boolean
 get_logs | Fetch logs of a service. | service:string since?:string level?:enum=info/warning/error
 docker_build | Builds an image. | tag:string args?:map
 report_bug | Tell the makers of this agent about a bug. | title:string steps?:strings
+team_create_outcome | Create a shared outcome of the team with its sections. | title:string required_sections:strings
+team_run_task | Have a teammate work on a task. | agent_id:string assignment:string
+team_read_mailbox | Read the messages that teammates have sent. | unread_only?:boolean
+team_list_runs | List the runs of the teammates. | status?:string
+team_send_message | Send a message to a teammate. | to_agent:string body:string
+team_broadcast | Send a message to all teammates. | body:string
+team_status | How far every teammate is. |
+create_ticket | Create a ticket for the support team. | subject:string priority?:enum=low/high
+create_branch | Create a branch on the server. | branch:string
+create_workflow | Create a workflow of several steps. | title:string steps:strings
+run_query | Run a saved query of the database. | query_id:string
+run_workflow | Start a workflow by its id. | workflow_id:string
+run_linter | Check the style of the project. | fix?:boolean
+read_clipboard | What the user has copied last. |
+read_messages | Read the messages of a channel. | channel:string limit?:integer
+edit_event | Change an event in the calendar. | event_id:string title?:string
+edit_profile | Change the profile of the user. | display_name?:string
+list_branches | List the branches of the repository. | remote?:boolean
+list_models | List the language models that can be used. |
+list_calendars | List the calendars of the user. |
+search_web | Search the internet. | topic:string
+search_docs | Search the documentation of a library. | library:string topic:string
+search_people | Find a colleague. | person:string
+write_email | Write an e-mail and keep it as a draft. | to:strings subject:string
 finish | Signals that everything is done. | message?:string
 multi_tool_use | Calls several tools at once. | uses:objects
 tool_search | Finds more tools by keyword. | keywords:strings

@@ -118,6 +118,15 @@ def schema_of(source: Source, kind: str, about: str) -> dict[str, Any]:
     return schema
 
 
+def nullable(source: Source, schema: dict[str, Any]) -> dict[str, Any]:
+    """Let an optional property be null too, now and then, as some clients do."""
+    if not source.chance(0.15):
+        return schema
+    kept = {key: value for key, value in schema.items() if key != "description"}
+    about = {"description": schema["description"]} if "description" in schema else {}
+    return {**about, "anyOf": [kept, {"type": "null"}]}
+
+
 def _options(source: Source) -> list[str]:
     drawn = [
         source.choice(words.CODE_WORDS) if source.chance(0.6) else source.invented()

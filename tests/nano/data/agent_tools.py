@@ -1,7 +1,6 @@
 """Draws the tool of one role, and how a request for the role becomes its arguments."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -12,13 +11,13 @@ from tests.nano.data.agent_names import KINDS, SEARCH_FOLDERS
 from tests.nano.data.agent_schema import (
     draw_description,
     draw_style,
+    nullable,
     object_schema,
     schema_of,
 )
+from tests.nano.data.agent_shapes import Property, Slots, Value, other_shape, slot_value
 from tests.nano.data.source import Source
 
-Slots = Mapping[str, object]
-Value = Callable[[Slots], object]
 SLOTS = {
     "shell": ("command",), "create": ("path", "content"), "read": ("path",),
     "edit": ("path", "old", "new"), "list": ("path",), "search": ("pattern",),
@@ -43,14 +42,25 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Property:
-    """An argument; `value` says what to give, none that it is left out."""
-
-    name: str
-    schema: dict[str, Any]
-    value: Value | None = None
-    required: bool = True
+_EDITOR_SUMMARIES = (
+    "Replaces `{old}` with `{new}`, or creates the file with `{new}` if it does not exist.",
+    "An editor for files: changes {old} to {new}. Without {old}, it writes a new file.",
+    "Edit a file or create one. Leave out {old} to create a file with {new} in it.",
+    "Use this tool for small edits of existing files and to create new files.",
+    "Makes a change in a text file, or a new text file.",
+)
+_EDITOR_OLD = (
+    "Exact text to replace. Omit it when a file is created.",
+    "Text to replace; none for new files",
+    "What is replaced. Leave it out to create a file.",
+    "The old text, if there is any",
+)
+_EDITOR_NEW = (
+    "The new content of a file that is created, or the text that replaces {old}",
+    "New text",
+    "The content to write when creating a missing file, else the replacement",
+    "What to write",
+)
 
 
 def draw_ability(source: Source, role: str, taken: Iterable[str]) -> Ability:
@@ -69,6 +79,27 @@ def draw_ability(source: Source, role: str, taken: Iterable[str]) -> Ability:
     tool = Tool(name, draw_description(source, summary, kind.details) if told else "", schema)
     values = tuple((p.name, p.value) for p in properties if p.value)
     return Ability(role, tool, partial(_fill, values))
+
+
+def draw_editor(source: Source, taken: Iterable[str]) -> tuple[Ability, Ability]:
+    """Draw a tool that edits files, and creates one where no old text is given; both its roles."""
+    kind, style = KINDS["edit"], draw_style(source)
+    name = draw_name(source, kind, taken, opaque=False)
+    known = source.choice([slots for slots in kind.slots if len({*slots}) == 3])
+    path, old, new = map(style, known)
+    summary = source.choice(_EDITOR_SUMMARIES).format(old=old, new=new)
+    schemas = {key: schema_of(source, "string", "") for key in (path, old, new)}
+    schemas[path]["description"] = source.choice(kind.about["path"])
+    schemas[old] = nullable(source, schemas[old] | {"description": source.choice(_EDITOR_OLD)})
+    schemas[new]["description"] = source.choice(_EDITOR_NEW).format(old=old)
+    schema = object_schema(source, schemas, [path, new])
+    tool = Tool(name, draw_description(source, summary, kind.details), schema)
+    names = {"path": path, "old": old, "new": new}
+    edit = tuple((names[slot], slot_value(slot)) for slot in SLOTS["edit"])
+    create = ((path, slot_value("path")), (new, slot_value("content")))
+    return Ability("edit", tool, partial(_fill, edit)), Ability(
+        "create", tool, partial(_fill, create)
+    )
 
 
 def _fill(values: tuple[tuple[str, Value], ...], slots: Slots) -> dict[str, object]:
@@ -105,7 +136,7 @@ def _generated_name(source: Source, kind: Kind) -> str:
     return name
 
 
-def _properties(source: Source, role: str, kind: Kind) -> list[_Property]:
+def _properties(source: Source, role: str, kind: Kind) -> list[Property]:
     """All arguments, none of the same name, in the order of the schema."""
     style = draw_style(source)
     told = source.choice((0.0, 0.5, 1.0, 1.0, 1.0, 1.0))
@@ -114,7 +145,7 @@ def _properties(source: Source, role: str, kind: Kind) -> list[_Property]:
         main += _search_folder(source, kind, style, told)
     fixed = _fixed(source, kind, style) if source.chance(0.25) else []
     extras = [
-        _Property(style(name), schema_of(source, type_, about), required=False)
+        Property(style(name), nullable(source, schema_of(source, type_, about)), required=False)
         for name, type_, about in source.some(kind.extras, 0, source.choice((0, 1, 2, 2, 3, 5)))
     ]
     if source.chance(0.25):
@@ -129,7 +160,7 @@ def _properties(source: Source, role: str, kind: Kind) -> list[_Property]:
 
 def _main(
     source: Source, role: str, kind: Kind, style: Callable[[str], str], told: float
-) -> list[_Property]:
+) -> list[Property]:
     """The arguments that hold what the user gives."""
     slots = SLOTS[role]
     schemas: dict[str, dict[str, Any]] = {}
@@ -143,56 +174,13 @@ def _main(
         must_tell = opaque or known in _VAGUE
         about = source.choice(kind.about[slot]) if must_tell or source.chance(told) else ""
         schemas[name] = schema_of(source, "string", about)
-    plain = [_Property(name, schemas[name], _slot(slot)) for name, slot in by_name.items()]
-    return _other_shape(source, role, plain) or plain
-
-
-def _slot(slot: str) -> Value:
-    return lambda slots: slots[slot]
-
-
-def _other_shape(source: Source, role: str, plain: list[_Property]) -> list[_Property]:
-    """Now and then the same arguments as an array or inside an object, else nothing."""
-    inner = plain[1:] if role == "edit" else plain
-    if role == "shell" and source.chance(0.1):
-        schema = {**plain[0].schema, "type": "array", "items": {"type": "string"}}
-        return [_Property(plain[0].name, schema, lambda slots: ["bash", "-lc", slots["command"]])]
-    if role == "read" and source.chance(0.12):
-        name = source.choice(("paths", "files", "file_paths", "filePaths", "targets"))
-        if source.chance(0.6):
-            schema = {"type": "array", "items": {"type": "string"}, "description": "Files to read"}
-            return [_Property(name, schema, lambda slots: [slots["path"]])]
-        return [_Property(name, _array_of(inner), lambda slots: [_object(inner, slots)])]
-    if role == "edit" and source.chance(0.18):
-        name = source.choice(("edits", "edits", "changes", "replacements", "operations", "hunks"))
-        return [plain[0], _Property(name, _array_of(inner), lambda slots: [_object(inner, slots)])]
-    if role in ("edit", "create") and source.chance(0.04):
-        name = source.choice(("edit", "change", "file", "request", "params", "args"))
-        kept = plain[:1] if role == "edit" else []
-        if name not in {p.name for p in kept}:
-            return [*kept, _Property(name, _object_of(inner), lambda slots: _object(inner, slots))]
-    return []
-
-
-def _object_of(properties: list[_Property]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {p.name: p.schema for p in properties},
-        "required": [p.name for p in properties],
-    }
-
-
-def _array_of(properties: list[_Property]) -> dict[str, Any]:
-    return {"type": "array", "items": _object_of(properties)}
-
-
-def _object(properties: list[_Property], slots: Slots) -> dict[str, object]:
-    return {p.name: p.value(slots) for p in properties if p.value}
+    plain = [Property(name, schemas[name], slot_value(slot)) for name, slot in by_name.items()]
+    return other_shape(source, role, plain) or plain
 
 
 def _search_folder(
     source: Source, kind: Kind, style: Callable[[str], str], told: float
-) -> list[_Property]:
+) -> list[Property]:
     """Where to search: needed, left to the tool, or no argument at all."""
     if source.chance(0.3):
         return []
@@ -200,13 +188,13 @@ def _search_folder(
     name = source.choice(SEARCH_FOLDERS)
     if source.chance(0.5):
         schema = schema_of(source, "string", about if source.chance(told) else "")
-        return [_Property(style(name), schema, _slot("path"))]
-    return [_Property(style(name), schema_of(source, "string", about), required=False)]
+        return [Property(style(name), schema, slot_value("path"))]
+    return [Property(style(name), schema_of(source, "string", about), required=False)]
 
 
-def _fixed(source: Source, kind: Kind, style: Callable[[str], str]) -> list[_Property]:
+def _fixed(source: Source, kind: Kind, style: Callable[[str], str]) -> list[Property]:
     """Required arguments that the user says nothing about; each type has one right value."""
-    drawn: list[_Property] = []
+    drawn: list[Property] = []
     for what in source.some(("boolean", "number", "enum", "reason", "reason"), 1, 2):
         value: object
         if what == "boolean":
@@ -224,7 +212,7 @@ def _fixed(source: Source, kind: Kind, style: Callable[[str], str]) -> list[_Pro
         else:
             name, value = source.choice(tuple(_REASONS)), kind.reason
             schema = schema_of(source, "string", source.choice(_REASONS[name]))
-        drawn.append(_Property(style(name), schema, partial(_constant, value)))
+        drawn.append(Property(style(name), schema, partial(_constant, value)))
     return drawn
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gptoss_local.chat.message import Tool
 from tests.nano.data.ability import Ability, Toolset
 from tests.nano.data.agent_others import draw_other
-from tests.nano.data.agent_tools import draw_ability
+from tests.nano.data.agent_tools import draw_ability, draw_editor
 from tests.nano.data.functions import draw_functions
 from tests.nano.data.source import Source
 
@@ -25,10 +25,15 @@ def draw_toolset(source: Source, n_tools: int, roles: Sequence[str] = ROLES) -> 
     """
     abilities: dict[str, Ability] = {}
     tools: dict[str, Tool] = {}
-    for role in _present(source, roles, n_tools):
-        ability = draw_ability(source, role, tools)
-        abilities[role] = ability
-        tools[ability.tool.name] = ability.tool
+    present = _present(source, roles, n_tools)
+    if {"edit", "create"} <= {*present} and source.chance(0.12):
+        edit, create = draw_editor(source, tools)
+        abilities |= {"edit": edit, "create": create}
+        tools[edit.tool.name] = edit.tool
+    for role in present:
+        if role not in abilities:
+            ability = abilities[role] = draw_ability(source, role, tools)
+            tools[ability.tool.name] = ability.tool
     if roles and n_tools > len(tools) and source.chance(0.25):
         for ability in draw_functions(source)[: n_tools - len(tools)]:
             clash = ability.tool.name in tools or ability.role in abilities
