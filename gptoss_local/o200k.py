@@ -17,6 +17,9 @@ FIRST_SPECIAL = 199_998
 RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 """Of `o200k_base.tiktoken`. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`."""
 
+MERGES_SHA256 = "fbb4bf8ec1a0dec603d12b4f4f7ff2939ff6ae1a8d94e6df0380b74b1c90f66f"
+"""Of what `derive_merges` gives for that file, as "left right" lines without a last newline."""
+
 NAMED_SPECIALS = {
     199998: "startoftext",
     199999: "endoftext",

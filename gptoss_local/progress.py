@@ -1,6 +1,7 @@
 """Progress of long work where there is no bar: a log, a pipe."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 
 from rich.filesize import decimal
@@ -22,10 +23,15 @@ def each_step(say: Callable[[str], None]) -> Progress:
 
 
 def each_tenth(say: Callable[[str], None]) -> Progress:
-    """Make a Progress that says a line of bytes, rate and time left per 10 % of one step.
+    """Make a Progress that says a line of bytes, rate and time left per 10 % of each step.
 
     Several tenths passed at once are one line; what was done at the first call counts for no rate.
     """
+    steps: defaultdict[str, Progress] = defaultdict(lambda: _tenths_of_one(say))
+    return lambda what, done, total: steps[what](what, done, total)
+
+
+def _tenths_of_one(say: Callable[[str], None]) -> Progress:
     last, start_s, n_before = 0, time.monotonic(), -1
 
     def report(what: str, done: int, total: int) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from itertools import islice
 from pathlib import Path
@@ -113,7 +113,7 @@ class HubCheckpoint:
         n_parallel: int = 4,
         extra_bytes: int = 0,
         progress: Progress = _no_progress,
-    ) -> Iterator[Path]:
+    ) -> Generator[Path, None, None]:
         """Yield each shard once it is complete and right; `fetch_small_files` comes first.
 
         The next download begins only when the caller comes back for the next shard: one who
