@@ -49,12 +49,14 @@ class GGUFInfo(msgspec.Struct, frozen=True):
 
     Attributes:
         metadata: Scalars and strings by key; arrays appear as None.
+        key_types: A number of `gguf_type` by key.
         tensors: In the order of the header.
         n_header_bytes: Without the padding up to the tensor data.
         size_bytes: Of the whole file.
     """
 
     metadata: dict[str, Any]
+    key_types: dict[str, int]
     tensors: tuple[TensorInfo, ...]
     n_header_bytes: int
     size_bytes: int
@@ -132,7 +134,7 @@ def _open(path: Path, read: Callable[[mmap.mmap], T]) -> T:
             return read(data)
     except OSError as error:
         raise ModelLoadError(f"cannot read {path}: {error.strerror}") from error
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, OverflowError) as error:
         raise ModelLoadError(
             f"{path.name} is not a complete GGUF file: {error}", hint="Convert or fetch it again."
         ) from error
@@ -145,6 +147,7 @@ def _parse(cursor: "_Cursor", size_bytes: int) -> tuple[GGUFInfo, dict[str, int]
     if max(n_tensors, n_keys) > _MAX_COUNT:
         raise ValueError(f"{n_tensors} tensors and {n_keys} keys are not plausible")
     metadata: dict[str, Any] = {}
+    key_types: dict[str, int] = {}
     arrays: dict[str, int] = {}
     for _ in range(n_keys):
         key, value_type = cursor.string(), cursor.scalar("I")
@@ -152,9 +155,10 @@ def _parse(cursor: "_Cursor", size_bytes: int) -> tuple[GGUFInfo, dict[str, int]
             raise ValueError(f"the key {key} is there twice")
         if value_type == _ARRAY:
             arrays[key] = cursor.offset
+        key_types[key] = value_type
         metadata[key] = cursor.value(value_type)
     tensors = tuple(cursor.tensor() for _ in range(n_tensors))
-    return GGUFInfo(metadata, tensors, cursor.offset, size_bytes), arrays
+    return GGUFInfo(metadata, key_types, tensors, cursor.offset, size_bytes), arrays
 
 
 class _Cursor:

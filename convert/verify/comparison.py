@@ -17,7 +17,7 @@ from convert.shards import arriving_shards, local_shards
 from convert.tensor_map import PlannedTensor, check_sources, plan_names
 from convert.verify.keys import compare_configs, fused_name
 from convert.verify.report import Report
-from convert.verify.scan import Scan, Target, as_made
+from convert.verify.scan import COMPARABLE, Scan, Target, as_made
 from convert.verify.structure import FileTensor
 from gptoss_local.errors import ConvertError
 
@@ -94,7 +94,7 @@ class Comparison:
     def _match(self, planned: PlannedTensor) -> None:
         """Find out where a tensor of the checkpoint lies in the file, if it can be compared."""
         target = self._find(planned)
-        if target is None:
+        if target is None or target.tensor.qtype not in COMPARABLE:
             return
         qtype = target.tensor.qtype
         if planned.scales is not None and qtype != GGMLQuantizationType.MXFP4:

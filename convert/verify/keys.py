@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from gguf import GGMLQuantizationType
+from gguf import GGMLQuantizationType, GGUFValueType
 
 from convert.config import ModelConfig, RopeConfig, check_config
 from convert.metadata import ARCH
@@ -46,6 +46,10 @@ _SAME = {
     "attention.value_length": "attention.key_length",
     "feed_forward_length": "expert_feed_forward_length",
 }
+_FLOATS = {
+    "attention.layer_norm_rms_epsilon",
+    *(_ROPE_KEYS[field] for field in ("rope_theta", "factor", "beta_fast", "beta_slow")),
+}
 _BUILT_IN = ("layer_types", "swiglu_limit")  # of llama.cpp, so there is no key
 
 _F32, _MXFP4 = GGMLQuantizationType.F32, GGMLQuantizationType.MXFP4
@@ -73,6 +77,7 @@ def check_keys(part: Part, n_vocab: int, report: Report) -> ModelConfig | None:
         named = f"The architecture is {info.architecture or 'not stated'}, not {ARCH}."
         report.find(path, "general.architecture", named)
         return None
+    _check_types(part, report)
     _check_same(part, report)
     try:
         stated = {"vocab_size": n_vocab, "rope": _values(info, _ROPE_KEYS)}
@@ -114,7 +119,7 @@ def compare_configs(path: Path, ours: ModelConfig, theirs: ModelConfig, report: 
     """Check that a file's keys state what a checkpoint's config.json does."""
     ours_flat, theirs_flat = _flatten(ours), _flatten(theirs)
     for field, right in theirs_flat.items():
-        stated = ours_flat[field]
+        stated = ours_flat.get(field)
         if stated != right and not _is_same_float(stated, right):
             key = f"{ARCH}.{(_KEYS | _ROPE_KEYS).get(field, field)}"
             message = f"{key} is {stated}; the checkpoint's config.json states {right}."
@@ -133,12 +138,22 @@ def _in_our_words(message: str) -> str:
     return message
 
 
+def _check_types(part: Part, report: Report) -> None:
+    """Check the type of each number, as llama.cpp takes no other."""
+    for key in (*_KEYS.values(), *_SAME, *_ROPE_KEYS.values()):
+        stated = part.info.key_types.get(f"{ARCH}.{key}")
+        right = GGUFValueType.FLOAT32 if key in _FLOATS else GGUFValueType.UINT32
+        if stated not in (None, right) and key != _ROPE_KEYS["rope_type"]:
+            message = f"{ARCH}.{key} is not of type {right.name}, as llama.cpp needs it."
+            report.find(part.path, f"{ARCH}.{key}", message)
+
+
 def _check_same(part: Part, report: Report) -> None:
-    """Check keys that gpt-oss could do without, as they always equal another."""
+    """Check keys that always equal another."""
     metadata = part.info.metadata
     for key, other in _SAME.items():
         stated, right = metadata.get(f"{ARCH}.{key}"), metadata.get(f"{ARCH}.{other}")
-        if stated is not None and stated != right:
+        if stated != right:
             message = f"{ARCH}.{key} is {stated}, but {ARCH}.{other} is {right}."
             report.find(part.path, f"{ARCH}.{key}", message)
 

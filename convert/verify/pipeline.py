@@ -16,8 +16,8 @@ from convert.verify.report import Match, Report, TensorReport
 from convert.verify.scan import Scan, Tally
 from convert.verify.structure import FileTensor, Part, find_tensors, read_parts
 from convert.verify.vocabulary import check_vocabulary, read_tokens
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError
-from gptoss_local.gguf_file import read_array
+from gptoss_local.errors import ConvertError, ModelLoadError, ModelNotFoundError
+from gptoss_local.gguf_file import TOKENS_KEY, read_array
 from gptoss_local.o200k import VOCAB_SIZE
 from gptoss_local.types import Progress
 
@@ -55,23 +55,23 @@ def verify_model(
     """
     if not path.is_file():
         raise ModelNotFoundError(f"There is no file {path}.")
-    start_s = time.monotonic()
     report = Report([path])
     parts = read_parts(path, report)
     tensors = find_tensors(parts, report)
     config = _check_header(parts, against, tokenizer, report)
     workers = n_workers or min(8, os.cpu_count() or 1)
+    start_s = time.monotonic()
     with Scan(tensors, workers, progress) as scan:
         if against is not None and config is not None:
             comparison = Comparison(parts[0].path, config, tensors, scan, report)
             comparison.run(against, arrivals, on_used)
         scan.scan_rest()
+    report.seconds = time.monotonic() - start_s
     sums = _read_sums(parts, report)
     for name, tensor in tensors.items():
         report.tensors.append(_judge(tensor, scan.tallies[name], sums.get(name), report))
     report.n_bytes = sum(tally.n_bytes for tally in scan.tallies.values())
     _add_notes(report, has_sums=bool(sums), is_compared=against is not None)
-    report.seconds = time.monotonic() - start_s
     return report
 
 
@@ -83,9 +83,12 @@ def _check_header(
         return None
     tokens = read_tokens(parts[0], report)
     expected: Tokenizer | None = None
-    if len(tokens) != VOCAB_SIZE and (against or tokenizer):
+    if tokens and len(tokens) != VOCAB_SIZE and (against or tokenizer):
         source = against or parts[0].path.parent
-        expected = read_tokenizer(source, max(len(tokens), 1), tokenizer)
+        try:
+            expected = read_tokenizer(source, len(tokens), tokenizer)
+        except ConvertError as error:  # it may be the file that has too few tokens
+            report.find(parts[0].path, TOKENS_KEY, error.message)
     check_vocabulary(parts[0], tokens, expected, report)
     config = check_keys(parts[0], len(tokens), report)
     if config is not None:

@@ -38,6 +38,15 @@ _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
 _WHOLE = 34 * 17 * 8  # bytes; pieces of this end with a block of every type, and on a word
 
 
+COMPARABLE = (
+    GGMLQuantizationType.F32,
+    GGMLQuantizationType.BF16,
+    GGMLQuantizationType.MXFP4,
+    *ROUNDED,
+)
+"""The types that the converter writes, and float16."""
+
+
 class Target(msgspec.Struct, frozen=True):
     """Where in the file a planned tensor lies: all of a tensor, or a part of a fused one."""
 

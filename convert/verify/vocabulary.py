@@ -14,6 +14,7 @@ from convert.verify.structure import Part
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.gguf_file import TOKENS_KEY, read_array
 from gptoss_local.o200k import (
+    END_OF_PROMPT,
     FIRST_SPECIAL,
     MERGES_SHA256,
     NAMED_SPECIALS,
@@ -24,13 +25,19 @@ from gptoss_local.o200k import (
 
 _TYPES_KEY = "tokenizer.ggml.token_type"
 _MERGES_KEY = "tokenizer.ggml.merges"
-_FIXED = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": PRE_TOKENIZER}
-_SPECIAL_IDS = {  # which of the named tokens may be it, and whether it must be stated
-    "tokenizer.ggml.bos_token_id": ({199998}, True),
-    "tokenizer.ggml.eos_token_id": ({199999, 200002, 200012}, True),
-    "tokenizer.ggml.padding_token_id": ({199999}, False),
+_FIXED: dict[str, list[object]] = {
+    "tokenizer.ggml.model": ["gpt2"],
+    "tokenizer.ggml.pre": [PRE_TOKENIZER],
+    "tokenizer.ggml.add_bos_token": [False, None],  # a rendered harmony prompt is complete
+    "tokenizer.ggml.add_eos_token": [False, None],
 }
-_SPECIAL_TYPES = (TokenType.CONTROL, TokenType.USER_DEFINED)
+_ID_KEYS = {kind: f"tokenizer.ggml.{kind}_token_id" for kind in ("bos", "eos")}
+_ID_KEYS["pad"] = "tokenizer.ggml.padding_token_id"
+_SPECIAL_IDS: dict[str, set[object]] = {
+    "bos": {199998},
+    "eos": {199999, 200002, 200012},
+    "pad": {199999, None},
+}
 
 
 def read_tokens(part: Part, report: Report) -> list[str]:
@@ -51,8 +58,9 @@ def check_vocabulary(
     """
     path, metadata = part.path, part.info.metadata
     for key, right in _FIXED.items():
-        if metadata.get(key) != right:
-            report.find(path, key, f"{key} is {metadata.get(key)} where gpt-oss needs {right}.")
+        if metadata.get(key) not in right:
+            message = f"{key} is {metadata.get(key)} where gpt-oss needs {right[0]}."
+            report.find(path, key, message)
     types, merges = _read(part, _TYPES_KEY, report), _read(part, _MERGES_KEY, report)
     if len(types) != len(tokens):
         report.find(path, _TYPES_KEY, f"There are {len(types)} types for {len(tokens)} tokens.")
@@ -62,7 +70,8 @@ def check_vocabulary(
         n = f"{len(tokens):,} tokens, not {VOCAB_SIZE:,}"
         report.find(path, TOKENS_KEY, f"The vocabulary is not o200k_harmony: it has {n}.")
     else:
-        _compare(part, Tokenizer(tokens, types, merges, {}, None), expected, report)
+        ids = {k: metadata[key] for k, key in _ID_KEYS.items() if key in metadata}
+        _compare(part, Tokenizer(tokens, types, merges, ids, None), expected, report)
 
 
 def _read(part: Part, key: str, report: Report) -> list[Any]:
@@ -89,15 +98,27 @@ def _check_o200k(
         report.find(path, TOKENS_KEY, "A token is there twice.")
     if set(types[:FIRST_SPECIAL]) != {TokenType.NORMAL}:
         report.find(path, _TYPES_KEY, "A token of plain text has another type than NORMAL.")
-    for token_id, name in NAMED_SPECIALS.items():
-        if tokens[token_id] != f"<|{name}|>" or types[token_id] not in _SPECIAL_TYPES:
-            message = f"Token {token_id} is {tokens[token_id]!r} of type {types[token_id]}"
-            report.find(path, TOKENS_KEY, f"{message}, not the special token <|{name}|>.")
-    for key, (right, is_needed) in _SPECIAL_IDS.items():
-        stated = part.info.metadata.get(key)
-        if stated not in right and (is_needed or stated is not None):
-            names = " or ".join(map(str, sorted(right)))
-            report.find(path, key, f"{key} is {stated}, not {names}.")
+    for i in range(FIRST_SPECIAL, VOCAB_SIZE):
+        if (tokens[i], types[i]) not in _special_tokens(i):
+            message = f"Token {i} is {tokens[i]!r} of type {types[i]}, which is not gpt-oss's."
+            report.find(path, TOKENS_KEY, message)
+    for kind, right in _SPECIAL_IDS.items():
+        key = _ID_KEYS[kind]
+        if (stated := part.info.metadata.get(key)) not in right:
+            report.find(path, key, f"{key} is {stated}, which is not gpt-oss's.")
+
+
+def _special_tokens(token_id: int) -> set[tuple[str, int]]:
+    """List what may stand there; only some programs name or drop the tokens without a use."""
+    names = [NAMED_SPECIALS.get(token_id, f"reserved_{token_id}")]
+    names += ["endofprompt"] if token_id == END_OF_PROMPT else []
+    found = {
+        (f"<|{name}|>", int(kind))
+        for name in names
+        for kind in (TokenType.CONTROL, TokenType.USER_DEFINED)
+    }
+    is_named = token_id in NAMED_SPECIALS
+    return found if is_named else found | {(f"[PAD{token_id}]", int(TokenType.UNUSED))}
 
 
 def _compare(part: Part, ours: Tokenizer, theirs: Tokenizer, report: Report) -> None:
@@ -105,6 +126,7 @@ def _compare(part: Part, ours: Tokenizer, theirs: Tokenizer, report: Report) -> 
         TOKENS_KEY: (ours.tokens, theirs.tokens),
         _TYPES_KEY: (ours.types, theirs.types),
         _MERGES_KEY: (ours.merges, theirs.merges),
+        "tokenizer.ggml's special ids": (ours.special_ids, theirs.special_ids),
     }
     for key, (stated, right) in pairs.items():
         if stated != right:
