@@ -134,7 +134,7 @@ def _values(info: GGUFInfo, keys: dict[str, str]) -> dict[str, Any]:
 def _in_our_words(message: str) -> str:
     for field, key in (_KEYS | _ROPE_KEYS).items():
         message = message.replace(f"`{field}`", f"{ARCH}.{key}")
-        message = message.replace(f"`$.{field}`", f"{ARCH}.{key}")
+        message = re.sub(rf"`\$\.(rope\.)?{field}`", f"{ARCH}.{key}", message)
     return message
 
 

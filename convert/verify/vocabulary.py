@@ -36,7 +36,7 @@ _ID_KEYS["pad"] = "tokenizer.ggml.padding_token_id"
 _SPECIAL_IDS: dict[str, set[object]] = {
     "bos": {199998},
     "eos": {199999, 200002, 200012},
-    "pad": {199999, None},
+    "pad": {None, *range(FIRST_SPECIAL, VOCAB_SIZE)},  # not used here; others differ
 }
 
 
