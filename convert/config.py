@@ -122,7 +122,7 @@ def read_config(folder: Path) -> ModelConfig:
         config = msgspec.convert({**fields, "rope": _rope(fields)}, ModelConfig)
     except msgspec.ValidationError as error:
         raise ConvertError(f"{path} does not fit gpt-oss: {error}.") from error
-    _check(config, path)
+    check_config(config, path)
     return config
 
 
@@ -153,7 +153,12 @@ def _rope(fields: dict[str, Any]) -> dict[str, Any]:
     return rope
 
 
-def _check(config: ModelConfig, path: Path) -> None:
+def check_config(config: ModelConfig, path: Path) -> None:
+    """Check that llama.cpp can run a model of these numbers, which `path` states.
+
+    Raises:
+        ConvertError: It cannot.
+    """
     n_layers = config.num_hidden_layers
     alternating = ["sliding_attention", "full_attention"] * n_layers
     if config.layer_types is not None and config.layer_types != alternating[:n_layers]:

@@ -96,9 +96,23 @@ def plan_names(
         ConvertError: As for `plan_tensors`, but for shapes and dtypes.
     """
     held = set(names)
-    qtype = _DENSE[dense]
+    plan = _all_tensors(config, _DENSE[dense], held)
+    _check_names(expected={name for t in plan for name in source_names(t)}, held=held)
+    if experts == "bf16":
+        plan = [_kept_bf16(tensor) for tensor in plan]
+    return plan
+
+
+def gguf_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """Name every tensor of a model's GGUF, with its shape."""
+    return {tensor.name: tensor.shape for tensor in _all_tensors(config, _BF16, set())}
+
+
+def _all_tensors(
+    config: ModelConfig, qtype: GGMLQuantizationType, held: Set[str]
+) -> list[PlannedTensor]:
     vocab_shape = (config.vocab_size, config.hidden_size)
-    plan = [
+    return [
         PlannedTensor("token_embd.weight", vocab_shape, qtype, "model.embed_tokens.weight"),
         *(
             tensor
@@ -108,10 +122,6 @@ def plan_names(
         PlannedTensor("output_norm.weight", (config.hidden_size,), _F32, "model.norm.weight"),
         PlannedTensor("output.weight", vocab_shape, qtype, "lm_head.weight"),
     ]
-    _check_names(expected={name for t in plan for name in source_names(t)}, held=held)
-    if experts == "bf16":
-        plan = [_kept_bf16(tensor) for tensor in plan]
-    return plan
 
 
 def check_sources(plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTensor]) -> None:

@@ -14,11 +14,16 @@ from convert.json_file import read_json
 from convert.layout import check_link
 from gptoss_local.errors import ConvertError, ModelLoadError
 from gptoss_local.gguf_file import TOKENS_KEY, read_array, read_info
-from gptoss_local.o200k import FIRST_SPECIAL, NAMED_SPECIALS, derive_merges, parse_ranks
+from gptoss_local.o200k import (
+    END_OF_PROMPT,
+    FIRST_SPECIAL,
+    NAMED_SPECIALS,
+    derive_merges,
+    parse_ranks,
+)
 
 MAX_TOKENIZER_BYTES = 200_000_000  # gpt-oss's tokenizer.json has 28 MB
 
-_END_OF_PROMPT = 200018  # the last id with a name in the published tokenizer.json
 _ID_KEYS = {"bos": "bos_token_id", "eos": "eos_token_id", "pad": "padding_token_id"}
 
 _TokenId = Annotated[int, msgspec.Meta(ge=0)]
@@ -100,8 +105,8 @@ def read_rank_file(path: Path, n_vocab: int) -> Tokenizer:
         raise ConvertError(f"{path} is not a rank file: {error}.") from error
     specials = {
         i: f"<|{NAMED_SPECIALS.get(i, f'reserved_{i}')}|>"
-        for i in range(FIRST_SPECIAL, _END_OF_PROMPT)
-    } | {_END_OF_PROMPT: "<|endofprompt|>"}
+        for i in range(FIRST_SPECIAL, END_OF_PROMPT)
+    } | {END_OF_PROMPT: "<|endofprompt|>"}
     texts = dict(enumerate(ranks[:FIRST_SPECIAL])) | specials
     types = dict.fromkeys(texts, TokenType.NORMAL) | dict.fromkeys(specials, TokenType.CONTROL)
     merges = derive_merges({text: rank for rank, text in enumerate(ranks[:FIRST_SPECIAL])})

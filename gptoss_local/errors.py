@@ -7,6 +7,7 @@
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
     ├── ServerUnavailableError       7        503   no server answers, or it cannot start
     ├── ContextOverflowError         8        400   prompt + answer do not fit in n_ctx
+    ├── VerifyError                 11        422   a GGUF is not what it should be
     └── EngineError                 10        500   llama.cpp refused something
         ├── ModelLoadError          10        500
         └── EngineCrashedError      10        500   the engine process died
@@ -62,6 +63,11 @@ class ServerUnavailableError(GptOssError):
 class ContextOverflowError(GptOssError):
     exit_code = 8
     http_status = 400
+
+
+class VerifyError(GptOssError):
+    exit_code = 11
+    http_status = 422
 
 
 class EngineError(GptOssError):

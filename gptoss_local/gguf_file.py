@@ -1,4 +1,4 @@
-"""Reads the header of a GGUF file: keys, arrays when asked for, tensor sizes.
+"""Reads the header of a GGUF file: keys, arrays when asked for, where the tensors lie.
 
 gguf-py's reader makes one numpy view per token and needs seconds for 201,088 of them; this one
 walks the same bytes in a fraction of a second and imports no numpy.
@@ -22,16 +22,48 @@ T = TypeVar("T")
 
 _SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _STRING, _ARRAY = 8, 9
+_MAX_COUNT = 1 << 20  # keys, or tensors: far above any model, low enough for the memory
+_MAX_STRING_BYTES = 1 << 24  # chat templates are the longest, some 20 kB
+_MAX_ARRAY = 1 << 24  # merges are the longest, 446,189
 TOKENS_KEY = "tokenizer.ggml.tokens"
 _FILE_TYPES = {0: "F32", 1: "F16", 7: "Q8_0", 32: "BF16", 38: "MXFP4"}  # llama_ftype, llama.h
 
 
+class TensorInfo(msgspec.Struct, frozen=True):
+    """What the header says of one tensor.
+
+    Attributes:
+        shape: In elements, slowest axis first (the file lists axes the other way round).
+        type_id: A number of ggml's `ggml_type`.
+        offset: First byte, counted from the start of the tensor data.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    type_id: int
+    offset: int
+
+
 class GGUFInfo(msgspec.Struct, frozen=True):
-    """What a GGUF says of itself. Arrays appear in `metadata` as None."""
+    """What a GGUF says of itself.
+
+    Attributes:
+        metadata: Scalars and strings by key; arrays appear as None.
+        key_types: A number of `gguf_type` by key.
+        tensors: In the order of the header.
+        n_header_bytes: Without the padding up to the tensor data.
+        size_bytes: Of the whole file.
+    """
 
     metadata: dict[str, Any]
-    n_parameters: int
+    key_types: dict[str, int]
+    tensors: tuple[TensorInfo, ...]
+    n_header_bytes: int
     size_bytes: int
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(math.prod(tensor.shape) for tensor in self.tensors)
 
     @property
     def architecture(self) -> str:
@@ -102,7 +134,7 @@ def _open(path: Path, read: Callable[[mmap.mmap], T]) -> T:
             return read(data)
     except OSError as error:
         raise ModelLoadError(f"cannot read {path}: {error.strerror}") from error
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, OverflowError) as error:
         raise ModelLoadError(
             f"{path.name} is not a complete GGUF file: {error}", hint="Convert or fetch it again."
         ) from error
@@ -112,21 +144,21 @@ def _parse(cursor: "_Cursor", size_bytes: int) -> tuple[GGUFInfo, dict[str, int]
     if cursor.take(4) != b"GGUF" or cursor.scalar("I") not in (2, 3):
         raise ValueError("wrong magic or version")
     n_tensors, n_keys = cursor.scalar("Q"), cursor.scalar("Q")
+    if max(n_tensors, n_keys) > _MAX_COUNT:
+        raise ValueError(f"{n_tensors} tensors and {n_keys} keys are not plausible")
     metadata: dict[str, Any] = {}
+    key_types: dict[str, int] = {}
     arrays: dict[str, int] = {}
     for _ in range(n_keys):
         key, value_type = cursor.string(), cursor.scalar("I")
+        if key in metadata:
+            raise ValueError(f"the key {key} is there twice")
         if value_type == _ARRAY:
             arrays[key] = cursor.offset
+        key_types[key] = value_type
         metadata[key] = cursor.value(value_type)
-    n_parameters = 0
-    for _ in range(n_tensors):
-        cursor.string()
-        if (n_dims := cursor.scalar("I")) > 4:  # GGML_MAX_DIMS
-            raise ValueError(f"a tensor of {n_dims} dimensions")
-        n_parameters += math.prod(cursor.scalar("Q") for _ in range(n_dims))
-        cursor.take(12)  # type and data offset
-    return GGUFInfo(metadata, n_parameters, size_bytes), arrays
+    tensors = tuple(cursor.tensor() for _ in range(n_tensors))
+    return GGUFInfo(metadata, key_types, tensors, cursor.offset, size_bytes), arrays
 
 
 class _Cursor:
@@ -148,7 +180,16 @@ class _Cursor:
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
 
     def string(self) -> str:
-        return self.take(self.scalar("Q")).decode()
+        if (n_bytes := self.scalar("Q")) > _MAX_STRING_BYTES:
+            raise ValueError(f"a text of {n_bytes} bytes is not plausible")
+        return self.take(n_bytes).decode()
+
+    def tensor(self) -> TensorInfo:
+        name, n_dims = self.string(), self.scalar("I")
+        if n_dims > 4:  # GGML_MAX_DIMS
+            raise ValueError(f"{name} has {n_dims} dimensions")
+        shape = tuple(self.scalar("Q") for _ in range(n_dims))[::-1]
+        return TensorInfo(name, shape, self.scalar("I"), self.scalar("Q"))
 
     def value(self, value_type: int) -> Any:
         if value_type in _SCALARS:
@@ -160,7 +201,7 @@ class _Cursor:
         raise ValueError(f"unknown value type {value_type}")
 
     def array(self) -> list[Any]:
-        element_type, n = self.scalar("I"), self.scalar("Q")
+        element_type, n = self._array_head()
         if element_type == _STRING:
             return [self.string() for _ in range(n)]
         if element_type not in _SCALARS:
@@ -168,8 +209,14 @@ class _Cursor:
         code = f"<{n}{_SCALARS[element_type]}"
         return list(struct.unpack(code, self.take(struct.calcsize(code))))
 
-    def _skip_array(self) -> None:
+    def _array_head(self) -> tuple[int, int]:
         element_type, n = self.scalar("I"), self.scalar("Q")
+        if n > _MAX_ARRAY:
+            raise ValueError(f"an array of {n} items is not plausible")
+        return element_type, n
+
+    def _skip_array(self) -> None:
+        element_type, n = self._array_head()
         if element_type in _SCALARS:
             self.take(n * struct.calcsize("<" + _SCALARS[element_type]))
             return

@@ -13,9 +13,14 @@ from gptoss_local.byte_level import BYTE_OF_CHAR, CHAR_OF_BYTE
 VOCAB_SIZE = 201_088
 FIRST_SPECIAL = 199_998
 """The first id after the tokens of the rank file."""
+END_OF_PROMPT = 200_018
+"""The last id with a name in the published tokenizer.json."""
 
 RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 """Of `o200k_base.tiktoken`. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`."""
+
+MERGES_SHA256 = "fbb4bf8ec1a0dec603d12b4f4f7ff2939ff6ae1a8d94e6df0380b74b1c90f66f"
+"""Of what `derive_merges` gives for that file, as "left right" lines without a last newline."""
 
 NAMED_SPECIALS = {
     199998: "startoftext",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json
+from gptoss_local.cli._options import Json, Quiet, Tokenizer, Workers
 from gptoss_local.cli._output import print_json, print_table, progress_bar
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
@@ -39,13 +39,6 @@ DenseOption = Annotated[Dense, typer.Option(help="Type of attention, embedding a
 ExpertsOption = Annotated[
     Experts, typer.Option(help="Type of experts that are bf16 in a fine-tune; mxfp4 rounds them.")
 ]
-TokenizerOption = Annotated[
-    Path | None,
-    typer.Option(help="Folder, tokenizer.json, .tiktoken or .gguf with the vocabulary."),
-]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Threads; by default one per core, at most 8.")
-]
 MaxShardSize = Annotated[
     str, typer.Option(metavar="SIZE", help="Split the output into files up to SIZE, as 4GB.")
 ]
@@ -62,7 +55,6 @@ Original = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 def convert(
@@ -73,7 +65,7 @@ def convert(
     target: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="File to write.")],
     dense: DenseOption = Dense.q8_0,
     experts: ExpertsOption = Experts.mxfp4,
-    tokenizer: TokenizerOption = None,
+    tokenizer: Tokenizer = None,
     workers: Workers = None,
     max_shard_size: MaxShardSize = "",
     delete_source: DeleteSource = False,

@@ -15,6 +15,7 @@ from gptoss_local.cli.run import run
 from gptoss_local.cli.serve import serve
 from gptoss_local.cli.show import show
 from gptoss_local.cli.stop import stop
+from gptoss_local.cli.verify import verify
 from gptoss_local.errors import GptOssError
 
 app = typer.Typer(
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (run, serve, stop, ls, ps, show, convert):
+for command in (run, serve, stop, ls, ps, show, convert, verify):
     app.command()(command)
 app.command("list", hidden=True)(ls)  # the names Ollama's users type
 app.command("start", hidden=True)(serve)

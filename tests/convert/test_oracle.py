@@ -12,6 +12,7 @@ import pytest
 from gguf import GGMLQuantizationType, quants
 
 from convert import DenseType, ExpertType, convert_checkpoint
+from convert.verify import verify_model
 from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.llama_cpp_source import convert_with_llama_cpp
 from tests.convert.tiny import Experts, tiny_config, write_tiny
@@ -54,16 +55,20 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def converted(
-    nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[GgufFile, GgufFile]]:
-    """What they and what we make of each case."""
+def root(nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of each case by its number, the checkpoint and what they make of it."""
     root = tmp_path_factory.mktemp("oracle")
     jobs = []
     for i, case in enumerate(CASES.values()):
         write_checkpoint(root / f"tiny-{i}", case, nano_checkpoint)
         jobs.append((root / f"tiny-{i}", root / f"theirs-{i}.gguf", case.dense))
     convert_with_llama_cpp(jobs)
+    return root
+
+
+@pytest.fixture(scope="module")
+def converted(root: Path) -> dict[str, tuple[GgufFile, GgufFile]]:
+    """What they and what we make of each case."""
     found = {}
     for i, (name, case) in enumerate(CASES.items()):
         ours = root / f"ours-{i}.gguf"
@@ -98,6 +103,15 @@ def test_every_tensor(converted: dict[str, tuple[GgufFile, GgufFile]], name: str
         assert tensor.shape == expected.shape
         assert tensor.qtype == expected.qtype, tensor_name
         assert tensor.data.tobytes() == expected.data.tobytes(), tensor_name
+
+
+@pytest.mark.parametrize("i", range(len(CASES)))
+def test_their_file_is_verified(root: Path, i: int) -> None:
+    """Other order of tensors, no checksums: every tensor is proven by the checkpoint."""
+    report = verify_model(root / f"theirs-{i}.gguf", against=root / f"tiny-{i}")
+    assert report.is_proven, report.findings
+    assert {tensor.match for tensor in report.tensors} == {"equal"}
+    assert report.notes == ["no checksums in the file"]
 
 
 def test_quantized_experts_equal_the_reference_quantizer(tmp_path: Path) -> None:

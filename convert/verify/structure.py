@@ -1,0 +1,177 @@
+"""Where the tensors of a GGUF lie: that sizes, offsets, padding, length and parts all agree.
+
+Only headers and padding are read here. What the numbers mean for the model is not known.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from math import prod
+from os import SEEK_END
+from pathlib import Path
+
+import msgspec
+from gguf import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFWriter, Keys
+
+from convert.verify.report import Report
+from gptoss_local.errors import ModelLoadError
+from gptoss_local.gguf_file import GGUFInfo, TensorInfo, read_info
+
+_SPLIT_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
+_MAX_ALIGNMENT = 1 << 20
+_MAX_DIMENSION = 1 << 32
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One file of a model, and its header."""
+
+    path: Path
+    info: GGUFInfo
+
+
+class FileTensor(msgspec.Struct, frozen=True):
+    """One tensor of a GGUF, where it certainly is.
+
+    Attributes:
+        shape: In elements, slowest axis first.
+        offset: First byte, counted from the start of the file.
+        n_bytes: Without padding; the file has them all.
+    """
+
+    name: str
+    path: Path
+    qtype: GGMLQuantizationType
+    shape: tuple[int, ...]
+    offset: int
+    n_bytes: int
+
+
+def read_parts(path: Path, report: Report) -> list[Part]:
+    """Read the headers of a model, of all its files if it is split, given any of them.
+
+    What cannot be read or does not belong together is reported and left out.
+    """
+    paths = _siblings(path)
+    missing = [each for each in paths if not each.is_file()]
+    if missing:
+        message = (
+            f"{len(missing)} of {len(paths)} files are missing, the first is {missing[0].name}."
+        )
+        report.find(missing[0], "file", message)
+    report.files = paths
+    parts = []
+    for each in sorted(set(paths).difference(missing)):
+        try:
+            parts.append(Part(each, read_info(each)))
+        except ModelLoadError as error:
+            report.find(each, "header", f"{error.message[:1].upper()}{error.message[1:]}.")
+    if len(parts) == len(paths):
+        _check_split(parts, report)
+    return parts
+
+
+def find_tensors(parts: Sequence[Part], report: Report) -> dict[str, FileTensor]:
+    """Check the places of all tensors.
+
+    Returns:
+        By name, those whose data can be read.
+
+    Source: `gguf_init_from_reader` in ggml's gguf.cpp, which refuses the same.
+    """
+    tensors: dict[str, FileTensor] = {}
+    for part in parts:
+        for tensor in _check_places(part, report):
+            if tensor.name in tensors:
+                report.find(part.path, tensor.name, f"The tensor {tensor.name} is there twice.")
+            else:
+                tensors[tensor.name] = tensor
+    return tensors
+
+
+def _siblings(path: Path) -> list[Path]:
+    match = _SPLIT_NAME.fullmatch(path.name)
+    if match is None:
+        return [path]
+    stem, n = match[1], int(match[3])
+    paths = [path.with_name(f"{stem}-{i:05d}-of-{n:05d}.gguf") for i in range(1, n + 1)]
+    return paths if path in paths else [path]
+
+
+def _check_split(parts: Sequence[Part], report: Report) -> None:
+    n_tensors = sum(len(part.info.tensors) for part in parts)
+    expected = {Keys.Split.LLM_KV_SPLIT_COUNT: len(parts)}
+    if len(parts) > 1:
+        expected[Keys.Split.LLM_KV_SPLIT_TENSORS_COUNT] = n_tensors
+    for i, part in enumerate(parts):
+        expected[Keys.Split.LLM_KV_SPLIT_NO] = i
+        for key, right in expected.items():
+            stated = part.info.metadata.get(key, None if len(parts) > 1 else right)
+            if stated != right:
+                report.find(part.path, key, f"{key} is {stated} where {right} would be right.")
+
+
+def _check_places(part: Part, report: Report) -> Iterator[FileTensor]:
+    """Walk the tensors in file order: each must begin where the one before ends, padded."""
+    path, info = part.path, part.info
+    alignment = info.metadata.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)
+    if type(alignment) is not int or not 0 < alignment <= _MAX_ALIGNMENT or alignment % 8:
+        report.find(path, "general.alignment", f"The alignment {alignment} is not plausible.")
+        return
+    start = GGUFWriter.ggml_pad(info.n_header_bytes, alignment)
+    paddings = [(info.n_header_bytes, start)]
+    n_left = info.size_bytes  # however the tensors overlap, no more than this is read
+    expected = shift = 0
+    for tensor in info.tensors:
+        placed = _place(path, tensor, start, report)
+        if placed is None:
+            return  # its size is unknown, and so are all places after it
+        if tensor.offset - expected != shift:  # one wrong size shifts all that follow
+            shift = tensor.offset - expected
+            how = "overlaps what is before it" if shift < 0 else "leaves a gap before it"
+            at = f"its data begins at {tensor.offset}, not at {expected}"
+            report.find(path, tensor.name, f"{tensor.name} {how}: {at}.")
+        expected += GGUFWriter.ggml_pad(placed.n_bytes, alignment)
+        paddings.append((placed.offset + placed.n_bytes, start + expected + shift))
+        if placed.offset + placed.n_bytes <= info.size_bytes and placed.n_bytes <= n_left:
+            n_left -= placed.n_bytes
+            yield placed
+    _check_length(path, info, start + expected + shift, report)
+    _check_padding(path, paddings, report)
+
+
+def _place(path: Path, tensor: TensorInfo, start: int, report: Report) -> FileTensor | None:
+    try:
+        qtype = GGMLQuantizationType(tensor.type_id)
+    except ValueError:
+        report.find(path, tensor.name, f"{tensor.name} has the unknown type {tensor.type_id}.")
+        return None
+    block, n_block_bytes = GGML_QUANT_SIZES[qtype]
+    shape = tensor.shape
+    if not shape or not all(0 < n <= _MAX_DIMENSION for n in shape) or shape[-1] % block:
+        sizes = " x ".join(map(str, shape[::-1]))
+        report.find(path, tensor.name, f"{tensor.name} has {sizes} values of type {qtype.name}.")
+        return None
+    n_bytes = prod(shape) // block * n_block_bytes
+    return FileTensor(tensor.name, path, qtype, shape, start + tensor.offset, n_bytes)
+
+
+def _check_length(path: Path, info: GGUFInfo, end: int, report: Report) -> None:
+    n_file = info.size_bytes
+    if n_file < end:
+        report.find(
+            path, "length", f"The file is cut off: {n_file:,} bytes where {end:,} are described."
+        )
+    elif n_file > end:
+        report.find(
+            path, "length", f"The file has {n_file - end:,} bytes after the end of its tensors."
+        )
+
+
+def _check_padding(path: Path, paddings: Sequence[tuple[int, int]], report: Report) -> None:
+    with path.open("rb") as file:
+        n_file = file.seek(0, SEEK_END)
+        for first, end in paddings:
+            file.seek(min(first, n_file))
+            if any(file.read(end - first)):
+                report.find(
+                    path, "padding", f"The padding from byte {first:,} to {end:,} is not zero."
+                )

@@ -1,0 +1,133 @@
+"""The vocabulary inside a GGUF: o200k_harmony, or that of the checkpoint if it has another size.
+
+Token by token; nothing is tokenized here.
+"""
+
+from hashlib import sha256
+from typing import Any
+
+from gguf import TokenType
+
+from convert.tokenizer import PRE_TOKENIZER, Tokenizer
+from convert.verify.report import Report
+from convert.verify.structure import Part
+from gptoss_local.errors import ModelLoadError
+from gptoss_local.gguf_file import TOKENS_KEY, read_array
+from gptoss_local.o200k import (
+    END_OF_PROMPT,
+    FIRST_SPECIAL,
+    MERGES_SHA256,
+    NAMED_SPECIALS,
+    RANKS_SHA256,
+    VOCAB_SIZE,
+    render_ranks,
+)
+
+_TYPES_KEY = "tokenizer.ggml.token_type"
+_MERGES_KEY = "tokenizer.ggml.merges"
+_FIXED: dict[str, list[object]] = {
+    "tokenizer.ggml.model": ["gpt2"],
+    "tokenizer.ggml.pre": [PRE_TOKENIZER],
+    "tokenizer.ggml.add_bos_token": [False, None],  # a rendered harmony prompt is complete
+    "tokenizer.ggml.add_eos_token": [False, None],
+}
+_ID_KEYS = {kind: f"tokenizer.ggml.{kind}_token_id" for kind in ("bos", "eos")}
+_ID_KEYS["pad"] = "tokenizer.ggml.padding_token_id"
+_SPECIAL_IDS: dict[str, set[object]] = {
+    "bos": {199998},
+    "eos": {199999, 200002, 200012},
+    "pad": {None, *range(FIRST_SPECIAL, VOCAB_SIZE)},  # not used here; others differ
+}
+
+
+def read_tokens(part: Part, report: Report) -> list[str]:
+    """Read the tokens of a model's first file; none if it has no list of them."""
+    return _read(part, TOKENS_KEY, report)
+
+
+def check_vocabulary(
+    part: Part, tokens: list[str], expected: Tokenizer | None, report: Report
+) -> None:
+    """Check tokens, types, merges and special ids.
+
+    Args:
+        part: The first file.
+        tokens: As `read_tokens` gave them.
+        expected: What a model without gpt-oss's 201,088 tokens must have; None if that is unknown.
+        report: Gets what is wrong.
+    """
+    path, metadata = part.path, part.info.metadata
+    for key, right in _FIXED.items():
+        if metadata.get(key) not in right:
+            message = f"{key} is {metadata.get(key)} where gpt-oss needs {right[0]}."
+            report.find(path, key, message)
+    types, merges = _read(part, _TYPES_KEY, report), _read(part, _MERGES_KEY, report)
+    if len(types) != len(tokens):
+        report.find(path, _TYPES_KEY, f"There are {len(types)} types for {len(tokens)} tokens.")
+    elif len(tokens) == VOCAB_SIZE:
+        _check_o200k(part, tokens, types, merges, report)
+    elif expected is None:
+        n = f"{len(tokens):,} tokens, not {VOCAB_SIZE:,}"
+        report.find(path, TOKENS_KEY, f"The vocabulary is not o200k_harmony: it has {n}.")
+    else:
+        ids = {k: metadata[key] for k, key in _ID_KEYS.items() if key in metadata}
+        _compare(part, Tokenizer(tokens, types, merges, ids, None), expected, report)
+
+
+def _read(part: Part, key: str, report: Report) -> list[Any]:
+    try:
+        return read_array(part.path, key)
+    except ModelLoadError as error:
+        report.find(part.path, key, f"{key} cannot be read: {error.message}.")
+        return []
+
+
+def _check_o200k(
+    part: Part, tokens: list[str], types: list[int], merges: list[str], report: Report
+) -> None:
+    path = part.path
+    try:
+        is_right = sha256(render_ranks(tokens)).hexdigest() == RANKS_SHA256
+    except (KeyError, TypeError):  # a character that spells no byte; something that is no text
+        is_right = False
+    if not is_right:
+        report.find(path, TOKENS_KEY, "The tokens are not those of o200k_harmony.")
+    if sha256("\n".join(map(str, merges)).encode()).hexdigest() != MERGES_SHA256:
+        report.find(path, _MERGES_KEY, "The merges are not those of o200k_harmony.")
+    if len(set(tokens)) != len(tokens):
+        report.find(path, TOKENS_KEY, "A token is there twice.")
+    if set(types[:FIRST_SPECIAL]) != {TokenType.NORMAL}:
+        report.find(path, _TYPES_KEY, "A token of plain text has another type than NORMAL.")
+    for i in range(FIRST_SPECIAL, VOCAB_SIZE):
+        if (tokens[i], types[i]) not in _special_tokens(i):
+            message = f"Token {i} is {tokens[i]!r} of type {types[i]}, which is not gpt-oss's."
+            report.find(path, TOKENS_KEY, message)
+    for kind, right in _SPECIAL_IDS.items():
+        key = _ID_KEYS[kind]
+        if (stated := part.info.metadata.get(key)) not in right:
+            report.find(path, key, f"{key} is {stated}, which is not gpt-oss's.")
+
+
+def _special_tokens(token_id: int) -> set[tuple[str, int]]:
+    """List what may stand there; only some programs name or drop the tokens without a use."""
+    names = [NAMED_SPECIALS.get(token_id, f"reserved_{token_id}")]
+    names += ["endofprompt"] if token_id == END_OF_PROMPT else []
+    found = {
+        (f"<|{name}|>", int(kind))
+        for name in names
+        for kind in (TokenType.CONTROL, TokenType.USER_DEFINED)
+    }
+    is_named = token_id in NAMED_SPECIALS
+    return found if is_named else found | {(f"[PAD{token_id}]", int(TokenType.UNUSED))}
+
+
+def _compare(part: Part, ours: Tokenizer, theirs: Tokenizer, report: Report) -> None:
+    pairs = {
+        TOKENS_KEY: (ours.tokens, theirs.tokens),
+        _TYPES_KEY: (ours.types, theirs.types),
+        _MERGES_KEY: (ours.merges, theirs.merges),
+        "tokenizer.ggml's special ids": (ours.special_ids, theirs.special_ids),
+    }
+    for key, (stated, right) in pairs.items():
+        if stated != right:
+            report.find(part.path, key, f"{key} is not that of the checkpoint's tokenizer.")

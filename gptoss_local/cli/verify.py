@@ -1,0 +1,158 @@
+"""`gptoss verify`: whether a GGUF is what it should be."""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.filesize import decimal
+
+from gptoss_local.cli._options import Json, Quiet, Tokenizer, Workers
+from gptoss_local.cli._output import print_json, print_table, progress_bar
+from gptoss_local.errors import UsageError, VerifyError
+from gptoss_local.settings import load_settings
+from gptoss_local.types import Progress
+
+if TYPE_CHECKING:
+    from convert.verify import Report
+
+_MAX_PRINTED = 20
+_N_PARALLEL = 2  # downloads at once: with the shard that is compared, three are on the disk
+_REPO = re.compile(r"[\w.-]+/[\w.-]+(@.+)?")
+
+Against = Annotated[
+    str,
+    typer.Option(metavar="DIR|REPO", help="Checkpoint to compare with: a folder or OWNER/NAME."),
+]
+DownloadDir = Annotated[
+    Path | None, typer.Option(help="Where a REPO's shards lie while they are needed.")
+]
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="FILE.gguf", help="Of several files, any.")],
+    against: Against = "",
+    download_dir: DownloadDir = None,
+    tokenizer: Tokenizer = None,
+    workers: Workers = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Prove that a GGUF of gpt-oss is whole, and what its checkpoint says.
+
+    Exit code 0 means that all of it is proven.
+    """
+    from convert.verify import verify_model
+
+    with progress_bar(tenths=True, quiet=quiet) as progress:
+        if not against or Path(against).is_dir():
+            source = Path(against) if against else None
+            report = verify_model(
+                file, against=source, tokenizer=tokenizer, n_workers=workers, progress=progress
+            )
+        else:
+            with _download(against, download_dir, progress) as (source, arrivals, on_used):
+                report = verify_model(
+                    file,
+                    against=source,
+                    tokenizer=tokenizer,
+                    arrivals=arrivals,
+                    on_used=on_used,
+                    n_workers=workers,
+                    progress=progress,
+                )
+    if json:
+        _print_as_json(report)
+    elif not quiet:
+        _print(report)
+    if not report.is_proven:
+        raise _as_error(file, report)
+
+
+@contextmanager
+def _download(
+    repo: str, folder: Path | None, progress: Progress
+) -> Iterator[tuple[Path, Iterable[Path], Callable[[Path], None]]]:
+    """Fetch a checkpoint: its folder, the shards as they arrive, and what to do with used ones."""
+    if not _REPO.fullmatch(repo):
+        raise UsageError(
+            f"There is no folder {repo}, and it is not the name of a repository.",
+            hint="Name a checkpoint's folder, or a repository such as openai/gpt-oss-20b.",
+        )
+    from gptoss_local.hub import open_checkpoint
+
+    cache = load_settings().cache_dir
+    cache.mkdir(parents=True, exist_ok=True)
+    with (
+        TemporaryDirectory(prefix="verify-", dir=cache) as temporary,
+        open_checkpoint(repo, folder or Path(temporary)) as checkpoint,
+    ):
+        checkpoint.fetch_small_files(progress=progress)
+        kept = set(checkpoint.folder.glob("*.safetensors"))  # not ours to delete
+        shards = [f for f in checkpoint.listing.files.values() if f.name.endswith(".safetensors")]
+        sizes = [shard.size_bytes for shard in shards if "/" not in shard.name]
+        needed_bytes = (_N_PARALLEL + 2) * max(sizes, default=0)
+        arriving = checkpoint.iter_shards(
+            n_parallel=_N_PARALLEL,
+            extra_bytes=min(0, needed_bytes - sum(sizes)),
+            progress=progress,
+        )
+        with closing(arriving):
+            yield checkpoint.folder, arriving, lambda p: None if p in kept else p.unlink()
+
+
+def _print_as_json(report: "Report") -> None:
+    print_json(
+        proven=report.is_proven,
+        files=[str(path) for path in report.files],
+        findings=report.findings,
+        notes=report.notes,
+        classes=report.classes,
+        tensors=report.tensors,
+        size_bytes=report.n_bytes,
+        seconds=round(report.seconds, 3),
+    )
+
+
+def _print(report: "Report") -> None:
+    rows = [
+        [
+            each.name,
+            str(each.n_tensors),
+            str(each.n_equal),
+            str(each.n_rounded),
+            str(each.n_different),
+            "not finite" if each.worst_error is None else f"{each.worst_error:.3g}",
+            each.worst_tensor if each.worst_error != 0 else "",
+        ]
+        for each in report.classes
+    ]
+    if rows:
+        header = ["CLASS", "TENSORS", "EQUAL", "ROUNDED", "DIFFERENT", "WORST ERROR", "IN"]
+        print_table(header, rows)
+    for note in report.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if report.is_proven:
+        size, rate = decimal(report.n_bytes), decimal(int(report.n_bytes / report.seconds))
+        print(
+            f"proven: {report.files[0].name}, {len(report.tensors)} tensors, {size} in "
+            f"{report.seconds:.1f} s ({rate}/s)",
+            file=sys.stderr,
+        )
+
+
+def _as_error(file: Path, report: "Report") -> VerifyError:
+    """Say all that was found, as far as it can be read."""
+    several = len(report.files) > 1
+    lines = [f"{f'{each.file}: ' if several else ''}{each.message}" for each in report.findings]
+    if len(lines) > _MAX_PRINTED:
+        rest = f"and {len(lines) - _MAX_PRINTED} more; --json lists them all."
+        lines = [*lines[:_MAX_PRINTED], rest]
+    found = "".join(f"\n  - {line}" for line in lines)
+    return VerifyError(
+        f"{file} is not what it should be:{found}", hint="Convert or download it again."
+    )
