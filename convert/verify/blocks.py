@@ -3,8 +3,6 @@
 Pure functions on arrays: no files, no names.
 """
 
-from typing import Any
-
 import msgspec
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
@@ -38,6 +36,17 @@ class Difference(msgspec.Struct, frozen=True):
     first: int = 0
     n_beyond: int = 0
     worst_error: float = 0.0
+
+    def merge(self, found: "Difference", offset: int) -> "Difference":
+        """Add what was found in a piece that begins at byte `offset`."""
+        firsts = [self.first] if self.n_blocks else []
+        firsts += [offset + found.first] if found.n_blocks else []
+        return Difference(
+            self.n_blocks + found.n_blocks,
+            min(firsts, default=0),
+            self.n_beyond + found.n_beyond,
+            max(self.worst_error, found.worst_error),
+        )
 
 
 def first_infinite(data: NDArray[np.uint8], qtype: GGMLQuantizationType) -> int | None:
@@ -98,19 +107,21 @@ def compare_rounded(
     exact = widen_bf16(bits)
     with np.errstate(invalid="ignore", over="ignore"):
         if qtype == _F16:
-            expected = exact.astype("<f2").view(np.uint8)
-            values: NDArray[Any] = data.view("<f2").astype(np.float32)[:, None]
-            exact = exact[:, None]
-            bound = np.maximum(np.abs(exact) * _F16_ULP, _F16_LEAST)
+            expected, exact = exact.astype("<f2").view(np.uint8), exact[:, None]
+            distance: NDArray[np.float32] = data.view("<f2").astype(np.float32)[:, None]
         else:
-            expected = quantize_q8_0(bits)
-            blocks, exact = data.view(dense.GGML_BLOCK), exact.reshape(-1, 32)
-            values = blocks["values"] * blocks["scale"].astype(np.float32)[:, None]
-            largest = np.abs(exact).max(axis=1, keepdims=True)
-            bound = largest * (np.float32(1 / 254) + _F16_ULP) + 127 * _F16_LEAST
-        distance = np.abs(values - exact)
+            expected, exact = quantize_q8_0(bits), exact.reshape(-1, 32)
+            blocks = data.view(dense.GGML_BLOCK)
+            distance = blocks["values"].astype(np.float32)
+            distance *= blocks["scale"].astype(np.float32)[:, None]
+        distance -= exact
+        np.abs(distance, out=distance)
     if np.array_equal(data, expected):
         return Difference(worst_error=_worst(distance))
+    largest = np.abs(exact).max(axis=1, keepdims=True)
+    bound = np.maximum(largest * _F16_ULP, _F16_LEAST)
+    if qtype != _F16:
+        bound = largest * (np.float32(1 / 254) + _F16_ULP) + 127 * _F16_LEAST
     differs = (_by_block(data, qtype) != _by_block(expected, qtype)).any(axis=1)
     is_beyond = ~(distance <= bound * _SLACK).all(axis=1)  # NaN is beyond every bound
     return Difference(*_count(differs, qtype), int((differs & is_beyond).sum()), _worst(distance))

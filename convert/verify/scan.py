@@ -79,15 +79,7 @@ class Tally:
 
     def add_difference(self, offset: int, found: Difference) -> None:
         """Take in how a piece compares, in any order."""
-        known = self.difference or Difference()
-        firsts = [known.first] if known.n_blocks else []
-        firsts += [offset + found.first] if found.n_blocks else []
-        self.difference = Difference(
-            known.n_blocks + found.n_blocks,
-            min(firsts, default=0),
-            known.n_beyond + found.n_beyond,
-            max(known.worst_error, found.worst_error),
-        )
+        self.difference = (self.difference or Difference()).merge(found, offset)
 
 
 class Scan:
