@@ -59,9 +59,8 @@ def verify_model(
     parts = read_parts(path, report)
     tensors = find_tensors(parts, report)
     config = _check_header(parts, against, tokenizer, report)
-    workers = n_workers or min(8, os.cpu_count() or 1)
     start_s = time.monotonic()
-    with Scan(tensors, workers, progress) as scan:
+    with Scan(tensors, n_workers or min(8, os.cpu_count() or 1), progress) as scan:
         if against is not None and config is not None:
             comparison = Comparison(parts[0].path, config, tensors, scan, report)
             comparison.run(against, arrivals, on_used)
