@@ -69,8 +69,8 @@ def verify_model(
     sums = _read_sums(parts, report)
     for name, tensor in tensors.items():
         report.tensors.append(_judge(tensor, scan.tallies[name], sums.get(name), report))
-    report.n_bytes = sum(tally.n_bytes for tally in scan.tallies.values())
-    _add_notes(report, has_sums=bool(sums), is_compared=against is not None)
+        report.n_bytes += scan.tallies[name].n_bytes
+    _conclude(report, is_compared=against is not None)
     return report
 
 
@@ -121,6 +121,9 @@ def _judge(
     if tally.infinite_at is not None:
         message = f"{name} holds a value or a scale that is not finite, at byte {tally.infinite_at}"
         report.find(path, name, f"{message} of its data.")
+    if tally.n_bytes != tensor.n_bytes:
+        message = f"{name} was read only in part: {tally.n_bytes:,} of {tensor.n_bytes:,} bytes."
+        report.find(path, name, message)
     is_sum_right = None if stated_sum is None else stated_sum == tally.total
     if is_sum_right is False:
         report.find(path, name, f"The data of {name} does not have the checksum in the file.")
@@ -151,10 +154,13 @@ def _share(tensor: FileTensor, n: int) -> str:
     return f"{n:,} of {tensor.n_bytes // n_block_bytes:,} {'blocks' if block > 1 else 'values'}"
 
 
-def _add_notes(report: Report, *, has_sums: bool, is_compared: bool) -> None:
-    if not has_sums and report.tensors:
+def _conclude(report: Report, *, is_compared: bool) -> None:
+    """Say what limits the proof, and what was left out of it."""
+    n_unsummed = sum(tensor.is_sum_right is None for tensor in report.tensors)
+    if n_unsummed:
         hint = "" if is_compared else "; use --against to prove its data"
-        report.notes.append(f"no checksums in the file{hint}")
+        some = "" if n_unsummed == len(report.tensors) else f" for {n_unsummed} tensors"
+        report.notes.append(f"no checksums in the file{some}{hint}")
     rounded = [tensor for tensor in report.tensors if tensor.match == "rounded"]
     if rounded:
         fewest = min(rounded, key=lambda tensor: tensor.n_different_blocks)
