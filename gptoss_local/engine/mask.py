@@ -18,6 +18,8 @@ from gptoss_local.o200k import FIRST_SPECIAL, SPLIT_REGEX
 
 _END_OF_TEXT = 199_999  # what the library allows after a whole answer; grammars name their own end
 
+_REASON_MAX = 300  # characters: the library adds the whole grammar to some
+
 
 class Mask:
     """The state of one grammar over the tokens of one answer.
@@ -116,4 +118,4 @@ def _make_tokenizer(tokens: list[str]) -> llguidance.LLTokenizer:
 
 
 def _reason(matcher: llguidance.LLMatcher) -> str:
-    return matcher.get_error().partition("\n")[0]
+    return " ".join(matcher.get_error().split())[:_REASON_MAX]
