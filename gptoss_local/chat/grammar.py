@@ -35,8 +35,9 @@ kind: typed | " json"
 NAME: {names}
 """
 
-# A lost model would fill its answer with whitespace; 64 are enough to indent what people write.
-_OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": r"[ \n\r\t]{1,64}"}
+# What printers of JSON write between two values. With any amount, a model that is lost in a format
+# would put whitespace there until its context is full.
+_OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": r"[ \t]{1,2}|\r?\n[ \t]{0,40}"}
 
 
 def compile_grammar(

@@ -36,10 +36,10 @@ def draw(sequence: Sequence, context: Context, row: int) -> list[int]:
 
 
 def move_to_cpu(sequence: Sequence, context: Context) -> None:
-    """Take back the last decoded token, whose logits stayed on the device, and sample on the CPU.
+    """Sample on the CPU from now on, and take back the last token, as its logits are not here.
 
-    A removed position can always be computed again at once: the sliding window has not moved on.
-    For the rest of the answer, as moving costs as much as a hundred masked draws.
+    It can always be decoded again at once: the sliding window has not moved on. There is no way
+    back to the device within an answer: a move costs as much as a hundred tokens on the CPU.
     """
     slot = sequence.slot
     if slot is None:

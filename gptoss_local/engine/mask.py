@@ -18,8 +18,6 @@ from gptoss_local.o200k import FIRST_SPECIAL, SPLIT_REGEX
 
 _END_OF_TEXT = 199_999  # what the library allows after a whole answer; grammars name their own end
 
-_REASON_MAX = 300  # characters: the library adds the whole grammar to some
-
 
 class Mask:
     """The state of one grammar over the tokens of one answer.
@@ -57,7 +55,7 @@ class Mask:
         return tokens
 
     def allowed(self) -> npt.NDArray[np.intp]:
-        """Ids of all tokens that may come next, in order."""
+        """Ids of all tokens that may come next, in order; at least one."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
         return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
@@ -95,7 +93,8 @@ class MaskCompiler:
     def _compile(self, grammar: str) -> Mask:
         if self._tokenizer is None:
             self._tokenizer = _make_tokenizer(read_tokens(self._model_path))
-        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0)
+        limits = llguidance.LLParserLimits(verbose_errors=False)
+        matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if matcher.is_error():
             raise EngineError(f"the answer's format cannot be enforced: {_reason(matcher)}")
         return Mask(matcher)
@@ -118,4 +117,4 @@ def _make_tokenizer(tokens: list[str]) -> llguidance.LLTokenizer:
 
 
 def _reason(matcher: llguidance.LLMatcher) -> str:
-    return " ".join(matcher.get_error().split())[:_REASON_MAX]
+    return " ".join(matcher.get_error().removesuffix("<non-verbose/>").split())
