@@ -17,6 +17,7 @@ import llguidance
 from gptoss_local.chat.message import AnswerFormat, JsonFormat, Tool
 from gptoss_local.errors import UsageError
 
+_REASON_MAX = 300  # characters
 _ANSWER = """
 start: (analysis turn)* last
 last: final {call}
@@ -66,7 +67,7 @@ def compile_grammar(
     grammar = json.dumps({"grammars": [{"name": "top", "lark_grammar": top}, *grammars]})
     is_error, messages = llguidance.LLMatcher.validate_grammar_with_warnings(grammar)
     if is_error:
-        reason = messages[0].strip().replace("\n", " ")
+        reason = " ".join(messages[0].split())[-_REASON_MAX:]  # of a regex, the end says what
         raise UsageError(
             f"the format cannot be enforced: {reason}",
             hint="Simplify the JSON schema: leave out, or express otherwise, what is named above.",

@@ -86,13 +86,17 @@ class MaskCompiler:
 
         The future raises:
             ModelLoadError: the file has no vocabulary any more.
-            EngineError: llguidance refuses the grammar.
+            EngineError: llguidance refuses the grammar, or the vocabulary.
         """
         return self._thread.submit(self._compile, grammar)
 
     def _compile(self, grammar: str) -> Mask:
         if self._tokenizer is None:
-            self._tokenizer = _make_tokenizer(read_tokens(self._model_path))
+            tokens = read_tokens(self._model_path)
+            try:
+                self._tokenizer = _make_tokenizer(tokens)
+            except (KeyError, ValueError) as error:
+                raise EngineError(f"the vocabulary cannot be masked: {error}") from error
         limits = llguidance.LLParserLimits(verbose_errors=False)
         matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if matcher.is_error():

@@ -299,6 +299,25 @@ def test_a_matcher_that_gives_up_fails_its_request_alone(
         assert reason(run, 0) == "stop"
 
 
+@pytest.mark.parametrize("tokens", [["\N{EURO SIGN}"], ["a", "b"]])
+def test_a_foreign_vocabulary_fails_its_request_alone(
+    model: Model,
+    nano_gguf: Path,
+    prompt: Prompt,
+    monkeypatch: pytest.MonkeyPatch,
+    tokens: list[str],
+) -> None:
+    monkeypatch.setattr("gptoss_local.engine.mask.read_tokens", lambda _: tokens)
+    with running(model, MaskCompiler(nano_gguf)) as run:
+        run.add(0, prompt(HELLO))
+        run.add(1, prompt(HELLO), grammar=FREE)
+        run.finish()
+        failed = run.ends[1]
+        assert isinstance(failed, Failed)
+        assert "vocabulary" in failed.message
+        assert reason(run, 0) == "stop"
+
+
 class SlowCompiler(MaskCompiler):
     """Compiles when it is told to."""
 
