@@ -1,4 +1,4 @@
-"""o200k_harmony, the vocabulary of every gpt-oss: its rank file, special tokens and merges.
+"""o200k_harmony, the vocabulary of every gpt-oss: its rank file, special tokens, split and merges.
 
 OpenAI publishes it as `o200k_base.tiktoken`, one token per line in rank order. This module neither
 tokenizes nor reads files.
@@ -33,6 +33,23 @@ NAMED_SPECIALS = {
     200008: "message",
     200012: "call",
 }
+
+_LETTER_HEAD = r"[^\r\n\p{L}\p{N}]?"
+_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+SPLIT_REGEX = "|".join(
+    [
+        f"{_LETTER_HEAD}{_UPPER}*{_LOWER}+{_CONTRACTION}",
+        f"{_LETTER_HEAD}{_UPPER}+{_LOWER}*{_CONTRACTION}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
+"""Cuts text before BPE. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`, o200k."""
 
 
 def render_ranks(tokens: Sequence[str]) -> bytes:

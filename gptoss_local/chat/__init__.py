@@ -5,18 +5,30 @@ dialect of the HTTP server turns its request into a ChatRequest and ChatEvents i
 """
 
 from gptoss_local.chat.events import ChatEvent, ContentDelta, Done, ReasoningDelta, ToolCall
-from gptoss_local.chat.message import ChatRequest, Message, RawRequest, Tool, ToolRequest
+from gptoss_local.chat.message import (
+    AnswerFormat,
+    ChatRequest,
+    JsonFormat,
+    Message,
+    RawRequest,
+    RegexFormat,
+    Tool,
+    ToolRequest,
+)
 from gptoss_local.chat.session import answer
 from gptoss_local.chat.vocabulary import Vocabulary
 
 __all__ = [
+    "AnswerFormat",
     "ChatEvent",
     "ChatRequest",
     "ContentDelta",
     "Done",
+    "JsonFormat",
     "Message",
     "RawRequest",
     "ReasoningDelta",
+    "RegexFormat",
     "Tool",
     "ToolCall",
     "ToolRequest",

@@ -39,6 +39,21 @@ class Tool(msgspec.Struct, frozen=True):
     parameters: dict[str, Any] | None = None
 
 
+class JsonFormat(msgspec.Struct, frozen=True):
+    """The answer is JSON of this schema, by default any object."""
+
+    schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})
+
+
+class RegexFormat(msgspec.Struct, frozen=True):
+    """The answer is text that this regular expression matches from end to end."""
+
+    pattern: str
+
+
+AnswerFormat = JsonFormat | RegexFormat
+
+
 class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt as it is, with no template; the answer comes back with its harmony tags."""
 
@@ -46,13 +61,15 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingParams = SamplingParams()
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    format: AnswerFormat | None = None
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to answer and how.
 
     `reasoning` False means that no analysis is made or shown. `stop` strings are looked for in
-    content only. `earlier_tokens` are the tokens of an earlier answer that this one continues.
+    content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
+    tokens of an earlier answer that this one continues.
     """
 
     messages: tuple[Message, ...]
@@ -62,4 +79,5 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingParams = SamplingParams()
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    format: AnswerFormat | None = None
     earlier_tokens: tuple[int, ...] = ()

@@ -1,10 +1,12 @@
 """Runs one answer: render, generate, parse, filter. The only file that joins chat and engine."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from gptoss_local.chat.events import ChatEvent, ContentDelta, Delta, Done, ReasoningDelta
-from gptoss_local.chat.message import ChatRequest, RawRequest
+from gptoss_local.chat.grammar import compile_grammar
+from gptoss_local.chat.message import ChatRequest, RawRequest, Tool
 from gptoss_local.chat.parser import HarmonyParser, RawParser
 from gptoss_local.chat.render import opens_final, render_chat
 from gptoss_local.chat.stop import StopFilter
@@ -22,19 +24,26 @@ async def answer(
     Closing the iterator stops the engine.
 
     Raises:
-        UsageError: the conversation cannot be rendered.
+        UsageError: the conversation cannot be rendered, or its format not enforced.
         ContextOverflowError: the prompt does not fit; it is never cut.
         EngineError: the engine failed or died.
     """
     parser: HarmonyParser | RawParser
+    tools: tuple[Tool, ...]
     if isinstance(request, RawRequest):
         prompt = vocabulary.encode_tagged(request.prompt)
+        is_final, tools = True, ()
         parser, shows_reasoning = RawParser(vocabulary), True
     else:
         prompt = render_chat(request, vocabulary)
-        parser = HarmonyParser(vocabulary, opens_final=opens_final(request))
-        shows_reasoning = request.reasoning
-    async with aclosing(_run(engine, prompt, parser, request)) as events:
+        is_final, tools = opens_final(request), request.tools
+        parser, shows_reasoning = HarmonyParser(vocabulary, opens_final=is_final), request.reasoning
+    grammar = None
+    if request.format is not None:  # in a thread, as a large schema takes a while
+        grammar = await asyncio.to_thread(
+            compile_grammar, request.format, tools, opens_final=is_final
+        )
+    async with aclosing(_run(engine, prompt, parser, request, grammar)) as events:
         async for event in events:
             if shows_reasoning or not isinstance(event, ReasoningDelta):
                 yield event
@@ -45,6 +54,7 @@ async def _run(
     prompt: list[int],
     parser: HarmonyParser | RawParser,
     request: ChatRequest | RawRequest,
+    grammar: str | None,
 ) -> AsyncGenerator[ChatEvent, None]:
     n_ctx = engine.loaded.n_ctx
     if len(prompt) >= n_ctx:
@@ -55,7 +65,11 @@ async def _run(
         )
     stop, tokens = StopFilter(request.stop), list(prompt)
     generation = engine.generate(
-        prompt, request.sampling, stop_tokens=STOP_TOKENS, max_tokens=request.max_tokens
+        prompt,
+        request.sampling,
+        stop_tokens=STOP_TOKENS,
+        max_tokens=request.max_tokens,
+        grammar=grammar,
     )
     async with aclosing(generation):
         async for event in generation:

@@ -106,6 +106,7 @@ class EngineClient:
         *,
         stop_tokens: list[int],
         max_tokens: int | None = None,
+        grammar: str | None = None,
     ) -> AsyncGenerator[Tokens | Finished, None]:
         """Queue a sequence and yield its events; the last one is Finished.
 
@@ -114,7 +115,7 @@ class EngineClient:
         Raises:
             ContextOverflowError: the prompt does not fit.
             EngineCrashedError: the process is dead or died meanwhile.
-            EngineError: llama.cpp failed on this sequence.
+            EngineError: llama.cpp or the grammar failed on this sequence.
         """
         if self._crash is not None:
             raise self._crash
@@ -127,6 +128,7 @@ class EngineClient:
             sampling=sampling,
             stop_tokens=stop_tokens,
             max_tokens=max_tokens,
+            grammar=grammar,
         )
         is_over = False
         try:

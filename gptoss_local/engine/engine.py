@@ -4,7 +4,10 @@ Up to `n_seq_max` sequences run at once, in one unified KV cache; the others wai
 """
 
 import time
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 
+from gptoss_local.engine.draw import draw, move_to_cpu
+from gptoss_local.engine.mask import Mask, MaskCompiler
 from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Stats, Tokens
 from gptoss_local.engine.scheduler import Scheduler, Work
 from gptoss_local.engine.sequence import Sequence
@@ -12,6 +15,8 @@ from gptoss_local.engine.slots import Slots
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.llama import Batch, Context, Sampler
 from gptoss_local.types import FinishReason, SamplingParams
+
+_COMPILE_WAIT_S = 0.01  # between two looks for new commands while there is nothing else to do
 
 
 class Engine:
@@ -21,11 +26,20 @@ class Engine:
 
     Args:
         context: The cache; its `n_seq_max` is the number of sequences that run at once.
+        masks: For requests with a grammar; without one they fail.
         backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
     """
 
-    def __init__(self, context: Context, *, backend_sampling: bool = False) -> None:
+    def __init__(
+        self,
+        context: Context,
+        masks: MaskCompiler | None = None,
+        *,
+        backend_sampling: bool = False,
+    ) -> None:
         self._context = context
+        self._masks = masks
+        self._compiling: dict[Sequence, Future[Mask]] = {}
         self._backend_sampling = backend_sampling
         self._slots = Slots(context)
         self._scheduler = Scheduler(self._slots, context.n_batch)
@@ -49,7 +63,10 @@ class Engine:
         sequence = Sequence(request, self._n_arrived, Sampler(request.sampling))
         self._n_arrived += 1
         self._sequences[request.seq_id] = sequence
-        self._scheduler.add(sequence)
+        if request.grammar is not None and self._masks is not None:
+            self._compiling[sequence] = self._masks.compile(request.grammar)
+        else:
+            self._scheduler.add(sequence)
         return []
 
     def cancel(self, seq_id: int) -> list[Event]:
@@ -59,20 +76,20 @@ class Engine:
 
     def step(self) -> list[Event]:
         """Admit who fits, decode one batch, sample where it is due."""
+        events = self._queue_compiled()
         for sequence in self._scheduler.admit():
-            if self._backend_sampling and sequence.slot is not None:
-                sequence.sampler.bind(self._context, sequence.slot.index)
+            self._place_sampler(sequence)
         plan = self._scheduler.plan()
         if not plan:
-            return []
+            wait(self._compiling.values(), _COMPILE_WAIT_S, FIRST_COMPLETED)
+            return events
         start_ns = time.monotonic_ns()
         rows = self._fill_batch(plan)
         try:
             self._context.decode_batch(self._batch)
         except GptOssError as error:
-            return self._recover(plan, error)
+            return events + self._recover(plan, error)
         n_prefilled = self._batch.n_tokens - sum(work.n_tokens == 1 for work in plan)
-        events: list[Event] = []
         for work, row in zip(plan, rows, strict=True):
             events += self._advance(work, row)
         self._n_steps += 1
@@ -86,7 +103,7 @@ class Engine:
         """Counters since the start, and what `check` finds."""
         return Stats(
             n_running=len(self._scheduler.running),
-            n_waiting=len(self._scheduler.waiting),
+            n_waiting=len(self._scheduler.waiting) + len(self._compiling),
             n_cells=self._slots.n_cells,
             n_cells_used=self._slots.n_cells_used,
             n_steps=self._n_steps,
@@ -102,7 +119,7 @@ class Engine:
         To be called between steps; it costs microseconds.
         """
         problems = self._slots.check()
-        scheduled = [*self._scheduler.running, *self._scheduler.waiting]
+        scheduled = [*self._scheduler.running, *self._scheduler.waiting, *self._compiling]
         if {id(s) for s in scheduled} != {id(s) for s in self._sequences.values()}:
             problems.append("the scheduler has other sequences than the engine")
         for sequence in self._scheduler.running:
@@ -114,11 +131,36 @@ class Engine:
         n_prompt, n_ctx = len(request.prompt), self._context.n_ctx
         if n_prompt == 0:
             return EngineError("the prompt is empty")
+        if request.grammar is not None and self._masks is None:
+            return EngineError("this engine has no masks")
         if n_prompt >= n_ctx:
             return ContextOverflowError(
                 f"the prompt has {n_prompt} tokens and the context holds {n_ctx}"
             )
         return None
+
+    def _queue_compiled(self) -> list[Event]:
+        """Queue the sequences whose masks are ready, and fail those whose grammar is refused."""
+        events: list[Event] = []
+        for sequence in [s for s, mask in self._compiling.items() if mask.done()]:
+            try:
+                sequence.mask = self._compiling.pop(sequence).result()
+            except GptOssError as error:
+                sequence.sampler.close()
+                del self._sequences[sequence.request.seq_id]
+                events.append(failure(error, sequence.request.seq_id))
+            else:
+                self._scheduler.add(sequence)
+        return events
+
+    def _place_sampler(self, sequence: Sequence) -> None:
+        """Let the device sample an admitted sequence, unless its mask was violated there."""
+        if not self._backend_sampling or sequence.slot is None:
+            return
+        if sequence.mask is not None and sequence.mask.n_rejected:
+            self._context.detach_chain(sequence.slot.index)
+        else:
+            sequence.sampler.bind(self._context, sequence.slot.index)
 
     def _fill_batch(self, plan: list[Work]) -> list[int]:
         """Lay out the batch and return the last row of each part."""
@@ -152,12 +194,31 @@ class Engine:
         sequence.prefilled_ns = sequence.prefilled_ns or time.monotonic_ns()
         if sequence.request.max_tokens == 0:
             return [self._finish(sequence, "length")]
-        token = sequence.sampler.sample(self._context, row)
-        sequence.tokens.append(token)
-        event = Tokens(sequence.request.seq_id, [token])
-        if token in sequence.request.stop_tokens:
+        try:
+            tokens = draw(sequence, self._context, row)
+        except GptOssError as error:
+            self._release(sequence)
+            return [failure(error, sequence.request.seq_id)]
+        if not tokens:
+            move_to_cpu(sequence, self._context)
+            return []
+        return self._append(sequence, tokens)
+
+    def _append(self, sequence: Sequence, tokens: list[int]) -> list[Event]:
+        """Add drawn tokens as far as there is room, and end the sequence where it is over."""
+        n_room = self._context.n_ctx + 1 - len(sequence.tokens)  # the last one needs no cell
+        if sequence.n_left is not None:
+            n_room = min(n_room, sequence.n_left)
+        is_over = len(tokens) <= n_room and sequence.mask is not None and sequence.mask.is_complete
+        tokens = tokens[:n_room]
+        stops = [i for i, token in enumerate(tokens) if token in sequence.request.stop_tokens]
+        if stops:
+            tokens = tokens[: stops[0] + 1]
+        sequence.tokens += tokens
+        event = Tokens(sequence.request.seq_id, tokens)
+        if stops or is_over:
             return [event, self._finish(sequence, "stop")]
-        if sequence.n_left == 0 or len(slot.tokens) == self._context.n_ctx:
+        if len(tokens) == n_room:
             return [event, self._finish(sequence, "length")]
         return [event]
 
@@ -181,7 +242,10 @@ class Engine:
         return Finished(sequence.request.seq_id, reason, sequence.usage())
 
     def _release(self, sequence: Sequence) -> None:
-        self._scheduler.release(sequence)
+        if sequence in self._compiling:
+            self._compiling.pop(sequence).cancel()
+        else:
+            self._scheduler.release(sequence)
         sequence.sampler.close()
         del self._sequences[sequence.request.seq_id]
 

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from gptoss_local.engine import protocol
 from gptoss_local.engine.engine import Engine, failure
+from gptoss_local.engine.mask import MaskCompiler
 from gptoss_local.engine.protocol import (
     Cancel,
     Command,
@@ -102,7 +103,11 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         buffer_bytes=dict(buffer_bytes),
     )
     on_device = load.backend_sampling
-    engine = Engine(context, backend_sampling=uses_gpu if on_device is None else on_device)
+    engine = Engine(
+        context,
+        MaskCompiler(Path(load.model_path)),
+        backend_sampling=uses_gpu if on_device is None else on_device,
+    )
     _send(events, [loaded])
     return engine
 

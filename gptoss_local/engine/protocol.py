@@ -45,7 +45,8 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     """Queue a sequence. Answered by Tokens* and Finished, or Failed.
 
     `max_tokens` None means until a stop token or a full context. A stop token is reported as the
-    last token of the sequence.
+    last token of the sequence. `grammar` is one of llguidance (Lark, or its JSON) that the answer
+    keeps to; it is over where the grammar allows no more.
     """
 
     seq_id: int
@@ -53,6 +54,7 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     sampling: SamplingParams
     stop_tokens: list[int]
     max_tokens: int | None = None
+    grammar: str | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):

@@ -54,15 +54,20 @@ class Scheduler:
         return admitted
 
     def plan(self) -> list[Work]:
-        """Choose the next batch: a token of every stream, then prompt tokens up to the pace."""
+        """Choose the next batch: a token of every stream, then more tokens up to the pace.
+
+        Tokens that a mask has forced come before those of prompts: somebody waits for the next one.
+        """
         self._make_room()
         suspects = [s for s in self.running if s.is_suspect]
         chosen = suspects[:1] or self.running
         work = [Work(s, 1) for s in chosen if s.n_pending == 1]
-        n_left = (self.pace.n_tokens if work else self._n_batch) if chosen else 0
+        forced = [s for s in chosen if s.n_pending > 1 and s.n_past >= s.n_prompt]
+        others = [s for s in chosen if s.n_pending > 1 and s.n_past < s.n_prompt]
+        n_left = (self.pace.n_tokens if work or forced else self._n_batch) if chosen else 0
         n_left = min(n_left, self._n_batch - len(work), self._slots.n_cells_free - len(work))
-        for sequence in chosen:
-            if n_left > 0 and sequence.n_pending > 1:
+        for sequence in forced + others:
+            if n_left > 0:
                 work.append(Work(sequence, min(sequence.n_pending, n_left)))
                 n_left -= work[-1].n_tokens
         return work

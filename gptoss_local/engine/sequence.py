@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
+from gptoss_local.engine.mask import Mask
 from gptoss_local.engine.protocol import Generate
 from gptoss_local.engine.slots import Slot
 from gptoss_local.llama import Sampler
@@ -19,6 +20,7 @@ class Sequence:
     Attributes:
         arrival: Number of the request in the order they came.
         slot: Where its cache is; None while it waits.
+        mask: What its tokens may be; None: anything.
         is_suspect: It was in a batch that failed, so it decodes alone until its next token.
     """
 
@@ -26,6 +28,7 @@ class Sequence:
     arrival: int
     sampler: Sampler
     slot: Slot | None = None
+    mask: Mask | None = None
     is_suspect: bool = False
     tokens: list[int] = field(init=False)
     queued_ns: int = field(default_factory=time.monotonic_ns)

@@ -69,6 +69,7 @@ class Context:
         self.n_batch = params.n_batch
         self.n_seq_max = params.n_seq_max
         self.n_swa = model.n_swa
+        self.n_vocab = model.n_vocab
         self.n_outputs_max = max(params.n_outputs_max, params.n_seq_max)
         forget_log()
         self._handle = llama_cpp.llama_init_from_model(model.handle, self._c_params(params))

@@ -1,14 +1,20 @@
 """llama.cpp's sampler chain, built from our SamplingParams; it runs on the device or on the CPU."""
 
+import ctypes
 import secrets
 from typing import Any
 
 import llama_cpp
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from gptoss_local.errors import EngineError
 from gptoss_local.llama.context import Chain, Context
 from gptoss_local.types import SamplingParams
+
+_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+"""`llama_token_data` of llama.h."""
 
 
 class Sampler:
@@ -31,6 +37,11 @@ class Sampler:
         self._pointer: Any = pointer
         self._kind = msgspec.structs.replace(params, seed=None)
         self._context: Context | None = None  # where it is bound
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the device samples."""
+        return self._context is not None
 
     def bind(self, context: Context, seq_id: int) -> bool:
         """Sample `seq_id` on the device; False: this chain cannot, and stays on the CPU.
@@ -65,6 +76,31 @@ class Sampler:
         if not self._pointer:
             raise EngineError("the sampler is closed")
         return int(llama_cpp.llama_sampler_sample(self._pointer, context.handle, row))
+
+    def sample_allowed(self, context: Context, row: int, allowed: npt.NDArray[np.intp]) -> int:
+        """Return the token drawn from row `row` as if there were no tokens but `allowed`.
+
+        The whole chain runs, so `top_p` and the other filters see the allowed tokens alone. Only on
+        the CPU, and in a decode in which the device has not sampled this sequence: it has not
+        copied the logits otherwise.
+        """
+        pointer = self._own_pointer()
+        logits = llama_cpp.llama_get_logits_ith(context.handle, row)
+        if not logits or len(allowed) == 0:
+            raise EngineError("there are no logits, or no token is allowed")
+        candidates = np.zeros(len(allowed), _CANDIDATE)
+        candidates["id"] = allowed
+        candidates["logit"] = np.ctypeslib.as_array(logits, (context.n_vocab,))[allowed]
+        array = llama_cpp.llama_token_data_array(
+            data=ctypes.cast(candidates.ctypes.data, ctypes.POINTER(llama_cpp.llama_token_data)),
+            size=len(allowed),
+            selected=-1,
+            sorted=False,
+        )
+        llama_cpp.llama_sampler_apply(pointer, ctypes.byref(array))
+        token = int(array.data[array.selected].id)
+        llama_cpp.llama_sampler_accept(pointer, token)
+        return token
 
     def close(self) -> None:
         """Free the chain, or leave it to the context where it is bound."""

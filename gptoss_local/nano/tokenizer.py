@@ -7,7 +7,13 @@ them back. This module does not know weights, and it never tokenizes.
 from typing import Any
 
 from gptoss_local.byte_level import CHAR_OF_BYTE
-from gptoss_local.o200k import FIRST_SPECIAL, NAMED_SPECIALS, VOCAB_SIZE, derive_merges
+from gptoss_local.o200k import (
+    FIRST_SPECIAL,
+    NAMED_SPECIALS,
+    SPLIT_REGEX,
+    VOCAB_SIZE,
+    derive_merges,
+)
 
 SPECIAL_TOKENS = {
     token_id: f"<|{NAMED_SPECIALS.get(token_id, f'reserved_{token_id}')}|>"
@@ -20,23 +26,6 @@ SPECIAL_TOKENS_MAP = {
     "eos_token": "<|return|>",
     "pad_token": "<|endoftext|>",
 }
-
-_LETTER_HEAD = r"[^\r\n\p{L}\p{N}]?"
-_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
-_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-SPLIT_REGEX = "|".join(
-    [
-        f"{_LETTER_HEAD}{_UPPER}*{_LOWER}+{_CONTRACTION}",
-        f"{_LETTER_HEAD}{_UPPER}+{_LOWER}*{_CONTRACTION}",
-        r"\p{N}{1,3}",
-        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-        r"\s*[\r\n]+",
-        r"\s+(?!\S)",
-        r"\s+",
-    ]
-)
-"""Cuts text before BPE. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`, o200k."""
 
 
 def tokenizer_json(tokens: list[bytes]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from gptoss_local.chat import ChatRequest, Message, RawRequest, Tool, ToolRequest
+from gptoss_local.chat import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
 from gptoss_local.errors import UsageError
 from gptoss_local.server.ollama_options import Options, parse_keep_alive, parse_think
 from gptoss_local.types import Effort
@@ -74,9 +74,17 @@ class _Common(msgspec.Struct, kw_only=True):
         """Effort, and whether to reason at all."""
         return parse_think(self.think)
 
+    @property
+    def answer_format(self) -> JsonFormat | None:
+        """What `format` asks for; Ollama's "json" is any JSON object."""
+        if isinstance(self.format, dict):
+            return JsonFormat(self.format)
+        if self.format not in ("", "json"):
+            expected = 'expected "json" or a valid JSON Schema object'
+            raise UsageError(f'invalid format: "{self.format}"; {expected}')
+        return JsonFormat() if self.format else None
+
     def refuse_unsupported(self, images: list[str]) -> None:
-        if self.format:
-            raise UsageError("structured output (format) is not supported yet")
         if self.logprobs:
             raise UsageError("logprobs are not supported yet")
         if images:
@@ -100,6 +108,7 @@ class ChatBody(_Common, kw_only=True):
             ),
             effort=effort,
             reasoning=reasoning,
+            format=self.answer_format,
             **self.options.request_fields(),
         )
 
@@ -122,7 +131,7 @@ class GenerateBody(_Common, kw_only=True):
             raise UsageError("raw mode does not support template, system, or context")
         if self.template:
             raise UsageError("gpt-oss has one prompt format; template cannot replace it")
-        fields = self.options.request_fields()
+        fields = self.options.request_fields() | {"format": self.answer_format}
         if self.raw:
             return RawRequest(prompt=self.prompt, **fields)
         effort, reasoning = self.reasoning

@@ -12,6 +12,7 @@ import pytest
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.engine.engine import Engine
+from gptoss_local.engine.mask import MaskCompiler
 from gptoss_local.engine.pace import PrefillPace
 from gptoss_local.engine.protocol import (
     Event,
@@ -58,9 +59,15 @@ def prompt(vocabulary: Vocabulary) -> Callable[[str], list[int]]:
 class Run:
     """An engine driven step by step, with what came out of it."""
 
-    def __init__(self, context: Context, *, backend_sampling: bool = False) -> None:
+    def __init__(
+        self,
+        context: Context,
+        masks: MaskCompiler | None = None,
+        *,
+        backend_sampling: bool = False,
+    ) -> None:
         self.context = context
-        self.engine = Engine(context, backend_sampling=backend_sampling)
+        self.engine = Engine(context, masks, backend_sampling=backend_sampling)
         self.tokens: dict[int, list[int]] = {}
         self.ends: dict[int, Finished | Failed] = {}
 
@@ -72,6 +79,7 @@ class Run:
         *,
         max_tokens: int | None = 40,
         stop: bool = True,
+        grammar: str | None = None,
     ) -> None:
         self.tokens[seq_id] = []
         request = Generate(
@@ -80,6 +88,7 @@ class Run:
             sampling=sampling,
             stop_tokens=STOP_TOKENS if stop else [],
             max_tokens=max_tokens,
+            grammar=grammar,
         )
         self._take(self.engine.add_request(request))
 
@@ -109,11 +118,16 @@ class Run:
 
 @contextmanager
 def running(
-    model: Model, *, n_ctx: int = 4096, n_seq: int = 8, backend_sampling: bool = False
+    model: Model,
+    masks: MaskCompiler | None = None,
+    *,
+    n_ctx: int = 4096,
+    n_seq: int = 8,
+    backend_sampling: bool = False,
 ) -> Iterator[Run]:
     params = ContextParams(n_ctx=n_ctx, n_threads_prefill=1, n_threads_decode=1, n_seq_max=n_seq)
     context = Context(model, params)
-    yield Run(context, backend_sampling=backend_sampling)
+    yield Run(context, masks, backend_sampling=backend_sampling)
     context.close()
 
 

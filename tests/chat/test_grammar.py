@@ -1,0 +1,234 @@
+"""The grammar of a formatted answer: harmony in the spellings models use, and schemas at random."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from gptoss_local.chat import JsonFormat, RegexFormat, Tool, Vocabulary
+from gptoss_local.chat.grammar import compile_grammar
+from gptoss_local.chat.vocabulary import RETURN, STOP_TOKENS
+from gptoss_local.engine.engine import Engine
+from gptoss_local.engine.mask import MaskCompiler
+from gptoss_local.engine.protocol import Finished, Generate, Tokens
+from gptoss_local.errors import UsageError
+from gptoss_local.llama import Context, ContextParams, Model
+from gptoss_local.types import SamplingParams
+from tests.json_schema import satisfies
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+TOOLS = (Tool("get_weather"), Tool('say "hi"'))
+BOB = '{"name": "Bob", "age": 4}<|return|>'
+THOUGHT = "<|channel|>analysis<|message|>A {thought}\n日本 😀<|end|><|start|>assistant"
+FINAL = "<|channel|>final<|message|>"
+
+
+@pytest.fixture(scope="module")
+def masks(nano_gguf: Path) -> MaskCompiler:
+    return MaskCompiler(nano_gguf)
+
+
+def accepts(masks: MaskCompiler, vocabulary: Vocabulary, grammar: str, answer: str) -> bool:
+    """Whether `answer` is a whole answer of the grammar, token by token."""
+    mask = masks.compile(grammar).result()
+    tokens = vocabulary.encoding.encode(answer, allowed_special="all")
+    return all(mask.accept(token) for token in tokens) and mask.is_complete
+
+
+GOOD = [
+    FINAL + BOB,
+    THOUGHT + FINAL + BOB,
+    THOUGHT + THOUGHT + FINAL + BOB,
+    "<|channel|>analysis<|message|><|end|><|start|>assistant" + FINAL + BOB,
+    THOUGHT + "<|channel|>final <|constrain|>json<|message|>" + BOB,
+    "<|channel|>final<|constrain|>JSON<|message|>" + BOB,
+    FINAL + '{"name":"B\\"ob","age":-4}<|return|>',
+    FINAL + '{\n    "name": "Bob",\n    "age": 4\n}<|return|>',
+]
+BAD = [
+    BOB,
+    FINAL + "Bob is 4<|return|>",
+    FINAL + '{"name": "Bob"}<|return|>',
+    FINAL + '{"name": "Bob", "age": 4.5}<|return|>',
+    FINAL + '{"name": "Bob", "age": 4, "x": 1}<|return|>',
+    FINAL + '{"name": "Bob", "age": 4}',
+    FINAL + '{"name": "Bob", "age": 4}<|end|>',
+    FINAL + "{" + " " * 3 + '"name": "Bob", "age": 4}<|return|>',
+    "<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant" + FINAL + BOB,
+    "<|channel|>analysis<|message|>It is 4.<|return|>",
+]
+CALLS = [
+    "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{}<|call|>",
+    "<|channel|>commentary to=functions.get_weather<|constrain|>json<|message|>{}<|call|>",
+    "<|channel|>commentary to=functions.get_weather json<|message|>{}<|call|>",
+    " to=functions.get_weather<|channel|>commentary<|message|>{}<|call|>",
+    " to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
+    '<|channel|>commentary to=functions.say "hi"<|message|>{"a": [1]}<|call|>',
+    "<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant"
+    "<|channel|>commentary to=functions.get_weather<|message|>{}<|call|>",
+]
+BAD_CALLS = [
+    "<|channel|>commentary to=functions.rm <|constrain|>json<|message|>{}<|call|>",
+    "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{<|call|>",
+    "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>[]<|call|>",
+    "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{}<|return|>",
+]
+
+
+def test_answers_in_every_spelling(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
+    plain = compile_grammar(JsonFormat(PERSON))
+    with_tools = compile_grammar(JsonFormat(PERSON), TOOLS)
+    for answer in GOOD:
+        assert accepts(masks, vocabulary, plain, answer), answer
+        assert accepts(masks, vocabulary, with_tools, answer), answer
+    for answer in BAD:
+        assert not accepts(masks, vocabulary, plain, answer), answer
+        assert not accepts(masks, vocabulary, with_tools, answer), answer
+
+
+def test_calls_in_every_spelling(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
+    with_tools = compile_grammar(JsonFormat(PERSON), TOOLS)
+    for call in CALLS:
+        assert accepts(masks, vocabulary, with_tools, call), call
+        assert accepts(masks, vocabulary, with_tools, THOUGHT + call), call
+        assert not accepts(masks, vocabulary, compile_grammar(JsonFormat(PERSON)), call), call
+    for call in BAD_CALLS:
+        assert not accepts(masks, vocabulary, with_tools, call), call
+
+
+def test_an_open_final_message(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
+    grammar = compile_grammar(JsonFormat(PERSON), opens_final=True)
+    assert accepts(masks, vocabulary, grammar, BOB)
+    assert not accepts(masks, vocabulary, grammar, FINAL + BOB)
+
+
+def test_any_json_and_regex(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
+    grammar = compile_grammar(JsonFormat(), opens_final=True)
+    assert accepts(masks, vocabulary, grammar, '{"a": [1, null, {"b": "ü"}]}<|return|>')
+    assert not accepts(masks, vocabulary, grammar, "[1]<|return|>")
+    grammar = compile_grammar(RegexFormat(r"a/\d{2}\"?"), opens_final=True)
+    assert accepts(masks, vocabulary, grammar, 'a/12"<|return|>')
+    assert not accepts(masks, vocabulary, grammar, "a/1<|return|>")
+
+
+@pytest.mark.parametrize(
+    ("schema", "keyword"),
+    [
+        ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+        ({"properties": {"a": {"not": {}}}}, "not"),
+        ({"type": "string", "format": "nonsense"}, "nonsense"),
+        ({"oneOf": [{"type": "string"}, {"minLength": 3}]}, "oneOf"),
+        ({"type": "string", "pattern": "(?=a)b"}, "look-around"),
+        ({"$ref": "#/$defs/x"}, "/$defs/x"),
+        ({"enum": list(range(100_000))}, "too big"),
+        ({"type": "string", "pattern": "(" * 5000 + ")" * 5000}, "nest"),
+        ({"not": {}, "x-guidance": {"lenient": True}}, "not"),
+    ],
+)
+def test_what_cannot_be_enforced_is_named(schema: dict[str, Any], keyword: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        compile_grammar(JsonFormat(schema))
+    assert keyword in caught.value.message
+    assert len(caught.value.message) < 400
+
+
+def test_a_bad_regex_is_refused() -> None:
+    with pytest.raises(UsageError, match="unclosed group"):
+        compile_grammar(RegexFormat("(a"))
+
+
+LEAVES: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.just({"type": "boolean"}),
+    st.just({"type": "null"}),
+    st.builds(
+        lambda low, width: {"type": "integer", "minimum": low, "maximum": low + width},
+        st.integers(-50, 50),
+        st.integers(0, 100),
+    ),
+    st.builds(lambda n: {"type": "string", "maxLength": n}, st.integers(0, 8)),
+    st.sampled_from(
+        [{"type": "string", "pattern": p} for p in ("^[A-Z]{2}[0-9]$", "^(a|bc){1,3}$")]
+    ),
+    st.lists(st.sampled_from(["red", "grün", 1, None, True]), min_size=1, unique_by=repr).map(
+        lambda values: {"enum": values}
+    ),
+)
+
+
+def _object(properties: dict[str, dict[str, Any]], n_required: int) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties)[:n_required],
+        "additionalProperties": False,
+    }
+
+
+def _array(items: dict[str, Any], n_min: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, "minItems": n_min, "maxItems": n_min + 1}
+
+
+KEYS = st.sampled_from(["name", "age", "a b", "ключ", 'q"'])
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(_object, st.dictionaries(KEYS, inner, max_size=3), st.integers(0, 3)),
+        st.builds(_array, inner, st.integers(0, 2)),
+        st.lists(inner, min_size=1, max_size=2).map(lambda options: {"anyOf": options}),
+    ),
+    max_leaves=5,
+)
+WITH_REFS = SCHEMAS.map(
+    lambda schema: {
+        **_object({"one": {"$ref": "#/$defs/x"}, "more": _array({"$ref": "#/$defs/x"}, 0)}, 2),
+        "$defs": {"x": schema},
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def engine(nano_gguf: Path, masks: MaskCompiler) -> Iterator[Engine]:
+    model = Model(nano_gguf)
+    params = ContextParams(n_ctx=2048, n_threads_prefill=2, n_threads_decode=1)
+    yield Engine(Context(model, params), masks)
+    model.close()
+
+
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    schema=SCHEMAS | WITH_REFS,
+    seed=st.integers(0, 2**31),
+    question=st.sampled_from(["hello", "{", "1"]),
+)
+def test_any_schema_is_kept_at_temperature_1(
+    engine: Engine, vocabulary: Vocabulary, schema: dict[str, Any], seed: int, question: str
+) -> None:
+    tagged = f"<|start|>user<|message|>{question}<|end|><|start|>assistant{FINAL}"
+    request = Generate(
+        seq_id=1,
+        prompt=vocabulary.encoding.encode(tagged, allowed_special="all"),
+        sampling=SamplingParams(seed=seed),
+        stop_tokens=STOP_TOKENS,
+        max_tokens=300,
+        grammar=compile_grammar(JsonFormat(schema), opens_final=True),
+    )
+    events = engine.add_request(request)
+    while engine.has_work:
+        events += engine.step()
+    assert isinstance(events[-1], Finished), events[-1]
+    assume(events[-1].reason == "stop")
+    tokens = [t for e in events if isinstance(e, Tokens) for t in e.tokens]
+    assert tokens.pop() == RETURN
+    answer = b"".join(vocabulary.token_bytes[t] for t in tokens).decode()
+    assert satisfies(json.loads(answer), schema), answer

@@ -1,0 +1,121 @@
+"""`format`: JSON of a schema, whatever is asked and however the model would rather answer."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import ollama
+import pytest
+
+from tests.conftest import RunningServer
+from tests.json_schema import satisfies
+from tests.server.conftest import GREEDY
+from tests.server.test_sdk import WEATHER
+
+PERSON: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+ORDER: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "status": {"enum": ["open", "closed"]},
+        "code": {"type": "string", "pattern": "^[A-Z]{3}-[0-9]{4}$"},
+        "items": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 3,
+            "items": {
+                "type": "object",
+                "properties": {"id": {"type": "integer", "minimum": 1, "maximum": 99}},
+                "required": ["id"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["status", "code", "items"],
+    "additionalProperties": False,
+}
+EXTRACT = 'Extract name and age as JSON: "Bob Smith is 42 years old."'
+
+
+def ask(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def test_what_the_model_does_anyway_stays_as_it_is(sdk: ollama.Client) -> None:
+    free = sdk.chat("nano", ask(EXTRACT), options=GREEDY)
+    bound = sdk.chat("nano", ask(EXTRACT), options=GREEDY, format=PERSON)
+    assert json.loads(bound.message.content or "") == {"name": "Bob Smith", "age": 42}
+    assert bound.message == free.message
+    assert (bound.eval_count, bound.done_reason) == (free.eval_count, "stop")
+
+
+@pytest.mark.parametrize("think", [None, False, True, "low", "high"])
+@pytest.mark.parametrize("schema", [PERSON, ORDER], ids=["person", "order"])
+def test_what_it_would_not_do_is_enforced(
+    sdk: ollama.Client, think: Any, schema: dict[str, Any]
+) -> None:
+    """Streamed and not, in chat and generate, with reasoning and without."""
+    asked: dict[str, Any] = {"options": GREEDY, "format": schema, "think": think}
+    chat = sdk.chat("nano", ask("hello"), **asked)
+    assert satisfies(json.loads(chat.message.content or ""), schema)
+    assert think is not False or not chat.message.thinking
+    frames = list(sdk.chat("nano", ask("hello"), stream=True, **asked))
+    assert "".join(f.message.content or "" for f in frames) == chat.message.content
+    generate = sdk.generate("nano", "hello", **asked)
+    assert generate.response == chat.message.content
+
+
+def test_any_json(sdk: ollama.Client) -> None:
+    for text in ("hello", EXTRACT, "What is 17 + 25?"):
+        for seed in range(4):
+            options = {"seed": seed, "temperature": 1, "num_predict": 300}
+            reply = sdk.chat("nano", ask(text), format="json", options=options)
+            if reply.done_reason == "stop":
+                assert isinstance(json.loads(reply.message.content or ""), dict)
+
+
+def test_raw_prompts_are_bound_from_their_first_token(sdk: ollama.Client) -> None:
+    reply = sdk.generate("nano", "The order:", raw=True, format=ORDER, options={"seed": 1})
+    assert satisfies(json.loads(reply.response), ORDER)
+
+
+def test_a_limit_leaves_it_incomplete(sdk: ollama.Client) -> None:
+    reply = sdk.chat(
+        "nano", ask("hello"), format=ORDER, think=False, options=GREEDY | {"num_predict": 5}
+    )
+    assert (reply.done_reason, reply.eval_count) == ("length", 5)
+
+
+def test_tools_may_be_called_instead(sdk: ollama.Client) -> None:
+    text = "What is the weather in Paris?"
+    free = sdk.chat("nano", ask(text), tools=[WEATHER], options=GREEDY)
+    assert free.message.tool_calls
+    bound = sdk.chat("nano", ask(text), tools=[WEATHER], options=GREEDY, format=PERSON)
+    assert bound.message.tool_calls == free.message.tool_calls
+    answer = sdk.chat("nano", ask("hello"), tools=[WEATHER], options=GREEDY, format=PERSON)
+    assert satisfies(json.loads(answer.message.content or ""), PERSON)
+
+
+def test_eight_at_once(server: RunningServer) -> None:
+    """Half of them bound; each gets what it gets alone."""
+
+    def request(i: int) -> str:
+        form: dict[str, Any] | str = ("", PERSON, "json", ORDER)[i % 4]
+        body = {
+            "model": "nano",
+            "prompt": ("hello", EXTRACT)[i // 4],
+            "format": form,
+            "stream": False,
+            "options": GREEDY | {"num_predict": 120},
+        }
+        reply = httpx.post(f"{server.url}/api/generate", json=body, timeout=120, trust_env=False)
+        return str(reply.json()["response"])
+
+    alone = [request(i) for i in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(request, range(8))) == alone
