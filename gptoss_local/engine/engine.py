@@ -12,6 +12,7 @@ from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Stat
 from gptoss_local.engine.scheduler import Scheduler, Work
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.engine.slots import Slots
+from gptoss_local.engine.speculation import Speculation
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.llama import Batch, Context, Sampler
 from gptoss_local.types import FinishReason, SamplingParams
@@ -25,7 +26,8 @@ class Engine:
     Thread: all methods belong to the thread that made the context.
 
     Args:
-        context: The cache; its `n_seq_max` is the number of sequences that run at once.
+        context: The cache; its `n_seq_max` is the number of sequences that run at once. What its
+            `n_outputs_max` leaves beside them is for drafts.
         masks: For requests with a grammar; without one they fail.
         backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
     """
@@ -42,7 +44,6 @@ class Engine:
         self._compiling: dict[Sequence, Future[Mask]] = {}
         self._backend_sampling = backend_sampling
         self._slots = Slots(context)
-        self._scheduler = Scheduler(self._slots, context.n_batch)
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
         self._n_arrived = self._n_steps = self._n_prefilled = self._n_decoded = 0
@@ -51,6 +52,8 @@ class Engine:
                 sampler = Sampler(SamplingParams())
                 sampler.bind(context, seq_id)
                 sampler.close()
+        self._speculation = Speculation(context, context.n_outputs_max - context.n_seq_max)
+        self._scheduler = Scheduler(self._slots, self._speculation, context.n_batch)
 
     @property
     def has_work(self) -> bool:
@@ -61,6 +64,7 @@ class Engine:
         if reason := self._refusal(request):
             return [failure(reason, request.seq_id)]
         sequence = Sequence(request, self._n_arrived, Sampler(request.sampling))
+        self._speculation.start(sequence)
         self._n_arrived += 1
         self._sequences[request.seq_id] = sequence
         if request.grammar is not None and self._masks is not None:
@@ -89,14 +93,18 @@ class Engine:
             self._context.decode_batch(self._batch)
         except GptOssError as error:
             return events + self._recover(plan, error)
-        n_prefilled = self._batch.n_tokens - sum(work.n_tokens == 1 for work in plan)
+        n_decoded = sum(1 + len(work.draft) for work in plan if work.n_tokens == 1)
+        n_prefilled = self._batch.n_tokens - n_decoded
         for work, row in zip(plan, rows, strict=True):
             events += self._advance(work, row)
         self._n_steps += 1
         self._n_prefilled += n_prefilled
-        self._n_decoded += self._batch.n_tokens - n_prefilled
+        self._n_decoded += n_decoded
+        step_s = (time.monotonic_ns() - start_ns) * 1e-9
         if n_prefilled:
-            self._scheduler.pace.observe(n_prefilled, (time.monotonic_ns() - start_ns) * 1e-9)
+            self._scheduler.pace.observe(n_prefilled, step_s)
+        else:
+            self._speculation.costs.observe(n_decoded, step_s)
         return events
 
     def stats(self) -> Stats:
@@ -110,6 +118,8 @@ class Engine:
             n_prefilled=self._n_prefilled,
             n_decoded=self._n_decoded,
             n_preempted=self._scheduler.n_preempted,
+            n_drafted=self._speculation.n_drafted,
+            n_accepted=self._speculation.n_accepted,
             problems=self.check(),
         )
 
@@ -163,7 +173,7 @@ class Engine:
             sequence.sampler.bind(self._context, sequence.slot.index)
 
     def _fill_batch(self, plan: list[Work]) -> list[int]:
-        """Lay out the batch and return the last row of each part."""
+        """Lay out the batch and return the row of the last pending token of each part."""
         batch = self._batch
         batch.clear()
         rows = []
@@ -172,7 +182,11 @@ class Engine:
             if slot is None:
                 raise RuntimeError("a planned sequence has no slot")
             n_past = len(slot.tokens)
-            if work.n_tokens == 1 and work.ends_in_sample:
+            if work.draft:
+                tokens = [sequence.tokens[-1], *work.draft]
+                last = batch.extend(tokens, n_past, slot.index, n_outputs=len(tokens))
+                rows.append(last - len(work.draft))
+            elif work.n_tokens == 1 and work.ends_in_sample:
                 rows.append(batch.add(sequence.tokens[-1], n_past, slot.index))
             else:
                 chunk = sequence.tokens[n_past : n_past + work.n_tokens]
@@ -195,16 +209,20 @@ class Engine:
         if sequence.request.max_tokens == 0:
             return [self._finish(sequence, "length")]
         try:
-            tokens = draw(sequence, self._context, row)
+            tokens = draw(sequence, self._context, row, work.draft)
         except GptOssError as error:
             self._release(sequence)
             return [failure(error, sequence.request.seq_id)]
         if not tokens:
             move_to_cpu(sequence, self._context)
             return []
-        return self._append(sequence, tokens)
+        if work.draft:
+            slot.tokens += work.draft[: len(tokens) - 1]
+            if len(tokens) <= len(work.draft):  # newer than the window: it can always be undone
+                self._context.remove(slot.index, len(slot.tokens))
+        return self._append(sequence, tokens, len(work.draft))
 
-    def _append(self, sequence: Sequence, tokens: list[int]) -> list[Event]:
+    def _append(self, sequence: Sequence, tokens: list[int], n_drafted: int) -> list[Event]:
         """Add drawn tokens as far as there is room, and end the sequence where it is over."""
         n_room = self._context.n_ctx + 1 - len(sequence.tokens)  # the last one needs no cell
         if sequence.n_left is not None:
@@ -215,6 +233,7 @@ class Engine:
         if stops:
             tokens = tokens[: stops[0] + 1]
         sequence.tokens += tokens
+        self._speculation.went_on(sequence, n_drafted, len(tokens) - 1 if n_drafted else 0)
         event = Tokens(sequence.request.seq_id, tokens)
         if stops or is_over:
             return [event, self._finish(sequence, "stop")]
@@ -242,6 +261,7 @@ class Engine:
         return Finished(sequence.request.seq_id, reason, sequence.usage())
 
     def _release(self, sequence: Sequence) -> None:
+        self._speculation.finish(sequence)
         if sequence in self._compiling:
             self._compiling.pop(sequence).cancel()
         else:

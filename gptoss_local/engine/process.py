@@ -85,6 +85,8 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         n_seq_max=load.n_seq,
         n_batch=load.n_batch,
         n_ubatch=load.n_ubatch,
+        n_outputs_max=load.n_seq + load.n_draft_max,
+        n_outputs_max_per_seq=1 + load.n_draft_max,
         type_k=load.cache_type,
         type_v=load.cache_type,
     )

@@ -21,6 +21,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         n_seq: Sequences that run at once; they share the `n_ctx` tokens of context.
         n_batch: Most tokens of a step.
         n_ubatch: Most tokens the device computes at once.
+        n_draft_max: Most tokens of the drafts of a step; 0: no speculation.
         backend_sampling: Sample on the device; None: where there is a GPU.
         devices, tensor_overrides, load_mode: See `gptoss_local.llama.ModelParams`.
         cache_type: Of keys and values: f16, q8_0 or q4_0.
@@ -34,6 +35,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     n_seq: int = 4
     n_batch: int = 512
     n_ubatch: int = 512
+    n_draft_max: int = 63
     backend_sampling: bool | None = None
     devices: tuple[str, ...] | None = None
     tensor_overrides: tuple[tuple[str, str], ...] = ()
@@ -122,6 +124,8 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     n_prefilled: int
     n_decoded: int
     n_preempted: int
+    n_drafted: int
+    n_accepted: int
     problems: list[str]
 
 

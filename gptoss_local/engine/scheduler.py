@@ -2,11 +2,13 @@
 
 import time
 from bisect import insort
+from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
 from gptoss_local.engine.pace import PrefillPace
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.engine.slots import Slots
+from gptoss_local.engine.speculation import Speculation
 
 # Cells that must be free for every sequence to grow into before another one is admitted, so that
 # it does not push one out again a few tokens later.
@@ -14,10 +16,14 @@ _ROOM_TO_GROW = 32
 
 
 class Work(NamedTuple):
-    """`n_tokens` of the pending tokens of a sequence, to be decoded in one step."""
+    """`n_tokens` of the pending tokens of a sequence, to be decoded in one step.
+
+    Behind the last of them a draft may follow: tokens that are not the sequence's yet.
+    """
 
     sequence: Sequence
     n_tokens: int
+    draft: Seq[int] = ()
 
     @property
     def ends_in_sample(self) -> bool:
@@ -31,8 +37,9 @@ class Scheduler:
     are prefilled again later. So the oldest always goes on, and every request is served.
     """
 
-    def __init__(self, slots: Slots, n_batch: int) -> None:
+    def __init__(self, slots: Slots, speculation: Speculation, n_batch: int) -> None:
         self._slots = slots
+        self._speculation = speculation
         self._n_batch = n_batch
         self.pace = PrefillPace(n_batch)
         self.waiting: list[Sequence] = []
@@ -56,6 +63,8 @@ class Scheduler:
     def plan(self) -> list[Work]:
         """Choose the next batch: a token of every stream, then more tokens up to the pace.
 
+        Only streams alone have drafts: beside a prompt, a step is as long as it should be.
+
         Tokens that a mask has forced come before those of prompts: somebody waits for the next one.
         """
         self._make_room()
@@ -70,7 +79,12 @@ class Scheduler:
             if n_left > 0:
                 work.append(Work(sequence, min(sequence.n_pending, n_left)))
                 n_left -= work[-1].n_tokens
-        return work
+        return work if forced or others else self._with_drafts(work)
+
+    def _with_drafts(self, work: list[Work]) -> list[Work]:
+        n_cells = self._slots.n_cells_free - len(work)
+        drafts = self._speculation.drafts([w.sequence for w in work], n_cells)
+        return [w._replace(draft=drafts.get(w.sequence, ())) for w in work] if drafts else work
 
     def preempt(self, sequence: Sequence) -> None:
         """Take the slot back; the sequence waits in its old place in the queue."""

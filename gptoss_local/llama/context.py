@@ -144,6 +144,10 @@ class Context:
         if status != 0:
             raise EngineError(f"llama_decode failed with status {status}: {recent_log()}")
 
+    def synchronize(self) -> None:
+        """Wait until the device has computed the last batch."""
+        llama_cpp.llama_synchronize(self.handle)
+
     def remove(self, seq_id: int, start: int = 0, end: int = -1) -> None:
         """Drop the positions `start` .. `end` - 1 of `seq_id`; an `end` of -1 means all from there.
 
