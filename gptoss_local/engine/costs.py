@@ -42,6 +42,10 @@ class StepCosts:
             # NOTE: a step that was held up by the machine must not teach much
             self._seconds[n_rows] = known + _LEARN * (min(step_s, 2 * known) - known)
 
+    def items(self) -> list[tuple[int, float]]:
+        """The widths that were measured and what they take now, in seconds."""
+        return sorted(self._seconds.items())
+
     def seconds(self, n_rows: int) -> float:
         """What a step of `n_rows` rows takes; between two known widths, a straight line."""
         below = max((w for w in self._seconds if w <= n_rows), default=None)

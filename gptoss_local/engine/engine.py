@@ -6,6 +6,7 @@ Up to `n_seq_max` sequences run at once, in one unified KV cache; the others wai
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
+from gptoss_local.engine.costs import StepCosts
 from gptoss_local.engine.draw import draw, move_to_cpu
 from gptoss_local.engine.mask import Mask, MaskCompiler
 from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Stats, Tokens
@@ -58,6 +59,11 @@ class Engine:
     @property
     def has_work(self) -> bool:
         return bool(self._sequences)
+
+    @property
+    def step_costs(self) -> StepCosts:
+        """What steps take, as measured when the engine was made and learned since."""
+        return self._speculation.costs
 
     def add_request(self, request: Generate) -> list[Event]:
         """Queue a request, or answer at once why it can never run."""
