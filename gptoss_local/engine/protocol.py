@@ -12,6 +12,7 @@ import msgspec
 from gptoss_local.types import FinishReason, SamplingParams, Usage
 
 LENGTH_BYTES = 4
+N_DRAFT_MAX = 63  # with the token before it a step of 64 rows, the widest that is worth it
 
 
 class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
@@ -35,7 +36,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     n_seq: int = 4
     n_batch: int = 512
     n_ubatch: int = 512
-    n_draft_max: int = 63
+    n_draft_max: int = N_DRAFT_MAX
     backend_sampling: bool | None = None
     devices: tuple[str, ...] | None = None
     tensor_overrides: tuple[tuple[str, str], ...] = ()

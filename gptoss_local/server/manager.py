@@ -16,7 +16,7 @@ import psutil
 
 from gptoss_local.chat import Vocabulary
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Load
+from gptoss_local.engine.protocol import N_DRAFT_MAX, Load
 from gptoss_local.progress import each_step
 from gptoss_local.settings import Settings
 from gptoss_local.store import GGUFInfo, ModelEntry, find_model, read_info, read_tokens
@@ -136,6 +136,7 @@ class ModelManager:
             n_threads_decode=1 if is_small else n_threads,
             n_gpu_layers=self.settings.gpu_layers,
             n_seq=self.settings.num_parallel,
+            n_draft_max=N_DRAFT_MAX if self.settings.speculation else 0,
         )
         loading = asyncio.create_task(EngineClient.start(load))
         try:  # the tokenizer is checked while the weights load
