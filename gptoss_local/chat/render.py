@@ -8,6 +8,7 @@ import datetime
 import json
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from openai_harmony import (
     Author,
     Conversation,
@@ -21,7 +22,7 @@ from openai_harmony import (
 from openai_harmony import Message as HarmonyMessage
 
 from gptoss_local.chat.message import ChatRequest, Message, Tool
-from gptoss_local.chat.vocabulary import CHANNEL, MESSAGE, Vocabulary
+from gptoss_local.chat.vocabulary import CHANNEL, MESSAGE, START, Vocabulary
 from gptoss_local.errors import UsageError
 from gptoss_local.types import Effort
 
@@ -32,8 +33,12 @@ _EFFORTS = {
 }
 
 
-def render_chat(request: ChatRequest, vocabulary: Vocabulary) -> list[int]:
+def render_chat(
+    request: ChatRequest, vocabulary: Vocabulary, date: datetime.date | None = None
+) -> list[int]:
     """Render the prompt for the next assistant turn, ending in `<|start|>assistant`.
+
+    The system message says that today is `date`, which is the real one by default.
 
     Reasoning of finished turns is dropped, that of a running tool loop is kept, as openai-harmony
     does. Without reasoning and tools the prompt goes on to open the final channel; with tools the
@@ -46,7 +51,7 @@ def render_chat(request: ChatRequest, vocabulary: Vocabulary) -> list[int]:
     messages = list(_history(request.messages, request.tools))
     if not earlier:
         effort = request.effort if request.reasoning else "low"
-        messages.insert(0, _system(effort))
+        messages.insert(0, _system(effort, date or datetime.date.today()))
     try:
         rendered: list[int] = vocabulary.encoding.render_conversation_for_completion(
             Conversation.from_messages(messages), Role.ASSISTANT
@@ -59,16 +64,30 @@ def render_chat(request: ChatRequest, vocabulary: Vocabulary) -> list[int]:
     return tokens
 
 
+def render_history(
+    request: ChatRequest, answer: str, vocabulary: Vocabulary, date: datetime.date | None = None
+) -> list[int]:
+    """Render what the prompt of the next turn begins with: all messages, and `answer` as the last.
+
+    That is without the answer's reasoning. A user's message comes next.
+    """
+    reply, question = Message(role="assistant", content=answer), Message(role="user")
+    messages = (*request.messages, reply, question)
+    tokens = render_chat(msgspec.structs.replace(request, messages=messages), vocabulary, date)
+    starts = [i for i, token in enumerate(tokens) if token == START]
+    return tokens[: starts[-2]]  # of the question; the very last one opens the next answer
+
+
 def opens_final(request: ChatRequest) -> bool:
     """Whether the rendered prompt ends inside an open message of the final channel."""
     return not request.reasoning and not request.tools
 
 
-def _system(effort: Effort) -> HarmonyMessage:
+def _system(effort: Effort, date: datetime.date) -> HarmonyMessage:
     content = (
         SystemContent.new()
         .with_reasoning_effort(_EFFORTS[effort])
-        .with_conversation_start_date(datetime.date.today().isoformat())
+        .with_conversation_start_date(date.isoformat())
     )
     return HarmonyMessage.from_role_and_content(Role.SYSTEM, content)
 

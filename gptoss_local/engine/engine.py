@@ -4,11 +4,22 @@ Up to `n_seq_max` sequences run at once, in one unified KV cache; the others wai
 """
 
 import time
+from collections.abc import Collection
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 from gptoss_local.engine.draw import draw, move_to_cpu
 from gptoss_local.engine.mask import Mask, MaskCompiler
-from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Stats, Tokens
+from gptoss_local.engine.prefetch import Prefetcher
+from gptoss_local.engine.prefix_cache import PrefixCache
+from gptoss_local.engine.protocol import (
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Prefetch,
+    Stats,
+    Tokens,
+)
 from gptoss_local.engine.scheduler import Scheduler, Work
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.engine.slots import Slots
@@ -28,6 +39,8 @@ class Engine:
         context: The cache; its `n_seq_max` is the number of sequences that run at once.
         masks: For requests with a grammar; without one they fail.
         backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
+        checkpoint_bytes: Host memory for checkpoints of the sliding layers; 0 for none.
+        boundary_tokens: Ids that end a message.
     """
 
     def __init__(
@@ -36,13 +49,22 @@ class Engine:
         masks: MaskCompiler | None = None,
         *,
         backend_sampling: bool = False,
+        checkpoint_bytes: int = 0,
+        boundary_tokens: Collection[int] = (),
     ) -> None:
         self._context = context
         self._masks = masks
         self._compiling: dict[Sequence, Future[Mask]] = {}
         self._backend_sampling = backend_sampling
         self._slots = Slots(context)
-        self._scheduler = Scheduler(self._slots, context.n_batch)
+        self._cache = PrefixCache(
+            context,
+            self._slots,
+            checkpoint_bytes=checkpoint_bytes,
+            boundary_tokens=boundary_tokens,
+        )
+        self._scheduler = Scheduler(self._slots, self._cache, context.n_batch)
+        self._prefetcher = Prefetcher(context, self._slots, self._cache, self._scheduler.pace)
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
         self._n_arrived = self._n_steps = self._n_prefilled = self._n_decoded = 0
@@ -54,7 +76,8 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._sequences)
+        """Whether a step has anything to do."""
+        return bool(self._sequences) or self._prefetcher.has_work
 
     def add_request(self, request: Generate) -> list[Event]:
         """Queue a request, or answer at once why it can never run."""
@@ -70,12 +93,19 @@ class Engine:
         return []
 
     def cancel(self, seq_id: int) -> list[Event]:
-        """Forget a waiting or running sequence and free its slot at once."""
+        """Forget a waiting or running sequence; others may have its slot and cells at once."""
         sequence = self._sequences.get(seq_id)
         return [self._finish(sequence, "cancelled")] if sequence else []
 
+    def prefetch(self, request: Prefetch) -> None:
+        """Prefill tokens while there is nothing else to do."""
+        self._prefetcher.add(request.lineage, request.tokens)
+
     def step(self) -> list[Event]:
-        """Admit who fits, decode one batch, sample where it is due."""
+        """Admit who fits, decode one batch, sample where it is due; or prefetch."""
+        if not self._sequences and self._prefetcher.has_work:
+            self._prefetcher.step()
+            return []
         events = self._queue_compiled()
         for sequence in self._scheduler.admit():
             self._place_sampler(sequence)
@@ -106,19 +136,25 @@ class Engine:
             n_waiting=len(self._scheduler.waiting) + len(self._compiling),
             n_cells=self._slots.n_cells,
             n_cells_used=self._slots.n_cells_used,
+            n_cells_cached=self._slots.n_cells_cached,
+            n_checkpoints=len(self._cache.checkpoints),
+            checkpoint_bytes=self._cache.checkpoints.n_bytes,
             n_steps=self._n_steps,
             n_prefilled=self._n_prefilled,
             n_decoded=self._n_decoded,
+            n_prefetched=self._prefetcher.n_prefilled,
             n_preempted=self._scheduler.n_preempted,
+            n_cached_tokens=self._cache.n_reused,
+            n_evicted=self._cache.n_evicted,
             problems=self.check(),
         )
 
     def check(self) -> list[str]:
         """Compare our books with llama.cpp's; return what does not agree, or nothing.
 
-        To be called between steps; it costs microseconds.
+        To be called between steps; it costs a millisecond at most.
         """
-        problems = self._slots.check()
+        problems = self._slots.check() + self._cache.checkpoints.check()
         scheduled = [*self._scheduler.running, *self._scheduler.waiting, *self._compiling]
         if {id(s) for s in scheduled} != {id(s) for s in self._sequences.values()}:
             problems.append("the scheduler has other sequences than the engine")
@@ -188,6 +224,7 @@ class Engine:
         ends_in_sample = work.ends_in_sample
         n_past = len(slot.tokens)
         slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]
+        self._cache.save_points(slot, n_past)
         if not ends_in_sample:
             return []
         sequence.is_suspect = False
@@ -200,7 +237,7 @@ class Engine:
             self._release(sequence)
             return [failure(error, sequence.request.seq_id)]
         if not tokens:
-            move_to_cpu(sequence, self._context)
+            move_to_cpu(sequence, self._context, self._cache)
             return []
         return self._append(sequence, tokens)
 
@@ -214,7 +251,7 @@ class Engine:
         stops = [i for i, token in enumerate(tokens) if token in sequence.request.stop_tokens]
         if stops:
             tokens = tokens[: stops[0] + 1]
-        sequence.tokens += tokens
+        sequence.tokens.extend(tokens)
         event = Tokens(sequence.request.seq_id, tokens)
         if stops or is_over:
             return [event, self._finish(sequence, "stop")]
@@ -226,26 +263,29 @@ class Engine:
         """Fail the sequence that llama.cpp failed on.
 
         Of several in one batch nobody knows which it was, nor what of them is in the cache. So all
-        start again, alone, until their next token.
+        start again, alone, until their next token. Cached prefixes go before anybody fails.
         """
-        if len(plan) == 1:
+        is_full = isinstance(error, ContextOverflowError) and bool(self._slots.cached)
+        if len(plan) == 1 and not is_full:
             sequence = plan[0].sequence
-            self._release(sequence)
+            self._release(sequence, is_intact=False)
             return [failure(error, sequence.request.seq_id)]
+        if is_full:
+            self._cache.clear()
         for work in plan:
             work.sequence.is_suspect = True
-            self._scheduler.preempt(work.sequence)
+            self._scheduler.preempt(work.sequence, is_intact=False)
         return []
 
     def _finish(self, sequence: Sequence, reason: FinishReason) -> Finished:
         self._release(sequence)
         return Finished(sequence.request.seq_id, reason, sequence.usage())
 
-    def _release(self, sequence: Sequence) -> None:
+    def _release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
         if sequence in self._compiling:
             self._compiling.pop(sequence).cancel()
         else:
-            self._scheduler.release(sequence)
+            self._scheduler.release(sequence, is_intact=is_intact)
         sequence.sampler.close()
         del self._sequences[sequence.request.seq_id]
 

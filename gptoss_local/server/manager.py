@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from gptoss_local.chat import Vocabulary
+from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load
 from gptoss_local.progress import each_step
@@ -136,6 +137,8 @@ class ModelManager:
             n_threads_decode=1 if is_small else n_threads,
             n_gpu_layers=self.settings.gpu_layers,
             n_seq=self.settings.num_parallel,
+            checkpoint_bytes=self.settings.checkpoint_bytes,
+            boundary_tokens=MESSAGE_ENDS,
         )
         loading = asyncio.create_task(EngineClient.start(load))
         try:  # the tokenizer is checked while the weights load
