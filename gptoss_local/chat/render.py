@@ -40,9 +40,10 @@ def render_chat(
 
     The system message says that today is `date`, which is the real one by default.
 
-    Reasoning of finished turns is dropped, that of a running tool loop is kept, as openai-harmony
-    does. Without reasoning and tools the prompt goes on to open the final channel; with tools the
-    model must be free to call one, so it gets the lowest effort instead.
+    Reasoning of finished turns is dropped, that of a running tool loop is kept, as gpt-oss's chat
+    template does; openai-harmony itself would keep that of all finished turns but the first.
+    Without reasoning and tools the prompt goes on to open the final channel; with tools the model
+    must be free to call one, so it gets the lowest effort instead.
 
     Raises:
         UsageError: openai-harmony refuses a message or a tool schema.
@@ -100,8 +101,15 @@ def _history(messages: Iterable[Message], tools: tuple[Tool, ...]) -> Iterator[H
     if instructions or tools:
         yield _developer(instructions, tools)
     calls = _CallLog()
-    for message in messages[n_leading:]:
+    n_finished = max((i + 1 for i, m in enumerate(messages) if _is_final(m)), default=0)
+    for i, message in enumerate(messages[n_leading:], n_leading):
+        if i < n_finished:
+            message = msgspec.structs.replace(message, reasoning="")
         yield from _render(message, calls)
+
+
+def _is_final(message: Message) -> bool:
+    return message.role == "assistant" and bool(message.content) and not message.tool_calls
 
 
 def _render(message: Message, calls: "_CallLog") -> Iterator[HarmonyMessage]:

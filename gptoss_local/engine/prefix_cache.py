@@ -117,13 +117,15 @@ class PrefixCache:
     def make_room(self, n_cells: int) -> None:
         """Evict cached prefixes from their ends until `n_cells` are free or none is left.
 
-        What is before a checkpoint can stay, as it can be continued there.
+        What stays of a prefix ends where it can be continued.
         """
         while (n_missing := n_cells - self._slots.n_cells_free) > 0 and self._slots.cached:
             victim = self._slots.cached[0]
-            n_kept = len(victim.tokens) - n_missing
-            path = self.checkpoints.along(victim.tokens, n_kept)
-            self._evict(victim, path[-1].n_tokens if path else 0)
+            n_kept = max(0, len(victim.tokens) - n_missing)
+            if not self._slots.is_live(victim, n_kept):
+                path = self.checkpoints.along(victim.tokens, n_kept)
+                n_kept = path[-1].n_tokens if path else 0
+            self._evict(victim, n_kept)
 
     def clear(self) -> None:
         """Evict every cached prefix."""

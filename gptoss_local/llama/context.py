@@ -30,7 +30,8 @@ _PARTIAL_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, llama.h
 class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of a context, in tokens, and its CPU threads for prefill and for decode.
 
-    `n_batch` bounds one `decode` call, `n_ubatch` what the device computes at once.
+    `n_batch` bounds one `decode` call, `n_ubatch` what the device computes at once; the smaller one
+    of them is used for both, see `Context.n_batch`.
     `n_outputs_max` bounds the rows of logits of one call; each costs 0.8 MB (n_vocab floats) on
     the device and on the host. It is never below `n_seq_max`, where llama.cpp aborts the process.
     `n_outputs_max_per_seq` bounds them for a sequence that is sampled on the device.
@@ -66,7 +67,14 @@ class Context:
     """
 
     def __init__(self, model: Model, params: ContextParams) -> None:
-        self.n_batch = params.n_batch
+        self.n_batch = min(params.n_batch, params.n_ubatch)
+        """Most tokens of a decode call, which is never more than one ubatch.
+
+        llama.cpp finds cells for all ubatches of a call first, by trying them out. While it does,
+        a later one may drop positions of the sliding layers (`apply_ubatch` in llama-kv-cache.cpp
+        purges what is older than what it overwrites) that an earlier one of the same call needs,
+        and `prepare` gives back only cells that were overwritten. Logits are wrong then.
+        """
         self.n_seq_max = params.n_seq_max
         self.n_swa = model.n_swa
         self.n_vocab = model.n_vocab
@@ -80,7 +88,7 @@ class Context:
                 hint="Ask for a smaller context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
             )
         self.n_ctx = int(llama_cpp.llama_n_ctx(self._handle))  # rounded up to a multiple of 256
-        n_sliding = self.n_swa * (params.n_seq_max + 1) + min(params.n_ubatch, params.n_batch)
+        n_sliding = self.n_swa * (params.n_seq_max + 1) + self.n_batch
         self.can_share = self.n_ctx >= n_sliding
         """Whether the sliding layers have room for a window of every sequence, whatever they share.
 
@@ -88,15 +96,14 @@ class Context:
         cells than of the others.
         """
         self.buffers = logged_buffers()
-        self._own_batch = Batch(params.n_batch)
+        self._own_batch = Batch(self.n_batch)
         self._chains: dict[int, Chain] = {}
         model.closes_with(self)
 
     def _c_params(self, params: ContextParams) -> object:
         c = llama_cpp.llama_context_default_params()
         c.n_ctx = params.n_ctx
-        c.n_batch = params.n_batch
-        c.n_ubatch = min(params.n_ubatch, params.n_batch)
+        c.n_batch = c.n_ubatch = self.n_batch
         c.n_seq_max = params.n_seq_max + 1
         c.n_outputs_max = max(self.n_outputs_max, c.n_seq_max)
         c.n_outputs_max_per_seq = params.n_outputs_max_per_seq
@@ -138,8 +145,7 @@ class Context:
 
         Raises:
             ContextOverflowError: the cache has no cells for the batch, and nothing has changed.
-            EngineError: llama.cpp failed otherwise; of a batch wider than `n_ubatch`, a part may
-                be in the cache.
+            EngineError: llama.cpp failed otherwise.
         """
         if batch.n_tokens > self.n_batch or batch.n_outputs > self.n_outputs_max:
             raise EngineError(  # llama.cpp would abort the process
