@@ -4,8 +4,8 @@ On a trained and quantised model the order of cells alone moves logits as much a
 the far end of the window does: attention sums half-precision products in the order of cells, and
 experts and quantised activations make a jump of a rounding error. Here nothing jumps: all experts
 are used, weights are float32, and attention looks at all of the window about equally. With a bf16
-cache, for which llama.cpp's CPU kernel adds up in float32, rounding stays below `TOLERANCE` (at most
-4e-3 in a thousand conversations), and one cell too few, of `N_WINDOW`, gets far above it.
+cache, for which llama.cpp's CPU kernel adds up in float32, rounding stays below `TOLERANCE` (at
+most 4e-3 in a thousand conversations), and one cell too few, of `N_WINDOW`, gets far above it.
 """
 
 from pathlib import Path
