@@ -6,7 +6,7 @@ how many tokens a step can yield, never which. Prompt lookup, as in llama.cpp's 
 (docs/speculative.md there).
 """
 
-from collections.abc import Sequence
+from array import array
 
 N_GRAM = 12  # tokens that must agree before a place is believed
 N_RESUME = 4  # as many, close behind the place that was copied from
@@ -23,7 +23,7 @@ class NgramIndex:
         tokens: The list itself; what is appended to it is indexed by `update`.
     """
 
-    def __init__(self, tokens: list[int]) -> None:
+    def __init__(self, tokens: "array[int]") -> None:
         self.tokens = tokens
         self._end_of: dict[int, int] = {}  # hash of a run: index after it
         self._n_indexed = N_GRAM - 1
@@ -35,10 +35,10 @@ class NgramIndex:
             end_of[hash(tuple(tokens[i - N_GRAM : i]))] = i
         self._n_indexed = max(self._n_indexed, end - 1)
 
-    def find(self, tail: Sequence[int]) -> int | None:
+    def find(self, tail: "array[int]") -> int | None:
         """The index after the last occurrence of `tail`, which has `N_GRAM` tokens."""
         end = self._end_of.get(hash(tuple(tail)))
-        if end is None or self.tokens[end - N_GRAM : end] != list(tail):
+        if end is None or self.tokens[end - N_GRAM : end] != tail:
             return None
         return end
 
@@ -47,17 +47,17 @@ class RecentAnswers:
     """The answers of all sequences, the newest 32 to 64 thousand tokens of them."""
 
     def __init__(self) -> None:
-        self._generations = [NgramIndex([]), NgramIndex([])]
+        self._generations = [NgramIndex(array("i")) for _ in range(2)]
 
-    def add(self, answer: Sequence[int]) -> None:
+    def add(self, answer: "array[int]") -> None:
         newest = self._generations[0]
         if len(newest.tokens) + len(answer) > _N_RECENT:
-            newest = NgramIndex([])
+            newest = NgramIndex(array("i"))
             self._generations = [newest, self._generations[0]]
         newest.tokens += answer
         newest.update(len(newest.tokens) + 1)
 
-    def find(self, tail: Sequence[int]) -> tuple[list[int], int] | None:
+    def find(self, tail: "array[int]") -> tuple["array[int]", int] | None:
         for index in self._generations:
             if (end := index.find(tail)) is not None:
                 return index.tokens, end
@@ -72,12 +72,12 @@ class Drafter:
         recent: Where to look for what the conversation does not hold.
     """
 
-    def __init__(self, tokens: list[int], recent: RecentAnswers | None = None) -> None:
+    def __init__(self, tokens: "array[int]", recent: RecentAnswers | None = None) -> None:
         self._index = NgramIndex(tokens)
         self._recent = recent
-        self._source: tuple[list[int], int] | None = None  # goes on there, if the next token does
+        self._source: tuple[array[int], int] | None = None  # goes on there, if the next token does
         self._n_matched = 0  # tokens that agree before `_source`
-        self._lost: tuple[list[int], int] | None = None  # where copying broke off
+        self._lost: tuple[array[int], int] | None = None  # where copying broke off
         self._n_right = self._n_wrong = 0.0  # guesses of late, drafted or not: both fade
 
     @property
@@ -118,7 +118,7 @@ class Drafter:
         if self._source is None:
             return []
         source, at = self._source
-        return source[at : at + n_tokens]
+        return source[at : at + n_tokens].tolist()
 
     def went_on(self, n_accepted: int) -> None:
         """The sequence has got `n_accepted` tokens of a draft, and one sampled token behind them.
@@ -140,7 +140,7 @@ class Drafter:
         else:
             self._lost, self._source, self._n_matched = (source, at), None, 0
 
-    def _find(self, tokens: list[int]) -> tuple[list[int], int] | None:
+    def _find(self, tokens: "array[int]") -> tuple["array[int]", int] | None:
         if self._lost is not None and (found := self._resume(tokens)):
             return found
         tail = tokens[-N_GRAM:]
@@ -150,9 +150,9 @@ class Drafter:
             return tokens, end
         return self._recent.find(tail) if self._recent else None
 
-    def _resume(self, tokens: list[int]) -> tuple[list[int], int] | None:
+    def _resume(self, tokens: "array[int]") -> tuple["array[int]", int] | None:
         """Find the last few tokens near the place where copying broke off: behind a small edit."""
-        source, lost = self._lost or ([], 0)
+        source, lost = self._lost or (array("i"), 0)
         tail = tokens[-N_RESUME:]
         limit = min(len(source), lost + _RESUME_REACH)
         if source is tokens:
@@ -163,7 +163,7 @@ class Drafter:
         return None
 
 
-def _n_common(tokens: list[int], end: int, source: list[int], source_end: int) -> int:
+def _n_common(tokens: "array[int]", end: int, source: "array[int]", source_end: int) -> int:
     """How many tokens before `end` and `source_end` are the same, up to `_N_MATCH_MAX`."""
     n = 0
     n_max = min(_N_MATCH_MAX, end, source_end)

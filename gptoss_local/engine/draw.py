@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence as Seq
 
+from gptoss_local.engine.prefix_cache import PrefixCache
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.errors import EngineError
 from gptoss_local.llama import Context
@@ -50,16 +51,15 @@ def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -
     return [token, *mask.accept_forced()]
 
 
-def move_to_cpu(sequence: Sequence, context: Context) -> None:
+def move_to_cpu(sequence: Sequence, context: Context, cache: PrefixCache) -> None:
     """Sample on the CPU from now on, and take back the last token, as its logits are not here.
 
-    It can always be decoded again at once: the sliding window has not moved on. There is no way
-    back to the device within an answer: a move costs as much as a hundred tokens on the CPU.
+    It can be decoded again at once, as the sliding window has not moved on. There is no way back
+    to the device within an answer: a move costs as much as a hundred tokens on the CPU.
     """
     slot = sequence.slot
     if slot is None:
         raise RuntimeError("a drawn sequence has no slot")
     sequence.sampler.unbind()
     context.detach_chain(slot.index)
-    slot.tokens.pop()
-    context.remove(slot.index, len(slot.tokens))
+    cache.rewind(slot, len(slot.tokens) - 1)

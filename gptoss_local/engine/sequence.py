@@ -1,6 +1,7 @@
 """The state of one request inside the engine: its tokens, slot, counts and clock."""
 
 import time
+from array import array
 from dataclasses import dataclass, field
 
 from gptoss_local.engine.draft import Drafter
@@ -33,15 +34,22 @@ class Sequence:
     mask: Mask | None = None
     drafter: Drafter | None = None
     is_suspect: bool = False
-    tokens: list[int] = field(init=False)
+    tokens: "array[int]" = field(init=False)
     queued_ns: int = field(default_factory=time.monotonic_ns)
     admitted_ns: int = 0
     prefilled_ns: int = 0
     n_drafted: int = 0
     n_accepted: int = 0
+    n_cached: int = 0
 
     def __post_init__(self) -> None:
-        self.tokens = list(self.request.prompt)
+        self.tokens = array("i", self.request.prompt)
+
+    def admit(self) -> None:
+        """It has a slot. What the first one holds already of the prompt counts as cached."""
+        if not self.admitted_ns:
+            self.admitted_ns = time.monotonic_ns()
+            self.n_cached = self.n_past
 
     @property
     def n_prompt(self) -> int:
@@ -80,4 +88,5 @@ class Sequence:
             queue_ns=admitted_ns - self.queued_ns,
             n_drafted=self.n_drafted,
             n_accepted=self.n_accepted,
+            n_cached=self.n_cached,
         )

@@ -20,7 +20,7 @@ class Speculation:
 
     def __init__(self, context: Context, n_draft_max: int) -> None:
         self.n_drafted = self.n_accepted = 0
-        self._n_ctx, self._n_draft_max = context.n_ctx, n_draft_max
+        self._n_ctx, self.n_draft_max = context.n_ctx, n_draft_max
         self._recent = RecentAnswers()
         self.costs = StepCosts()
         if n_draft_max > 0:
@@ -37,11 +37,11 @@ class Speculation:
             context.synchronize()
             context.remove(0)
 
-        self.costs.measure(decode, 1 + self._n_draft_max)
+        self.costs.measure(decode, 1 + self.n_draft_max)
 
     def start(self, sequence: Sequence) -> None:
         """Prepare a new sequence; under a mask it has no drafts."""
-        if self._n_draft_max > 0 and sequence.request.grammar is None:
+        if self.n_draft_max > 0 and sequence.request.grammar is None:
             sequence.drafter = Drafter(sequence.tokens, self._recent)
 
     def drafts(self, streams: list[Sequence], n_cells_free: int) -> dict[Sequence, list[int]]:
@@ -52,7 +52,7 @@ class Speculation:
             n_cells_free: Cells that the drafts may take.
         """
         drafts: dict[Sequence, list[int]] = {}
-        n_rows, n_left = len(streams), min(self._n_draft_max, n_cells_free)
+        n_rows, n_left = len(streams), min(self.n_draft_max, n_cells_free)
         for sequence in streams:
             drafter = sequence.drafter
             if drafter is None or n_left <= 0 or not (n_found := drafter.look()):
@@ -82,5 +82,5 @@ class Speculation:
 
     def finish(self, sequence: Sequence) -> None:
         """Keep the answer as a source of drafts for others."""
-        if self._n_draft_max > 0:
+        if self.n_draft_max > 0:
             self._recent.add(sequence.tokens[sequence.n_prompt :])

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from gptoss_local.chat import Vocabulary
+from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load
 from gptoss_local.progress import each_step
@@ -137,6 +138,8 @@ class ModelManager:
             n_gpu_layers=self.settings.gpu_layers,
             n_seq=self.settings.num_parallel,
             n_draft_max=N_DRAFT_MAX if self.settings.speculation else 0,
+            checkpoint_bytes=self.settings.checkpoint_bytes,
+            boundary_tokens=MESSAGE_ENDS,
         )
         loading = asyncio.create_task(EngineClient.start(load))
         try:  # the tokenizer is checked while the weights load

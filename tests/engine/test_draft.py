@@ -1,6 +1,7 @@
 """Drafts are found where words stood before, and drafted as far as it pays."""
 
 import random
+from array import array
 
 import pytest
 
@@ -8,7 +9,11 @@ from gptoss_local.engine.costs import WIDTHS, StepCosts
 from gptoss_local.engine.draft import N_GRAM, N_RESUME, Drafter, RecentAnswers
 
 
-def grow(drafter: Drafter, tokens: list[int], token: int) -> list[int]:
+def numbers(start: int, end: int) -> "array[int]":
+    return array("i", range(start, end))
+
+
+def grow(drafter: Drafter, tokens: "array[int]", token: int) -> list[int]:
     """One token more, and what would be drafted behind it."""
     tokens.append(token)
     drafter.went_on(0)
@@ -16,7 +21,7 @@ def grow(drafter: Drafter, tokens: list[int], token: int) -> list[int]:
 
 
 def test_what_followed_last_time_is_drafted() -> None:
-    tokens = [1, 2, *range(100, 140), 3, 4, *range(100, 150), 5]
+    tokens = array("i", [1, 2, *range(100, 140), 3, 4, *range(100, 150), 5])
     drafter = Drafter(tokens)
     assert drafter.look() == 0
     for token in range(100, 100 + N_GRAM - 1):
@@ -26,7 +31,7 @@ def test_what_followed_last_time_is_drafted() -> None:
 
 
 def test_a_run_that_overlaps_itself_is_found() -> None:
-    tokens = [7] * (N_GRAM + 3)
+    tokens = array("i", [7] * (N_GRAM + 3))
     drafter = Drafter(tokens)
     assert drafter.look() > 0
     assert set(drafter.take(9)) == {7}
@@ -34,7 +39,7 @@ def test_a_run_that_overlaps_itself_is_found() -> None:
 
 def test_copying_resumes_behind_an_edit() -> None:
     original = random.Random(0).sample(range(1000), 200)
-    tokens = [*original, 2000, *original[:50]]
+    tokens = array("i", [*original, 2000, *original[:50]])
     drafter = Drafter(tokens)
     assert drafter.look() == 201 - 50 + 50
     assert grow(drafter, tokens, 3000) == []  # one token is replaced …
@@ -45,11 +50,11 @@ def test_copying_resumes_behind_an_edit() -> None:
 
 
 def test_accepted_tokens_move_the_draft_on() -> None:
-    tokens = [*range(300), *range(20)]
+    tokens = array("i", [*range(300), *range(20)])
     drafter = Drafter(tokens)
     drafter.look()
     assert drafter.take(5) == [20, 21, 22, 23, 24]
-    tokens += [20, 21, 22, 23]
+    tokens.extend([20, 21, 22, 23])
     drafter.went_on(3)
     drafter.look()
     assert drafter.take(2) == [24, 25]
@@ -57,19 +62,19 @@ def test_accepted_tokens_move_the_draft_on() -> None:
 
 def test_recent_answers_are_a_source_and_are_forgotten() -> None:
     recent = RecentAnswers()
-    recent.add(range(100))
-    drafter = Drafter([5000, *range(50, 50 + N_GRAM)], recent)
+    recent.add(numbers(0, 100))
+    drafter = Drafter(array("i", [5000, *range(50, 50 + N_GRAM)]), recent)
     assert drafter.look() == 100 - 50 - N_GRAM
     assert drafter.take(3) == [62, 63, 64]
     for start in range(10_000, 100_000, 10_000):
-        recent.add(range(start, start + 10_000))
-    assert recent.find(range(50, 50 + N_GRAM)) is None
-    assert recent.find(range(90_000, 90_000 + N_GRAM)) is not None
+        recent.add(numbers(start, start + 10_000))
+    assert recent.find(numbers(50, 50 + N_GRAM)) is None
+    assert recent.find(numbers(90_000, 90_000 + N_GRAM)) is not None
 
 
 def test_wrong_guesses_lower_the_promise_and_right_ones_restore_it() -> None:
     runs = [list(range(100 * i, 100 * i + N_GRAM)) for i in range(4)]
-    tokens = [token for run in runs for token in (*run, *range(3000, 3060))]
+    tokens = array("i", [token for run in runs for token in (*run, *range(3000, 3060))])
     drafter = Drafter(tokens)
     promises = []
     for run in runs:

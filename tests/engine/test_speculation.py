@@ -181,14 +181,14 @@ def test_a_copy_is_drafted_from_its_prompt(
 
 
 def test_sampled_tokens_keep_their_distribution(
-    speculating: Speculating, vocabulary: Vocabulary
+    model: Model, speculating: Speculating, vocabulary: Vocabulary
 ) -> None:
     """Behind a draft tokens come as often as the model says, the drafted ones no more often."""
     prompt = [*chat(vocabulary, "xqj"), 200005, *vocabulary.encode("final"), 200008]
     n_draws = 450
-    first = probabilities(speculating.context, prompt)
+    first = probabilities(model, prompt)
     drafted = int(first.argmax())
-    second = probabilities(speculating.context, [*prompt, drafted])
+    second = probabilities(model, [*prompt, drafted])
     assert 0.05 < first[drafted] < 0.95
     counts: list[Counter[int]] = [Counter(), Counter()]
     for start in range(0, n_draws, 3):
@@ -208,12 +208,13 @@ def test_sampled_tokens_keep_their_distribution(
             assert abs(count[int(token)] - n * p) < 4 * (n * p * (1 - p)) ** 0.5 + 1
 
 
-def probabilities(context: Context, tokens: list[int]) -> npt.NDArray[np.float64]:
+def probabilities(model: Model, tokens: list[int]) -> npt.NDArray[np.float64]:
     """Of all tokens, under `FLAT`."""
+    context = Context(model, ContextParams(n_ctx=256, n_threads_prefill=2, n_threads_decode=2))
     context.decode(tokens, position=0)
     pointer = llama_cpp.llama_get_logits_ith(context.handle, -1)
     logits = np.ctypeslib.as_array(pointer, (context.n_vocab,)).astype(np.float64)
-    context.remove(0)
+    context.close()
     p = np.exp((logits - logits.max()) / FLAT.temperature)
     p[logits < np.sort(logits)[-FLAT.top_k]] = 0
     return p / p.sum()
