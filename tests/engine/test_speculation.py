@@ -56,6 +56,7 @@ class Speculating:
     def run(self, requests: list[Generate]) -> tuple[dict[int, list[int]], dict[int, Usage]]:
         answers: dict[int, list[int]] = {request.seq_id: [] for request in requests}
         usages = {}
+        self.engine._cache.clear()  # a prompt that is found is decoded in narrower steps
         for request in requests:
             assert self.engine.add_request(request) == []
         while self.engine.has_work:
