@@ -2,6 +2,7 @@
 
     GptOssError                exit  1   HTTP 500
     ├── UsageError                   2        400   the request itself is wrong
+    │   └── RequestTooLargeError     2        413
     ├── ModelNotFoundError           3        404
     ├── DownloadError                4        502   the hub, the network or the disk fails
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
@@ -38,6 +39,10 @@ class GptOssError(Exception):
 class UsageError(GptOssError):
     exit_code = 2
     http_status = 400
+
+
+class RequestTooLargeError(UsageError):
+    http_status = 413
 
 
 class ModelNotFoundError(GptOssError):

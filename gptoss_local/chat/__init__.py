@@ -4,7 +4,16 @@ The only layer that knows the harmony format: below it there are token ids, abov
 dialect of the HTTP server turns its request into a ChatRequest and ChatEvents into its answer.
 """
 
-from gptoss_local.chat.events import ChatEvent, ContentDelta, Done, ReasoningDelta, ToolCall
+from gptoss_local.chat.events import (
+    ChatEvent,
+    ContentDelta,
+    Delta,
+    Done,
+    ReasoningDelta,
+    Started,
+    ToolCall,
+    WholeAnswer,
+)
 from gptoss_local.chat.message import (
     AnswerFormat,
     ChatRequest,
@@ -23,15 +32,18 @@ __all__ = [
     "ChatEvent",
     "ChatRequest",
     "ContentDelta",
+    "Delta",
     "Done",
     "JsonFormat",
     "Message",
     "RawRequest",
     "ReasoningDelta",
     "RegexFormat",
+    "Started",
     "Tool",
     "ToolCall",
     "ToolRequest",
     "Vocabulary",
+    "WholeAnswer",
     "answer",
 ]

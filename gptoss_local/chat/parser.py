@@ -58,6 +58,8 @@ class HarmonyParser:
         self._n_calls = 0
         self._has_content = False
         self._needs_break = False
+        self.n_reasoning = 0
+        """Tokens of analysis so far, without tags and headers."""
 
     def feed(self, token: int) -> list[Delta]:
         """Take one token and return the events it completes, mostly none or one."""
@@ -86,6 +88,7 @@ class HarmonyParser:
         if self._recipient:
             self._arguments += text
             return []
+        self.n_reasoning += self._channel == "analysis"
         return self._delta(text)
 
     def _open(self, header: str) -> None:
@@ -146,6 +149,8 @@ class HarmonyParser:
 
 class RawParser:
     """Tokens as text with the tags spelled out, for prompts without a template."""
+
+    n_reasoning = 0  # not told apart here
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from gptoss_local.chat.events import ChatEvent, ContentDelta, Delta, Done, ReasoningDelta
+from gptoss_local.chat.events import ChatEvent, ContentDelta, Delta, Done, ReasoningDelta, Started
 from gptoss_local.chat.grammar import compile_grammar
 from gptoss_local.chat.message import ChatRequest, RawRequest, Tool
 from gptoss_local.chat.parser import HarmonyParser, RawParser
@@ -19,7 +19,7 @@ from gptoss_local.errors import ContextOverflowError
 async def answer(
     engine: EngineClient, vocabulary: Vocabulary, request: ChatRequest | RawRequest
 ) -> AsyncGenerator[ChatEvent, None]:
-    """Yield the events of one answer; the last one is Done.
+    """Yield the events of one answer; the first one is Started, the last one Done.
 
     Closing the iterator stops the engine.
 
@@ -63,6 +63,7 @@ async def _run(
             f"{len(prompt)} tokens, and {n_ctx} fit",
             hint="Shorten the prompt, or ask for more context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
         )
+    yield Started(len(prompt))
     stop, tokens = StopFilter(request.stop), list(prompt)
     generation = engine.generate(
         prompt,
@@ -76,7 +77,8 @@ async def _run(
             if isinstance(event, Finished):
                 for delta in _last_deltas(parser, stop):
                     yield delta
-                yield Done("stop" if stop.is_stopped else event.reason, event.usage, tokens)
+                reason = "stop" if stop.is_stopped else event.reason
+                yield Done(reason, event.usage, tokens, parser.n_reasoning, stop.found)
                 return
             for token in event.tokens:
                 if stop.is_stopped:  # tokens decoded before the engine heard of the stop

@@ -19,6 +19,7 @@ from gptoss_local.errors import GptOssError, ServerUnavailableError
 from gptoss_local.server import ollama
 from gptoss_local.server.guard import Guard
 from gptoss_local.server.manager import ModelManager
+from gptoss_local.server.ollama_frames import error_frame
 from gptoss_local.server.streaming import json_response, log_error
 from gptoss_local.settings import Settings
 
@@ -110,7 +111,7 @@ async def _on_error(_request: Request, error: Exception) -> Response:
     if not isinstance(error, GptOssError):
         raise error
     log_error(error)
-    return json_response(ollama.error_frame(error), error.http_status)
+    return json_response(error_frame(error), error.http_status)
 
 
 async def _on_http_exception(_request: Request, error: Exception) -> Response:
@@ -125,4 +126,4 @@ async def _on_http_exception(_request: Request, error: Exception) -> Response:
 
 async def _on_exception(_request: Request, error: Exception) -> Response:
     unexpected = GptOssError("internal error, see the server log")
-    return json_response(ollama.error_frame(unexpected), 500)
+    return json_response(error_frame(unexpected), 500)

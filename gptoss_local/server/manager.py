@@ -7,14 +7,14 @@ is idle. Thread: one event loop.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, answer
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load
 from gptoss_local.progress import each_step
@@ -92,6 +92,22 @@ class ModelManager:
             yield model
         finally:
             self._release(model)
+
+    async def answer(
+        self,
+        name: str,
+        request: ChatRequest | RawRequest,
+        *,
+        n_ctx: int | None = None,
+        keep_alive_s: float | None = None,
+    ) -> AsyncGenerator[ChatEvent, None]:
+        """Hold a model for one answer and yield its events; arguments and errors as `use`."""
+        async with (
+            self.use(name, n_ctx=n_ctx, keep_alive_s=keep_alive_s) as model,
+            aclosing(answer(model.engine, model.vocabulary, request)) as events,
+        ):
+            async for event in events:
+                yield event
 
     async def unload(self, name: str) -> None:
         """Unload a model once its running requests are done; not loaded is no error.
