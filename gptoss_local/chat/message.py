@@ -69,11 +69,13 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `reasoning` False means that no analysis is made or shown. `stop` strings are looked for in
     content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
-    tokens of an earlier answer that this one continues.
+    tokens of an earlier answer that this one continues. `must_call` names tools of which the answer
+    calls one.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
+    must_call: tuple[str, ...] = ()
     effort: Effort = "medium"
     reasoning: bool = True
     sampling: SamplingParams = SamplingParams()

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from gptoss_local import __version__
 from gptoss_local.errors import GptOssError, ServerUnavailableError
-from gptoss_local.server import ollama
+from gptoss_local.server import ollama, openai_chat, openai_parts
 from gptoss_local.server.guard import Guard
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.ollama_frames import error_frame
@@ -49,6 +49,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
             Route("/", _root, methods=["GET"]),
             Route("/api/gptoss/shutdown", stop, methods=["POST"]),
             *ollama.routes(),
+            *openai_chat.routes(),
         ],
         middleware=[Middleware(Guard)],
         exception_handlers={
@@ -107,11 +108,11 @@ async def _root(_request: Request) -> Response:
     return PlainTextResponse("Ollama is running")  # what clients look for, word for word
 
 
-async def _on_error(_request: Request, error: Exception) -> Response:
+async def _on_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, GptOssError):
         raise error
     log_error(error)
-    return json_response(error_frame(error), error.http_status)
+    return json_response(_error_body(request, error), error.http_status)
 
 
 async def _on_http_exception(_request: Request, error: Exception) -> Response:
@@ -124,6 +125,13 @@ async def _on_http_exception(_request: Request, error: Exception) -> Response:
     )
 
 
-async def _on_exception(_request: Request, error: Exception) -> Response:
+async def _on_exception(request: Request, error: Exception) -> Response:
     unexpected = GptOssError("internal error, see the server log")
-    return json_response(error_frame(unexpected), 500)
+    return json_response(_error_body(request, unexpected), 500)
+
+
+def _error_body(request: Request, error: GptOssError) -> object:
+    """The shape of the dialect whose path was asked for."""
+    if request.url.path.startswith("/v1/"):
+        return openai_parts.error_body(error)
+    return error_frame(error)
