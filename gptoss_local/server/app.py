@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from gptoss_local import __version__
 from gptoss_local.errors import GptOssError, ServerUnavailableError
-from gptoss_local.server import ollama, openai_chat, openai_parts
+from gptoss_local.server import ollama, openai_chat, openai_parts, openai_responses
 from gptoss_local.server.guard import Guard
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.ollama_frames import error_frame
@@ -50,6 +50,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
             Route("/api/gptoss/shutdown", stop, methods=["POST"]),
             *ollama.routes(),
             *openai_chat.routes(),
+            *openai_responses.routes(),
         ],
         middleware=[Middleware(Guard)],
         exception_handlers={

@@ -44,8 +44,16 @@ def parse_body(data: bytes, body_type: type[Body]) -> Body:
         value = msgspec.json.decode(data)
         if isinstance(value, dict):
             value = {key.lower(): item for key, item in value.items()}
-        return msgspec.convert(_clean(value), body_type, strict=False)
+        return convert(_clean(value), body_type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"invalid request: {error}") from error
+
+
+def convert(value: Any, body_type: type[Body]) -> Body:
+    """Make a struct of decoded JSON. Raises UsageError where a field has the wrong type."""
+    try:
+        return msgspec.convert(value, body_type, strict=False)
+    except msgspec.ValidationError as error:
         raise UsageError(f"invalid request: {error}") from error
 
 
