@@ -24,7 +24,7 @@ from gptoss_local.chat.message import (
     Tool,
     ToolRequest,
 )
-from gptoss_local.chat.session import answer
+from gptoss_local.chat.session import answer, n_prompt_tokens
 from gptoss_local.chat.vocabulary import Vocabulary
 
 __all__ = [
@@ -46,4 +46,5 @@ __all__ = [
     "Vocabulary",
     "WholeAnswer",
     "answer",
+    "n_prompt_tokens",
 ]

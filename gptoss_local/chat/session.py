@@ -49,6 +49,11 @@ async def answer(
                 yield event
 
 
+def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:
+    """Length of the prompt that a request becomes. Raises UsageError as `answer`."""
+    return len(render_chat(request, vocabulary))
+
+
 async def _run(
     engine: EngineClient,
     prompt: list[int],

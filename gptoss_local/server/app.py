@@ -16,7 +16,14 @@ from starlette.routing import Route
 
 from gptoss_local import __version__
 from gptoss_local.errors import GptOssError, ServerUnavailableError
-from gptoss_local.server import ollama, openai_chat, openai_parts, openai_responses
+from gptoss_local.server import (
+    anthropic,
+    anthropic_frames,
+    ollama,
+    openai_chat,
+    openai_parts,
+    openai_responses,
+)
 from gptoss_local.server.guard import Guard
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.ollama_frames import error_frame
@@ -51,6 +58,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
             *ollama.routes(),
             *openai_chat.routes(),
             *openai_responses.routes(),
+            *anthropic.routes(),
         ],
         middleware=[Middleware(Guard)],
         exception_handlers={
@@ -133,6 +141,8 @@ async def _on_exception(request: Request, error: Exception) -> Response:
 
 def _error_body(request: Request, error: GptOssError) -> object:
     """The shape of the dialect whose path was asked for."""
+    if request.url.path.startswith("/v1/messages"):
+        return anthropic_frames.error_body(error)
     if request.url.path.startswith("/v1/"):
         return openai_parts.error_body(error)
     return error_frame(error)

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from gptoss_local.errors import RequestTooLargeError, UsageError
 
-Body = TypeVar("Body", bound=msgspec.Struct)
+Body = TypeVar("Body")
 
 _MAX_BYTES = 32 * 1024 * 1024  # the longest prompt that fits is below 1 MB
 _MAX_DEPTH = 100  # openai-harmony refuses schemas beyond 127 levels
@@ -50,7 +50,7 @@ def parse_body(data: bytes, body_type: type[Body]) -> Body:
 
 
 def convert(value: Any, body_type: type[Body]) -> Body:
-    """Make a struct of decoded JSON. Raises UsageError where a field has the wrong type."""
+    """Make a typed value of decoded JSON. Raises UsageError where a field has the wrong type."""
     try:
         return msgspec.convert(value, body_type, strict=False)
     except msgspec.ValidationError as error:

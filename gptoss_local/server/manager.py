@@ -109,6 +109,19 @@ class ModelManager:
             async for event in events:
                 yield event
 
+    async def vocabulary(self, name: str) -> Vocabulary:
+        """The vocabulary of a model, without loading it.
+
+        Raises:
+            ModelNotFoundError: no such model.
+            ModelLoadError: its file cannot be read.
+        """
+        entry = find_model(name, self.settings)
+        if self.loaded is not None and self.loaded.entry.name == entry.name:
+            return self.loaded.vocabulary
+        path = await asyncio.to_thread(entry.ensure_file, self.settings)
+        return await asyncio.to_thread(self._read_vocabulary, path)
+
     async def unload(self, name: str) -> None:
         """Unload a model once its running requests are done; not loaded is no error.
 

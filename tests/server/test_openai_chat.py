@@ -34,7 +34,7 @@ class Person(BaseModel):
 @pytest.fixture
 def client(server: RunningServer) -> Iterator[openai.OpenAI]:
     with (
-        httpx.Client(trust_env=False, timeout=60) as http,
+        openai.DefaultHttpxClient(trust_env=False, timeout=60) as http,
         openai.OpenAI(
             base_url=f"{server.url}/v1", api_key="ollama", http_client=http, max_retries=0
         ) as client,

@@ -175,7 +175,7 @@ def test_instructions_and_developer_message(client: openai.OpenAI) -> None:
         ({"reasoning": {"effort": "huge"}}, "invalid reasoning value"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "text only"),
         ({"text": {"format": {"type": "json_schema"}}}, "needs a schema"),
-        ({"tools": [{"type": "function", "name": 5, "parameters": 5}]}, "parameters"),
+        ({"tools": [{"type": "function", "name": 5}]}, "$.name"),
         (
             {"input": [{"type": "function_call", "name": "f", "arguments": "{"}]},
             "invalid tool call arguments",
