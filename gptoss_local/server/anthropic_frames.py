@@ -134,7 +134,11 @@ class MessagesWriter:
 def error_body(error: GptOssError) -> dict[str, Any]:
     """Anthropic's error shape, also as an event amid a stream."""
     text = f"{error.message}. {error.hint}" if error.hint else error.message
-    kind = _ERRORS.get(error.http_status, "api_error")
+    return error_shape(text, error.http_status)
+
+
+def error_shape(text: str, status: int) -> dict[str, Any]:
+    kind = _ERRORS.get(status, "api_error")
     return {
         "type": "error",
         "error": {"type": kind, "message": text},

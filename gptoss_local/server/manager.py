@@ -17,7 +17,9 @@ import psutil
 from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, answer
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load
+from gptoss_local.errors import GptOssError
 from gptoss_local.progress import each_step
+from gptoss_local.server.metrics import Counters
 from gptoss_local.settings import Settings
 from gptoss_local.store import GGUFInfo, ModelEntry, find_model, read_info, read_tokens
 
@@ -57,6 +59,7 @@ class ModelManager:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.counters = Counters()
         self._loaded: LoadedModel | None = None
         self._lock = asyncio.Lock()  # held while deciding, loading or unloading
         self._idle = asyncio.Event()  # no request uses the loaded model
@@ -102,12 +105,23 @@ class ModelManager:
         keep_alive_s: float | None = None,
     ) -> AsyncGenerator[ChatEvent, None]:
         """Hold a model for one answer and yield its events; arguments and errors as `use`."""
-        async with (
-            self.use(name, n_ctx=n_ctx, keep_alive_s=keep_alive_s) as model,
-            aclosing(answer(model.engine, model.vocabulary, request)) as events,
-        ):
-            async for event in events:
-                yield event
+        self.counters.n_active += 1
+        try:
+            async with (
+                self.use(name, n_ctx=n_ctx, keep_alive_s=keep_alive_s) as model,
+                aclosing(answer(model.engine, model.vocabulary, request)) as events,
+            ):
+                async for event in events:
+                    self.counters.add(event)
+                    yield event
+        except GptOssError as error:
+            self.counters.ended(type(error).__name__)
+            raise
+        except (GeneratorExit, asyncio.CancelledError):
+            self.counters.ended("left")
+            raise
+        finally:
+            self.counters.n_active -= 1
 
     async def vocabulary(self, name: str) -> Vocabulary:
         """The vocabulary of a model, without loading it.

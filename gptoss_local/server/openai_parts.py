@@ -144,16 +144,14 @@ def usage(done: Done, prompt: str, completion: str) -> dict[str, Any]:
 
 def error_body(error: GptOssError) -> dict[str, Any]:
     """OpenAI's error shape; our hint goes into the message, as clients show nothing else."""
-    kinds = {400: "invalid_request_error", 404: "not_found_error", 413: "invalid_request_error"}
     text = f"{error.message}. {error.hint}" if error.hint else error.message
-    return {
-        "error": {
-            "message": text,
-            "type": kinds.get(error.http_status, "api_error"),
-            "param": None,
-            "code": _CODES.get(type(error).__name__),
-        }
-    }
+    return error_shape(text, error.http_status, _CODES.get(type(error).__name__))
+
+
+def error_shape(text: str, status: int, code: str | None = None) -> dict[str, Any]:
+    default = "invalid_request_error" if status < 500 else "api_error"
+    kind = "not_found_error" if status == 404 else default
+    return {"error": {"message": text, "type": kind, "param": None, "code": code}}
 
 
 _CODES = {
