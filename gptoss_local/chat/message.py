@@ -32,11 +32,15 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A function the model may call; `parameters` is a JSON schema of an object."""
+    """A function the model may call; `parameters` is a JSON schema of an object.
+
+    The arguments of a `strict` one always keep to it.
+    """
 
     name: str
     description: str = ""
     parameters: dict[str, Any] | None = None
+    strict: bool = False
 
 
 class JsonFormat(msgspec.Struct, frozen=True):

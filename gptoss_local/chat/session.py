@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from gptoss_local.chat.events import ChatEvent, ContentDelta, Delta, Done, ReasoningDelta, Started
 from gptoss_local.chat.grammar import compile_grammar
-from gptoss_local.chat.message import ChatRequest, RawRequest, Tool
+from gptoss_local.chat.message import ChatRequest, RawRequest
 from gptoss_local.chat.parser import HarmonyParser, RawParser
 from gptoss_local.chat.render import opens_final, render_chat
 from gptoss_local.chat.stop import StopFilter
@@ -29,24 +29,31 @@ async def answer(
         EngineError: the engine failed or died.
     """
     parser: HarmonyParser | RawParser
-    tools: tuple[Tool, ...]
     if isinstance(request, RawRequest):
         prompt = vocabulary.encode_tagged(request.prompt)
-        is_final, tools = True, ()
+        is_final = True
         parser, shows_reasoning = RawParser(vocabulary), True
     else:
         prompt = render_chat(request, vocabulary)
-        is_final, tools = opens_final(request), request.tools
+        is_final = opens_final(request)
         parser, shows_reasoning = HarmonyParser(vocabulary, opens_final=is_final), request.reasoning
-    grammar = None
-    if request.format is not None:  # in a thread, as a large schema takes a while
-        grammar = await asyncio.to_thread(
-            compile_grammar, request.format, tools, opens_final=is_final
-        )
+    grammar = await asyncio.to_thread(_grammar, request, is_final)  # a large schema takes a while
     async with aclosing(_run(engine, prompt, parser, request, grammar)) as events:
         async for event in events:
             if shows_reasoning or not isinstance(event, ReasoningDelta):
                 yield event
+
+
+def _grammar(request: ChatRequest | RawRequest, is_final: bool) -> str | None:
+    """The grammar of the answer, if anything in the request binds it."""
+    if isinstance(request, RawRequest):
+        return compile_grammar(request.format, opens_final=True) if request.format else None
+    is_bound = request.format or request.must_call or any(tool.strict for tool in request.tools)
+    if not is_bound:
+        return None
+    return compile_grammar(
+        request.format, request.tools, must_call=request.must_call, opens_final=is_final
+    )
 
 
 def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:

@@ -46,6 +46,7 @@ class WireTool(msgspec.Struct):
     type: str = "custom"
     description: str = ""
     input_schema: dict[str, Any] | None = None
+    strict: bool = False
 
 
 class Thinking(msgspec.Struct):
@@ -88,7 +89,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
             messages.insert(0, Message(role="system", content=system))
         effort, reasoning = self._effort()
         tools = [
-            Tool(tool.name, tool.description, tool.input_schema)
+            Tool(tool.name, tool.description, tool.input_schema, tool.strict)
             for tool in self.tools
             if tool.name and tool.input_schema is not None
         ]

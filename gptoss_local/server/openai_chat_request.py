@@ -53,6 +53,7 @@ class Function(msgspec.Struct):
     name: str = ""
     description: str = ""
     parameters: dict[str, Any] | None = None
+    strict: bool = False
 
 
 class WireTool(msgspec.Struct):
@@ -107,9 +108,9 @@ class ChatCompletionBody(_Common, kw_only=True):
         json_schema = self.response_format.get("json_schema")
         schema = json_schema.get("schema") if isinstance(json_schema, dict) else None
         tools = [
-            Tool(t.function.name, t.function.description, t.function.parameters)
-            for t in self.tools
-            if t.function is not None and t.function.name
+            Tool(f.name, f.description, f.parameters, f.strict)
+            for f in (tool.function for tool in self.tools)
+            if f is not None and f.name
         ]
         return ChatRequest(
             messages=tuple(map(_message, self.messages)),

@@ -47,6 +47,7 @@ class WireTool(msgspec.Struct):
     name: str = ""
     description: str = ""
     parameters: dict[str, Any] | None = None
+    strict: bool = False
 
 
 class Text(msgspec.Struct):
@@ -83,7 +84,7 @@ class ResponsesBody(Sampling, kw_only=True):
         effort, reasoning = parse_effort(self.reasoning.effort)
         tools = [convert(tool, WireTool) for tool in self.tools]
         functions = [
-            Tool(tool.name, tool.description, tool.parameters)
+            Tool(tool.name, tool.description, tool.parameters, tool.strict)
             for tool in tools
             if tool.type == "function" and tool.name
         ]

@@ -109,6 +109,33 @@ def test_tool_round_trip(client: openai.OpenAI, stream: bool) -> None:
     assert again.choices[0].message.content == "It is 21 degrees and sunny in Tokyo."
 
 
+@pytest.mark.parametrize("choice", ["required", "get_current_weather"])
+@pytest.mark.parametrize("effort", ["none", "medium"])
+def test_forced_call(client: openai.OpenAI, choice: str, effort: str) -> None:
+    other = {"type": "function", "function": {"name": "other", "parameters": None}}
+    wanted = choice if choice == "required" else {"type": "function", "function": {"name": choice}}
+    hello = TOKYO | {
+        "messages": [{"role": "user", "content": "hello"}],
+        "tools": [WEATHER] if choice == "required" else [other, WEATHER],
+        "tool_choice": wanted,
+        "reasoning_effort": effort,
+        "max_tokens": 200,
+    }
+    reply = client.chat.completions.create(**hello).choices[0]
+    assert reply.finish_reason == "tool_calls"
+    (call,) = reply.message.tool_calls or ()
+    assert call.type == "function"
+    assert call.function.name == "get_current_weather"
+    assert isinstance(json.loads(call.function.arguments)["location"], str)
+    free = client.chat.completions.create(**hello | {"tool_choice": "auto"}).choices[0]
+    assert not free.message.tool_calls
+
+
+def test_tool_choice_none(client: openai.OpenAI) -> None:
+    reply = client.chat.completions.create(**TOKYO, tool_choice="none", max_tokens=60)
+    assert not reply.choices[0].message.tool_calls
+
+
 def test_structured_output(client: openai.OpenAI) -> None:
     text = 'Extract name and age as JSON: "Bob Smith is 42 years old."'
     ask = ASK | {"messages": [{"role": "user", "content": text}]}
