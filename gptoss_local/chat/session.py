@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from gptoss_local.chat.events import ChatEvent, ContentDelta, Delta, Done, ReasoningDelta, Started
 from gptoss_local.chat.grammar import compile_grammar
-from gptoss_local.chat.message import ChatRequest, RawRequest
+from gptoss_local.chat.message import ChatRequest, RawRequest, Tool
 from gptoss_local.chat.parser import HarmonyParser, RawParser
 from gptoss_local.chat.render import opens_final, render_chat
 from gptoss_local.chat.stop import StopFilter
@@ -29,31 +29,35 @@ async def answer(
         EngineError: the engine failed or died.
     """
     parser: HarmonyParser | RawParser
+    tools: tuple[Tool, ...]
     if isinstance(request, RawRequest):
         prompt = vocabulary.encode_tagged(request.prompt)
-        is_final = True
+        is_final, tools = True, ()
         parser, shows_reasoning = RawParser(vocabulary), True
     else:
         prompt = render_chat(request, vocabulary)
-        is_final = opens_final(request)
+        is_final, tools = opens_final(request), request.tools
         parser, shows_reasoning = HarmonyParser(vocabulary, opens_final=is_final), request.reasoning
-    grammar = await asyncio.to_thread(_grammar, request, is_final)  # a large schema takes a while
+    grammar = None
+    if _is_bound(request):  # in a thread, as a large schema takes a while
+        grammar = await asyncio.to_thread(
+            compile_grammar,
+            request.format,
+            tools,
+            must_call=request.must_call if isinstance(request, ChatRequest) else (),
+            opens_final=is_final,
+        )
     async with aclosing(_run(engine, prompt, parser, request, grammar)) as events:
         async for event in events:
             if shows_reasoning or not isinstance(event, ReasoningDelta):
                 yield event
 
 
-def _grammar(request: ChatRequest | RawRequest, is_final: bool) -> str | None:
-    """The grammar of the answer, if anything in the request binds it."""
-    if isinstance(request, RawRequest):
-        return compile_grammar(request.format, opens_final=True) if request.format else None
-    is_bound = request.format or request.must_call or any(tool.strict for tool in request.tools)
-    if not is_bound:
-        return None
-    return compile_grammar(
-        request.format, request.tools, must_call=request.must_call, opens_final=is_final
-    )
+def _is_bound(request: ChatRequest | RawRequest) -> bool:
+    """Whether anything in the request needs a grammar for the answer."""
+    if request.format is not None or isinstance(request, RawRequest):
+        return request.format is not None
+    return bool(request.must_call) or any(tool.strict for tool in request.tools)
 
 
 def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:
