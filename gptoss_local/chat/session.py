@@ -37,7 +37,10 @@ async def answer(
     else:
         prompt = render_chat(request, vocabulary)
         is_final, tools = opens_final(request), request.tools
-        parser, shows_reasoning = HarmonyParser(vocabulary, opens_final=is_final), request.reasoning
+        parser, shows_reasoning = (
+            HarmonyParser(vocabulary, tools, opens_final=is_final),
+            request.reasoning,
+        )
     grammar = None
     if _is_bound(request):  # in a thread, as a large schema takes a while
         grammar = await asyncio.to_thread(
