@@ -35,3 +35,19 @@ def test_answered_and_well_formed(http: httpx.Client, file: Path, stream: bool) 
         well_formed.check_stream(path, reply.text)
     else:
         well_formed.check_whole(path, reply.json())
+
+
+@pytest.mark.parametrize("name", ["copilot_chat", "copilot_cli_responses", "claude_code", "cline"])
+def test_whatever_the_model_says(http: httpx.Client, name: str) -> None:
+    """At temperature 3 nano writes harmony that is anything but well-formed."""
+    recorded = json.loads((FIXTURES[0].parent / f"{name}.json").read_text(encoding="utf-8"))
+    path = recorded["path"].partition("?")[0]
+    for seed in range(12):
+        limits = LIMITS.get(path, {"max_tokens": 40})
+        hot: dict[str, Any] = {"temperature": 3.0, "seed": seed}
+        if "options" in limits:
+            hot = {"options": {**hot, "num_predict": 40}}
+        reply = http.post(recorded["path"], json=recorded["body"] | limits | hot)
+        assert reply.status_code == 200, reply.text
+        well_formed.check_stream(path, reply.text)
+        assert "<|" not in reply.text
