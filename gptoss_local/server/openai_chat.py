@@ -31,7 +31,11 @@ async def chat_completions(request: Request) -> Response:
     body = await read_body(request, ChatCompletionBody)
     manager: ModelManager = request.app.state.manager
     events = manager.answer(body.model, body.to_request())
-    writer = ChatCompletionWriter(body.model, include_usage=body.stream_options.include_usage)
+    writer = ChatCompletionWriter(
+        body.model,
+        include_usage=body.stream_options.include_usage,
+        custom_names=body.custom_names,
+    )
     return AnswerResponse(events, writer, stream=body.stream)
 
 

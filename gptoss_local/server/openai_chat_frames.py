@@ -18,7 +18,7 @@ from gptoss_local.chat import (
     WholeAnswer,
 )
 from gptoss_local.errors import GptOssError
-from gptoss_local.server.openai_parts import error_body, new_id, now_s, usage
+from gptoss_local.server.openai_parts import custom_input, error_body, new_id, now_s, usage
 from gptoss_local.server.streaming import SSE, SseEvent
 
 _FINGERPRINT = "fp_ollama"
@@ -78,8 +78,11 @@ class ChatCompletionWriter(_Writer):
     _chunk_object = "chat.completion.chunk"
     _whole_object = "chat.completion"
 
-    def __init__(self, model: str, *, include_usage: bool) -> None:
+    def __init__(
+        self, model: str, *, include_usage: bool, custom_names: frozenset[str] = frozenset()
+    ) -> None:
         super().__init__(model, include_usage=include_usage)
+        self._custom_names = custom_names
         self._opening: dict[str, Any] = {"role": "assistant", "content": ""}
 
     def feed(self, event: ChatEvent) -> Iterable[SseEvent]:
@@ -92,7 +95,7 @@ class ChatCompletionWriter(_Writer):
             case ContentDelta(text):
                 delta = {"content": text}
             case ToolCall():
-                delta = {"tool_calls": [_tool_call(event)]}
+                delta = {"tool_calls": [self._tool_call(event)]}
             case Done():
                 finish = self._chunk(self._finish_reason(), delta=self._opening)
                 return [finish, *self._last(event)]
@@ -105,13 +108,24 @@ class ChatCompletionWriter(_Writer):
         if answer.reasoning:
             message["reasoning"] = message["reasoning_content"] = answer.reasoning
         if answer.calls:
-            message["tool_calls"] = [_tool_call(call) for call in answer.calls]
+            message["tool_calls"] = [self._tool_call(call) for call in answer.calls]
         return self._body({"message": message, "finish_reason": self._finish_reason()})
 
     def _finish_reason(self) -> str:
         if self._answer.done.reason == "length":
             return "length"
         return "tool_calls" if self._answer.calls else "stop"
+
+    def _tool_call(self, call: ToolCall) -> dict[str, Any]:
+        head = {"id": call.id, "index": call.index}
+        if call.name in self._custom_names:
+            custom = {"name": call.name, "input": custom_input(call.arguments)}
+            return head | {"type": "custom", "custom": custom}
+        arguments = msgspec.json.encode(call.arguments).decode()
+        return head | {
+            "type": "function",
+            "function": {"name": call.name, "arguments": arguments},
+        }
 
 
 class CompletionWriter(_Writer):
@@ -135,13 +149,3 @@ class CompletionWriter(_Writer):
 
     def _finish_reason(self) -> str:
         return "length" if self._answer.done.reason == "length" else "stop"
-
-
-def _tool_call(call: ToolCall) -> dict[str, Any]:
-    arguments = msgspec.json.encode(call.arguments).decode()
-    return {
-        "id": call.id,
-        "index": call.index,
-        "type": "function",
-        "function": {"name": call.name, "arguments": arguments},
-    }

@@ -15,6 +15,7 @@ from gptoss_local.server.openai_parts import (
     Part,
     Reasoning,
     Sampling,
+    custom_tool,
     join_parts,
     limit_tokens,
     offered,
@@ -56,11 +57,25 @@ class Function(msgspec.Struct):
     strict: bool = False
 
 
+class Custom(msgspec.Struct):
+    name: str = ""
+    description: str = ""
+    format: dict[str, Any] = {}
+
+
 class WireTool(msgspec.Struct):
-    """A tool; kinds other than `function` have no function and are skipped."""
+    """A tool; kinds other than `function` and `custom` have neither and are skipped."""
 
     type: str = "function"
     function: Function | None = None
+    custom: Custom | None = None
+
+    def to_tool(self) -> Tool | None:
+        if f := self.function:
+            return Tool(f.name, f.description, f.parameters, f.strict) if f.name else None
+        if c := self.custom:
+            return custom_tool(c.name, c.description, c.format) if c.name else None
+        return None
 
 
 class StreamOptions(msgspec.Struct):
@@ -98,6 +113,11 @@ class ChatCompletionBody(_Common, kw_only=True):
     tools: list[WireTool] = msgspec.field(default_factory=list)
     tool_choice: str | dict[str, Any] = "auto"
 
+    @property
+    def custom_names(self) -> frozenset[str]:
+        """Names of tools that take free text."""
+        return frozenset(tool.custom.name for tool in self.tools if tool.custom)
+
     def to_request(self) -> ChatRequest:
         """Raises UsageError for what gpt-oss or this version cannot do."""
         self.check()
@@ -107,11 +127,7 @@ class ChatCompletionBody(_Common, kw_only=True):
         limits = (self.max_completion_tokens, self.max_tokens)
         json_schema = self.response_format.get("json_schema")
         schema = json_schema.get("schema") if isinstance(json_schema, dict) else None
-        tools = [
-            Tool(f.name, f.description, f.parameters, f.strict)
-            for f in (tool.function for tool in self.tools)
-            if f is not None and f.name
-        ]
+        tools = [made for tool in self.tools if (made := tool.to_tool())]
         return ChatRequest(
             messages=tuple(map(_message, self.messages)),
             effort=effort,

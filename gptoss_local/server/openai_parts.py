@@ -25,6 +25,12 @@ _EFFORTS: dict[str, Effort] = {
     "ultra": "high",
     "max": "high",
 }
+_CUSTOM_PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
 _TEXT_PARTS = frozenset(("text", "input_text", "output_text", "refusal"))
 
 
@@ -119,7 +125,11 @@ def offered(tools: list[Tool], choice: str | dict[str, Any]) -> dict[str, Any]:
             wanted = ()
         case "required" | "any":
             wanted = tuple(names)
-        case {"type": "function" | "tool", "name": str(name)} | {"function": {"name": str(name)}}:
+        case (
+            {"type": "function" | "tool" | "custom", "name": str(name)}
+            | {"function": {"name": str(name)}}
+            | {"custom": {"name": str(name)}}
+        ):
             if name not in names:
                 raise UsageError(f"tool_choice names the tool '{name}', which is not in tools")
             wanted = (name,)
@@ -128,6 +138,23 @@ def offered(tools: list[Tool], choice: str | dict[str, Any]) -> dict[str, Any]:
         case _:
             raise UsageError("tool_choice must be none, auto, required or name a function")
     return {"tools": tuple(tools), "must_call": wanted}
+
+
+def custom_tool(name: str, description: str, form: dict[str, Any]) -> Tool:
+    """A tool that takes free text, as a function with one argument; `form` may hold a grammar."""
+    grammar = form.get("grammar", form)  # nested in Chat Completions
+    if isinstance(grammar, dict) and isinstance(grammar.get("definition"), str):
+        syntax = grammar.get("syntax", "")
+        description += f"\n\nThe input keeps to this {syntax} grammar:\n{grammar['definition']}"
+    return Tool(name, description, _CUSTOM_PARAMETERS)
+
+
+def custom_input(arguments: dict[str, Any]) -> str:
+    """The text that a call of a custom tool was given, under whatever name the model put it."""
+    texts = [arguments["input"]] if "input" in arguments else list(arguments.values())
+    if len(texts) == 1 and isinstance(texts[0], str):
+        return texts[0]
+    return msgspec.json.encode(arguments).decode()
 
 
 def usage(done: Done, prompt: str, completion: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 
 from gptoss_local.chat import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
 from gptoss_local.errors import GptOssError
-from gptoss_local.server.openai_parts import error_body, new_id, now_s, usage
+from gptoss_local.server.openai_parts import custom_input, error_body, new_id, now_s, usage
 from gptoss_local.server.openai_responses_request import SEAL, ResponsesBody
 from gptoss_local.server.streaming import SSE, SseEvent
 
@@ -25,6 +25,7 @@ class ResponsesWriter:
 
     def __init__(self, body: ResponsesBody) -> None:
         self._response = _response(body)
+        self._custom_names = body.custom_names
         self._output: list[dict[str, Any]] = self._response["output"]
         self._numbers = itertools.count()
         self._open: _TextItem | None = None
@@ -83,21 +84,25 @@ class ResponsesWriter:
         yield self._item_done(item.done())
 
     def _call(self, call: ToolCall) -> Iterable[SseEvent]:
-        arguments = msgspec.json.encode(call.arguments).decode()
+        if call.name in self._custom_names:
+            text, field, kind = custom_input(call.arguments), "input", "custom_tool_call"
+        else:
+            text = msgspec.json.encode(call.arguments).decode()
+            field, kind = "arguments", "function_call"
         item = {
-            "id": new_id("fc_"),
-            "type": "function_call",
+            "id": new_id("ctc_" if field == "input" else "fc_"),
+            "type": kind,
             "status": "in_progress",
             "call_id": call.id,
             "name": call.name,
-            "arguments": "",
+            field: "",
         }
         at = {"item_id": item["id"], "output_index": len(self._output)}
-        name = "response.function_call_arguments"
+        event = f"response.{kind}_{field}"
         yield self._event("response.output_item.added", output_index=at["output_index"], item=item)
-        yield self._event(f"{name}.delta", **at, delta=arguments)
-        yield self._event(f"{name}.done", **at, name=call.name, arguments=arguments)
-        yield self._item_done(item | {"status": "completed", "arguments": arguments})
+        yield self._event(f"{event}.delta", **at, delta=text)
+        yield self._event(f"{event}.done", **at, name=call.name, **{field: text})
+        yield self._item_done(item | {"status": "completed", field: text})
 
     def _item_done(self, item: dict[str, Any]) -> SseEvent:
         self._output.append(item)

@@ -15,6 +15,7 @@ from gptoss_local.server.openai_parts import (
     Part,
     Reasoning,
     Sampling,
+    custom_tool,
     join_parts,
     limit_tokens,
     offered,
@@ -41,13 +42,19 @@ class Item(msgspec.Struct):
 
 
 class WireTool(msgspec.Struct):
-    """A tool; kinds other than `function` and nameless ones are skipped."""
+    """A tool; kinds other than `function` and `custom`, and nameless ones, are skipped."""
 
     type: str = "function"
     name: str = ""
     description: str = ""
     parameters: dict[str, Any] | None = None
     strict: bool = False
+    format: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def to_tool(self) -> Tool:
+        if self.type == "custom":
+            return custom_tool(self.name, self.description, self.format)
+        return Tool(self.name, self.description, self.parameters, self.strict)
 
 
 class Text(msgspec.Struct):
@@ -73,6 +80,11 @@ class ResponsesBody(Sampling, kw_only=True):
     top_logprobs: int = 0
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
+    @property
+    def custom_names(self) -> frozenset[str]:
+        """Names of tools that take free text."""
+        return frozenset(str(t.get("name")) for t in self.tools if t.get("type") == "custom")
+
     def to_request(self) -> ChatRequest:
         """Raises UsageError for what gpt-oss or this version cannot do."""
         self._check()
@@ -82,12 +94,8 @@ class ResponsesBody(Sampling, kw_only=True):
         if not messages:
             raise UsageError("input is required")
         effort, reasoning = parse_effort(self.reasoning.effort)
-        tools = [convert(tool, WireTool) for tool in self.tools]
-        functions = [
-            Tool(tool.name, tool.description, tool.parameters, tool.strict)
-            for tool in tools
-            if tool.type == "function" and tool.name
-        ]
+        wires = [convert(tool, WireTool) for tool in self.tools]
+        tools = [w.to_tool() for w in wires if w.type in ("function", "custom") and w.name]
         return ChatRequest(
             messages=tuple(messages),
             effort=effort,
@@ -95,7 +103,7 @@ class ResponsesBody(Sampling, kw_only=True):
             sampling=self.sampling,
             max_tokens=limit_tokens(self.max_output_tokens),
             format=parse_format(self.text.format, self.text.format.get("schema")),
-            **offered(functions, self.tool_choice),
+            **offered(tools, self.tool_choice),
         )
 
     def _check(self) -> None:

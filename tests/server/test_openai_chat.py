@@ -131,6 +131,27 @@ def test_forced_call(client: openai.OpenAI, choice: str, effort: str) -> None:
     assert not free.message.tool_calls
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_custom_tool(client: openai.OpenAI, stream: bool) -> None:
+    """A tool of free text; nano has to be told to call it."""
+    custom = {"name": "get_current_weather", "description": "Gets the current weather."}
+    ask = TOKYO | {
+        "tools": [{"type": "custom", "custom": custom}],
+        "tool_choice": {"type": "custom", "custom": {"name": custom["name"]}},
+        "max_tokens": 300,
+    }
+    if stream:
+        chunks = client.chat.completions.create(**ask, stream=True)
+        (call,) = [c for chunk in chunks for c in chunk.choices[0].delta.tool_calls or ()]
+        (found,) = [(call.model_extra or {})["custom"]]
+    else:
+        (whole,) = client.chat.completions.create(**ask).choices[0].message.tool_calls or ()
+        assert whole.type == "custom"
+        found = whole.custom.model_dump()
+    assert found["name"] == custom["name"]
+    assert isinstance(found["input"], str)
+
+
 def test_tool_choice_none(client: openai.OpenAI) -> None:
     reply = client.chat.completions.create(**TOKYO, tool_choice="none", max_tokens=60)
     assert not reply.choices[0].message.tool_calls

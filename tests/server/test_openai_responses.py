@@ -131,6 +131,39 @@ def test_call_events(http: httpx.Client) -> None:
     assert events[added + 2][1]["arguments"] == '{"location":"Tokyo"}'
 
 
+PATCH = {
+    "type": "custom",
+    "name": "get_current_weather",
+    "description": "Gets the current weather in the provided location.",
+    "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.{1,20}/"},
+}
+
+
+def test_custom_tool(client: openai.OpenAI, http: httpx.Client) -> None:
+    """A tool of free text; nano has to be told to call it."""
+    forced = {"tool_choice": {"type": "custom", "name": PATCH["name"]}}
+    ask = TOKYO | {"tools": [PATCH], "max_output_tokens": 300} | forced
+    (call,) = [i for i in client.responses.create(**ask).output if i.type != "reasoning"]
+    assert call.type == "custom_tool_call"
+    assert call.name == PATCH["name"]
+    events = stream(http, **ask)
+    assert [name for name, _ in events][-5:] == [
+        "response.output_item.added",
+        "response.custom_tool_call_input.delta",
+        "response.custom_tool_call_input.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert events[-3][1]["input"] == events[-2][1]["item"]["input"] == call.input
+    history = [
+        *TOKYO["input"],
+        call.model_dump(exclude_none=True),
+        {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "sunny"},
+    ]
+    again = client.responses.create(**ask | {"input": history, "tool_choice": "auto"})
+    assert again.output
+
+
 def test_structured_output(client: openai.OpenAI) -> None:
     text = 'Extract name and age as JSON: "Bob Smith is 42 years old."'
     parsed = client.responses.parse(**ASK | {"input": text}, text_format=Person)
