@@ -19,8 +19,14 @@ async def read_body(request: Request, body_type: type[Body]) -> Body:
 
     Raises:
         RequestTooLargeError: it is longer than 32 MiB.
-        UsageError: see `parse_body`.
+        UsageError: it is compressed, or see `parse_body`.
     """
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity":
+        raise UsageError(
+            f"request bodies of content encoding '{encoding}' are not supported",
+            hint="Send the body uncompressed.",
+        )
     data = bytearray()
     async for chunk in request.stream():
         data += chunk

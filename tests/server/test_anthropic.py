@@ -146,6 +146,14 @@ def test_tool_round_trip(client: anthropic.Anthropic, streamed: bool) -> None:
         assert again.stop_reason == "end_turn"
 
 
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": TOOL["name"]}])
+def test_forced_call(http: httpx.Client, choice: dict[str, str]) -> None:
+    hello = TOKYO | {"messages": [{"role": "user", "content": "hello"}], "tool_choice": choice}
+    reply = http.post("/v1/messages", json=hello).json()
+    assert reply["stop_reason"] == "tool_use"
+    assert isinstance(reply["content"][-1]["input"]["location"], str)
+
+
 def test_call_events(http: httpx.Client) -> None:
     events = stream(http, **TOKYO)
     *_, start, delta, stop, message_delta, _ = events

@@ -115,6 +115,15 @@ def test_tool_round_trip(client: openai.OpenAI, streamed: bool) -> None:
     assert again.output_text == "It is 21 degrees and sunny in Tokyo."
 
 
+def test_strict_tool(client: openai.OpenAI) -> None:
+    tool = TOKYO["tools"][0] | {"strict": True}
+    call: Any = client.responses.create(**TOKYO | {"tools": [tool]}).output[-1]
+    assert (call.name, json.loads(call.arguments)) == (tool["name"], {"location": "Tokyo"})
+    tool["parameters"] = {"type": "object", "properties": {"a": {"not": {}}}}
+    with pytest.raises(openai.BadRequestError, match="not"):
+        client.responses.create(**TOKYO | {"tools": [tool]})
+
+
 def test_call_events(http: httpx.Client) -> None:
     events = stream(http, **TOKYO)
     names = [name for name, _ in events]
