@@ -1,15 +1,17 @@
 """Request bodies: read within bounds, decoded as clients need it, checked against a struct."""
 
+import asyncio
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
-from gptoss_local.errors import RequestTooLargeError, UsageError
+from gptoss_local.errors import RequestTimeoutError, RequestTooLargeError, UsageError
 
 Body = TypeVar("Body")
 
 _MAX_BYTES = 32 * 1024 * 1024  # the longest prompt that fits is below 1 MB
+_TIMEOUT_S = 60.0
 _MAX_DEPTH = 100  # openai-harmony refuses schemas beyond 127 levels
 _VERBATIM = frozenset(("parameters", "arguments", "format", "schema", "input_schema", "input"))
 
@@ -19,6 +21,7 @@ async def read_body(request: Request, body_type: type[Body]) -> Body:
 
     Raises:
         RequestTooLargeError: it is longer than 32 MiB.
+        RequestTimeoutError: it takes longer than a minute.
         UsageError: it is compressed, or see `parse_body`.
     """
     encoding = request.headers.get("content-encoding", "identity").lower()
@@ -27,6 +30,18 @@ async def read_body(request: Request, body_type: type[Body]) -> Body:
             f"request bodies of content encoding '{encoding}' are not supported",
             hint="Send the body uncompressed.",
         )
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            return parse_body(await _read(request), body_type)
+    except TimeoutError as error:
+        raise RequestTimeoutError(
+            f"the request body did not arrive within {_TIMEOUT_S:.0f} s"
+        ) from error
+    except ClientDisconnect as error:  # nobody reads this
+        raise UsageError("the client left before its request was complete") from error
+
+
+async def _read(request: Request) -> bytes:
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
@@ -35,7 +50,7 @@ async def read_body(request: Request, body_type: type[Body]) -> Body:
                 f"the request body is larger than {_MAX_BYTES // 1024**2} MiB",
                 hint="Send text only, and no more of it than fits into the model's context.",
             )
-    return parse_body(bytes(data), body_type)
+    return bytes(data)
 
 
 def parse_body(data: bytes, body_type: type[Body]) -> Body:
