@@ -2,6 +2,8 @@
 
     GptOssError                exit  1   HTTP 500
     ├── UsageError                   2        400   the request itself is wrong
+    │   ├── RequestTimeoutError      2        408
+    │   └── RequestTooLargeError     2        413
     ├── ModelNotFoundError           3        404
     ├── DownloadError                4        502   the hub, the network or the disk fails
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
@@ -38,6 +40,14 @@ class GptOssError(Exception):
 class UsageError(GptOssError):
     exit_code = 2
     http_status = 400
+
+
+class RequestTimeoutError(UsageError):
+    http_status = 408
+
+
+class RequestTooLargeError(UsageError):
+    http_status = 413
 
 
 class ModelNotFoundError(GptOssError):

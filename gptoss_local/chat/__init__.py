@@ -4,7 +4,16 @@ The only layer that knows the harmony format: below it there are token ids, abov
 dialect of the HTTP server turns its request into a ChatRequest and ChatEvents into its answer.
 """
 
-from gptoss_local.chat.events import ChatEvent, ContentDelta, Done, ReasoningDelta, ToolCall
+from gptoss_local.chat.events import (
+    ChatEvent,
+    ContentDelta,
+    Delta,
+    Done,
+    ReasoningDelta,
+    Started,
+    ToolCall,
+    WholeAnswer,
+)
 from gptoss_local.chat.message import (
     AnswerFormat,
     ChatRequest,
@@ -15,7 +24,7 @@ from gptoss_local.chat.message import (
     Tool,
     ToolRequest,
 )
-from gptoss_local.chat.session import answer
+from gptoss_local.chat.session import answer, n_prompt_tokens
 from gptoss_local.chat.vocabulary import Vocabulary
 
 __all__ = [
@@ -23,15 +32,19 @@ __all__ = [
     "ChatEvent",
     "ChatRequest",
     "ContentDelta",
+    "Delta",
     "Done",
     "JsonFormat",
     "Message",
     "RawRequest",
     "ReasoningDelta",
     "RegexFormat",
+    "Started",
     "Tool",
     "ToolCall",
     "ToolRequest",
     "Vocabulary",
+    "WholeAnswer",
     "answer",
+    "n_prompt_tokens",
 ]

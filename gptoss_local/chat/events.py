@@ -7,6 +7,12 @@ import msgspec
 from gptoss_local.types import FinishReason, Usage
 
 
+class Started(msgspec.Struct, frozen=True):
+    """First event of every answer: the prompt is rendered, fits, and goes to the engine."""
+
+    n_prompt: int
+
+
 class ReasoningDelta(msgspec.Struct, frozen=True):
     """A piece of the analysis channel; never empty."""
 
@@ -32,12 +38,53 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Last event of every answer. `tokens` are prompt and answer, as the engine saw them."""
+    """Last event of every answer.
+
+    `tokens` are prompt and answer, as the engine saw them; `n_reasoning` of them are words of
+    analysis. `stop_string` is the one that ended the answer, if one did.
+    """
 
     reason: FinishReason
     usage: Usage
     tokens: list[int]
+    n_reasoning: int = 0
+    stop_string: str = ""
 
 
 Delta = ReasoningDelta | ContentDelta | ToolCall
-ChatEvent = Delta | Done
+ChatEvent = Started | Delta | Done
+
+
+class WholeAnswer:
+    """The events of one answer put together, for those who do not stream."""
+
+    def __init__(self) -> None:
+        self._reasoning: list[str] = []
+        self._content: list[str] = []
+        self._done: Done | None = None
+        self.calls: list[ToolCall] = []
+
+    def add(self, event: ChatEvent) -> None:
+        match event:
+            case ReasoningDelta(text):
+                self._reasoning.append(text)
+            case ContentDelta(text):
+                self._content.append(text)
+            case ToolCall():
+                self.calls.append(event)
+            case Done():
+                self._done = event
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self._reasoning)
+
+    @property
+    def content(self) -> str:
+        return "".join(self._content)
+
+    @property
+    def done(self) -> Done:
+        if self._done is None:
+            raise RuntimeError("the answer is not over")
+        return self._done

@@ -1,7 +1,8 @@
 """What an answer may look like -> one grammar over its harmony tokens, tags and all.
 
 Analysis stays free, the final message is what the format says, and a call of a function is a JSON
-object. The engine masks tokens with it and knows neither harmony nor JSON.
+object, of the function's own schema if it is strict or must be called. The engine masks tokens with
+it and knows neither harmony nor JSON.
 
 Source: the harmony format as openai-harmony renders it, and the headers that real models write
 (recipient before or after the channel, `<|constrain|>json` or none). Lark as llguidance reads it,
@@ -9,7 +10,7 @@ where a regular expression never matches a tag.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import llguidance
@@ -19,22 +20,27 @@ from gptoss_local.errors import UsageError
 
 _REASON_MAX = 300  # characters
 _ANSWER = """
-start: (analysis turn)* last
-last: final {call}
+start: (analysis turn){thoughts} last
+last: {last}
 turn: <|start|> "assistant"
 analysis: <|channel|> "analysis" <|message|> TEXT <|end|>
-final: <|channel|> "final" typed? <|message|> @body <|return|>
+final: <|channel|> "final" typed? <|message|> {body} <|return|>
 typed: " "? <|constrain|> /[Jj][Ss][Oo][Nn]/
 TEXT: /(.|\\n)*/
 """
 _OPEN_ANSWER = "start: @body <|return|>"
-_CALL = """
-call: (<|channel|> "commentary" to | to <|channel|> "commentary") kind? <|message|> @object <|call|>
-preamble: <|channel|> "commentary" <|message|> TEXT <|end|>
-to: " to=functions." NAME
+_CALLS = """
+channel: <|channel|> "commentary"
+preamble: channel <|message|> TEXT <|end|>
 kind: typed | " json"
-NAME: {names}
+call: {calls}
 """
+_CALL = """
+c{i}: (channel t{i} | t{i} channel) kind? <|message|> @a{i} <|call|>
+t{i}: " to=functions." N{i}
+N{i}: {names}
+"""
+_OBJECT: dict[str, Any] = {"type": "object"}
 
 # What printers of JSON write between two values. With any amount, a model that is lost in a format
 # would put whitespace there until its context is full.
@@ -42,37 +48,85 @@ _OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": r"[ \t]{1,2}|\r?\
 
 
 def compile_grammar(
-    answer_format: AnswerFormat, tools: Sequence[Tool] = (), *, opens_final: bool = False
+    answer_format: AnswerFormat | None,
+    tools: Sequence[Tool] = (),
+    *,
+    must_call: Sequence[str] = (),
+    opens_final: bool = False,
 ) -> str:
     """Make the grammar of an answer and check it.
 
     Args:
-        answer_format: What the final message is; with tools the model may call one instead.
+        answer_format: What the final message is, None for any text; with tools the model may call
+            one instead.
         tools: Functions that may be called.
+        must_call: Names of tools; the model calls one of these and gives no other answer.
         opens_final: The answer is the final message alone, whose header the prompt holds.
 
     Raises:
         UsageError: llguidance cannot enforce it; the reason names the keyword.
     """
-    grammars: list[dict[str, Any]] = [{"name": "body", **_body(answer_format)}]
+    grammars: list[dict[str, Any]] = []
+    if answer_format is not None:
+        grammars.append({"name": "body", **_body(answer_format)})
     if opens_final:
         top = _OPEN_ANSWER
-    elif tools:
-        names = " | ".join(json.dumps(tool.name, ensure_ascii=False) for tool in tools)
-        call = "| (preamble turn (analysis turn)*)? call"
-        top = _ANSWER.format(call=call) + _CALL.format(names=names)
-        grammars.append({"name": "object", **_json_schema({"type": "object"})})
     else:
-        top = _ANSWER.format(call="")
+        # A model that must call and would rather answer does so wherever else it may say a word:
+        # in a preamble, or in analysis without end. So it gets one message of analysis.
+        last, thoughts = "final", "*"
+        if must_call:
+            last, thoughts = "call", "?"
+        elif tools:
+            last = "final | (preamble turn (analysis turn)*)? call"
+        body = "TEXT" if answer_format is None else "@body"
+        top = _ANSWER.format(last=last, thoughts=thoughts, body=body)
+        if tools:
+            groups = list(_argument_schemas(tools, must_call))
+            top += _CALLS.format(calls=" | ".join(f"c{i}" for i in range(len(groups))))
+            for i, (names, schema) in enumerate(groups):
+                spelled = " | ".join(json.dumps(name, ensure_ascii=False) for name in names)
+                top += _CALL.format(i=i, names=spelled)
+                grammars.append({"name": f"a{i}", **_json_schema(schema)})
     grammar = json.dumps({"grammars": [{"name": "top", "lark_grammar": top}, *grammars]})
-    is_error, messages = llguidance.LLMatcher.validate_grammar_with_warnings(grammar)
-    if is_error:
-        reason = " ".join(messages[0].split())[-_REASON_MAX:]  # of a regex, the end says what
+    if problem := _problem(grammar):
         raise UsageError(
-            f"the format cannot be enforced: {reason}",
+            f"the format cannot be enforced: {problem}",
             hint="Simplify the JSON schema: leave out, or express otherwise, what is named above.",
         )
     return grammar
+
+
+def _argument_schemas(
+    tools: Iterable[Tool], must_call: Sequence[str]
+) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Names of functions that may be called, and the schema that their arguments keep to.
+
+    The schema of a tool that is not strict is left out if it cannot be enforced: clients send any.
+    """
+    free: list[str] = []
+    for tool in tools:
+        if must_call and tool.name not in must_call:
+            continue
+        schema = _OBJECT | (tool.parameters or {})
+        if tool.strict or (must_call and not _problem(json.dumps(_grammar_of(schema)))):
+            yield [tool.name], schema
+        else:
+            free.append(tool.name)
+    if free:
+        yield free, _OBJECT
+
+
+def _grammar_of(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"grammars": [{"name": "top", **_json_schema(schema)}]}
+
+
+def _problem(grammar: str) -> str:
+    """Why llguidance refuses a grammar; empty if it does not."""
+    is_error, messages = llguidance.LLMatcher.validate_grammar_with_warnings(grammar)
+    if not is_error:
+        return ""
+    return " ".join(messages[0].split())[-_REASON_MAX:]  # of a regex, the end says what
 
 
 def _body(answer_format: AnswerFormat) -> dict[str, Any]:

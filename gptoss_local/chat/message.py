@@ -32,11 +32,15 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A function the model may call; `parameters` is a JSON schema of an object."""
+    """A function the model may call; `parameters` is a JSON schema of an object.
+
+    The arguments of a `strict` one always keep to it.
+    """
 
     name: str
     description: str = ""
     parameters: dict[str, Any] | None = None
+    strict: bool = False
 
 
 class JsonFormat(msgspec.Struct, frozen=True):
@@ -70,11 +74,13 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     `reasoning` False means that no analysis is made or shown. `stop` strings are looked for in
     content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
     tokens of an earlier answer that this one continues. `has_next_turn` says that the answer may
-    come back as a message of a longer conversation.
+    come back as a message of a longer conversation. `must_call` names tools of which the answer
+    calls one.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
+    must_call: tuple[str, ...] = ()
     effort: Effort = "medium"
     reasoning: bool = True
     sampling: SamplingParams = SamplingParams()

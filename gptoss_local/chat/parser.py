@@ -1,24 +1,25 @@
 """Harmony tokens -> events, as they stream in.
 
 A state machine over token ids that accepts every sequence: whatever the model emits, tags never
-show, no message is lost, and nothing raises. A header that never gets a body is dropped.
+show, no message is lost, and nothing raises. A header without a body is dropped.
 
 openai-harmony's own StreamableParser is not used: when the model forgets `<|end|>` it delivers
 `<|start|>` and the next header as content.
 
 Source: the harmony format as openai-harmony renders it; the slips to survive are those seen from
-real models (missing `<|end|>`, recipient before or after the channel, no `<|constrain|>`).
+real models (missing `<|end|>` or `<|message|>`, recipient before or after the channel, no
+`<|constrain|>`).
 """
 
 import codecs
 import re
 import secrets
 import string
-from typing import Any
+from collections.abc import Sequence
 
-import msgspec
-
+from gptoss_local.chat.calls import find_call
 from gptoss_local.chat.events import ContentDelta, Delta, ReasoningDelta, ToolCall
+from gptoss_local.chat.message import Tool
 from gptoss_local.chat.vocabulary import (
     CHANNEL,
     CONSTRAIN,
@@ -32,8 +33,11 @@ from gptoss_local.o200k import FIRST_SPECIAL
 
 _BORDERS = frozenset((START, END, *STOP_TOKENS))
 _CHANNEL_MARK = "\0"  # stands for <|channel|> in a header's text
+_TYPE_MARK = "\1"  # stands for <|constrain|>
 _CHANNEL_NAME = re.compile(r"analysis|commentary|final")
-_RECIPIENT = re.compile(rf"to=([^\s{_CHANNEL_MARK}]+)")
+_RECIPIENT = re.compile(rf"to=([^\s{_CHANNEL_MARK}{_TYPE_MARK}<]+)")
+_ROLE = re.compile(r"\s*assistant\b")
+_HEADER_END = re.compile(rf"(?:{_TYPE_MARK}\s*\w+|\s+(?:json|code)\b)?[ \t]*:?")
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 
 
@@ -45,26 +49,35 @@ class HarmonyParser:
 
     Args:
         vocabulary: For the bytes of a token.
+        tools: The functions that are declared. A call of another one is content.
         opens_final: The prompt already opened a message of the final channel.
     """
 
-    def __init__(self, vocabulary: Vocabulary, *, opens_final: bool = False) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, tools: Sequence[Tool] = (), *, opens_final: bool = False
+    ) -> None:
         self._token_bytes = vocabulary.token_bytes
+        self._tools = tools
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._header: str | None = None if opens_final else ""
         self._channel = "final"
         self._recipient = ""
         self._arguments = ""
         self._n_calls = 0
-        self._has_content = False
-        self._needs_break = False
+        self._has_reasoning = self._has_content = False
+        self._begins_message = False
+        self._has_role = False  # the header begins with one; the prompt holds that of the first
+        self.n_reasoning = 0
+        """Tokens of analysis so far, without tags and headers."""
 
     def feed(self, token: int) -> list[Delta]:
         """Take one token and return the events it completes, mostly none or one."""
         if token < FIRST_SPECIAL:
             return self._text(self._decoder.decode(self._token_bytes[token]))
         if token in _BORDERS:
-            return self._close()
+            events = self._close()
+            self._has_role = token == START
+            return events
         if token == CHANNEL:
             events = [] if self._header is not None else self._close()
             self._header = (self._header or "") + _CHANNEL_MARK
@@ -72,12 +85,12 @@ class HarmonyParser:
         if token == MESSAGE and self._header is not None:
             self._open(self._header + self._decoder.decode(b"", final=True))
         elif token == CONSTRAIN and self._header is not None:
-            self._header += " "
+            self._header += _TYPE_MARK
         return []
 
     def finish(self) -> list[Delta]:
-        """Close what is open when the tokens end, cut off or not."""
-        return self._close()
+        """Close what is open when the tokens end; a message that is open then was cut off."""
+        return self._close(is_cut=True)
 
     def _text(self, text: str) -> list[Delta]:
         if self._header is not None:
@@ -86,12 +99,13 @@ class HarmonyParser:
         if self._recipient:
             self._arguments += text
             return []
+        self.n_reasoning += self._channel == "analysis"
         return self._delta(text)
 
     def _open(self, header: str) -> None:
         """Begin a body by its header, e.g. `assistant<|channel|>commentary to=functions.f json`."""
         recipient = _RECIPIENT.search(header)
-        self._recipient = recipient[1].removeprefix("functions.") if recipient else ""
+        self._recipient = self._full_name(header, recipient) if recipient else ""
         rest = header.replace(recipient[0], " ") if recipient else header
         marked = rest[rest.find(_CHANNEL_MARK) + 1 :]
         channel = _CHANNEL_NAME.search(marked) or _CHANNEL_NAME.search(rest)
@@ -99,53 +113,77 @@ class HarmonyParser:
         if self._recipient in ("assistant", "user"):  # a tool result the model made up
             self._recipient, self._channel = "", "analysis"
         self._arguments = ""
-        self._needs_break = self._has_content
+        self._begins_message = True
         self._header = None
 
-    def _close(self) -> list[Delta]:
+    def _full_name(self, header: str, recipient: re.Match[str]) -> str:
+        """The recipient, with the rest of its name if that has a space in it."""
+        written = header[recipient.start(1) :].removeprefix("functions.")
+        names = [t.name for t in self._tools if " " in t.name and written.startswith(t.name)]
+        return max(names, key=len, default=recipient[1])
+
+    def _close(self, *, is_cut: bool = False) -> list[Delta]:
         """End the current message and expect a header."""
         tail = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         if self._header is not None:
-            events = self._close_header(self._header + tail)
+            events = self._close_header(self._header + tail, is_cut=is_cut)
         elif self._recipient:
-            events = self._call(self._arguments + tail)
+            events = self._call(self._arguments + tail, is_cut=is_cut)
         else:
             events = self._delta(tail)
         self._header, self._recipient = "", ""
         return events
 
-    def _close_header(self, header: str) -> list[Delta]:
-        """A header that never met `<|message|>`: plain words without one are the answer."""
-        if _CHANNEL_MARK in header or header.strip() in ("", "assistant"):
+    def _close_header(self, header: str, *, is_cut: bool) -> list[Delta]:
+        """A header that never met `<|message|>`: what follows its own words is the body."""
+        role = _ROLE.match(header) if self._has_role else None
+        end = max(m.end() if m else 0 for m in (role, *_RECIPIENT.finditer(header)))
+        if (mark := header.rfind(_CHANNEL_MARK)) >= 0:
+            channel = _CHANNEL_NAME.match(header, mark + 1)
+            end = max(end, channel.end() if channel else mark + 1)
+        end = max(end, header.rfind(_TYPE_MARK))
+        if end and (found := _HEADER_END.match(header, end)):
+            end = found.end()
+        body = header[end:].replace(_CHANNEL_MARK, "").replace(_TYPE_MARK, "")
+        if body.strip() in ("", "assistant"):
             return []
-        self._channel, self._needs_break = "final", self._has_content
-        return self._delta(header)
+        self._open(header[:end])
+        if self._recipient:
+            return self._call(body, is_cut=is_cut)
+        return self._delta(body.lstrip() if end else body)
 
-    def _call(self, arguments: str) -> list[Delta]:
-        """A function call, or its words as content when they are not a JSON object."""
-        try:  # msgspec, not json: what it reads it can also write
-            parsed = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError):
-            self._channel, self._needs_break = "final", self._has_content
-            return self._delta(arguments)
+    def _call(self, text: str, *, is_cut: bool) -> list[Delta]:
+        """A function call, or its words as content when it is none."""
+        call = find_call(self._recipient, text, self._tools, is_cut=is_cut)
+        if call is None:
+            self._channel = "final"
+            name = self._recipient.removeprefix("functions.")
+            is_known = name in (tool.name for tool in self._tools)
+            return self._delta(text if is_known else f"{name}({text})")
         call_id = "call_" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(8))
         self._n_calls += 1
-        return [ToolCall(self._n_calls - 1, call_id, self._recipient, parsed)]
+        return [ToolCall(self._n_calls - 1, call_id, *call)]
 
     def _delta(self, text: str) -> list[Delta]:
+        """Text of the open message; a second one of a kind starts a new paragraph."""
         if not text:
             return []
-        if self._channel == "analysis":
+        is_reasoning = self._channel == "analysis"
+        if self._begins_message and (self._has_reasoning if is_reasoning else self._has_content):
+            text = "\n\n" + text
+        self._begins_message = False
+        if is_reasoning:
+            self._has_reasoning = True
             return [ReasoningDelta(text)]
-        if self._needs_break:  # a second content message starts a new paragraph
-            text, self._needs_break = "\n\n" + text, False
         self._has_content = True
         return [ContentDelta(text)]
 
 
 class RawParser:
     """Tokens as text with the tags spelled out, for prompts without a template."""
+
+    n_reasoning = 0  # not told apart here
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary

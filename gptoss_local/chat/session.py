@@ -11,6 +11,7 @@ from gptoss_local.chat.events import (
     Delta,
     Done,
     ReasoningDelta,
+    Started,
     ToolCall,
 )
 from gptoss_local.chat.grammar import compile_grammar
@@ -30,7 +31,7 @@ _start_dates = StartDates()  # of all conversations with this server
 async def answer(
     engine: EngineClient, vocabulary: Vocabulary, request: ChatRequest | RawRequest
 ) -> AsyncGenerator[ChatEvent, None]:
-    """Yield the events of one answer; the last one is Done.
+    """Yield the events of one answer; the first one is Started, the last one Done.
 
     Closing the iterator stops the engine.
 
@@ -49,11 +50,18 @@ async def answer(
         date = _start_dates.date_of(request)
         prompt = render_chat(request, vocabulary, date)
         is_final, tools = opens_final(request), request.tools
-        parser, shows_reasoning = HarmonyParser(vocabulary, opens_final=is_final), request.reasoning
+        parser, shows_reasoning = (
+            HarmonyParser(vocabulary, tools, opens_final=is_final),
+            request.reasoning,
+        )
     grammar = None
-    if request.format is not None:  # in a thread, as a large schema takes a while
+    if _is_bound(request):  # in a thread, as a large schema takes a while
         grammar = await asyncio.to_thread(
-            compile_grammar, request.format, tools, opens_final=is_final
+            compile_grammar,
+            request.format,
+            tools,
+            must_call=request.must_call if isinstance(request, ChatRequest) else (),
+            opens_final=is_final,
         )
     content: list[str] = []
     is_history = True
@@ -82,6 +90,18 @@ def _prefetch(engine: EngineClient, name: str, render: Callable[[], list[int]]) 
     asyncio.get_running_loop().run_in_executor(None, render).add_done_callback(send)
 
 
+def _is_bound(request: ChatRequest | RawRequest) -> bool:
+    """Whether anything in the request needs a grammar for the answer."""
+    if request.format is not None or isinstance(request, RawRequest):
+        return request.format is not None
+    return bool(request.must_call) or any(tool.strict for tool in request.tools)
+
+
+def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:
+    """Length of the prompt that a request becomes. Raises UsageError as `answer`."""
+    return len(render_chat(request, vocabulary))
+
+
 async def _run(
     engine: EngineClient,
     prompt: list[int],
@@ -96,6 +116,7 @@ async def _run(
             f"{len(prompt)} tokens, and {n_ctx} fit",
             hint="Shorten the prompt, or ask for more context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
         )
+    yield Started(len(prompt))
     stop, tokens = StopFilter(request.stop), list(prompt)
     generation = engine.generate(
         prompt,
@@ -109,7 +130,8 @@ async def _run(
             if isinstance(event, Finished):
                 for delta in _last_deltas(parser, stop):
                     yield delta
-                yield Done("stop" if stop.is_stopped else event.reason, event.usage, tokens)
+                reason = "stop" if stop.is_stopped else event.reason
+                yield Done(reason, event.usage, tokens, parser.n_reasoning, stop.found)
                 return
             for token in event.tokens:
                 if stop.is_stopped:  # tokens decoded before the engine heard of the stop

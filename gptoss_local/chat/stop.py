@@ -6,22 +6,30 @@ class StopFilter:
 
     It holds back at most the longest stop string less one character, and nothing when the text's
     end cannot begin one.
+
+    Attributes:
+        found: The stop string that ended the text; empty while none has.
     """
 
     def __init__(self, stop: tuple[str, ...]) -> None:
         self._stop = tuple(s for s in stop if s)
         self._held = ""
-        self.is_stopped = False
+        self.found = ""
+
+    @property
+    def is_stopped(self) -> bool:
+        return bool(self.found)
 
     def feed(self, text: str) -> str:
         """Return the part of the text that is certainly before any stop string."""
         if not self._stop:
             return text
         text = self._held + text
-        starts = [at for s in self._stop if (at := text.find(s)) >= 0]
+        starts = [(at, s) for s in self._stop if (at := text.find(s)) >= 0]
         if starts:
-            self.is_stopped, self._held = True, ""
-            return text[: min(starts)]
+            start, self.found = min(starts)
+            self._held = ""
+            return text[:start]
         n_held = max(_n_begun(text, s) for s in self._stop)
         self._held = text[len(text) - n_held :]
         return text[: len(text) - n_held]

@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from gptoss_local import __version__
-from gptoss_local.errors import GptOssError, ServerUnavailableError
-from gptoss_local.server import ollama
+from gptoss_local.errors import ServerUnavailableError
+from gptoss_local.server import anthropic, metrics, ollama, openai_chat, openai_responses
+from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard
 from gptoss_local.server.manager import ModelManager
-from gptoss_local.server.streaming import json_response, log_error
+from gptoss_local.server.streaming import json_response
 from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss")
@@ -46,15 +46,15 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     return Starlette(
         routes=[
             Route("/", _root, methods=["GET"]),
+            *metrics.routes(),
             Route("/api/gptoss/shutdown", stop, methods=["POST"]),
             *ollama.routes(),
+            *openai_chat.routes(),
+            *openai_responses.routes(),
+            *anthropic.routes(),
         ],
         middleware=[Middleware(Guard)],
-        exception_handlers={
-            GptOssError: _on_error,
-            HTTPException: _on_http_exception,
-            Exception: _on_exception,
-        },
+        exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
 
@@ -104,25 +104,3 @@ def _bind(settings: Settings) -> socket.socket:
 
 async def _root(_request: Request) -> Response:
     return PlainTextResponse("Ollama is running")  # what clients look for, word for word
-
-
-async def _on_error(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, GptOssError):
-        raise error
-    log_error(error)
-    return json_response(ollama.error_frame(error), error.http_status)
-
-
-async def _on_http_exception(_request: Request, error: Exception) -> Response:
-    """Unknown paths and verbs, in the plain words of Ollama's router."""
-    if not isinstance(error, HTTPException):
-        raise error
-    texts = {404: "404 page not found", 405: "405 method not allowed"}
-    return PlainTextResponse(
-        texts.get(error.status_code, error.detail), error.status_code, headers=error.headers
-    )
-
-
-async def _on_exception(_request: Request, error: Exception) -> Response:
-    unexpected = GptOssError("internal error, see the server log")
-    return json_response(ollama.error_frame(unexpected), 500)

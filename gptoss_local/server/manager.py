@@ -7,18 +7,20 @@ is idle. Thread: one event loop.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, answer
 from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load
+from gptoss_local.errors import GptOssError
 from gptoss_local.progress import each_step
+from gptoss_local.server.metrics import Counters
 from gptoss_local.settings import Settings
 from gptoss_local.store import GGUFInfo, ModelEntry, find_model, read_info, read_tokens
 
@@ -58,6 +60,7 @@ class ModelManager:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.counters = Counters()
         self._loaded: LoadedModel | None = None
         self._lock = asyncio.Lock()  # held while deciding, loading or unloading
         self._idle = asyncio.Event()  # no request uses the loaded model
@@ -93,6 +96,46 @@ class ModelManager:
             yield model
         finally:
             self._release(model)
+
+    async def answer(
+        self,
+        name: str,
+        request: ChatRequest | RawRequest,
+        *,
+        n_ctx: int | None = None,
+        keep_alive_s: float | None = None,
+    ) -> AsyncGenerator[ChatEvent, None]:
+        """Hold a model for one answer and yield its events; arguments and errors as `use`."""
+        self.counters.n_active += 1
+        try:
+            async with (
+                self.use(name, n_ctx=n_ctx, keep_alive_s=keep_alive_s) as model,
+                aclosing(answer(model.engine, model.vocabulary, request)) as events,
+            ):
+                async for event in events:
+                    self.counters.add(event)
+                    yield event
+        except GptOssError as error:
+            self.counters.ended(type(error).__name__)
+            raise
+        except (GeneratorExit, asyncio.CancelledError):
+            self.counters.ended("left")
+            raise
+        finally:
+            self.counters.n_active -= 1
+
+    async def vocabulary(self, name: str) -> Vocabulary:
+        """The vocabulary of a model, without loading it.
+
+        Raises:
+            ModelNotFoundError: no such model.
+            ModelLoadError: its file cannot be read.
+        """
+        entry = find_model(name, self.settings)
+        if self.loaded is not None and self.loaded.entry.name == entry.name:
+            return self.loaded.vocabulary
+        path = await asyncio.to_thread(entry.ensure_file, self.settings)
+        return await asyncio.to_thread(self._read_vocabulary, path)
 
     async def unload(self, name: str) -> None:
         """Unload a model once its running requests are done; not loaded is no error.

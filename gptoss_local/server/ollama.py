@@ -4,31 +4,23 @@ Source: Ollama's server/routes.go. Deliberate differences are listed in docs/api
 """
 
 import asyncio
-import functools
-from collections.abc import Callable
-from contextlib import aclosing
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, answer
-from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.errors import UsageError
 from gptoss_local.server import describe
+from gptoss_local.server.body import read_body
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.ollama_frames import (
-    ErrorFrame,
-    Timing,
-    chat_event_frame,
+    ChatWriter,
+    GenerateWriter,
     chat_frame,
-    generate_event_frame,
     generate_frame,
-    merge_chat,
-    merge_generate,
 )
-from gptoss_local.server.ollama_request import ChatBody, GenerateBody, ModelBody, parse_body
-from gptoss_local.server.streaming import FrameResponse, Frames, json_response
+from gptoss_local.server.ollama_request import ChatBody, GenerateBody, ModelBody
+from gptoss_local.server.streaming import AnswerResponse, AnswerWriter, json_response
 from gptoss_local.store import find_model, list_models, read_info
 
 OLLAMA_VERSION = "0.33.0"  # the contract we speak; clients compare it with their minimum
@@ -43,11 +35,6 @@ def routes() -> list[Route]:
         Route("/api/chat", chat, methods=["POST"]),
         Route("/api/generate", generate, methods=["POST"]),
     ]
-
-
-def error_frame(error: GptOssError) -> ErrorFrame:
-    """The body of an error, also as the last line of a stream."""
-    return ErrorFrame(error.message, error.hint, type(error).__name__)
 
 
 async def version(_request: Request) -> Response:
@@ -66,7 +53,7 @@ async def ps(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    body = parse_body(await request.body(), ModelBody)
+    body = await read_body(request, ModelBody)
     name = body.model or body.name
     if not name:
         raise UsageError("model is required")
@@ -78,25 +65,21 @@ async def show(request: Request) -> Response:
 
 
 async def chat(request: Request) -> Response:
-    body = parse_body(await request.body(), ChatBody)
+    body = await read_body(request, ChatBody)
     if not body.model:
         raise UsageError("model is required")
     if not body.messages:
         reason = await _load_or_unload(request, body)
         return json_response(chat_frame(body.model, done=True, done_reason=reason))
-    to_frame = functools.partial(chat_event_frame, body.model)
-    frames = _frames(_manager(request), body, body.to_request(), to_frame)
-    return FrameResponse(frames, stream=body.stream, merge=merge_chat, error_frame=error_frame)
+    return _answer(request, body, ChatWriter(body.model))
 
 
 async def generate(request: Request) -> Response:
-    body = parse_body(await request.body(), GenerateBody)
+    body = await read_body(request, GenerateBody)
     if not body.prompt and not body.raw:
         reason = await _load_or_unload(request, body)
         return json_response(generate_frame(body.model, done=True, done_reason=reason))
-    to_frame = functools.partial(generate_event_frame, body.model, with_context=not body.raw)
-    frames = _frames(_manager(request), body, body.to_request(), to_frame)
-    return FrameResponse(frames, stream=body.stream, merge=merge_generate, error_frame=error_frame)
+    return _answer(request, body, GenerateWriter(body.model, with_context=not body.raw))
 
 
 def _manager(request: Request) -> ModelManager:
@@ -114,17 +97,8 @@ async def _load_or_unload(request: Request, body: ChatBody | GenerateBody) -> st
         return "load"
 
 
-async def _frames(
-    manager: ModelManager,
-    body: ChatBody | GenerateBody,
-    request: ChatRequest | RawRequest,
-    to_frame: Callable[[ChatEvent, Timing], msgspec.Struct],
-) -> Frames:
-    """Load the model, run the answer, and make each event a frame."""
-    timing = Timing()
-    use = manager.use(body.model, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s)
-    async with use as model:
-        timing.loaded()
-        async with aclosing(answer(model.engine, model.vocabulary, request)) as events:
-            async for event in events:
-                yield to_frame(event, timing)
+def _answer(request: Request, body: ChatBody | GenerateBody, writer: AnswerWriter) -> Response:
+    events = _manager(request).answer(
+        body.model, body.to_request(), n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s
+    )
+    return AnswerResponse(events, writer, stream=body.stream)

@@ -5,11 +5,23 @@ Source: Ollama's api/types.go (ChatResponse, GenerateResponse, Metrics).
 
 import functools
 import time
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
-from gptoss_local.chat import ChatEvent, ContentDelta, Done, ReasoningDelta, ToolCall
+from gptoss_local.chat import (
+    ChatEvent,
+    ContentDelta,
+    Delta,
+    Done,
+    ReasoningDelta,
+    Started,
+    ToolCall,
+    WholeAnswer,
+)
+from gptoss_local.errors import GptOssError
+from gptoss_local.server.streaming import NDJSON
 
 
 class Metrics(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -96,7 +108,7 @@ def generate_frame(model: str, response: str = "", *, done: bool, **fields: Any)
     return GenerateFrame(model=model, created_at=now(), response=response, done=done, **fields)
 
 
-def chat_event_frame(model: str, event: ChatEvent, timing: Timing) -> ChatFrame:
+def chat_event_frame(model: str, event: Delta | Done, timing: Timing) -> ChatFrame:
     """The frame of `/api/chat` for one event."""
     match event:
         case ContentDelta(text):
@@ -111,7 +123,7 @@ def chat_event_frame(model: str, event: ChatEvent, timing: Timing) -> ChatFrame:
 
 
 def generate_event_frame(
-    model: str, event: ChatEvent, timing: Timing, *, with_context: bool
+    model: str, event: Delta | Done, timing: Timing, *, with_context: bool
 ) -> GenerateFrame:
     """The frame of `/api/generate` for one event; it has no tools, so a call is shown as text."""
     match event:
@@ -127,24 +139,71 @@ def generate_event_frame(
             return generate_frame(model, done=True, context=context, **timing.metrics(event))
 
 
-def merge_chat(frames: list[ChatFrame]) -> ChatFrame:
-    """One answer out of a stream: texts joined, everything else from the last frame."""
-    last = frames[-1]
-    last.message = AnswerMessage(
-        "assistant",
-        "".join(frame.message.content for frame in frames),
-        "".join(frame.message.thinking for frame in frames),
-        [call for frame in frames for call in frame.message.tool_calls],
-    )
-    return last
+class _Writer:
+    """What the writers of chat and generate share."""
+
+    framing = NDJSON
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._timing = Timing()
+        self._answer = WholeAnswer()
+
+    def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:
+        return [error_frame(error)]
+
+    def error_body(self, error: GptOssError) -> ErrorFrame:
+        return error_frame(error)
 
 
-def merge_generate(frames: list[GenerateFrame]) -> GenerateFrame:
-    """As `merge_chat`."""
-    last = frames[-1]
-    last.response = "".join(frame.response for frame in frames)
-    last.thinking = "".join(frame.thinking for frame in frames)
-    return last
+class ChatWriter(_Writer):
+    """An answer of `/api/chat`."""
+
+    def feed(self, event: ChatEvent) -> Iterable[ChatFrame]:
+        self._answer.add(event)
+        if isinstance(event, Started):
+            self._timing.loaded()
+            return []
+        return [chat_event_frame(self._model, event, self._timing)]
+
+    def whole(self) -> ChatFrame:
+        frame = chat_event_frame(self._model, self._answer.done, self._timing)
+        calls = [_wire_tool_call(call) for call in self._answer.calls]
+        frame.message = AnswerMessage(
+            "assistant", self._answer.content, self._answer.reasoning, calls
+        )
+        return frame
+
+
+class GenerateWriter(_Writer):
+    """An answer of `/api/generate`."""
+
+    def __init__(self, model: str, *, with_context: bool) -> None:
+        super().__init__(model)
+        self._with_context = with_context
+
+    def feed(self, event: ChatEvent) -> Iterable[GenerateFrame]:
+        if isinstance(event, Started):
+            self._timing.loaded()
+            return []
+        frame = self._frame(event)
+        self._answer.add(ContentDelta(frame.response) if isinstance(event, ToolCall) else event)
+        return [frame]
+
+    def whole(self) -> GenerateFrame:
+        frame = self._frame(self._answer.done)
+        frame.response, frame.thinking = self._answer.content, self._answer.reasoning
+        return frame
+
+    def _frame(self, event: Delta | Done) -> GenerateFrame:
+        return generate_event_frame(
+            self._model, event, self._timing, with_context=self._with_context
+        )
+
+
+def error_frame(error: GptOssError) -> ErrorFrame:
+    """The body of an error, also as the last line of a stream."""
+    return ErrorFrame(error.message, error.hint, type(error).__name__)
 
 
 def _wire_tool_call(call: ToolCall) -> dict[str, Any]:

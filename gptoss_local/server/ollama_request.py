@@ -3,16 +3,16 @@
 Source: Ollama's api/types.go (ChatRequest, GenerateRequest). The wire's names stay in here.
 """
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
 from gptoss_local.chat import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
 from gptoss_local.errors import UsageError
+from gptoss_local.server.body import parse_object
 from gptoss_local.server.ollama_options import Options, parse_keep_alive, parse_think
 from gptoss_local.types import Effort
 
-Body = TypeVar("Body", bound=msgspec.Struct)
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=201_088)]
 
 
@@ -155,36 +155,6 @@ class ModelBody(msgspec.Struct):
     name: str = ""
 
 
-def parse_body(data: bytes, body_type: type[Body]) -> Body:
-    """Decode a request as Ollama does: any content type, field names in any case, null is unset.
-
-    Raises:
-        UsageError: the body is empty, not JSON, or a field has the wrong type.
-    """
-    if not data.strip():
-        raise UsageError("missing request body")
-    try:
-        value = msgspec.json.decode(data)
-        if isinstance(value, dict):
-            value = {key.lower(): item for key, item in value.items()}
-        return msgspec.convert(_without_nulls(value), body_type, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"invalid request: {error}") from error
-
-
-def _without_nulls(value: Any) -> Any:
-    """Drop null fields where they mean `unset`: everywhere but inside schemas and arguments."""
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    if isinstance(value, dict):
-        return {
-            key: item if key in ("parameters", "arguments", "format") else _without_nulls(item)
-            for key, item in value.items()
-            if item is not None
-        }
-    return value
-
-
 def _message(wire: WireMessage) -> Message:
     role = wire.role.lower()
     match role:
@@ -212,8 +182,5 @@ def _message(wire: WireMessage) -> Message:
 def _tool_request(call: WireToolCall) -> ToolRequest:
     arguments = call.function.arguments
     if isinstance(arguments, str):
-        try:
-            arguments = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
-        except msgspec.DecodeError as error:
-            raise UsageError(f"invalid tool call arguments: {error}") from error
+        arguments = parse_object(arguments, "tool call arguments")
     return ToolRequest(call.function.name, arguments, call.id)

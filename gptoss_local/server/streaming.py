@@ -1,23 +1,69 @@
-"""Turns an iterator of frames into an HTTP answer, and stops it when the client is gone."""
+"""Turns the events of an answer into an HTTP response, and stops them when the client is gone."""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gptoss_local.chat import ChatEvent
 from gptoss_local.errors import GptOssError
 
 _log = logging.getLogger("gptoss")
 
-Frames = AsyncGenerator[msgspec.Struct, None]
-Merge = Callable[[list[Any]], msgspec.Struct]
-ErrorFrame = Callable[[GptOssError], msgspec.Struct]
+_HEARTBEAT_S = 10.0  # some clients give up when nothing has arrived for 30 s
 _encode = msgspec.json.Encoder().encode
+
+
+class SseEvent(msgspec.Struct, frozen=True):
+    """One server-sent event; `name` is empty in dialects whose events have none."""
+
+    data: Any
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How frames lie in the stream. `heartbeat` is what a client ignores while it waits."""
+
+    media_type: str
+    encode: Callable[[Any], bytes]
+    heartbeat: bytes = b""
+
+
+def _encode_sse(event: SseEvent) -> bytes:
+    name = f"event: {event.name}\n".encode() if event.name else b""
+    return name + b"data: " + _encode(event.data) + b"\n\n"
+
+
+NDJSON = Framing("application/x-ndjson", lambda frame: _encode(frame) + b"\n")
+SSE = Framing("text/event-stream", _encode_sse, b": waiting\n\n")
+
+
+class AnswerWriter(Protocol):
+    """One answer in the words of a dialect, as it streams in and as a whole.
+
+    `feed` takes every event, `Done` last, and returns the frames it completes; the last ones end
+    the stream in the dialect's way. `failed` ends it there instead.
+    """
+
+    framing: Framing
+
+    def feed(self, event: ChatEvent) -> Iterable[Any]: ...
+
+    def whole(self) -> Any:
+        """The answer as one JSON body, after `Done`."""
+
+    def failed(self, error: GptOssError) -> Iterable[Any]:
+        """Frames that report an error amid the stream."""
+
+    def error_body(self, error: GptOssError) -> Any:
+        """The body of an error that has an HTTP status."""
 
 
 def json_response(value: object, status: int = 200) -> Response:
@@ -31,78 +77,94 @@ def log_error(error: GptOssError) -> None:
         _log.error("%s", error.message)
 
 
-class FrameResponse(Response):
-    """Sends frames as NDJSON, each at once, or merged into one JSON object.
+class AnswerResponse(Response):
+    """Sends an answer frame by frame, each at once, or as one JSON object.
 
-    An error before the first byte gets its HTTP status; one after it becomes the last frame.
-    While it works it watches the connection, and a client that leaves closes the frames, which
+    An error before the first byte gets its HTTP status; one after it becomes the last frames.
+    While it works it watches the connection, and a client that leaves closes the events, which
     stops the engine: also in a long prefill, when nothing is sent that could fail.
 
     Args:
-        frames: The answer; the response closes it.
-        stream: One line per frame, not one object.
-        merge: Makes one object out of all frames.
-        error_frame: The body of an error in the dialect of the frames.
+        events: The answer; the response closes it.
+        writer: Makes frames of it.
+        stream: Frame by frame. Then a client that waits long for the first one gets the headers.
     """
 
-    media_type = "application/x-ndjson"
-
     def __init__(
-        self, frames: Frames, *, stream: bool, merge: Merge, error_frame: ErrorFrame
+        self, events: AsyncGenerator[ChatEvent, None], writer: AnswerWriter, *, stream: bool
     ) -> None:
-        super().__init__()
+        super().__init__(
+            headers={"Cache-Control": "no-cache"} if writer.framing is SSE else None,
+            media_type=writer.framing.media_type,
+        )
         del self.headers["content-length"]
-        self._frames = frames
+        self._events = events
+        self._writer = writer
         self._stream = stream
-        self._merge = merge
-        self._error_frame = error_frame
+        self._has_started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = asyncio.create_task(self._answer(scope, receive, send))
         gone = asyncio.create_task(_disconnected(receive))
+        pulse = asyncio.create_task(self._beat(send))
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
+            pulse.cancel()
             work.cancel()  # does nothing to an answer that is complete
         with suppress(asyncio.CancelledError):
             await work
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(self._frames) as frames:
+        async with aclosing(self._events) as events:
             try:
-                if self._stream:
-                    first = await anext(frames)
-                else:
-                    merged = self._merge([frame async for frame in frames])
+                async for event in events:
+                    frames = self._writer.feed(event)
+                    if self._stream:
+                        await self._send_frames(frames, send)
             except GptOssError as error:
                 log_error(error)
-                failed = json_response(self._error_frame(error), error.http_status)
-                await failed(scope, receive, send)
+                await self._fail(error, scope, receive, send)
                 return
-            if self._stream:
-                await self._send_lines(first, frames, send)
-            else:
-                await json_response(merged)(scope, receive, send)
+            except Exception:
+                if not self._has_started:
+                    raise
+                _log.exception("internal error in a stream")
+                unexpected = GptOssError("internal error, see the server log")
+                await self._fail(unexpected, scope, receive, send)
+                return
+        if self._stream:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await json_response(self._writer.whole())(scope, receive, send)
 
-    async def _send_lines(self, first: msgspec.Struct, frames: Frames, send: Send) -> None:
-        async def line(frame: msgspec.Struct) -> None:
-            body = _encode(frame) + b"\n"
+    async def _fail(self, error: GptOssError, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._has_started:
+            body = self._writer.error_body(error)
+            await json_response(body, error.http_status)(scope, receive, send)
+            return
+        await self._send_frames(self._writer.failed(error), send)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_frames(self, frames: Iterable[Any], send: Send) -> None:
+        body = b"".join(map(self._writer.framing.encode, frames))
+        if body:
+            await self._start(send)
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await send(start)
-        await line(first)
-        try:
-            async for frame in frames:
-                await line(frame)
-        except GptOssError as error:
-            log_error(error)
-            await line(self._error_frame(error))
-        except Exception:
-            _log.exception("internal error in a stream")
-            await line(self._error_frame(GptOssError("internal error, see the server log")))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def _start(self, send: Send) -> None:
+        if not self._has_started:
+            self._has_started = True
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+
+    async def _beat(self, send: Send) -> None:
+        """Task: headers and a sign of life for a client that waits long, e.g. for a model."""
+        while self._stream:
+            await asyncio.sleep(_HEARTBEAT_S)
+            await self._start(send)
+            body = self._writer.framing.heartbeat
+            await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -103,6 +104,51 @@ def test_calls_in_every_spelling(masks: MaskCompiler, vocabulary: Vocabulary) ->
         assert not accepts(masks, vocabulary, compile_grammar(JsonFormat(PERSON)), call), call
     for call in BAD_CALLS:
         assert not accepts(masks, vocabulary, with_tools, call), call
+
+
+WEATHER = Tool(
+    "get_weather",
+    "",
+    {
+        "properties": {"city": {"type": "string"}, "unit": {"enum": ["c", "f"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+)
+ODD = Tool("odd", "", {"type": "object", "properties": {"a": {"not": {}}}})
+
+
+def weather_call(arguments: str) -> str:
+    return f"<|channel|>commentary to=functions.get_weather<|message|>{arguments}<|call|>"
+
+
+def test_strict_arguments(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
+    strict = msgspec.structs.replace(WEATHER, strict=True)
+    grammar = compile_grammar(None, [strict, Tool("any")])
+    for answer in (
+        weather_call('{"city": "Oslo"}'),
+        THOUGHT + weather_call('{"city": "Oslo", "unit": "c"}'),
+        "<|channel|>commentary to=functions.any<|message|>{}<|call|>",
+        THOUGHT + FINAL + "It is {cold}.\n<|return|>",
+    ):
+        assert accepts(masks, vocabulary, grammar, answer), answer
+    for arguments in ("{}", '{"city": 1}', '{"city": "Oslo", "x": 1}'):
+        assert not accepts(masks, vocabulary, grammar, weather_call(arguments)), arguments
+    with pytest.raises(UsageError, match="not"):
+        compile_grammar(None, [msgspec.structs.replace(ODD, strict=True)])
+
+
+def test_calls_that_must_be_made(masks: MaskCompiler, vocabulary: Vocabulary) -> None:
+    tools = [WEATHER, ODD]
+    one = compile_grammar(None, tools, must_call=["get_weather"])
+    either = compile_grammar(JsonFormat(PERSON), tools, must_call=["get_weather", "odd"])
+    odd = "<|channel|>commentary to=functions.odd<|message|>{}<|call|>"
+    for grammar in (one, either):
+        assert accepts(masks, vocabulary, grammar, THOUGHT + weather_call('{"city": "Oslo"}'))
+        assert not accepts(masks, vocabulary, grammar, weather_call("{}"))
+        assert not accepts(masks, vocabulary, grammar, FINAL + BOB)
+    assert accepts(masks, vocabulary, either, odd)
+    assert not accepts(masks, vocabulary, one, odd)
 
 
 def test_an_open_final_message(masks: MaskCompiler, vocabulary: Vocabulary) -> None:

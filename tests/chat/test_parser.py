@@ -1,20 +1,35 @@
 """The harmony parser on well-formed answers, on slips of real models, and cut anywhere."""
 
-import random
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gptoss_local.chat import ContentDelta, ReasoningDelta, ToolCall, Vocabulary
+from gptoss_local.chat import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
 from gptoss_local.chat.parser import HarmonyParser, RawParser
+from gptoss_local.o200k import FIRST_SPECIAL
 
+ALL_TAGS = (
+    "<|start|>",
+    "<|end|>",
+    "<|message|>",
+    "<|channel|>",
+    "<|constrain|>",
+    "<|call|>",
+    "<|return|>",
+)
 TAGS = ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>")
+
+
+TOOLS = (Tool("f"), Tool("g"))
 
 
 def parse(vocabulary: Vocabulary, text: str, **kwargs: Any) -> tuple[str, str, list[ToolCall]]:
     """Reasoning, content and calls of a completion; tags in `text` are special tokens."""
     tokens = vocabulary.encoding.encode(text, allowed_special="all")
-    return join(HarmonyParser(vocabulary, **kwargs), tokens)
+    return join(HarmonyParser(vocabulary, TOOLS, **kwargs), tokens)
 
 
 def join(parser: HarmonyParser, tokens: list[int]) -> tuple[str, str, list[ToolCall]]:
@@ -90,6 +105,18 @@ def test_broken_arguments_become_content(vocabulary: Vocabulary, arguments: str)
         ("<|start|>assistant<|channel|>final<|message|>a<|return|>", ("", "a")),
         ("<|channel|>bogus<|message|>a<|return|>", ("", "a")),
         ("<|end|><|end|><|start|>", ("", "")),
+        ("<|channel|>final Hello there<|return|>", ("", "Hello there")),
+        (
+            "<|channel|>analysis Hm.<|end|><|start|>assistant<|channel|>final: Hi<|return|>",
+            ("Hm.", "Hi"),
+        ),
+        ("<|channel|>analysis<|message|>a<|end|><|start|>assistant Hi.", ("a", "Hi.")),
+        ("<|channel|>analysis<|message|>a<|end|><|start|>assistant", ("a", "")),
+        (
+            "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b"
+            "<|end|><|start|>assistant<|channel|>final<|message|>c<|return|>",
+            ("a\n\nb", "c"),
+        ),
         (
             "<|channel|>final<|message|>a<|end|><|start|>functions.f to=assistant"
             "<|channel|>commentary<|message|>made up<|end|>",
@@ -103,6 +130,37 @@ def test_slips_lose_no_text_and_show_no_tag(
     reasoning, content, calls = parse(vocabulary, text)
     assert (reasoning, content) == expected
     assert calls == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<|channel|>commentary to=functions.f <|constrain|>json{}<|call|>",
+        '<|channel|>commentary to=functions.f json {"a": 1}<|call|>',
+        ' to=functions.f<|channel|>commentary {"a": 1}<|call|>',
+        "<|channel|>commentary to=functions.f<|constrain|>json<|message|>{}<|end|>",
+        "<|channel|>commentary to=functions.f<|message|>{}<|start|>assistant",
+        "<|channel|>commentary to=functions.f<|message|>{}",
+    ],
+)
+def test_calls_with_a_tag_missing(vocabulary: Vocabulary, text: str) -> None:
+    reasoning, content, (call,) = parse(vocabulary, text)
+    assert (reasoning, content, call.name) == ("", "", "f")
+
+
+def test_undeclared_functions_are_content(vocabulary: Vocabulary) -> None:
+    text = '<|channel|>commentary to=functions.rm<|message|>{"path": "/"}<|call|>'
+    assert parse(vocabulary, text) == ("", 'rm({"path": "/"})', [])
+    code = "<|channel|>analysis to=python code<|message|>print(1)<|call|>"
+    assert parse(vocabulary, code) == ("", "python(print(1))", [])
+
+
+def test_a_name_with_spaces(vocabulary: Vocabulary) -> None:
+    tools = (Tool("say"), Tool("say hi"))
+    text = "<|channel|>commentary to=functions.say hi <|constrain|>json<|message|>{}<|call|>"
+    tokens = vocabulary.encoding.encode(text, allowed_special="all")
+    _, _, (call,) = join(HarmonyParser(vocabulary, tools), tokens)
+    assert call.name == "say hi"
 
 
 def test_open_final_channel(vocabulary: Vocabulary) -> None:
@@ -122,16 +180,67 @@ def test_user_text_is_not_special(vocabulary: Vocabulary) -> None:
     assert join(HarmonyParser(vocabulary, opens_final=True), tokens)[1] == "a<|end|>b"
 
 
-def test_random_tokens_never_raise_or_leak(vocabulary: Vocabulary) -> None:
-    r = random.Random(7)
-    special = vocabulary.encoding.encode("".join(TAGS) + "<|return|>", allowed_special="all")
-    words = vocabulary.encoding.encode('assistant analysis final commentary to=functions.f {"a":1}')
-    for _ in range(3000):
-        pool = special * 3 + words * 2 + [r.randrange(201_088) for _ in range(10)]
-        tokens = r.choices(pool, k=r.randrange(1, 40))
-        reasoning, content, calls = join(HarmonyParser(vocabulary), tokens)
+GOOD = [
+    "<|channel|>analysis<|message|>Think 漢.<|end|><|start|>assistant<|channel|>final<|message|>"
+    "Hi 👋🏽!<|return|>",
+    "<|channel|>analysis<|message|>T<|end|><|start|>assistant<|channel|>commentary<|message|>Wait.<|end|>"
+    '<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": [1, '
+    '{"b": "x y"}]}<|call|>',
+    " to=functions.g<|channel|>commentary json<|message|>{'a': True,}<|call|><|start|>functions.g"
+    " to=assistant<|channel|>commentary<|message|>ok<|end|>",
+]
+WORDS = [*TAGS, "<|return|>", "assistant", " to=functions.f", " to=python", "analysis", "final"]
+WORDS += ["commentary", " json", '{"a"', ": 1}", "[", "}", '"', "\\", "é", "\n", " ", "user"]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(data=st.data())
+def test_mutated_answers_never_raise_or_leak(vocabulary: Vocabulary, data: st.DataObject) -> None:
+    """Well-formed answers with pieces cut, repeated, put in and swapped; then cut anywhere."""
+    tokens = _tokens(vocabulary, data.draw(st.sampled_from(GOOD)))
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(tokens)))
+        n = data.draw(st.integers(0, 5))
+        match data.draw(st.sampled_from(["cut", "repeat", "insert", "random"])):
+            case "cut":
+                del tokens[at : at + n]
+            case "repeat":
+                tokens[at:at] = tokens[at : at + n]
+            case "insert":
+                words = data.draw(st.lists(st.sampled_from(WORDS), max_size=n))
+                tokens[at:at] = _tokens(vocabulary, "".join(words))
+            case _:
+                tokens[at:at] = data.draw(st.lists(st.integers(0, 201_087), max_size=n))
+    _check_every_cut(vocabulary, tokens)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(words=st.lists(st.sampled_from(WORDS), max_size=25))
+def test_random_words_never_raise_or_leak(vocabulary: Vocabulary, words: list[str]) -> None:
+    _check_every_cut(vocabulary, _tokens(vocabulary, "".join(words)))
+
+
+def _tokens(vocabulary: Vocabulary, text: str) -> list[int]:
+    tokens: list[int] = vocabulary.encoding.encode(text, allowed_special="all")
+    return tokens
+
+
+def _check_every_cut(vocabulary: Vocabulary, tokens: list[int]) -> None:
+    """Ends the answer after every token: nothing raises, no tag shows, and calls can be sent."""
+    for n in range(len(tokens) + 1):
+        reasoning, content, calls = join(HarmonyParser(vocabulary, TOOLS), tokens[:n])
+        for call in calls:
+            assert call.name in ("f", "g")
+            msgspec.json.encode(call)
         shown = reasoning + content + "".join(f"{c.name}{c.arguments}" for c in calls)
-        assert not any(tag in shown for tag in TAGS), tokens
+        assert not any(tag in shown for tag in ALL_TAGS), tokens[:n]
+        assert "\0" not in shown.replace("\0", "", _n_bytes(vocabulary, tokens[:n], 0))
+        assert "\1" not in shown.replace("\1", "", _n_bytes(vocabulary, tokens[:n], 1))
+
+
+def _n_bytes(vocabulary: Vocabulary, tokens: list[int], byte: int) -> int:
+    """How often a byte that the parser uses as a mark comes from the model itself."""
+    return sum(vocabulary.token_bytes[t].count(byte) for t in tokens if t < FIRST_SPECIAL)
 
 
 def test_raw_spells_the_tags(vocabulary: Vocabulary) -> None:

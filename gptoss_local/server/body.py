@@ -1,0 +1,115 @@
+"""Request bodies: read within bounds, decoded as clients need it, checked against a struct."""
+
+import asyncio
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from gptoss_local.errors import RequestTimeoutError, RequestTooLargeError, UsageError
+
+Body = TypeVar("Body")
+
+_MAX_BYTES = 32 * 1024 * 1024  # the longest prompt that fits is below 1 MB
+_TIMEOUT_S = 60.0
+_MAX_DEPTH = 100  # openai-harmony refuses schemas beyond 127 levels
+_VERBATIM = frozenset(("parameters", "arguments", "format", "schema", "input_schema", "input"))
+
+
+async def read_body(request: Request, body_type: type[Body]) -> Body:
+    """Read and decode a request's body.
+
+    Raises:
+        RequestTooLargeError: it is longer than 32 MiB.
+        RequestTimeoutError: it takes longer than a minute.
+        UsageError: it is compressed, or see `parse_body`.
+    """
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity":
+        raise UsageError(
+            f"request bodies of content encoding '{encoding}' are not supported",
+            hint="Send the body uncompressed.",
+        )
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            return parse_body(await _read(request), body_type)
+    except TimeoutError as error:
+        raise RequestTimeoutError(
+            f"the request body did not arrive within {_TIMEOUT_S:.0f} s"
+        ) from error
+    except ClientDisconnect as error:  # nobody reads this
+        raise UsageError("the client left before its request was complete") from error
+
+
+async def _read(request: Request) -> bytes:
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > _MAX_BYTES:
+            raise RequestTooLargeError(
+                f"the request body is larger than {_MAX_BYTES // 1024**2} MiB",
+                hint="Send text only, and no more of it than fits into the model's context.",
+            )
+    return bytes(data)
+
+
+def parse_body(data: bytes, body_type: type[Body]) -> Body:
+    """Decode as Ollama does: any content type, top-level names in any case, null is unset.
+
+    Raises:
+        UsageError: the body is empty, not JSON, nested too deep, or a field has the wrong type.
+    """
+    if not data.strip():
+        raise UsageError("missing request body")
+    try:
+        value = msgspec.json.decode(data)
+        if isinstance(value, dict):
+            value = {key.lower(): item for key, item in value.items()}
+        return convert(_clean(value), body_type)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"invalid request: {error}") from error
+
+
+def convert(value: Any, body_type: type[Body]) -> Body:
+    """Make a typed value of decoded JSON. Raises UsageError where a field has the wrong type."""
+    try:
+        return msgspec.convert(value, body_type, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"invalid request: {error}") from error
+
+
+def parse_object(text: str, what: str) -> dict[str, Any]:
+    """Decode JSON text inside a request, e.g. the arguments of a call; empty text is `{}`.
+
+    Raises:
+        UsageError: it is no JSON object, or nested too deep.
+    """
+    try:
+        value: dict[str, Any] = msgspec.json.decode(text or "{}", type=dict[str, Any])
+        _clean(value)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(f"invalid {what}: {error}") from error
+    return value
+
+
+def _clean(value: Any, depth: int = 0, *, keeps_nulls: bool = False) -> Any:
+    """Check the depth and drop null fields where they mean `unset`.
+
+    That is everywhere but inside schemas and arguments.
+    """
+    if depth > _MAX_DEPTH:
+        raise UsageError(f"invalid request: nested deeper than {_MAX_DEPTH} levels")
+    depth += 1
+    if isinstance(value, list):
+        return [_clean(item, depth, keeps_nulls=keeps_nulls) for item in value]
+    if isinstance(value, dict):
+        return {
+            key: _clean(
+                item,
+                depth,
+                keeps_nulls=keeps_nulls or (key in _VERBATIM and isinstance(item, dict)),
+            )
+            for key, item in value.items()
+            if keeps_nulls or item is not None
+        }
+    return value

@@ -1,0 +1,217 @@
+"""Request bodies of `/v1/responses`.
+
+Source: OpenAI's API reference (Responses) and what Codex and the Copilot command line send. Answers
+are not stored: a request brings the whole conversation. Unknown items and fields are ignored.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gptoss_local.chat import ChatRequest, Message, Tool, ToolRequest
+from gptoss_local.errors import UsageError
+from gptoss_local.server.body import convert, parse_object
+from gptoss_local.server.openai_parts import (
+    Part,
+    Reasoning,
+    Sampling,
+    custom_tool,
+    join_parts,
+    limit_tokens,
+    offered,
+    parse_effort,
+    parse_format,
+)
+
+SEAL = "gptoss:"  # begins the encrypted_content we hand out, which is readable text
+
+
+class Item(msgspec.Struct):
+    """Any input item; which fields count depends on `type`."""
+
+    type: str = ""
+    role: str = ""
+    content: str | list[Part] = ""
+    call_id: str = ""
+    name: str = ""
+    arguments: str | dict[str, Any] = ""
+    input: str | dict[str, Any] = ""
+    output: str | list[Part] = ""
+    summary: str | list[Part] = ""
+    encrypted_content: str = ""
+
+
+class WireTool(msgspec.Struct):
+    """A tool; kinds other than `function` and `custom`, and nameless ones, are skipped."""
+
+    type: str = "function"
+    name: str = ""
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    strict: bool = False
+    format: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def to_tool(self) -> Tool:
+        if self.type == "custom":
+            return custom_tool(self.name, self.description, self.format)
+        return Tool(self.name, self.description, self.parameters, self.strict)
+
+
+class Text(msgspec.Struct):
+    format: dict[str, Any] = msgspec.field(default_factory=dict)
+    verbosity: str = "medium"
+
+
+class ResponsesBody(Sampling, kw_only=True):
+    model: str = ""
+    input: str | list[Item] = ""
+    instructions: str = ""
+    max_output_tokens: int | None = None
+    reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
+    text: Text = msgspec.field(default_factory=Text)
+    tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    tool_choice: str | dict[str, Any] = "auto"
+    stream: bool = False
+    background: bool = False
+    previous_response_id: str = ""
+    conversation: str | dict[str, Any] = ""
+    parallel_tool_calls: bool = True
+    truncation: str = "disabled"
+    top_logprobs: int = 0
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def custom_names(self) -> frozenset[str]:
+        """Names of tools that take free text."""
+        return frozenset(str(t.get("name")) for t in self.tools if t.get("type") == "custom")
+
+    def to_request(self) -> ChatRequest:
+        """Raises UsageError for what gpt-oss or this version cannot do."""
+        self._check()
+        messages = list(_messages(self.input))
+        if self.instructions:
+            messages.insert(0, Message(role="system", content=self.instructions))
+        if not messages:
+            raise UsageError("input is required")
+        effort, reasoning = parse_effort(self.reasoning.effort)
+        wires = [convert(tool, WireTool) for tool in self.tools]
+        tools = [w.to_tool() for w in wires if w.type in ("function", "custom") and w.name]
+        return ChatRequest(
+            messages=tuple(messages),
+            effort=effort,
+            reasoning=reasoning,
+            sampling=self.sampling,
+            max_tokens=limit_tokens(self.max_output_tokens),
+            format=parse_format(self.text.format, self.text.format.get("schema")),
+            **offered(tools, self.tool_choice),
+        )
+
+    def _check(self) -> None:
+        if not self.model:
+            raise UsageError("model is required")
+        if self.previous_response_id or self.conversation:
+            raise UsageError(
+                "answers are not stored, so previous_response_id and conversation name nothing",
+                hint="Send the whole conversation as input.",
+            )
+        if self.background:
+            raise UsageError("background answers are not supported")
+        if self.top_logprobs:
+            raise UsageError("logprobs are not supported yet")
+
+
+def _messages(items: str | list[Item]) -> list[Message]:
+    """Items as messages: what the assistant thought, said and called in a row becomes one."""
+    if isinstance(items, str):
+        return [Message(role="user", content=items)] if items else []
+    turns = _Turns()
+    for item in items:
+        match item.type or ("message" if item.role else ""):
+            case "message":
+                turns.message(item)
+            case "reasoning":
+                turns.reasoning(_thought(item))
+            case "function_call":
+                turns.call(ToolRequest(item.name, _arguments(item), item.call_id))
+            case "custom_tool_call":
+                turns.call(ToolRequest(item.name, {"input": item.input}, item.call_id))
+            case "function_call_output" | "custom_tool_call_output":
+                turns.result(item)
+            case "item_reference":
+                raise UsageError(
+                    "answers are not stored, so an item_reference names nothing",
+                    hint="Send the whole conversation as input.",
+                )
+    return turns.finish()
+
+
+class _Turns:
+    """Messages under construction; `_open` holds the assistant's pieces since its last message."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._reasoning: list[str] = []
+        self._content: list[str] = []
+        self._calls: list[ToolRequest] = []
+
+    def message(self, item: Item) -> None:
+        text = join_parts(item.content)
+        match item.role.lower():
+            case "assistant":
+                if self._calls or self._content:
+                    self._close()
+                self._content.append(text)
+            case "user":
+                self._add(Message(role="user", content=text))
+            case "system" | "developer":
+                self._add(Message(role="system", content=text))
+            case _:
+                raise UsageError(f"unknown role '{item.role}'")
+
+    def reasoning(self, text: str) -> None:
+        if self._content or self._calls:
+            self._close()
+        self._reasoning.append(text)
+
+    def call(self, call: ToolRequest) -> None:
+        self._calls.append(call)
+
+    def result(self, item: Item) -> None:
+        output = join_parts(item.output)
+        self._add(Message(role="tool", content=output, tool_call_id=item.call_id))
+
+    def finish(self) -> list[Message]:
+        self._close()
+        return self._messages
+
+    def _add(self, message: Message) -> None:
+        self._close()
+        self._messages.append(message)
+
+    def _close(self) -> None:
+        if self._reasoning or self._content or self._calls:
+            self._messages.append(
+                Message(
+                    role="assistant",
+                    reasoning="\n".join(filter(None, self._reasoning)),
+                    content="".join(self._content),
+                    tool_calls=tuple(self._calls),
+                )
+            )
+        self._reasoning, self._content, self._calls = [], [], []
+
+
+def _thought(item: Item) -> str:
+    """Text of a reasoning item, from wherever a client kept it."""
+    for found in (item.content, item.summary):
+        text = found if isinstance(found, str) else "\n".join(part.text for part in found)
+        if text:
+            return text
+    sealed = item.encrypted_content
+    return sealed.removeprefix(SEAL) if sealed.startswith(SEAL) else ""
+
+
+def _arguments(item: Item) -> dict[str, Any]:
+    if isinstance(item.arguments, dict):
+        return item.arguments
+    return parse_object(item.arguments, "tool call arguments")

@@ -1,0 +1,110 @@
+"""Calls as models write them, found and repaired against the declared functions."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gptoss_local.chat import Tool
+from gptoss_local.chat.calls import find_call
+
+
+def tool(name: str, *required: str, **properties: str) -> Tool:
+    kinds = {key: {"type": kind} for key, kind in properties.items()}
+    return Tool(name, "", {"type": "object", "properties": kinds, "required": list(required)})
+
+
+SHELL = tool("exec_command", "cmd", cmd="string", workdir="string")
+READ = tool("read-file", "path", path="string", line="integer")
+SCRIPT = tool("run_script", "code", code="string")
+TOOLS = (SHELL, READ, SCRIPT, Tool("any"))
+
+
+@pytest.mark.parametrize(
+    ("recipient", "found"),
+    [
+        ("functions.exec_command", "exec_command"),
+        ("exec_command", "exec_command"),
+        ("functions.ExecCommand", "exec_command"),
+        ("functions.read_file", "read-file"),
+        ("container.exec_command", "exec_command"),
+        ("functions.functions.exec_command", "exec_command"),
+    ],
+)
+def test_names(recipient: str, found: str) -> None:
+    arguments = {"cmd": "ls"} if found == "exec_command" else {"path": "a"}
+    text = str(arguments).replace("'", '"')
+    assert find_call(recipient, text, TOOLS) == (found, arguments)
+
+
+def test_an_unknown_name_with_arguments_that_fit_one_function() -> None:
+    assert find_call("container.exec", '{"cmd": "ls"}', TOOLS) == ("exec_command", {"cmd": "ls"})
+    assert find_call("browser.open", '{"path": "a", "line": 3}', TOOLS) is not None
+    assert find_call("container.exec", '{"cmd": ["bash", "-lc", "ls"]}', TOOLS) is None
+    assert find_call("container.exec", '{"cmd": "ls", "x": 1}', TOOLS) is None
+    assert find_call("container.exec", "{}", TOOLS) is None
+    two = (SHELL, tool("other", "cmd", cmd="string"))
+    assert find_call("container.exec", '{"cmd": "ls"}', two) is None
+    assert find_call("exec_command", '{"cmd": "ls"}', ()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("", {}),
+        (' {"cmd": "ls"} ', {"cmd": "ls"}),
+        ('{"anything": "goes", "that": ["parses"]}', {"anything": "goes", "that": ["parses"]}),
+        ('```json\n{"cmd": "ls"}\n```', {"cmd": "ls"}),
+        ("{'cmd': 'ls'}", {"cmd": "ls"}),
+        ('{"cmd": "ls",}', {"cmd": "ls"}),
+        ('{"cmd": "ls -la', {"cmd": "ls -la"}),
+        ('{"cmd": "a\nb"}', {"cmd": "a\nb"}),
+        ('{cmd: "ls"}', {"cmd": "ls"}),
+        ('[{"cmd": "ls"}]', {"cmd": "ls"}),
+        ('"{\\"cmd\\": \\"ls\\"}"', {"cmd": "ls"}),
+        ('{"name": "exec_command", "arguments": {"cmd": "ls"},}', {"cmd": "ls"}),
+        ('{"cmd": "ls"} I hope this works', {"cmd": "ls"}),
+        ("ls -la", None),
+        ("[1, 2]", None),
+        ("{'command': 'ls'}", None),
+        ("{'cmd': 5}", None),
+        ('{"cmd": "\\ud800"', None),
+        ('{"a":' * 3000, None),
+    ],
+)
+def test_arguments(text: str, arguments: dict[str, Any] | None) -> None:
+    found = find_call("functions.exec_command", text, TOOLS)
+    assert found == (None if arguments is None else ("exec_command", arguments))
+
+
+def test_bare_text_for_a_function_of_one_text() -> None:
+    assert find_call("run_script", "print(1)\n", TOOLS) == ("run_script", {"code": "print(1)\n"})
+    assert find_call("run_script", "[1", TOOLS) is None
+
+
+def test_what_was_cut_off_is_not_completed() -> None:
+    """Half a command must not run."""
+    assert find_call("exec_command", '{"cmd": "rm -rf /tmp', TOOLS, is_cut=True) is None
+    assert find_call("run_script", "rm -rf /tmp", TOOLS, is_cut=True) is None
+    assert find_call("exec_command", '{"cmd": "ls"}', TOOLS, is_cut=True) is not None
+
+
+ODD_SCHEMAS: list[Any] = [
+    None,
+    {},
+    {"properties": []},
+    {"properties": {"a": 5}, "required": "a"},
+    {"properties": {"a": {"type": ["string", "null"]}}, "required": ["a", 5]},
+    {"properties": {"a": {"type": {"x": 1}}}},
+]
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    text=st.text(st.sampled_from("{}[]\":,\\ab1 \n'")) | st.text(),
+    schema=st.sampled_from(ODD_SCHEMAS),
+    recipient=st.sampled_from(["f", "functions.f", "g", "", "."]),
+)
+def test_nothing_raises(text: str, schema: Any, recipient: str) -> None:
+    find_call(recipient, text, [Tool("f", "", schema)])

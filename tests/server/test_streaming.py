@@ -1,0 +1,105 @@
+"""Long waits and faults of the server itself, which the real model does not produce on demand."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from gptoss_local.chat import ChatEvent, ContentDelta, Done, Started
+from gptoss_local.errors import EngineError
+from gptoss_local.server import streaming
+from gptoss_local.server.anthropic_frames import MessagesWriter
+from gptoss_local.server.ollama_frames import ChatWriter
+from gptoss_local.server.openai_chat_frames import ChatCompletionWriter
+from gptoss_local.server.streaming import AnswerResponse, AnswerWriter
+from gptoss_local.types import Usage
+
+ANSWER: list[ChatEvent] = [
+    Started(3),
+    ContentDelta("hi"),
+    Done("stop", Usage(3, 1, 0, 0), []),
+]
+
+
+async def answer(
+    wait_s: float, events: list[ChatEvent], error: Exception | None = None
+) -> AsyncGenerator[ChatEvent, None]:
+    await asyncio.sleep(wait_s)
+    for event in events:
+        yield event
+    if error is not None:
+        raise error
+
+
+async def respond(
+    events: AsyncGenerator[ChatEvent, None], writer: AnswerWriter, *, stream: bool = True
+) -> tuple[int, list[bytes]]:
+    """Status and the pieces of the body as they were sent."""
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    await AnswerResponse(events, writer, stream=stream)({"type": "http"}, receive, send)
+    assert sent[0]["type"] == "http.response.start"
+    assert all(message["type"] == "http.response.body" for message in sent[1:])
+    assert not sent[-1].get("more_body")
+    return sent[0]["status"], [message["body"] for message in sent[1:] if message["body"]]
+
+
+@pytest.fixture
+def fast_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "_HEARTBEAT_S", 0.05)
+
+
+WRITERS = [
+    lambda: ChatCompletionWriter("m", include_usage=False),
+    lambda: MessagesWriter("m"),
+    lambda: ChatWriter("m"),
+]
+
+
+@pytest.mark.usefixtures("fast_heartbeat")
+@pytest.mark.parametrize("make", WRITERS)
+async def test_a_long_wait_gives_signs_of_life(make: Any) -> None:
+    writer = make()
+    status, pieces = await respond(answer(0.28, ANSWER), writer)
+    beats = [piece for piece in pieces if piece == b": waiting\n\n"]
+    assert status == 200
+    if writer.framing is streaming.SSE:
+        assert len(beats) >= 3
+        assert pieces[: len(beats)] == beats
+    else:  # NDJSON has no comments: headers alone
+        assert beats == []
+    _, prompt = await respond(answer(0, ANSWER), make())
+    assert b": waiting\n\n" not in prompt
+
+
+@pytest.mark.usefixtures("fast_heartbeat")
+async def test_after_a_sign_of_life_an_error_is_a_frame() -> None:
+    broken = EngineError("no memory")
+    status, pieces = await respond(answer(0.12, [], broken), WRITERS[0]())
+    assert status == 200
+    assert b"no memory" in pieces[-1]
+    assert pieces[-1].endswith(b"data: [DONE]\n\n")
+    status, pieces = await respond(answer(0, [], broken), WRITERS[0]())
+    assert status == 500
+
+
+@pytest.mark.usefixtures("fast_heartbeat")
+async def test_without_streaming_the_status_stays_open() -> None:
+    broken = EngineError("no memory")
+    status, _ = await respond(answer(0.12, [], broken), WRITERS[0](), stream=False)
+    assert status == 500
+
+
+@pytest.mark.parametrize("make", WRITERS)
+async def test_a_bug_amid_a_stream_ends_it_with_an_error(make: Any) -> None:
+    status, pieces = await respond(answer(0, ANSWER[:2], ValueError("a bug")), make())
+    assert status == 200
+    assert b"internal error, see the server log" in pieces[-1]
+    assert b"a bug" not in b"".join(pieces)
