@@ -1,9 +1,11 @@
 """Runs one answer: render, generate, parse, filter. The only file that joins chat and engine."""
 
 import asyncio
+import datetime
 import functools
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import NamedTuple
 
 from gptoss_local.chat.events import (
     ChatEvent,
@@ -40,45 +42,70 @@ async def answer(
         ContextOverflowError: the prompt does not fit; it is never cut.
         EngineError: the engine failed or died.
     """
-    parser: HarmonyParser | RawParser
-    tools: tuple[Tool, ...]
-    if isinstance(request, RawRequest):
-        prompt = vocabulary.encode_tagged(request.prompt)
-        is_final, tools, date = True, (), None
-        parser, shows_reasoning = RawParser(vocabulary), True
-    else:
-        date = _start_dates.date_of(request)
-        prompt = render_chat(request, vocabulary, date)
-        is_final, tools = opens_final(request), request.tools
-        parser, shows_reasoning = (
-            HarmonyParser(vocabulary, tools, opens_final=is_final),
-            request.reasoning,
-        )
+    start = _start(request, vocabulary)
     grammar = None
     if _is_bound(request):  # in a thread, as a large schema takes a while
         grammar = await asyncio.to_thread(
             compile_grammar,
             request.format,
-            tools,
+            start.tools,
             must_call=request.must_call if isinstance(request, ChatRequest) else (),
-            opens_final=is_final,
+            opens_final=start.opens_final,
         )
-    content: list[str] = []
-    is_history = True
-    async with aclosing(_run(engine, prompt, parser, request, grammar)) as events:
+    history = _History()
+    async with aclosing(_run(engine, start.prompt, start.parser, request, grammar)) as events:
         async for event in events:
-            match event:
-                case ContentDelta(text):
-                    content.append(text)
-                case ToolCall():  # the reasoning stays until the results have been answered
-                    is_history = False
-                case Done(reason):
-                    is_history = is_history and reason == "stop" and bool(content)
-            if shows_reasoning or not isinstance(event, ReasoningDelta):
+            history.feed(event)
+            if start.shows_reasoning or not isinstance(event, ReasoningDelta):
                 yield event
-    if is_history and isinstance(request, ChatRequest) and request.has_next_turn:
-        render = functools.partial(render_history, request, "".join(content), vocabulary, date)
+    if history.is_known and isinstance(request, ChatRequest) and request.has_next_turn:
+        content = "".join(history.content)
+        render = functools.partial(render_history, request, content, vocabulary, start.date)
         _prefetch(engine, lineage(request), render)
+
+
+class _Start(NamedTuple):
+    """What an answer begins with: the prompt, and how to read what follows."""
+
+    prompt: list[int]
+    parser: HarmonyParser | RawParser
+    tools: tuple[Tool, ...] = ()
+    opens_final: bool = True
+    shows_reasoning: bool = True
+    date: datetime.date | None = None
+
+
+def _start(request: ChatRequest | RawRequest, vocabulary: Vocabulary) -> _Start:
+    if isinstance(request, RawRequest):
+        return _Start(vocabulary.encode_tagged(request.prompt), RawParser(vocabulary))
+    date = _start_dates.date_of(request)
+    is_final = opens_final(request)
+    return _Start(
+        render_chat(request, vocabulary, date),
+        HarmonyParser(vocabulary, request.tools, opens_final=is_final),
+        request.tools,
+        is_final,
+        request.reasoning,
+        date,
+    )
+
+
+class _History:
+    """What the next turn will hold of an answer: its content alone, if it ended well."""
+
+    def __init__(self) -> None:
+        self.content: list[str] = []
+        self.is_known = False
+        self._has_call = False  # the reasoning stays until the results have been answered
+
+    def feed(self, event: ChatEvent) -> None:
+        match event:
+            case ContentDelta(text):
+                self.content.append(text)
+            case ToolCall():
+                self._has_call = True
+            case Done(reason):
+                self.is_known = reason == "stop" and bool(self.content) and not self._has_call
 
 
 def _prefetch(engine: EngineClient, name: str, render: Callable[[], list[int]]) -> None:
