@@ -69,7 +69,7 @@ class Ours:
     def _stream(self, path: str, body: dict[str, Any]) -> Answer:
         start_s, first_s, content, n_tokens = time.perf_counter(), 0.0, "", 0
         with self._client.stream("POST", path, json=body | {"model": self._model}) as response:
-            for line in response.iter_lines():
+            for line in lines(response):
                 frame = json.loads(line)
                 if "error" in frame:
                     raise SystemExit(frame["error"])
@@ -100,8 +100,8 @@ class Theirs:
         body |= {"cache_prompt": True, "return_tokens": True}
         start_s, first_s, tokens, n_tokens = time.perf_counter(), 0.0, [], 0
         with self._client.stream("POST", "/completion", json=body) as response:
-            for line in response.iter_lines():
-                if not line.startswith("data: {"):
+            for line in lines(response):
+                if not line.startswith(b"data: {"):
                     continue
                 frame = json.loads(line[6:])
                 first_s = first_s or time.perf_counter()
@@ -110,6 +110,14 @@ class Theirs:
         text = self._vocabulary.encoding.decode(tokens)
         content = text.rpartition("final<|message|>")[2].partition("<|")[0]
         return Answer(first_s - start_s, time.perf_counter() - first_s, n_tokens, content)
+
+
+def lines(response: httpx.Response) -> Iterator[bytes]:
+    """Not `iter_lines`, which also breaks lines at separators that an answer may hold."""
+    rest = b""
+    for data in response.iter_raw():
+        *whole, rest = (rest + data).split(b"\n")
+        yield from whole
 
 
 Peer = Ours | Theirs

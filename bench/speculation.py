@@ -29,24 +29,25 @@ from gptoss_local.store import read_tokens
 from gptoss_local.types import SamplingParams
 
 ROOT = Path(__file__).resolve().parents[1]
-N_FREE = 600  # tokens of free text
+N_FREE = 400  # tokens of free text in each round
 
 
-def edit_task(vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
+def edit_task(vocabulary: Vocabulary, number: int) -> tuple[list[int], list[int]]:
     """A prompt that holds a file of 300 lines, and the file with one change."""
     source = (ROOT / "gptoss_local" / "server" / "ollama_request.py").read_text()
     lines = (source + (ROOT / "gptoss_local" / "chat" / "render.py").read_text()).splitlines()[:300]
     changed = list(lines)
-    changed[140] = f"    # changed: {changed[140].strip()}"
-    ask = "\n".join(lines) + "\n\nAdd a comment to line 141 and write the whole file."
+    changed[140] = f"    # change {number}: {changed[140].strip()}"
+    ask = "\n".join(lines) + f"\n\nComment on line 141 ({number}) and write the whole file."
     return vocabulary.encode(ask), vocabulary.encode("\n".join(changed))
 
 
-def free_text(vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
-    """A question, and prose that does not come from it."""
-    prose = vocabulary.encode((ROOT / "docs" / "verify.md").read_text())
+def free_text(vocabulary: Vocabulary, number: int) -> tuple[list[int], list[int]]:
+    """A question, and prose that comes neither from it nor from another round."""
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    prose = vocabulary.encode("\n".join(page.read_text() for page in pages))
     question = vocabulary.encode((ROOT / "README.md").read_text())
-    return question, prose[:N_FREE]
+    return question, prose[number * N_FREE : (number + 1) * N_FREE]
 
 
 @contextmanager
@@ -103,9 +104,9 @@ def main() -> None:
     print(f"measured in {time.perf_counter() - start_s:.2f} s, ms by rows of a step:",
           {width: round(1e3 * s, 2) for width, s in costs.items()})  # fmt: skip
     for name, task in (("edit", edit_task), ("free text", free_text)):
-        prompt, script = task(vocabulary)
         rates: dict[int, list[float]] = {0: [], 63: []}
         for number in range(arguments.rounds):
+            prompt, script = task(vocabulary, number)
             for n_draft_max, engine in engines.items():
                 ended = run(engine, number, prompt, script, arguments.temperature)
                 seconds = ended.usage.decode_ns * 1e-9

@@ -1,13 +1,16 @@
 """What a step costs by its number of rows, and how long a draft is worth it."""
 
+import math
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 _MEASURE_S = 1.5  # no wider steps are measured after so long
 _REPEAT_S = 0.05  # nor is one repeated that takes longer
 _N_REPEATS = 3
 _LEARN = 0.1  # weight of a new step
+_NOTABLE = 0.02  # smaller changes do not matter to anybody
 _MIN_GAIN = 1.05  # a draft must promise so much, as promises are often broken
 
 
@@ -16,6 +19,7 @@ class StepCosts:
 
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
+        self._table = [math.inf] * (WIDTHS[-1] + 1)  # PERF: of all widths, made anew when one moves
 
     def measure(self, decode: Callable[[int], None], n_rows_max: int) -> None:
         """Time `decode(n_rows)` up to `n_rows_max`, narrow steps first, as far as the time goes.
@@ -33,14 +37,19 @@ class StepCosts:
                 decode(width)
                 times.append(time.monotonic() - start_s)
             self._seconds[width] = min(times)
+            self._tabulate()
             if time.monotonic() > end_s:
                 return
 
     def observe(self, n_rows: int, step_s: float) -> None:
         """Learn from a step that had `n_rows` rows, and nothing of a prompt among them."""
-        if (known := self._seconds.get(n_rows)) is not None:
-            # NOTE: a step that was held up by the machine must not teach much
-            self._seconds[n_rows] = known + _LEARN * (min(step_s, 2 * known) - known)
+        if (known := self._seconds.get(n_rows)) is None:
+            return
+        # NOTE: a step that was held up by the machine must not teach much
+        now = known + _LEARN * (min(step_s, 2 * known) - known)
+        self._seconds[n_rows] = now
+        if abs(now - self._table[n_rows]) > _NOTABLE * now:
+            self._tabulate()
 
     def items(self) -> list[tuple[int, float]]:
         """The widths that were measured and what they take now, in seconds."""
@@ -48,13 +57,14 @@ class StepCosts:
 
     def seconds(self, n_rows: int) -> float:
         """What a step of `n_rows` rows takes; between two known widths, a straight line."""
-        below = max((w for w in self._seconds if w <= n_rows), default=None)
-        above = min((w for w in self._seconds if w >= n_rows), default=None)
-        if below is None or above is None:
-            return float("inf")
-        low, high = self._seconds[below], self._seconds[above]
-        share = (n_rows - below) / (above - below) if above > below else 0.0
-        return low + share * (high - low)
+        return self._table[n_rows] if n_rows < len(self._table) else math.inf
+
+    def _tabulate(self) -> None:
+        known = self.items()
+        for (below, low), (above, high) in pairwise([*known[:1], *known]):
+            for width in range(below, above + 1):
+                share = (width - below) / max(1, above - below)
+                self._table[width] = low + share * (high - low)
 
     def draft_length(self, n_rows: int, acceptance: float, n_max: int) -> int:
         """How many tokens to draft for one sequence; 0 if it is better to draft none.
@@ -66,13 +76,18 @@ class StepCosts:
             acceptance: The chance that a token of the draft is right, given those before it.
             n_max: Most tokens of a draft.
         """
-        best, best_rate = 0, _MIN_GAIN * n_rows / self.seconds(n_rows)
+        seconds = self._table
+        if n_rows >= len(seconds):
+            return 0
+        best, best_rate = 0, _MIN_GAIN * n_rows / seconds[n_rows]
         for width in WIDTHS:
-            n_draft = min(width - n_rows, n_max)
-            if n_draft <= 0:
+            if width <= n_rows or n_max <= 0:
                 continue
+            n_draft = min(width - n_rows, n_max)
             n_expected = acceptance * (1 - acceptance**n_draft) / (1 - acceptance)
-            rate = (n_rows + n_expected) / self.seconds(n_rows + n_draft)
+            rate = (n_rows + n_expected) / seconds[n_rows + n_draft]
             if rate > best_rate:
                 best, best_rate = n_draft, rate
+            if n_draft == n_max:
+                break
         return best

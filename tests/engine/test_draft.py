@@ -95,6 +95,7 @@ def test_wrong_guesses_lower_the_promise_and_right_ones_restore_it() -> None:
 def costs_of(**seconds: float) -> StepCosts:
     costs = StepCosts()
     costs._seconds = {int(width[1:]): s for width, s in seconds.items()}
+    costs._tabulate()
     return costs
 
 
