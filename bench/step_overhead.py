@@ -36,8 +36,14 @@ def timed(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def measure(model: Model, n_streams: int, n_steps: int) -> list[float]:
-    params = ContextParams(n_ctx=8192, n_threads_prefill=2, n_threads_decode=1, n_seq_max=n_streams)
+def measure(model: Model, n_streams: int, n_steps: int, n_draft_max: int) -> list[float]:
+    params = ContextParams(
+        n_ctx=8192,
+        n_threads_prefill=2,
+        n_threads_decode=1,
+        n_seq_max=n_streams,
+        n_outputs_max=n_streams + n_draft_max,
+    )
     context = Context(model, params)
     engine = Engine(context)
     for seq_id in range(n_streams):
@@ -65,10 +71,12 @@ def main() -> None:
     for name in ("llama_decode", "llama_sampler_sample"):
         setattr(llama_cpp, name, timed(getattr(llama_cpp, name)))
     model = Model(ensure_gguf(load_settings().cache_dir))
-    for n_streams in (1, 8):
-        us = measure(model, n_streams, n_steps)
+    for n_streams, n_draft_max in ((1, 63), (1, 0), (8, 63), (8, 0)):
+        us = measure(model, n_streams, n_steps, n_draft_max)
         p90 = statistics.quantiles(us, n=10)[-1]
-        print(f"{n_streams} streams: {statistics.median(us):.0f} us, 90 % below {p90:.0f} us")
+        with_drafts = "looking for drafts" if n_draft_max else "without"
+        median = statistics.median(us)
+        print(f"{n_streams} streams, {with_drafts}: {median:.0f} us, 90 % below {p90:.0f} us")
     model.close()
 
 

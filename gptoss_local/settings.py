@@ -31,6 +31,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Layers kept in VRAM; negative means all."""
     num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     """Requests that a model answers at once; they share its context."""
+    speculation: bool = True
+    """Draft tokens that repeat the conversation, where that is faster; answers stay the same."""
+    checkpoint_bytes: Annotated[int, msgspec.Meta(ge=0)] = 512 * 2**20
+    """Host memory for going on from earlier points of conversations; 0 for none."""
     keep_alive_s: float = 300.0
     """Seconds a model stays loaded after its last request; negative means forever."""
     home: Path | None = None

@@ -34,7 +34,7 @@ class Usage(msgspec.Struct, frozen=True):
 
     `queue_ns` lasts until the sequence is admitted, `prefill_ns` until its first token, `decode_ns`
     until its last, with the time it waited if it was preempted. `n_cached` of the prompt's tokens
-    needed no prefill.
+    needed no prefill. Of `n_drafted` tokens that were guessed, `n_accepted` were right.
     """
 
     n_prompt: int
@@ -43,3 +43,5 @@ class Usage(msgspec.Struct, frozen=True):
     decode_ns: int
     queue_ns: int = 0
     n_cached: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0

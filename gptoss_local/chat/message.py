@@ -74,7 +74,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     `reasoning` False means that no analysis is made or shown. `stop` strings are looked for in
     content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
     tokens of an earlier answer that this one continues. `must_call` names tools of which the answer
-    calls one.
+    calls one. `has_next_turn` says that the answer may come back as a message of a longer
+    conversation.
     """
 
     messages: tuple[Message, ...]
@@ -87,3 +88,4 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
     format: AnswerFormat | None = None
     earlier_tokens: tuple[int, ...] = ()
+    has_next_turn: bool = True

@@ -8,6 +8,7 @@ import datetime
 import json
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from openai_harmony import (
     Author,
     Conversation,
@@ -21,7 +22,7 @@ from openai_harmony import (
 from openai_harmony import Message as HarmonyMessage
 
 from gptoss_local.chat.message import ChatRequest, Message, Tool
-from gptoss_local.chat.vocabulary import CHANNEL, MESSAGE, Vocabulary
+from gptoss_local.chat.vocabulary import CHANNEL, MESSAGE, START, Vocabulary
 from gptoss_local.errors import UsageError
 from gptoss_local.types import Effort
 
@@ -32,12 +33,17 @@ _EFFORTS = {
 }
 
 
-def render_chat(request: ChatRequest, vocabulary: Vocabulary) -> list[int]:
+def render_chat(
+    request: ChatRequest, vocabulary: Vocabulary, date: datetime.date | None = None
+) -> list[int]:
     """Render the prompt for the next assistant turn, ending in `<|start|>assistant`.
 
-    Reasoning of finished turns is dropped, that of a running tool loop is kept, as openai-harmony
-    does. Without reasoning and tools the prompt goes on to open the final channel; with tools the
-    model must be free to call one, so it gets the lowest effort instead.
+    The system message says that today is `date`, which is the real one by default.
+
+    Reasoning of finished turns is dropped, that of a running tool loop is kept, as gpt-oss's chat
+    template does; openai-harmony itself would keep that of all finished turns but the first.
+    Without reasoning and tools the prompt goes on to open the final channel; with tools the model
+    must be free to call one, so it gets the lowest effort instead.
 
     Raises:
         UsageError: openai-harmony refuses a message or a tool schema.
@@ -46,7 +52,7 @@ def render_chat(request: ChatRequest, vocabulary: Vocabulary) -> list[int]:
     messages = list(_history(request.messages, request.tools))
     if not earlier:
         effort = request.effort if request.reasoning else "low"
-        messages.insert(0, _system(effort))
+        messages.insert(0, _system(effort, date or datetime.date.today()))
     try:
         rendered: list[int] = vocabulary.encoding.render_conversation_for_completion(
             Conversation.from_messages(messages), Role.ASSISTANT
@@ -59,16 +65,30 @@ def render_chat(request: ChatRequest, vocabulary: Vocabulary) -> list[int]:
     return tokens
 
 
+def render_history(
+    request: ChatRequest, answer: str, vocabulary: Vocabulary, date: datetime.date | None = None
+) -> list[int]:
+    """Render what the prompt of the next turn begins with: all messages, and `answer` as the last.
+
+    That is without the answer's reasoning. A user's message comes next.
+    """
+    reply, question = Message(role="assistant", content=answer), Message(role="user")
+    messages = (*request.messages, reply, question)
+    tokens = render_chat(msgspec.structs.replace(request, messages=messages), vocabulary, date)
+    starts = [i for i, token in enumerate(tokens) if token == START]
+    return tokens[: starts[-2]]  # of the question; the very last one opens the next answer
+
+
 def opens_final(request: ChatRequest) -> bool:
     """Whether the rendered prompt ends inside an open message of the final channel."""
     return not request.reasoning and not request.tools
 
 
-def _system(effort: Effort) -> HarmonyMessage:
+def _system(effort: Effort, date: datetime.date) -> HarmonyMessage:
     content = (
         SystemContent.new()
         .with_reasoning_effort(_EFFORTS[effort])
-        .with_conversation_start_date(datetime.date.today().isoformat())
+        .with_conversation_start_date(date.isoformat())
     )
     return HarmonyMessage.from_role_and_content(Role.SYSTEM, content)
 
@@ -81,8 +101,15 @@ def _history(messages: Iterable[Message], tools: tuple[Tool, ...]) -> Iterator[H
     if instructions or tools:
         yield _developer(instructions, tools)
     calls = _CallLog()
-    for message in messages[n_leading:]:
+    n_finished = max((i + 1 for i, m in enumerate(messages) if _is_final(m)), default=0)
+    for i, message in enumerate(messages[n_leading:], n_leading):
+        if i < n_finished:
+            message = msgspec.structs.replace(message, reasoning="")
         yield from _render(message, calls)
+
+
+def _is_final(message: Message) -> bool:
+    return message.role == "assistant" and bool(message.content) and not message.tool_calls
 
 
 def _render(message: Message, calls: "_CallLog") -> Iterator[HarmonyMessage]:

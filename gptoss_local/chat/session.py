@@ -1,19 +1,31 @@
 """Runs one answer: render, generate, parse, filter. The only file that joins chat and engine."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+import functools
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
-from gptoss_local.chat.events import ChatEvent, ContentDelta, Delta, Done, ReasoningDelta, Started
+from gptoss_local.chat.events import (
+    ChatEvent,
+    ContentDelta,
+    Delta,
+    Done,
+    ReasoningDelta,
+    Started,
+    ToolCall,
+)
 from gptoss_local.chat.grammar import compile_grammar
+from gptoss_local.chat.lineage import StartDates, lineage
 from gptoss_local.chat.message import ChatRequest, RawRequest, Tool
 from gptoss_local.chat.parser import HarmonyParser, RawParser
-from gptoss_local.chat.render import opens_final, render_chat
+from gptoss_local.chat.render import opens_final, render_chat, render_history
 from gptoss_local.chat.stop import StopFilter
 from gptoss_local.chat.vocabulary import STOP_TOKENS, Vocabulary
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished
 from gptoss_local.errors import ContextOverflowError
+
+_start_dates = StartDates()  # of all conversations with this server
 
 
 async def answer(
@@ -32,10 +44,11 @@ async def answer(
     tools: tuple[Tool, ...]
     if isinstance(request, RawRequest):
         prompt = vocabulary.encode_tagged(request.prompt)
-        is_final, tools = True, ()
+        is_final, tools, date = True, (), None
         parser, shows_reasoning = RawParser(vocabulary), True
     else:
-        prompt = render_chat(request, vocabulary)
+        date = _start_dates.date_of(request)
+        prompt = render_chat(request, vocabulary, date)
         is_final, tools = opens_final(request), request.tools
         parser, shows_reasoning = (
             HarmonyParser(vocabulary, tools, opens_final=is_final),
@@ -43,17 +56,32 @@ async def answer(
         )
     grammar = None
     if _is_bound(request):  # in a thread, as a large schema takes a while
-        grammar = await asyncio.to_thread(
-            compile_grammar,
-            request.format,
-            tools,
-            must_call=request.must_call if isinstance(request, ChatRequest) else (),
-            opens_final=is_final,
-        )
+        grammar = await asyncio.to_thread(_grammar, request, is_final)
+    content: list[str] = []
+    is_history = True
     async with aclosing(_run(engine, prompt, parser, request, grammar)) as events:
         async for event in events:
+            match event:
+                case ContentDelta(text):
+                    content.append(text)
+                case ToolCall():  # the reasoning stays until the results have been answered
+                    is_history = False
+                case Done(reason):
+                    is_history = is_history and reason == "stop" and bool(content)
             if shows_reasoning or not isinstance(event, ReasoningDelta):
                 yield event
+    if is_history and isinstance(request, ChatRequest) and request.has_next_turn:
+        render = functools.partial(render_history, request, "".join(content), vocabulary, date)
+        _prefetch(engine, lineage(request), render)
+
+
+def _prefetch(engine: EngineClient, name: str, render: Callable[[], list[int]]) -> None:
+    """Let the engine prepare what the next turn begins with; nobody waits for it."""
+
+    def send(rendering: asyncio.Future[list[int]]) -> None:
+        engine.prefetch(name, rendering.result())
+
+    asyncio.get_running_loop().run_in_executor(None, render).add_done_callback(send)
 
 
 def _is_bound(request: ChatRequest | RawRequest) -> bool:
@@ -61,6 +89,14 @@ def _is_bound(request: ChatRequest | RawRequest) -> bool:
     if request.format is not None or isinstance(request, RawRequest):
         return request.format is not None
     return bool(request.must_call) or any(tool.strict for tool in request.tools)
+
+
+def _grammar(request: ChatRequest | RawRequest, is_final: bool) -> str:
+    if isinstance(request, RawRequest):
+        return compile_grammar(request.format, opens_final=True)
+    return compile_grammar(
+        request.format, request.tools, must_call=request.must_call, opens_final=is_final
+    )
 
 
 def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:

@@ -22,6 +22,7 @@ from gptoss_local.engine.protocol import (
     Load,
     Loaded,
     Loading,
+    Prefetch,
     Stats,
     Tokens,
 )
@@ -149,6 +150,11 @@ class EngineClient:
         """End a sequence early; its iterator goes on to Finished with reason `cancelled`."""
         if self.is_alive:
             self._send(Cancel(seq_id))
+
+    def prefetch(self, lineage: str, tokens: list[int]) -> None:
+        """Say what the next prompt of a conversation will begin with; nothing waits for it."""
+        if self.is_alive:
+            self._send(Prefetch(lineage, tokens))
 
     async def stats(self) -> Stats:
         """Ask for the engine's counters.

@@ -4,14 +4,27 @@ Up to `n_seq_max` sequences run at once, in one unified KV cache; the others wai
 """
 
 import time
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Collection
 
+from gptoss_local.engine.compiling import Compiling
+from gptoss_local.engine.costs import StepCosts
 from gptoss_local.engine.draw import draw, move_to_cpu
-from gptoss_local.engine.mask import Mask, MaskCompiler
-from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Stats, Tokens
-from gptoss_local.engine.scheduler import Scheduler, Work
+from gptoss_local.engine.mask import MaskCompiler
+from gptoss_local.engine.prefetch import Prefetcher
+from gptoss_local.engine.prefix_cache import PrefixCache
+from gptoss_local.engine.protocol import (
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Prefetch,
+    Stats,
+    Tokens,
+)
+from gptoss_local.engine.scheduler import Scheduler, Work, fill_batch
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.engine.slots import Slots
+from gptoss_local.engine.speculation import Speculation
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.llama import Batch, Context, Sampler
 from gptoss_local.types import FinishReason, SamplingParams
@@ -25,9 +38,12 @@ class Engine:
     Thread: all methods belong to the thread that made the context.
 
     Args:
-        context: The cache; its `n_seq_max` is the number of sequences that run at once.
+        context: The cache; its `n_seq_max` is the number of sequences that run at once. What its
+            `n_outputs_max` leaves beside them is for drafts.
         masks: For requests with a grammar; without one they fail.
         backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
+        checkpoint_bytes: Host memory for checkpoints of the sliding layers; 0 for none.
+        boundary_tokens: Ids that end a message.
     """
 
     def __init__(
@@ -36,13 +52,19 @@ class Engine:
         masks: MaskCompiler | None = None,
         *,
         backend_sampling: bool = False,
+        checkpoint_bytes: int = 0,
+        boundary_tokens: Collection[int] = (),
     ) -> None:
         self._context = context
-        self._masks = masks
-        self._compiling: dict[Sequence, Future[Mask]] = {}
+        self._compiling = Compiling(masks)
         self._backend_sampling = backend_sampling
         self._slots = Slots(context)
-        self._scheduler = Scheduler(self._slots, context.n_batch)
+        self._cache = PrefixCache(
+            context,
+            self._slots,
+            checkpoint_bytes=checkpoint_bytes,
+            boundary_tokens=boundary_tokens,
+        )
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
         self._n_arrived = self._n_steps = self._n_prefilled = self._n_decoded = 0
@@ -51,52 +73,73 @@ class Engine:
                 sampler = Sampler(SamplingParams())
                 sampler.bind(context, seq_id)
                 sampler.close()
+        self._speculation = Speculation(context, context.n_outputs_max - context.n_seq_max)
+        self._scheduler = Scheduler(self._slots, self._cache, self._speculation, context.n_batch)
+        self._prefetcher = Prefetcher(context, self._slots, self._cache, self._scheduler.pace)
 
     @property
     def has_work(self) -> bool:
-        return bool(self._sequences)
+        """Whether a step has anything to do."""
+        return bool(self._sequences) or self._prefetcher.has_work
+
+    @property
+    def step_costs(self) -> StepCosts:
+        """What steps take, as measured when the engine was made and learned since."""
+        return self._speculation.costs
 
     def add_request(self, request: Generate) -> list[Event]:
         """Queue a request, or answer at once why it can never run."""
         if reason := self._refusal(request):
             return [failure(reason, request.seq_id)]
         sequence = Sequence(request, self._n_arrived, Sampler(request.sampling))
+        self._speculation.start(sequence)
         self._n_arrived += 1
         self._sequences[request.seq_id] = sequence
-        if request.grammar is not None and self._masks is not None:
-            self._compiling[sequence] = self._masks.compile(request.grammar)
+        if request.grammar is not None:
+            self._compiling.start(sequence, request.grammar)
         else:
             self._scheduler.add(sequence)
         return []
 
     def cancel(self, seq_id: int) -> list[Event]:
-        """Forget a waiting or running sequence and free its slot at once."""
+        """Forget a waiting or running sequence; others may have its slot and cells at once."""
         sequence = self._sequences.get(seq_id)
         return [self._finish(sequence, "cancelled")] if sequence else []
 
+    def prefetch(self, request: Prefetch) -> None:
+        """Prefill tokens while there is nothing else to do."""
+        self._prefetcher.add(request.lineage, request.tokens)
+
     def step(self) -> list[Event]:
-        """Admit who fits, decode one batch, sample where it is due."""
+        """Admit who fits, decode one batch, sample where it is due; or prefetch."""
+        if not self._sequences and self._prefetcher.has_work:
+            self._prefetcher.step()
+            return []
         events = self._queue_compiled()
         for sequence in self._scheduler.admit():
             self._place_sampler(sequence)
         plan = self._scheduler.plan()
         if not plan:
-            wait(self._compiling.values(), _COMPILE_WAIT_S, FIRST_COMPLETED)
+            self._compiling.wait(_COMPILE_WAIT_S)
             return events
         start_ns = time.monotonic_ns()
-        rows = self._fill_batch(plan)
+        rows = fill_batch(self._batch, plan)
         try:
             self._context.decode_batch(self._batch)
         except GptOssError as error:
             return events + self._recover(plan, error)
-        n_prefilled = self._batch.n_tokens - sum(work.n_tokens == 1 for work in plan)
+        n_decoded = sum(1 + len(work.draft) for work in plan if work.n_tokens == 1)
+        n_prefilled = self._batch.n_tokens - n_decoded
         for work, row in zip(plan, rows, strict=True):
             events += self._advance(work, row)
         self._n_steps += 1
         self._n_prefilled += n_prefilled
-        self._n_decoded += self._batch.n_tokens - n_prefilled
+        self._n_decoded += n_decoded
+        step_s = (time.monotonic_ns() - start_ns) * 1e-9
         if n_prefilled:
-            self._scheduler.pace.observe(n_prefilled, (time.monotonic_ns() - start_ns) * 1e-9)
+            self._scheduler.pace.observe(n_prefilled, step_s)
+        else:
+            self._speculation.costs.observe(n_decoded, step_s)
         return events
 
     def stats(self) -> Stats:
@@ -106,19 +149,27 @@ class Engine:
             n_waiting=len(self._scheduler.waiting) + len(self._compiling),
             n_cells=self._slots.n_cells,
             n_cells_used=self._slots.n_cells_used,
+            n_cells_cached=self._slots.n_cells_cached,
+            n_checkpoints=len(self._cache.checkpoints),
+            checkpoint_bytes=self._cache.checkpoints.n_bytes,
             n_steps=self._n_steps,
             n_prefilled=self._n_prefilled,
             n_decoded=self._n_decoded,
+            n_prefetched=self._prefetcher.n_prefilled,
             n_preempted=self._scheduler.n_preempted,
+            n_drafted=self._speculation.n_drafted,
+            n_accepted=self._speculation.n_accepted,
+            n_cached_tokens=self._cache.n_reused,
+            n_evicted=self._cache.n_evicted,
             problems=self.check(),
         )
 
     def check(self) -> list[str]:
         """Compare our books with llama.cpp's; return what does not agree, or nothing.
 
-        To be called between steps; it costs microseconds.
+        To be called between steps; it costs a millisecond at most.
         """
-        problems = self._slots.check()
+        problems = self._slots.check() + self._cache.checkpoints.check()
         scheduled = [*self._scheduler.running, *self._scheduler.waiting, *self._compiling]
         if {id(s) for s in scheduled} != {id(s) for s in self._sequences.values()}:
             problems.append("the scheduler has other sequences than the engine")
@@ -131,7 +182,7 @@ class Engine:
         n_prompt, n_ctx = len(request.prompt), self._context.n_ctx
         if n_prompt == 0:
             return EngineError("the prompt is empty")
-        if request.grammar is not None and self._masks is None:
+        if request.grammar is not None and not self._compiling.is_possible:
             return EngineError("this engine has no masks")
         if n_prompt >= n_ctx:
             return ContextOverflowError(
@@ -142,15 +193,13 @@ class Engine:
     def _queue_compiled(self) -> list[Event]:
         """Queue the sequences whose masks are ready, and fail those whose grammar is refused."""
         events: list[Event] = []
-        for sequence in [s for s, mask in self._compiling.items() if mask.done()]:
-            try:
-                sequence.mask = self._compiling.pop(sequence).result()
-            except GptOssError as error:
+        for sequence, error in self._compiling.take_ready():
+            if error is None:
+                self._scheduler.add(sequence)
+            else:
                 sequence.sampler.close()
                 del self._sequences[sequence.request.seq_id]
                 events.append(failure(error, sequence.request.seq_id))
-            else:
-                self._scheduler.add(sequence)
         return events
 
     def _place_sampler(self, sequence: Sequence) -> None:
@@ -162,24 +211,6 @@ class Engine:
         else:
             sequence.sampler.bind(self._context, sequence.slot.index)
 
-    def _fill_batch(self, plan: list[Work]) -> list[int]:
-        """Lay out the batch and return the last row of each part."""
-        batch = self._batch
-        batch.clear()
-        rows = []
-        for work in plan:
-            sequence, slot = work.sequence, work.sequence.slot
-            if slot is None:
-                raise RuntimeError("a planned sequence has no slot")
-            n_past = len(slot.tokens)
-            if work.n_tokens == 1 and work.ends_in_sample:
-                rows.append(batch.add(sequence.tokens[-1], n_past, slot.index))
-            else:
-                chunk = sequence.tokens[n_past : n_past + work.n_tokens]
-                n_outputs = int(work.ends_in_sample)
-                rows.append(batch.extend(chunk, n_past, slot.index, n_outputs=n_outputs))
-        return rows
-
     def _advance(self, work: Work, row: int) -> list[Event]:
         """Book the decoded tokens of one sequence, and sample the next one if it is due."""
         sequence, slot = work.sequence, work.sequence.slot
@@ -188,6 +219,7 @@ class Engine:
         ends_in_sample = work.ends_in_sample
         n_past = len(slot.tokens)
         slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]
+        self._cache.save_points(slot, n_past)
         if not ends_in_sample:
             return []
         sequence.is_suspect = False
@@ -195,16 +227,21 @@ class Engine:
         if sequence.request.max_tokens == 0:
             return [self._finish(sequence, "length")]
         try:
-            tokens = draw(sequence, self._context, row)
+            tokens = draw(sequence, self._context, row, work.draft)
         except GptOssError as error:
             self._release(sequence)
             return [failure(error, sequence.request.seq_id)]
         if not tokens:
-            move_to_cpu(sequence, self._context)
+            move_to_cpu(sequence, self._context, self._cache)
             return []
-        return self._append(sequence, tokens)
+        if work.draft:
+            slot.tokens.extend(work.draft[: len(tokens) - 1])
+            if len(tokens) <= len(work.draft):  # newer than the window: it can always be undone
+                self._context.remove(slot.index, len(slot.tokens))
+            self._cache.save_points(slot, n_past + 1)
+        return self._append(sequence, tokens, len(work.draft))
 
-    def _append(self, sequence: Sequence, tokens: list[int]) -> list[Event]:
+    def _append(self, sequence: Sequence, tokens: list[int], n_drafted: int) -> list[Event]:
         """Add drawn tokens as far as there is room, and end the sequence where it is over."""
         n_room = self._context.n_ctx + 1 - len(sequence.tokens)  # the last one needs no cell
         if sequence.n_left is not None:
@@ -214,7 +251,8 @@ class Engine:
         stops = [i for i, token in enumerate(tokens) if token in sequence.request.stop_tokens]
         if stops:
             tokens = tokens[: stops[0] + 1]
-        sequence.tokens += tokens
+        sequence.tokens.extend(tokens)
+        self._speculation.went_on(sequence, n_drafted, len(tokens) - 1 if n_drafted else 0)
         event = Tokens(sequence.request.seq_id, tokens)
         if stops or is_over:
             return [event, self._finish(sequence, "stop")]
@@ -226,26 +264,28 @@ class Engine:
         """Fail the sequence that llama.cpp failed on.
 
         Of several in one batch nobody knows which it was, nor what of them is in the cache. So all
-        start again, alone, until their next token.
+        start again, alone, until their next token. Cached prefixes go before anybody fails.
         """
-        if len(plan) == 1:
+        is_full = isinstance(error, ContextOverflowError) and bool(self._slots.cached)
+        if len(plan) == 1 and not is_full:
             sequence = plan[0].sequence
-            self._release(sequence)
+            self._release(sequence, is_intact=False)
             return [failure(error, sequence.request.seq_id)]
+        if is_full:
+            self._cache.clear()
         for work in plan:
             work.sequence.is_suspect = True
-            self._scheduler.preempt(work.sequence)
+            self._scheduler.preempt(work.sequence, is_intact=False)
         return []
 
     def _finish(self, sequence: Sequence, reason: FinishReason) -> Finished:
         self._release(sequence)
         return Finished(sequence.request.seq_id, reason, sequence.usage())
 
-    def _release(self, sequence: Sequence) -> None:
-        if sequence in self._compiling:
-            self._compiling.pop(sequence).cancel()
-        else:
-            self._scheduler.release(sequence)
+    def _release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
+        self._speculation.finish(sequence)
+        if not self._compiling.cancel(sequence):
+            self._scheduler.release(sequence, is_intact=is_intact)
         sequence.sampler.close()
         del self._sequences[sequence.request.seq_id]
 

@@ -26,6 +26,7 @@ from gptoss_local.engine.protocol import (
     Load,
     Loaded,
     Loading,
+    Prefetch,
 )
 from gptoss_local.errors import GptOssError
 from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu
@@ -85,6 +86,8 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         n_seq_max=load.n_seq,
         n_batch=load.n_batch,
         n_ubatch=load.n_ubatch,
+        n_outputs_max=load.n_seq + load.n_draft_max,
+        n_outputs_max_per_seq=1 + load.n_draft_max,
         type_k=load.cache_type,
         type_v=load.cache_type,
     )
@@ -107,6 +110,8 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         context,
         MaskCompiler(Path(load.model_path)),
         backend_sampling=uses_gpu if on_device is None else on_device,
+        checkpoint_bytes=load.checkpoint_bytes,
+        boundary_tokens=load.boundary_tokens,
     )
     _send(events, [loaded])
     return engine
@@ -121,6 +126,8 @@ def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list
                 events += engine.add_request(request)
             case Cancel(seq_id):
                 events += engine.cancel(seq_id)
+            case Prefetch() as request:
+                engine.prefetch(request)
             case GetStats():
                 events.append(engine.stats())
             case Load():

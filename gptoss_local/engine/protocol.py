@@ -12,6 +12,7 @@ import msgspec
 from gptoss_local.types import FinishReason, SamplingParams, Usage
 
 LENGTH_BYTES = 4
+N_DRAFT_MAX = 63  # with the token before it a step of 64 rows, the widest that is worth it
 
 
 class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
@@ -21,9 +22,12 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         n_seq: Sequences that run at once; they share the `n_ctx` tokens of context.
         n_batch: Most tokens of a step.
         n_ubatch: Most tokens the device computes at once.
+        n_draft_max: Most tokens of the drafts of a step; 0: no speculation.
         backend_sampling: Sample on the device; None: where there is a GPU.
         devices, tensor_overrides, load_mode: See `gptoss_local.llama.ModelParams`.
-        cache_type: Of keys and values: f16, q8_0 or q4_0.
+        cache_type: Of keys and values: f16, bf16, q8_0 or q4_0.
+        checkpoint_bytes: Host memory for coming back to earlier points of a conversation; 0: none.
+        boundary_tokens: Ids that end a message: the points to come back to.
     """
 
     model_path: str
@@ -34,11 +38,14 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     n_seq: int = 4
     n_batch: int = 512
     n_ubatch: int = 512
+    n_draft_max: int = N_DRAFT_MAX
     backend_sampling: bool | None = None
     devices: tuple[str, ...] | None = None
     tensor_overrides: tuple[tuple[str, str], ...] = ()
     load_mode: Literal["auto", "none", "mmap", "direct_io"] = "auto"
-    cache_type: Literal["f16", "q8_0", "q4_0"] = "f16"
+    cache_type: Literal["f16", "bf16", "q8_0", "q4_0"] = "f16"
+    checkpoint_bytes: int = 512 * 2**20
+    boundary_tokens: tuple[int, ...] = ()
 
 
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
@@ -61,6 +68,16 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     """Stop a sequence before its next token; one that is unknown or over is ignored."""
 
     seq_id: int
+
+
+class Prefetch(msgspec.Struct, frozen=True, tag="prefetch"):
+    """Prefill `tokens` while there is nothing else to do; never answered.
+
+    A later one of the same `lineage`, which is any name of a conversation, takes its place.
+    """
+
+    lineage: str
+    tokens: list[int]
 
 
 class GetStats(msgspec.Struct, frozen=True, tag="get_stats"):
@@ -109,7 +126,11 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
-    """Counters of the engine: now (`n_running` .. `n_cells_used`) and since its start.
+    """Counters of the engine: now (`n_running` .. `checkpoint_bytes`) and since its start.
+
+    `n_cells_used` are those of running sequences, `n_cells_cached` those of prefixes that are kept
+    as long as nobody needs the room. `n_cached_tokens` were reused instead of prefilled, and
+    `n_evicted` tokens fell out of the cache. `n_prefilled` does not contain `n_prefetched`.
 
     `problems` is what the integrity check of the cache's books found: empty, or there is a bug.
     """
@@ -118,14 +139,22 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     n_waiting: int
     n_cells: int
     n_cells_used: int
+    n_cells_cached: int
+    n_checkpoints: int
+    checkpoint_bytes: int
     n_steps: int
     n_prefilled: int
+    n_prefetched: int
     n_decoded: int
     n_preempted: int
+    n_drafted: int
+    n_accepted: int
+    n_cached_tokens: int
+    n_evicted: int
     problems: list[str]
 
 
-Command = Load | Generate | Cancel | GetStats
+Command = Load | Generate | Cancel | Prefetch | GetStats
 Event = Loading | Loaded | Tokens | Finished | Failed | Stats
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,12 +1,15 @@
 """Who runs, and what goes into the next batch."""
 
-import time
 from bisect import insort
+from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
 from gptoss_local.engine.pace import PrefillPace
+from gptoss_local.engine.prefix_cache import Match, PrefixCache
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.engine.slots import Slots
+from gptoss_local.engine.speculation import Speculation
+from gptoss_local.llama import Batch
 
 # Cells that must be free for every sequence to grow into before another one is admitted, so that
 # it does not push one out again a few tokens later.
@@ -14,10 +17,14 @@ _ROOM_TO_GROW = 32
 
 
 class Work(NamedTuple):
-    """`n_tokens` of the pending tokens of a sequence, to be decoded in one step."""
+    """`n_tokens` of the pending tokens of a sequence, to be decoded in one step.
+
+    Behind the last of them a draft may follow: tokens that are not the sequence's yet.
+    """
 
     sequence: Sequence
     n_tokens: int
+    draft: Seq[int] = ()
 
     @property
     def ends_in_sample(self) -> bool:
@@ -27,12 +34,17 @@ class Work(NamedTuple):
 class Scheduler:
     """First come, first served: both lists are in order of arrival, and nobody overtakes.
 
-    When cells run out, the youngest running sequence gives its cells back and waits; its tokens
-    are prefilled again later. So the oldest always goes on, and every request is served.
+    When cells run out, cached prefixes go first. Then the youngest running sequence waits, and
+    its tokens are a cached prefix, too; what is evicted of them is prefilled again later. So the
+    oldest always goes on, and every request is served.
     """
 
-    def __init__(self, slots: Slots, n_batch: int) -> None:
+    def __init__(
+        self, slots: Slots, cache: PrefixCache, speculation: Speculation, n_batch: int
+    ) -> None:
         self._slots = slots
+        self._cache = cache
+        self._speculation = speculation
         self._n_batch = n_batch
         self.pace = PrefillPace(n_batch)
         self.waiting: list[Sequence] = []
@@ -45,16 +57,22 @@ class Scheduler:
     def admit(self) -> list[Sequence]:
         """Give slots to those who wait as long as there are slots and cells; return them."""
         admitted = []
-        while self.waiting and self._slots.has_free and self._has_room(self.waiting[0]):
-            sequence = self.waiting.pop(0)
-            sequence.slot = self._slots.take()
-            sequence.admitted_ns = sequence.admitted_ns or time.monotonic_ns()
+        while self.waiting and self._slots.has_free:
+            sequence = self.waiting[0]
+            match = self._cache.match(sequence.tokens, len(sequence.tokens) - 1)
+            if not self._has_room(sequence, match):
+                break
+            del self.waiting[0]
+            sequence.slot = self._cache.place(sequence.tokens, match, n_asked=sequence.n_prompt)
+            sequence.admit()
             insort(self.running, sequence, key=lambda s: s.arrival)
             admitted.append(sequence)
         return admitted
 
     def plan(self) -> list[Work]:
         """Choose the next batch: a token of every stream, then more tokens up to the pace.
+
+        Only streams alone have drafts: beside a prompt, a step is as long as it should be.
 
         Tokens that a mask has forced come before those of prompts: somebody waits for the next one.
         """
@@ -70,39 +88,81 @@ class Scheduler:
             if n_left > 0:
                 work.append(Work(sequence, min(sequence.n_pending, n_left)))
                 n_left -= work[-1].n_tokens
-        return work
+        return work if forced or others else self._with_drafts(work)
 
-    def preempt(self, sequence: Sequence) -> None:
+    def _with_drafts(self, work: list[Work]) -> list[Work]:
+        self._cache.make_room(len(work) + self._speculation.n_draft_max)
+        n_cells = self._slots.n_cells_free - len(work)
+        drafts = self._speculation.drafts([w.sequence for w in work], n_cells)
+        return [w._replace(draft=drafts.get(w.sequence, ())) for w in work] if drafts else work
+
+    def preempt(self, sequence: Sequence, *, is_intact: bool = True) -> None:
         """Take the slot back; the sequence waits in its old place in the queue."""
         sequence.sampler.unbind()
-        self.release(sequence)
+        self.release(sequence, is_intact=is_intact)
         self.add(sequence)
         self.n_preempted += 1
 
-    def release(self, sequence: Sequence) -> None:
-        """Free the slot of a running sequence, or forget a waiting one."""
+    def release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
+        """Take the slot of a running sequence, or forget a waiting one.
+
+        What is in the slot becomes a cached prefix, if it is `is_intact`.
+        """
         if sequence.slot is None:
             self.waiting.remove(sequence)
-        else:
-            self.running.remove(sequence)
-            self._slots.release(sequence.slot)
-            sequence.slot = None
+            return
+        self.running.remove(sequence)
+        (self._cache.retire if is_intact else self._cache.discard)(sequence.slot)
+        sequence.slot = None
 
-    def _has_room(self, sequence: Sequence) -> bool:
+    def _has_room(self, sequence: Sequence, match: Match) -> bool:
         if not self.running:
             return True
         everybody = [*self.running, sequence]
-        n_cells = sum(len(s.tokens) + _room_to_grow(s) for s in everybody)
+        n_pending = sum(s.n_pending for s in everybody) - self._n_shared(match)
+        n_cells = self._slots.n_cells_used + n_pending + sum(map(_room_to_grow, everybody))
         return n_cells <= self._slots.n_cells
 
+    def _n_shared(self, match: Match) -> int:
+        """Cells of the match that running sequences hold anyway."""
+        if match.slot is None or match.slot.is_running:
+            return match.n_tokens
+        running = (self._slots.n_shared(match.slot, s) for s in self._slots.running)
+        return min(match.n_tokens, max(running, default=0))
+
     def _make_room(self) -> None:
-        """Preempt until every stream has a cell for its token, or somebody one to prefill into."""
+        """Make every stream have a cell for its token, or somebody one to prefill into."""
+        n_wanted = min(self._n_batch, sum(s.n_pending for s in self.running))
+        self._cache.make_room(n_wanted)
         while len(self.running) > 1:
-            n_streams = sum(s.n_pending == 1 for s in self.running)
-            if self._slots.n_cells_free >= max(1, n_streams):
+            n_needed = max(1, sum(s.n_pending == 1 for s in self.running))
+            if self._slots.n_cells_free >= n_needed:
                 return
             self.preempt(self.running[-1])
+            self._cache.make_room(n_needed)
 
 
 def _room_to_grow(sequence: Sequence) -> int:
     return _ROOM_TO_GROW if sequence.n_left is None else min(_ROOM_TO_GROW, sequence.n_left)
+
+
+def fill_batch(batch: Batch, plan: list[Work]) -> list[int]:
+    """Lay out a batch; return the row of the last pending token of each part."""
+    batch.clear()
+    rows = []
+    for sequence, n_tokens, draft in plan:
+        slot = sequence.slot
+        if slot is None:
+            raise RuntimeError("a planned sequence has no slot")
+        n_past = len(slot.tokens)
+        if draft:
+            tokens = [sequence.tokens[-1], *draft]
+            last = batch.extend(tokens, n_past, slot.index, n_outputs=len(tokens))
+            rows.append(last - len(draft))
+        elif n_tokens == sequence.n_pending == 1:
+            rows.append(batch.add(sequence.tokens[-1], n_past, slot.index))
+        else:
+            chunk = sequence.tokens[n_past : n_past + n_tokens]
+            n_outputs = int(n_tokens == sequence.n_pending)
+            rows.append(batch.extend(chunk, n_past, slot.index, n_outputs=n_outputs))
+    return rows

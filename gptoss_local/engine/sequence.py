@@ -1,8 +1,10 @@
 """The state of one request inside the engine: its tokens, slot, counts and clock."""
 
 import time
+from array import array
 from dataclasses import dataclass, field
 
+from gptoss_local.engine.draft import Drafter
 from gptoss_local.engine.mask import Mask
 from gptoss_local.engine.protocol import Generate
 from gptoss_local.engine.slots import Slot
@@ -21,6 +23,7 @@ class Sequence:
         arrival: Number of the request in the order they came.
         slot: Where its cache is; None while it waits.
         mask: What its tokens may be; None: anything.
+        drafter: Where guesses at its next tokens come from; None: it has none.
         is_suspect: It was in a batch that failed, so it decodes alone until its next token.
     """
 
@@ -29,14 +32,24 @@ class Sequence:
     sampler: Sampler
     slot: Slot | None = None
     mask: Mask | None = None
+    drafter: Drafter | None = None
     is_suspect: bool = False
-    tokens: list[int] = field(init=False)
+    tokens: "array[int]" = field(init=False)
     queued_ns: int = field(default_factory=time.monotonic_ns)
     admitted_ns: int = 0
     prefilled_ns: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    n_cached: int = 0
 
     def __post_init__(self) -> None:
-        self.tokens = list(self.request.prompt)
+        self.tokens = array("i", self.request.prompt)
+
+    def admit(self) -> None:
+        """It has a slot. What the first one holds already of the prompt counts as cached."""
+        if not self.admitted_ns:
+            self.admitted_ns = time.monotonic_ns()
+            self.n_cached = self.n_past
 
     @property
     def n_prompt(self) -> int:
@@ -73,4 +86,7 @@ class Sequence:
             prefill_ns=prefilled_ns - admitted_ns,
             decode_ns=now_ns - prefilled_ns,
             queue_ns=admitted_ns - self.queued_ns,
+            n_drafted=self.n_drafted,
+            n_accepted=self.n_accepted,
+            n_cached=self.n_cached,
         )

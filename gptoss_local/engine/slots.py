@@ -1,35 +1,70 @@
-"""The slots of the KV cache: llama.cpp's sequence ids, and the tokens that each has cached."""
+"""The slots of the KV cache: llama.cpp's sequence ids, the tokens that each has cached, the cells.
 
+A cell is one token in the layers with full attention. Slots share the cells of a common prefix;
+their sliding windows are always their own.
+"""
+
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import combinations
 
-from gptoss_local.llama import Context
+from gptoss_local.errors import EngineError
+from gptoss_local.llama import Context, State
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Slot:
     """One llama.cpp sequence id.
 
-    `tokens` are those whose keys and values are in the cache, the index being the position.
+    Attributes:
+        tokens: Those whose keys and values are in the cache, the index being the position.
+        is_running: A sequence has it; otherwise its tokens are a cached prefix, if there are any.
+        n_asked: How many of the tokens somebody asked for; the rest is an answer.
+        n_saved: Position of the last checkpoint on the way to its end.
+        last_use: When a sequence left it, in numbers that grow.
     """
 
     index: int
-    tokens: list[int] = field(default_factory=list)
+    tokens: "array[int]" = field(default_factory=lambda: array("i"))
+    is_running: bool = False
+    n_asked: int = 0
+    n_saved: int = 0
+    last_use: int = 0
 
 
 class Slots:
-    """Hands out slots, and counts cells: one for every cached token, shared by all slots.
+    """All slots, and who shares which cells.
 
-    Nothing is kept of a released slot.
+    Sharing is told by the number of common cells of each pair of slots, always a prefix of both.
+    So the cells of a number of slots are those of the first, those of the second that it does not
+    share with the first, and so on.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._all = [Slot(index) for index in range(context.n_seq_max)]
-        self._free = self._all[::-1]
+        self.all = [Slot(index) for index in range(context.n_seq_max)]
+        self._shared: dict[tuple[int, int], int] = {}  # by both indices, the lower one first
+        self._overlaps: dict[bool, int] = {}  # PERF: of all and of the running, until a change
+
+    @property
+    def running(self) -> list[Slot]:
+        return [slot for slot in self.all if slot.is_running]
+
+    @property
+    def cached(self) -> list[Slot]:
+        """Slots with a prefix that no sequence uses, least recently used first."""
+        cached = [slot for slot in self.all if slot.tokens and not slot.is_running]
+        return sorted(cached, key=lambda slot: slot.last_use)
+
+    @property
+    def empty(self) -> Slot | None:
+        """A slot without tokens that nobody has."""
+        return next((s for s in self.all if not s.tokens and not s.is_running), None)
 
     @property
     def has_free(self) -> bool:
-        return bool(self._free)
+        return not all(slot.is_running for slot in self.all)
 
     @property
     def n_cells(self) -> int:
@@ -37,34 +72,126 @@ class Slots:
 
     @property
     def n_cells_used(self) -> int:
-        return sum(len(slot.tokens) for slot in self._all)
+        """Cells of running sequences."""
+        running = self.running
+        return sum(len(s.tokens) for s in running) - self._overlap(running, is_all=False)
+
+    @property
+    def n_cells_cached(self) -> int:
+        """Cells of cached prefixes alone."""
+        return self.n_cells - self.n_cells_free - self.n_cells_used
 
     @property
     def n_cells_free(self) -> int:
-        return self.n_cells - self.n_cells_used
+        n_held = sum(len(s.tokens) for s in self.all) - self._overlap(self.all, is_all=True)
+        return self.n_cells - n_held
 
-    def take(self) -> Slot:
-        """Take an empty slot; `has_free` must hold."""
-        return self._free.pop()
+    def n_shared(self, one: Slot, other: Slot) -> int:
+        """Cells that two different slots have in common."""
+        return self._shared.get(_pair(one, other), 0)
 
-    def release(self, slot: Slot) -> None:
-        """Free the slot and its cells, at once."""
-        self._context.remove(slot.index)
-        slot.tokens.clear()
-        self._free.append(slot)
+    def start(self, slot: Slot) -> None:
+        """Let a sequence have it."""
+        slot.is_running = True
+        self._overlaps.clear()
+
+    def stop(self, slot: Slot) -> None:
+        """Leave its tokens as a cached prefix."""
+        slot.is_running = False
+        self._overlaps.clear()
+
+    def is_live(self, slot: Slot, n_tokens: int) -> bool:
+        """Whether decoding can go on behind the first `n_tokens` once the others are cut off."""
+        return n_tokens <= len(slot.tokens) and self._context.can_resume(slot.index, n_tokens)
+
+    def cut(self, slot: Slot, n_tokens: int, window: State | None = None) -> None:
+        """Drop all but the first `n_tokens`, and the cells that nobody else has.
+
+        Args:
+            slot: The slot.
+            n_tokens: What stays. Unless the slot is live there, nothing can be decoded behind it
+                before a window is restored.
+            window: Partial state to restore.
+
+        Raises:
+            EngineError: the window does not fit in; the slot is empty then.
+        """
+        if n_tokens < len(slot.tokens) or n_tokens == 0:
+            self._context.remove(slot.index, n_tokens)  # also tokens that no book knows of
+            self._forget(slot, n_tokens)
+        if window is not None:
+            self._restore(slot, window)
+
+    def share(self, source: Slot, target: Slot, n_tokens: int, window: State | None = None) -> None:
+        """Give the empty `target` the first `n_tokens` of `source`; only the window is copied.
+
+        Args:
+            source: A slot that is live there, if no window is given.
+            target: The slot to fill.
+            n_tokens: How many.
+            window: Partial state of exactly these tokens.
+
+        Raises:
+            EngineError: the window does not fit in; the target is empty then.
+        """
+        self._context.copy(source.index, target.index, 0, n_tokens)
+        target.tokens = source.tokens[:n_tokens]
+        for other in self.all:
+            if other is not target:
+                n_shared = n_tokens if other is source else self.n_shared(source, other)
+                self._set_shared(target, other, min(n_tokens, n_shared))
+        self._restore(target, self._context.save(target.index, partial=True)
+                      if window is None else window)  # fmt: skip
 
     def check(self) -> list[str]:
         """Compare the books with llama.cpp's; return what does not agree, or nothing."""
-        problems = [
-            f"slot {slot.index} is free and not empty" for slot in self._free if slot.tokens
-        ]
-        for slot in self._all:
-            first, last = self._context.positions(slot.index)
-            n_tokens = len(slot.tokens)
-            if last != n_tokens - 1:
+        problems = []
+        for slot in self.all:
+            n_tokens, last = len(slot.tokens), self._context.positions(slot.index)[1]
+            if last != n_tokens - 1 and (slot.is_running or last != -1):
                 problems.append(f"slot {slot.index}: {n_tokens} tokens, last position {last}")
-            if first > max(0, n_tokens - self._context.n_swa):
-                problems.append(f"slot {slot.index}: {n_tokens} tokens, window from {first}")
-        if self.n_cells_used > self.n_cells:
-            problems.append(f"{self.n_cells_used} of {self.n_cells} cells are used")
+            elif slot.is_running and not self.is_live(slot, n_tokens):
+                problems.append(f"slot {slot.index} runs without its window")
+        for one, other in combinations(self.all, 2):
+            n = self.n_shared(one, other)
+            if n > len(one.tokens) or one.tokens[:n] != other.tokens[:n]:
+                problems.append(f"slots {one.index} and {other.index} do not share {n} tokens")
+        if self.n_cells_free < 0:
+            problems.append(f"{-self.n_cells_free} more cells are used than there are")
         return problems
+
+    def _restore(self, slot: Slot, window: State) -> None:
+        try:
+            self._context.restore(slot.index, window, partial=True)
+        except EngineError:
+            self._forget(slot, 0)
+            raise
+
+    def _forget(self, slot: Slot, n_tokens: int) -> None:
+        del slot.tokens[n_tokens:]
+        slot.n_saved = min(slot.n_saved, n_tokens)
+        slot.n_asked = min(slot.n_asked, n_tokens)
+        for other in self.all:
+            if other is not slot:
+                self._set_shared(slot, other, min(n_tokens, self.n_shared(slot, other)))
+
+    def _set_shared(self, one: Slot, other: Slot, n_cells: int) -> None:
+        self._overlaps.clear()
+        if n_cells:
+            self._shared[_pair(one, other)] = n_cells
+        else:
+            self._shared.pop(_pair(one, other), None)
+
+    def _overlap(self, slots: Iterable[Slot], *, is_all: bool) -> int:
+        """How much more than their cells the tokens of `slots` are."""
+        if is_all not in self._overlaps:
+            n_shared, seen = 0, list[Slot]()
+            for slot in slots if self._shared else ():
+                n_shared += max((self.n_shared(slot, other) for other in seen), default=0)
+                seen.append(slot)
+            self._overlaps[is_all] = n_shared
+        return self._overlaps[is_all]
+
+
+def _pair(one: Slot, other: Slot) -> tuple[int, int]:
+    return (min(one.index, other.index), max(one.index, other.index))

@@ -22,15 +22,16 @@ from gptoss_local.types import SamplingParams
 State = npt.NDArray[np.uint8]
 """What `Context.save` returns: bytes of llama.cpp's own format, of one library version."""
 
-CacheType = Literal["f16", "q8_0", "q4_0"]
-_CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "q8_0": 8, "q4_0": 2}  # ggml_type, ggml.h
+CacheType = Literal["f16", "bf16", "q8_0", "q4_0"]
+_CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}  # ggml.h
 _PARTIAL_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, llama.h
 
 
 class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of a context, in tokens, and its CPU threads for prefill and for decode.
 
-    `n_batch` bounds one `decode` call, `n_ubatch` what the device computes at once.
+    `n_batch` bounds one `decode` call, `n_ubatch` what the device computes at once; the smaller one
+    of them is used for both, see `Context.n_batch`.
     `n_outputs_max` bounds the rows of logits of one call; each costs 0.8 MB (n_vocab floats) on
     the device and on the host. It is never below `n_seq_max`, where llama.cpp aborts the process.
     `n_outputs_max_per_seq` bounds them for a sequence that is sampled on the device.
@@ -66,10 +67,18 @@ class Context:
     """
 
     def __init__(self, model: Model, params: ContextParams) -> None:
-        self.n_batch = params.n_batch
+        self.n_batch = min(params.n_batch, params.n_ubatch)
+        """Most tokens of a decode call, which is never more than one ubatch.
+
+        llama.cpp finds cells for all ubatches of a call first, by trying them out. While it does,
+        a later one may drop positions of the sliding layers (`apply_ubatch` in llama-kv-cache.cpp
+        purges what is older than what it overwrites) that an earlier one of the same call needs,
+        and `prepare` gives back only cells that were overwritten. Logits are wrong then.
+        """
         self.n_seq_max = params.n_seq_max
         self.n_swa = model.n_swa
         self.n_vocab = model.n_vocab
+        self._spare = params.n_seq_max  # a sequence of our own, for `save`
         self.n_outputs_max = max(params.n_outputs_max, params.n_seq_max)
         forget_log()
         self._handle = llama_cpp.llama_init_from_model(model.handle, self._c_params(params))
@@ -79,18 +88,24 @@ class Context:
                 hint="Ask for a smaller context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
             )
         self.n_ctx = int(llama_cpp.llama_n_ctx(self._handle))  # rounded up to a multiple of 256
+        n_sliding = self.n_swa * (params.n_seq_max + 1) + self.n_batch
+        self.can_share = self.n_ctx >= n_sliding
+        """Whether the sliding layers have room for a window of every sequence, whatever they share.
+
+        Source: the constructor of `llama_kv_cache_iswa`. A smaller context has no more of their
+        cells than of the others.
+        """
         self.buffers = logged_buffers()
-        self._own_batch = Batch(params.n_batch)
+        self._own_batch = Batch(self.n_batch)
         self._chains: dict[int, Chain] = {}
         model.closes_with(self)
 
     def _c_params(self, params: ContextParams) -> object:
         c = llama_cpp.llama_context_default_params()
         c.n_ctx = params.n_ctx
-        c.n_batch = params.n_batch
-        c.n_ubatch = min(params.n_ubatch, params.n_batch)
-        c.n_seq_max = params.n_seq_max
-        c.n_outputs_max = self.n_outputs_max
+        c.n_batch = c.n_ubatch = self.n_batch
+        c.n_seq_max = params.n_seq_max + 1
+        c.n_outputs_max = max(self.n_outputs_max, c.n_seq_max)
         c.n_outputs_max_per_seq = params.n_outputs_max_per_seq
         c.n_threads, c.n_threads_batch = params.n_threads_decode, params.n_threads_prefill
         c.type_k, c.type_v = _CACHE_TYPES[params.type_k], _CACHE_TYPES[params.type_v]
@@ -130,8 +145,7 @@ class Context:
 
         Raises:
             ContextOverflowError: the cache has no cells for the batch, and nothing has changed.
-            EngineError: llama.cpp failed otherwise; of a batch wider than `n_ubatch`, a part may
-                be in the cache.
+            EngineError: llama.cpp failed otherwise.
         """
         if batch.n_tokens > self.n_batch or batch.n_outputs > self.n_outputs_max:
             raise EngineError(  # llama.cpp would abort the process
@@ -144,11 +158,15 @@ class Context:
         if status != 0:
             raise EngineError(f"llama_decode failed with status {status}: {recent_log()}")
 
+    def synchronize(self) -> None:
+        """Wait until the device has computed the last batch."""
+        llama_cpp.llama_synchronize(self.handle)
+
     def remove(self, seq_id: int, start: int = 0, end: int = -1) -> None:
         """Drop the positions `start` .. `end` - 1 of `seq_id`; an `end` of -1 means all from there.
 
         NOTE: success does not make a later decode at `start` valid once the sliding window has
-        moved more than its ring beyond it; only `start=0` is always safe. See `positions`.
+        moved more than its ring beyond it; only `start=0` is always safe. See `can_resume`.
         """
         if not llama_cpp.llama_memory_seq_rm(self._memory_of(seq_id), seq_id, start, end):
             raise EngineError(f"cannot remove positions {start}..{end} of sequence {seq_id}")
@@ -156,7 +174,8 @@ class Context:
     def copy(self, source: int, target: int, start: int = 0, end: int = -1) -> None:
         """Make the cached positions of `source` also those of `target`; no data moves.
 
-        NOTE: cells of the sliding layers that two sequences share are not recycled.
+        NOTE: cells of the sliding layers that two sequences share are not recycled, so a copy that
+        lasts must be followed by `restore` of a partial state of `target`, which gives it its own.
         """
         self._memory_of(target)
         llama_cpp.llama_memory_seq_cp(self._memory_of(source), source, target, start, end)
@@ -166,7 +185,7 @@ class Context:
 
         All positions between them are there. The layers with full attention end at the same one
         and begin at 0, as long as nothing but a tail has ever been removed: llama.cpp does not
-        tell. A sequence may go on at position P if first <= max(0, P - n_swa).
+        tell.
 
         Source: `llama_kv_cache_iswa::seq_pos_min` in llama-kv-cache-iswa.cpp.
         """
@@ -174,19 +193,44 @@ class Context:
         first = llama_cpp.llama_memory_seq_pos_min(memory, seq_id)
         return int(first), int(llama_cpp.llama_memory_seq_pos_max(memory, seq_id))
 
-    def save(self, seq_id: int, *, partial: bool = False) -> State:
+    def can_resume(self, seq_id: int, position: int) -> bool:
+        """Whether `seq_id`, cut to `position`, has all that a decode there looks at.
+
+        That is the `n_swa` - 1 positions before it: llama.cpp masks keys at a distance of `n_swa`
+        and more (`is_masked_swa` in llama-hparams.h), and reuses their cells.
+        """
+        first, last = self.positions(seq_id)
+        if position == 0:
+            return True
+        return position - 1 <= last and 0 <= first <= max(0, position - self.n_swa + 1)
+
+    def save(self, seq_id: int, *, partial: bool = False, end: int | None = None) -> State:
         """Copy the cache of `seq_id` to host memory.
 
         Args:
             seq_id: The sequence.
             partial: Only the sliding layers, without what no token after the last one sees: enough
                 to come back to this position while the other layers still hold what is before it.
+            end: As if the sequence had been cut to this position, which must be resumable.
 
         Raises:
             EngineError: there is nothing to save.
         """
-        if self.positions(seq_id) == (-1, -1):
+        last = self.positions(seq_id)[1]
+        if last == -1:
             raise EngineError(f"sequence {seq_id} is empty: nothing to save")
+        if end is None or end == last + 1:
+            return self._save(seq_id, partial=partial)
+        if end == 0 or not self.can_resume(seq_id, end):
+            raise EngineError(f"sequence {seq_id} cannot be saved as of position {end}")
+        memory = self._memory_of(seq_id)  # NOTE: llama.cpp omits what the *last* position masks
+        llama_cpp.llama_memory_seq_cp(memory, seq_id, self._spare, 0, end)
+        try:
+            return self._save(self._spare, partial=partial)
+        finally:
+            llama_cpp.llama_memory_seq_rm(memory, self._spare, -1, -1)
+
+    def _save(self, seq_id: int, *, partial: bool) -> State:
         flags = _PARTIAL_ONLY if partial else 0
         n_bytes = llama_cpp.llama_state_seq_get_size_ext(self.handle, seq_id, flags)
         state = np.empty(n_bytes, np.uint8)

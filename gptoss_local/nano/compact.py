@@ -97,6 +97,12 @@ class CompactModel:
         bits = self._join_planes(entry)
         return self._fill_vocabulary(name, bits) if name in CODED else bits
 
+    def code_part(self, name: str) -> NDArray[np.float32]:
+        """What makes the rows of tokens without rows of their own: a `_map` or `_shared` tensor."""
+        entry = self._entries[name]
+        values = self._join_planes(entry).view(np.int16).astype(np.float32)
+        return np.ldexp(values, -entry.exponent)
+
     def _plane(self, entry: _Entry) -> NDArray[np.uint8]:
         return np.frombuffer(self._raw, np.uint8, entry.n_bytes, self._data_start + entry.offset)
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import psutil
 
 from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, answer
+from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Load
+from gptoss_local.engine.protocol import N_DRAFT_MAX, Load
 from gptoss_local.errors import GptOssError
 from gptoss_local.progress import each_step
 from gptoss_local.server.metrics import Counters
@@ -179,6 +180,9 @@ class ModelManager:
             n_threads_decode=1 if is_small else n_threads,
             n_gpu_layers=self.settings.gpu_layers,
             n_seq=self.settings.num_parallel,
+            n_draft_max=N_DRAFT_MAX if self.settings.speculation else 0,
+            checkpoint_bytes=self.settings.checkpoint_bytes,
+            boundary_tokens=MESSAGE_ENDS,
         )
         loading = asyncio.create_task(EngineClient.start(load))
         try:  # the tokenizer is checked while the weights load

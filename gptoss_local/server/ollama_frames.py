@@ -25,12 +25,17 @@ from gptoss_local.server.streaming import NDJSON
 
 
 class Metrics(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The figures of a last frame, durations in ns; zeros are left out."""
+    """The figures of a last frame, durations in ns; zeros are left out.
+
+    `prompt_cached_count` is ours: how many tokens of the prompt were not prefilled. As Ollama's,
+    `prompt_eval_count` counts them, and `prompt_eval_duration` does not.
+    """
 
     done_reason: str = ""
     total_duration: int = 0
     load_duration: int = 0
     prompt_eval_count: int = 0
+    prompt_cached_count: int = 0
     prompt_eval_duration: int = 0
     eval_count: int = 0
     eval_duration: int = 0
@@ -85,6 +90,7 @@ class Timing:
             "total_duration": time.monotonic_ns() - self._start_ns,
             "load_duration": self._load_ns,
             "prompt_eval_count": done.usage.n_prompt,
+            "prompt_cached_count": done.usage.n_cached,
             "prompt_eval_duration": done.usage.prefill_ns,
             "eval_count": done.usage.n_generated,
             "eval_duration": done.usage.decode_ns,

@@ -143,6 +143,7 @@ class GenerateBody(_Common, kw_only=True):
             effort=effort,
             reasoning=reasoning,
             earlier_tokens=tuple(self.context),
+            has_next_turn=False,  # what comes back is the context: its tokens as they are
             **fields,
         )
 

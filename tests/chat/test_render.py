@@ -99,6 +99,23 @@ def test_finished_turn_drops_its_reasoning(vocabulary: Vocabulary) -> None:
     assert "<|start|>assistant<|channel|>final<|message|>Hello!<|end|>" in text
 
 
+def test_every_finished_turn_drops_its_reasoning(vocabulary: Vocabulary) -> None:
+    """And only these, so what was rendered for one turn is how the next one begins."""
+    call = Message(role="assistant", reasoning="Call it.", tool_calls=(ToolRequest("f", {}),))
+    result = Message(role="tool", content="42")
+    answered = Message(role="assistant", reasoning="Now I know.", content="It is 42.")
+    first = (user("one"), call, result, answered, user("two"))
+    text = render(vocabulary, *first)
+    assert "Call it." not in text
+    assert "Now I know." not in text
+    running = render(vocabulary, *first, call, result)
+    assert running.startswith(text)
+    assert running.count("Call it.") == 1
+    again = render(vocabulary, *first, answered, user("three"))
+    assert again.startswith(text)
+    assert "Now I know." not in again
+
+
 @pytest.mark.parametrize(
     ("results", "names"),
     [

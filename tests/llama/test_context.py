@@ -104,6 +104,41 @@ def test_restored_state_goes_on_with_the_same_logits(context: Context, partial: 
     np.testing.assert_allclose(logits(context), wanted, atol=1e-3)
 
 
+def test_window_ends_where_the_next_token_sees_no_more(context: Context) -> None:
+    """One position less makes another result, and `can_resume` says so."""
+    tokens = [(i * 37) % 1000 + 100 for i in range(310)]
+    context.decode(tokens[:300], position=0)
+    saved = context.save(0, partial=True)
+    context.decode(tokens[300:], position=300)
+    wanted = logits(context)
+    for n_more, is_right in ((1, True), (2, False)):
+        context.remove(0, start=300)
+        context.restore(0, saved, partial=True)
+        context.decode(tokens[300 : 300 + n_more], position=300)
+        context.restore(0, context.save(0, partial=True), partial=True)  # only what it masks
+        assert not context.can_resume(0, 299)
+        assert context.can_resume(0, 300) == is_right
+        context.remove(0, start=300)
+        context.decode(tokens[300:], position=300)
+        assert np.array_equal(logits(context), wanted) == is_right
+
+
+def test_saved_as_of_an_earlier_position(context: Context) -> None:
+    tokens = [(i * 37) % 1000 + 100 for i in range(400)]
+    context.decode(tokens[:350], position=0)
+    context.decode(tokens[350:], position=350)
+    wanted = logits(context)
+    earlier = context.save(0, partial=True, end=350)
+    assert context.positions(0)[1] == 399
+    context.remove(0, start=350)
+    context.restore(0, earlier, partial=True)
+    context.decode(tokens[350:], position=350)
+    np.testing.assert_array_equal(logits(context), wanted)
+    for end in (0, 401):
+        with pytest.raises(EngineError, match="as of position"):
+            context.save(0, partial=True, end=end)
+
+
 def test_damaged_state_is_refused(context: Context) -> None:
     context.decode(A, position=0)
     state = context.save(0)

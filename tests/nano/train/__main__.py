@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from gptoss_local.nano.compact import CompactModel
 from tests.nano.data.mixture import draw
 from tests.nano.train import parallel
 from tests.nano.train.batches import Tables, block_masks, training_batch
-from tests.nano.train.checkpoint import save_weights
+from tests.nano.train.checkpoint import load_weights, save_weights
 from tests.nano.train.loss import cross_entropy
 from tests.nano.train.measure import MeasuredRow, measured_rows, right_by_skill
 from tests.nano.train.model import Nano, Shape
@@ -34,6 +35,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--used", type=Path, required=True, help="from tests.nano.train.vocabulary")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=18, help="of training, start-up apart")
+    parser.add_argument("--start-from", type=Path, help="nano.xz of finished weights")
     parser.add_argument("--rows", type=int, default=2, help="rows of a batch on each GPU")
     parser.add_argument("--tokens", type=int, default=32768, help="tokens of a row")
     parser.add_argument("--workers", type=int, default=14, help="processes that make data")
@@ -52,6 +54,8 @@ class Trainer:
     def __init__(self, tables: Tables, used: list[int], arguments: argparse.Namespace) -> None:
         self.tables, self.arguments = tables, arguments
         self.model = Nano(Shape(), torch.from_numpy(features(used))).to(tables.device)
+        if arguments.start_from:
+            load_weights(self.model, tables, CompactModel(arguments.start_from.read_bytes()))
         self.parameters = list(self.model.parameters())
         parallel.share(self.parameters)
         named = [(n.rsplit(".", 1)[-1], p) for n, p in self.model.blocks.named_parameters()]

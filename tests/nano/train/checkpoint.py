@@ -1,4 +1,4 @@
-"""What training leaves behind: the finished weights, and a state to go on from.
+"""What training leaves behind, and how it goes on from there.
 
 The weights file holds every tensor of the Hugging Face checkpoint under its name there, bf16 as
 uint16 bits and experts as MXFP4; embedding and head have the rows of used tokens only, beside the
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from torch import Tensor
 
+from gptoss_local.nano.compact import CODED, EMBEDDING, HEAD, CompactModel
 from tests.nano.train.batches import Tables
 from tests.nano.train.model import Nano, Rows, Shape
-from tests.nano.train.mxfp4 import pack
+from tests.nano.train.mxfp4 import pack, unpack
 
 _ATTENTION = {
     "norm": "input_layernorm.weight",
@@ -78,16 +79,52 @@ def save_weights(model: Nano, tables: Tables, folder: Path) -> None:
         for name, target in _EXPERTS.items():
             tensors[prefix + target] = _bf16_bits(getattr(block.experts, name))
         tensors |= {prefix + n: t for n, t in _expert_tensors(block.experts).items()}
-    for rows, name, parts in (
-        (model.embed, "model.embed_tokens.weight", "embed_code"),
-        (model.head, "lm_head.weight", "head_code"),
-    ):
+    for rows, name in ((model.embed, EMBEDDING), (model.head, HEAD)):
         tensors[name] = _bf16_bits(used_rows(rows, tables.used_codes))
-        tensors[f"{parts}_map"] = rows.code_map.detach().float().cpu().numpy()
-        tensors[f"{parts}_shared"] = rows.shared.detach().float().cpu().numpy()
+        tensors[f"{CODED[name]}_map"] = rows.code_map.detach().float().cpu().numpy()
+        tensors[f"{CODED[name]}_shared"] = rows.shared.detach().float().cpu().numpy()
     save_file(tensors, folder / "nano.safetensors")
     content = {"config": config(model.shape), "used_ids": tables.used.tolist()}
     (folder / "nano.json").write_text(json.dumps(content))
+
+
+@torch.no_grad()
+def load_weights(model: Nano, tables: Tables, finished: CompactModel) -> None:
+    """Go on from `nano.xz`, whatever tokens it used: a newly used one starts with its coded row."""
+
+    def fill(parameter: Tensor, values: Tensor) -> None:
+        parameter.copy_(values.to(parameter.device))
+
+    def bf16(name: str) -> Tensor:
+        bits = torch.tensor(finished.read(name).view(np.int16))
+        return bits.view(torch.bfloat16).float()
+
+    fill(model.norm, bf16("model.norm.weight"))
+    for number, block in enumerate(model.blocks):
+        prefix = f"model.layers.{number}."
+        for name, source in _ATTENTION.items():
+            fill(getattr(block.attention, name), bf16(prefix + source))
+        for name, source in _EXPERTS.items():
+            fill(getattr(block.experts, name), bf16(prefix + source))
+        bias = bf16(f"{prefix}mlp.experts.gate_up_proj_bias")
+        gate_up, down = (
+            _experts(finished, f"{prefix}mlp.experts.{n}_proj") for n in ("gate_up", "down")
+        )
+        for i, name in enumerate(("gate", "up")):
+            fill(getattr(block.experts, name), gate_up[:, i::2])
+            fill(getattr(block.experts, f"{name}_bias"), bias[:, i::2])
+        fill(block.experts.down, down)
+    for rows, name in ((model.embed, EMBEDDING), (model.head, HEAD)):
+        for part, parameter in (("map", rows.code_map), ("shared", rows.shared)):
+            fill(parameter, torch.from_numpy(finished.code_part(f"{CODED[name]}_{part}")))
+        rows.feature_rows.zero_()
+        own = bf16(name)[tables.used.cpu()].to(rows.free.device)
+        rows.free.copy_(own - tables.used_codes.float() @ rows.code_map)
+
+
+def _experts(finished: CompactModel, stem: str) -> Tensor:
+    blocks, scales = (torch.tensor(finished.read(f"{stem}_{n}")) for n in ("blocks", "scales"))
+    return unpack(blocks, scales)
 
 
 @torch.no_grad()

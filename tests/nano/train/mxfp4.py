@@ -63,3 +63,10 @@ def pack(weight: Tensor) -> tuple[Tensor, Tensor]:
     code |= (values < 0).to(torch.uint8) << 3
     blocks = code[..., 0::2] | (code[..., 1::2] << 4)
     return blocks, (exponent.squeeze(-1) + EXPONENT_BIAS).to(torch.uint8)
+
+
+def unpack(blocks: Tensor, scales: Tensor) -> Tensor:
+    """The values that `pack` stored, [..., K] float32."""
+    grid = torch.tensor((*E2M1, *(-value for value in E2M1)))
+    values = grid[torch.stack((blocks & 15, blocks >> 4), -1).long()].flatten(-2)
+    return (values * torch.exp2(scales.float() - EXPONENT_BIAS)[..., None]).flatten(-2)

@@ -1,0 +1,247 @@
+"""gptoss and llama-server side by side: the same GGUF, the same prompts, over HTTP, in one run.
+
+    python bench/against_llama_server.py LLAMA_SERVER [--model FILE.gguf] [--threads N] [--gpu]
+
+LLAMA_SERVER is built from the llama.cpp that our llama-cpp-python ships (its source distribution,
+vendor/llama.cpp: `cmake -B build && cmake --build build --target llama-server`). Both sample as
+gpt-oss is meant to be (temperature 1, all filters off). Measured are decode of 1 and of 8 streams,
+32 requests at once, and the time to first token of each turn of a conversation whose answers have
+an analysis that the next prompt leaves out. Rounds alternate; medians are printed.
+"""
+
+import argparse
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+
+from gptoss_local.chat import ChatRequest, Message, Vocabulary
+from gptoss_local.chat.render import render_chat
+from gptoss_local.nano import ensure_gguf
+from gptoss_local.settings import load_settings
+from gptoss_local.store import read_tokens
+
+N_PARALLEL, N_CTX, N_QUEUED = 8, 32_768, 32
+SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
+GREEDY = {"temperature": 0.0}
+TURN_WORDS = 400  # of text in each question, beside the question
+
+
+class Answer(NamedTuple):
+    """When the first token came, how long the others took, how many there were; final text."""
+
+    ttft_s: float
+    decode_s: float
+    n_tokens: int
+    content: str = ""
+
+
+class Ours:
+    """`gptoss serve`, asked by text or by messages."""
+
+    name = "gptoss"
+
+    def __init__(self, url: str, model: Path) -> None:
+        self._client = httpx.Client(base_url=url, timeout=600)
+        self._model = str(model)
+
+    def complete(self, prompt: str, n_tokens: int, options: dict[str, float]) -> Answer:
+        body = {"prompt": prompt, "raw": True, "options": options | {"num_predict": n_tokens}}
+        return self._stream("/api/generate", body)
+
+    def chat(self, messages: Sequence[Message]) -> Answer:
+        turns = [{"role": m.role, "content": m.content} for m in messages]
+        body = {"messages": turns, "think": "high", "options": GREEDY}
+        return self._stream("/api/chat", body)
+
+    def _stream(self, path: str, body: dict[str, Any]) -> Answer:
+        start_s, first_s, content, n_tokens = time.perf_counter(), 0.0, "", 0
+        with self._client.stream("POST", path, json=body | {"model": self._model}) as response:
+            for line in response.iter_lines():
+                frame = json.loads(line)
+                if "error" in frame:
+                    raise SystemExit(frame["error"])
+                first_s = first_s or time.perf_counter()
+                content += frame.get("message", {}).get("content", "")
+                n_tokens = frame.get("eval_count", 0)
+        return Answer(first_s - start_s, time.perf_counter() - first_s, n_tokens, content)
+
+
+class Theirs:
+    """`llama-server`, asked by token ids, so that both read the same ones."""
+
+    name = "llama-server"
+
+    def __init__(self, url: str, vocabulary: Vocabulary) -> None:
+        self._client = httpx.Client(base_url=url, timeout=600)
+        self._vocabulary = vocabulary
+
+    def complete(self, prompt: str, n_tokens: int, options: dict[str, float]) -> Answer:
+        return self._stream(self._vocabulary.encode_tagged(prompt), n_tokens, options)
+
+    def chat(self, messages: Sequence[Message]) -> Answer:
+        request = ChatRequest(messages=tuple(messages), effort="high")
+        return self._stream(render_chat(request, self._vocabulary), 2000, GREEDY)
+
+    def _stream(self, prompt: list[int], n_tokens: int, options: dict[str, float]) -> Answer:
+        body = options | {"prompt": prompt, "n_predict": n_tokens, "stream": True}
+        body |= {"cache_prompt": True, "return_tokens": True}
+        start_s, first_s, tokens, n_tokens = time.perf_counter(), 0.0, [], 0
+        with self._client.stream("POST", "/completion", json=body) as response:
+            for line in response.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                frame = json.loads(line[6:])
+                first_s = first_s or time.perf_counter()
+                tokens += frame.get("tokens", [])
+                n_tokens = frame.get("tokens_predicted", n_tokens)
+        text = self._vocabulary.encoding.decode(tokens)
+        content = text.rpartition("final<|message|>")[2].partition("<|")[0]
+        return Answer(first_s - start_s, time.perf_counter() - first_s, n_tokens, content)
+
+
+Peer = Ours | Theirs
+
+
+def decode_rate(peer: Peer, n_streams: int, n_tokens: int, seed: int) -> float:
+    """Tokens per second of all streams together, from the first token on."""
+    answers = together(peer, n_streams, n_tokens, seed)
+    n_decoded = sum(answer.n_tokens - 1 for answer in answers)
+    return n_decoded / max(answer.decode_s for answer in answers)
+
+
+def queue(peer: Peer, seed: int) -> tuple[float, float]:
+    """Seconds until all of 32 requests are answered, and the median time to first token."""
+    start_s = time.perf_counter()
+    answers = together(peer, N_QUEUED, 64, seed)
+    return time.perf_counter() - start_s, statistics.median(a.ttft_s for a in answers)
+
+
+def together(peer: Peer, n_requests: int, n_tokens: int, seed: int) -> list[Answer]:
+    """Ask everything at once; stories in many words, so that no answer stops soon."""
+    rng = random.Random(seed)
+    prompts = [
+        f"<|start|>user<|message|>{words(rng, 90)}<|end|><|start|>assistant<|channel|>"
+        for _ in range(n_requests)
+    ]
+    with ThreadPoolExecutor(n_requests) as pool:
+        return list(pool.map(lambda p: peer.complete(p, n_tokens, SAMPLING), prompts))
+
+
+def turns(peer: Peer, n_turns: int, pause_s: float) -> list[Answer]:
+    """A conversation that grows by some 600 tokens a turn; the user reads between two of them."""
+    rng, messages, answers = random.Random(1), list[Message](), []
+    for turn in range(n_turns):
+        question = f"{words(rng, TURN_WORDS)}\n\nWhat is {turn + 11} + {2 * turn + 5}?"
+        messages.append(Message(role="user", content=question))
+        answers.append(peer.chat(messages))
+        messages.append(Message(role="assistant", content=answers[-1].content))
+        time.sleep(pause_s)
+    return answers
+
+
+def words(rng: random.Random, n_words: int) -> str:
+    letters = "abcdefghijklmnoprstuvw"
+    return " ".join("".join(rng.choices(letters, k=rng.randint(2, 6))) for _ in range(n_words))
+
+
+@contextmanager
+def running(command: list[str], environment: dict[str, str], url: str) -> Iterator[None]:
+    process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)  # fmt: skip
+    try:
+        for _ in range(1200):
+            try:
+                if httpx.get(f"{url}/health").status_code in (200, 404):
+                    break
+            except httpx.TransportError:
+                time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def free_url() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("llama_server", type=Path)
+    parser.add_argument("--model", type=Path, help="a GGUF; the embedded nano when not given")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--turns", type=int, default=0, help="of the conversation; 0 for none")
+    arguments = parser.parse_args()
+    cache = load_settings().cache_dir
+    model = arguments.model or ensure_gguf(cache)
+    vocabulary = Vocabulary.from_model(read_tokens(model), cache)
+    ours, theirs, threads = free_url(), free_url(), str(arguments.threads)
+    port = theirs.rpartition(":")[2]
+    server = [str(arguments.llama_server), "-m", str(model), "--port", port, "-c", str(N_CTX)]
+    server += ["-np", str(N_PARALLEL), "-kvu", "-t", threads, "-ngl", "99", "-fa", "on"]
+    with tempfile.TemporaryDirectory() as home:
+        environment = {
+            "GPTOSS_HOME": home,
+            "GPTOSS_PORT": ours.rpartition(":")[2],
+            "GPTOSS_THREADS": threads,
+            "GPTOSS_NUM_PARALLEL": str(N_PARALLEL),
+            "GPTOSS_CONTEXT_LENGTH": str(N_CTX),
+        }
+        command = [sys.executable, "-m", "gptoss_local", "serve"]
+        patient = {"GOMP_SPINCOUNT": "1000"}  # as our engine has it; kind to a busy machine
+        with running(command, environment, ours), running(server, patient, theirs):
+            compare([Ours(ours, model), Theirs(theirs, vocabulary)], arguments)
+
+
+def compare(peers: list[Peer], arguments: argparse.Namespace) -> None:
+    for peer in peers:
+        decode_rate(peer, N_PARALLEL, 32, seed=0)  # load, warm up
+    for n_streams in (1, N_PARALLEL):
+        rates = in_turns(peers, arguments.rounds, lambda p, r, n=n_streams: decode_rate(
+            p, n, arguments.tokens, r))  # fmt: skip
+        show(f"decode, {n_streams} streams, tok/s", rates, higher_is_better=True)
+    queued = in_turns(peers, arguments.rounds, lambda p, r: queue(p, 100 + r))
+    for i, what in enumerate(("until all are answered", "median time to first token")):
+        values = {name: [value[i] for value in found] for name, found in queued.items()}
+        show(f"{N_QUEUED} requests, {what}, s", values, higher_is_better=False)
+    if arguments.turns:
+        for peer in peers:
+            ttft_ms = [1e3 * a.ttft_s for a in turns(peer, arguments.turns, pause_s=1.0)]
+            print(f"turns, {peer.name}: ms to first token {' '.join(f'{t:.0f}' for t in ttft_ms)}")
+
+
+def in_turns(
+    peers: list[Peer], n_rounds: int, measure: Callable[[Peer, int], Any]
+) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {peer.name: [] for peer in peers}
+    for number in range(n_rounds):
+        for peer in peers:
+            found[peer.name].append(measure(peer, number))
+    return found
+
+
+def show(what: str, found: dict[str, list[float]], *, higher_is_better: bool) -> None:
+    ours, theirs = (statistics.median(values) for values in found.values())
+    ratio = ours / theirs if higher_is_better else theirs / ours
+    print(f"{what}: gptoss {ours:.3g}, llama-server {theirs:.3g}, ratio {ratio:.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

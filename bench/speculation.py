@@ -1,0 +1,122 @@
+"""What drafts give and cost: an edit of a 300-line file, and free text, with and without them.
+
+    python bench/speculation.py [--model FILE.gguf] [--rounds N] [--temperature T]
+
+The answers are forced: every token is computed and sampled as ever, and then replaced by the one of
+a script, so that a model of random weights serves as well as a real one. The edit's script is the
+prompt's file with one line changed; the free text is this project's documentation. Runs alternate
+in one process; prints medians of tokens per second.
+"""
+
+import os
+
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the engine has it; read when OpenMP loads
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.engine.engine import Engine
+from gptoss_local.engine.protocol import Finished, Generate
+from gptoss_local.llama import Context, ContextParams, Model, Sampler, has_gpu
+from gptoss_local.nano import ensure_gguf
+from gptoss_local.settings import load_settings
+from gptoss_local.store import read_tokens
+from gptoss_local.types import SamplingParams
+
+ROOT = Path(__file__).resolve().parents[1]
+N_FREE = 600  # tokens of free text
+
+
+def edit_task(vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
+    """A prompt that holds a file of 300 lines, and the file with one change."""
+    source = (ROOT / "gptoss_local" / "server" / "ollama_request.py").read_text()
+    lines = (source + (ROOT / "gptoss_local" / "chat" / "render.py").read_text()).splitlines()[:300]
+    changed = list(lines)
+    changed[140] = f"    # changed: {changed[140].strip()}"
+    ask = "\n".join(lines) + "\n\nAdd a comment to line 141 and write the whole file."
+    return vocabulary.encode(ask), vocabulary.encode("\n".join(changed))
+
+
+def free_text(vocabulary: Vocabulary) -> tuple[list[int], list[int]]:
+    """A question, and prose that does not come from it."""
+    prose = vocabulary.encode((ROOT / "docs" / "verify.md").read_text())
+    question = vocabulary.encode((ROOT / "README.md").read_text())
+    return question, prose[:N_FREE]
+
+
+@contextmanager
+def forced(script: list[int]) -> Iterator[None]:
+    """Every token that is sampled becomes the next one of the script."""
+    sample, left = Sampler.sample, iter(script)
+
+    def sample_and_replace(self: Sampler, context: Context, row: int = -1) -> int:
+        sample(self, context, row)
+        return next(left)
+
+    Sampler.sample = sample_and_replace  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Sampler.sample = sample  # type: ignore[method-assign]
+
+
+def run(engine: Engine, seq_id: int, prompt: list[int], script: list[int], t: float) -> Finished:
+    request = Generate(
+        seq_id=seq_id, prompt=prompt, sampling=SamplingParams(temperature=t), stop_tokens=[],
+        max_tokens=len(script),
+    )  # fmt: skip
+    with forced(script):
+        engine.add_request(request)
+        while True:
+            for event in engine.step():
+                if isinstance(event, Finished):
+                    return event
+
+
+def engine_for(model: Model, n_draft_max: int, n_threads: int) -> Engine:
+    params = ContextParams(
+        n_ctx=16_384, n_threads_prefill=n_threads, n_threads_decode=n_threads, n_seq_max=4,
+        n_outputs_max=4 + n_draft_max, n_outputs_max_per_seq=1 + n_draft_max,
+    )  # fmt: skip
+    return Engine(Context(model, params), backend_sampling=has_gpu())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path, help="a GGUF; the embedded nano when not given")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    cache = load_settings().cache_dir
+    path = arguments.model or ensure_gguf(cache)
+    vocabulary = Vocabulary.from_model(read_tokens(path), cache)
+    model = Model(path)
+    start_s = time.perf_counter()
+    engines = {n: engine_for(model, n, arguments.threads) for n in (0, 63)}
+    costs = engines[63].step_costs
+    print(f"measured in {time.perf_counter() - start_s:.2f} s, ms by rows of a step:",
+          {width: round(1e3 * s, 2) for width, s in costs.items()})  # fmt: skip
+    for name, task in (("edit", edit_task), ("free text", free_text)):
+        prompt, script = task(vocabulary)
+        rates: dict[int, list[float]] = {0: [], 63: []}
+        for number in range(arguments.rounds):
+            for n_draft_max, engine in engines.items():
+                ended = run(engine, number, prompt, script, arguments.temperature)
+                seconds = ended.usage.decode_ns * 1e-9
+                rates[n_draft_max].append((len(script) - 1) / seconds)
+        without, with_drafts = (statistics.median(r) for r in rates.values())
+        print(
+            f"{name}: {len(prompt)} + {len(script)} tokens; {without:.0f} tok/s without drafts, "
+            f"{with_drafts:.0f} with, ratio {with_drafts / without:.2f}; "
+            f"{ended.usage.n_accepted} of {ended.usage.n_drafted} right", flush=True,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Time to the first token of each turn of a growing conversation, over HTTP, on nano.
+
+    python bench/turns.py [--turns N] [--tokens N] [--pause S]
+
+Starts a server in an empty home. Every turn adds a message of about `--tokens` tokens and waits
+`--pause` seconds after the answer, as a reader does. Some turns are asked a second time with
+another first message, so that nothing of them is cached. Prints both times.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import httpx
+
+PORT = "11997"
+URL = f"http://127.0.0.1:{PORT}"
+
+
+def ask(messages: list[dict[str, Any]]) -> tuple[float, dict[str, Any], dict[str, Any]]:
+    """Seconds to the first token, the answer's message, the last frame."""
+    body = {
+        "model": "nano",
+        "messages": messages,
+        "options": {"temperature": 0, "num_predict": 200},
+    }
+    start_s, first_s = time.perf_counter(), 0.0
+    content = thinking = ""
+    with httpx.stream("POST", f"{URL}/api/chat", json=body, timeout=600, trust_env=False) as reply:
+        for line in reply.iter_lines():
+            frame = json.loads(line)
+            first_s = first_s or time.perf_counter() - start_s
+            content += frame["message"]["content"]
+            thinking += frame["message"].get("thinking", "")
+    return first_s, {"role": "assistant", "content": content, "thinking": thinking}, frame
+
+
+def start_server(home: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"GPTOSS_HOME": home, "GPTOSS_PORT": PORT}
+    command = [sys.executable, "-m", "gptoss_local", "serve"]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        try:
+            httpx.get(URL, trust_env=False)
+            break
+        except httpx.TransportError:
+            time.sleep(0.1)
+    ask([{"role": "user", "content": "hi"}])  # loads the model
+    return process
+
+
+def question(turn: int, n_tokens: int) -> dict[str, Any]:
+    sentences = [f"The old river near house {turn} of {i} is quiet." for i in range(n_tokens // 13)]
+    return {"role": "user", "content": " ".join([*sentences, "What is 3 plus 4?"])}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--tokens", type=int, default=800)
+    parser.add_argument("--pause", type=float, default=1.0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        server = start_server(home)
+        try:
+            run(arguments.turns, arguments.tokens, arguments.pause)
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def run(n_turns: int, n_tokens: int, pause_s: float) -> None:
+    messages: list[dict[str, Any]] = []
+    for turn in range(1, n_turns + 1):
+        messages.append(question(turn, n_tokens))
+        first_s, message, end = ask(messages)
+        n_prompt, n_cached = end["prompt_eval_count"], end.get("prompt_cached_count", 0)
+        line = f"turn {turn:2}: {n_prompt:6} tokens, {n_cached:6} cached, {first_s * 1e3:6.0f} ms"
+        time.sleep(pause_s)
+        if turn % 5 == 0:
+            others = [{"role": "system", "content": f"Be brief in turn {turn}."}, *messages]
+            line += f", without reuse {ask(others)[0] * 1e3:6.0f} ms"
+        print(line, flush=True)
+        messages.append(message)
+
+
+if __name__ == "__main__":
+    main()

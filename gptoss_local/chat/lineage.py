@@ -1,0 +1,45 @@
+"""Which requests are turns of one conversation, and the date that it began with."""
+
+import datetime
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+
+import msgspec
+
+from gptoss_local.chat.message import ChatRequest
+
+_N_CONVERSATIONS = 1000
+
+
+def lineage(request: ChatRequest) -> str:
+    """A name of the conversation: its messages up to the first of the user, and its tools."""
+    n = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
+    beginning = (request.messages[: n + 1], request.tools)
+    return sha256(msgspec.json.encode(beginning)).hexdigest()
+
+
+class StartDates:
+    """The dates for harmony's system message.
+
+    A conversation keeps the date of its first turn: the system message comes first, so another
+    date would mean to prefill all of it again at midnight. Two conversations that begin in the
+    same words are one here, and the later beginning counts.
+
+    Args:
+        today: The clock.
+    """
+
+    def __init__(self, today: Callable[[], datetime.date] = datetime.date.today) -> None:
+        self._today = today
+        self._dates: OrderedDict[str, datetime.date] = OrderedDict()  # least recently used first
+
+    def date_of(self, request: ChatRequest) -> datetime.date:
+        name = lineage(request)
+        is_later_turn = any(message.role == "assistant" for message in request.messages)
+        known = self._dates.pop(name, None)
+        date = known if known is not None and is_later_turn else self._today()
+        self._dates[name] = date
+        if len(self._dates) > _N_CONVERSATIONS:
+            self._dates.popitem(last=False)
+        return date

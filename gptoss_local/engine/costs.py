@@ -1,0 +1,78 @@
+"""What a step costs by its number of rows, and how long a draft is worth it."""
+
+import time
+from collections.abc import Callable
+
+WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+_MEASURE_S = 1.5  # no wider steps are measured after so long
+_REPEAT_S = 0.05  # nor is one repeated that takes longer
+_N_REPEATS = 3
+_LEARN = 0.1  # weight of a new step
+_MIN_GAIN = 1.05  # a draft must promise so much, as promises are often broken
+
+
+class StepCosts:
+    """Seconds of a decode step by its rows: measured at start, learned ever since."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, float] = {}
+
+    def measure(self, decode: Callable[[int], None], n_rows_max: int) -> None:
+        """Time `decode(n_rows)` up to `n_rows_max`, narrow steps first, as far as the time goes.
+
+        Wide and narrow steps take turns, as they do when drafts are decoded: llama.cpp builds its
+        graph anew for another width.
+        """
+        end_s = time.monotonic() + _MEASURE_S
+        decode(1)
+        for width in (w for w in WIDTHS if w <= n_rows_max):
+            times: list[float] = []
+            while len(times) < _N_REPEATS and (not times or times[-1] < _REPEAT_S):
+                decode(1)
+                start_s = time.monotonic()
+                decode(width)
+                times.append(time.monotonic() - start_s)
+            self._seconds[width] = min(times)
+            if time.monotonic() > end_s:
+                return
+
+    def observe(self, n_rows: int, step_s: float) -> None:
+        """Learn from a step that had `n_rows` rows, and nothing of a prompt among them."""
+        if (known := self._seconds.get(n_rows)) is not None:
+            # NOTE: a step that was held up by the machine must not teach much
+            self._seconds[n_rows] = known + _LEARN * (min(step_s, 2 * known) - known)
+
+    def items(self) -> list[tuple[int, float]]:
+        """The widths that were measured and what they take now, in seconds."""
+        return sorted(self._seconds.items())
+
+    def seconds(self, n_rows: int) -> float:
+        """What a step of `n_rows` rows takes; between two known widths, a straight line."""
+        below = max((w for w in self._seconds if w <= n_rows), default=None)
+        above = min((w for w in self._seconds if w >= n_rows), default=None)
+        if below is None or above is None:
+            return float("inf")
+        low, high = self._seconds[below], self._seconds[above]
+        share = (n_rows - below) / (above - below) if above > below else 0.0
+        return low + share * (high - low)
+
+    def draft_length(self, n_rows: int, acceptance: float, n_max: int) -> int:
+        """How many tokens to draft for one sequence; 0 if it is better to draft none.
+
+        Maximizes the tokens per second of the whole step, in which every other row yields one.
+
+        Args:
+            n_rows: Rows of the step without the draft, the sequence's own one among them.
+            acceptance: The chance that a token of the draft is right, given those before it.
+            n_max: Most tokens of a draft.
+        """
+        best, best_rate = 0, _MIN_GAIN * n_rows / self.seconds(n_rows)
+        for width in WIDTHS:
+            n_draft = min(width - n_rows, n_max)
+            if n_draft <= 0:
+                continue
+            n_expected = acceptance * (1 - acceptance**n_draft) / (1 - acceptance)
+            rate = (n_rows + n_expected) / self.seconds(n_rows + n_draft)
+            if rate > best_rate:
+                best, best_rate = n_draft, rate
+        return best

@@ -1,0 +1,86 @@
+"""Speculation: which running sequences decode a draft in the next step, and what came of it.
+
+Exact by construction: every token is sampled from the model's own distribution after the tokens
+before it; a draft that was wrong there is dropped with all that follows.
+"""
+
+from gptoss_local.engine.costs import StepCosts
+from gptoss_local.engine.draft import Drafter, RecentAnswers
+from gptoss_local.engine.sequence import Sequence
+from gptoss_local.llama import Batch, Context
+
+
+class Speculation:
+    """Drafts for all sequences of one engine.
+
+    Args:
+        context: Where drafts are decoded; it must have room for the logits of every row.
+        n_draft_max: Most tokens of all drafts of a step.
+    """
+
+    def __init__(self, context: Context, n_draft_max: int) -> None:
+        self.n_drafted = self.n_accepted = 0
+        self._n_ctx, self.n_draft_max = context.n_ctx, n_draft_max
+        self._recent = RecentAnswers()
+        self.costs = StepCosts()
+        if n_draft_max > 0:
+            self._measure(context)
+
+    def _measure(self, context: Context) -> None:
+        """Time steps of the first sequence, which is empty before and after."""
+        batch = Batch(context.n_batch)
+
+        def decode(n_rows: int) -> None:
+            batch.clear()
+            batch.extend([0] * n_rows, 0, 0, n_outputs=n_rows)
+            context.decode_batch(batch)
+            context.synchronize()
+            context.remove(0)
+
+        self.costs.measure(decode, 1 + self.n_draft_max)
+
+    def start(self, sequence: Sequence) -> None:
+        """Prepare a new sequence; under a mask it has no drafts."""
+        if self.n_draft_max > 0 and sequence.request.grammar is None:
+            sequence.drafter = Drafter(sequence.tokens, self._recent)
+
+    def drafts(self, streams: list[Sequence], n_cells_free: int) -> dict[Sequence, list[int]]:
+        """What to decode behind the last token of each stream; most have nothing.
+
+        Args:
+            streams: Sequences of which one token is to be decoded: all rows of the step.
+            n_cells_free: Cells that the drafts may take.
+        """
+        drafts: dict[Sequence, list[int]] = {}
+        n_rows, n_left = len(streams), min(self.n_draft_max, n_cells_free)
+        for sequence in streams:
+            drafter = sequence.drafter
+            if drafter is None or n_left <= 0 or not (n_found := drafter.look()):
+                continue
+            n_max = min(n_found, n_left, self._n_room(sequence))
+            if n := self.costs.draft_length(n_rows, drafter.acceptance, n_max):
+                drafts[sequence] = drafter.take(n)
+                n_rows += n
+                n_left -= n
+        return drafts
+
+    def _n_room(self, sequence: Sequence) -> int:
+        """Tokens that may follow the next one."""
+        n_room = self._n_ctx - len(sequence.tokens)
+        return n_room if sequence.n_left is None else min(n_room, sequence.n_left - 1)
+
+    def went_on(self, sequence: Sequence, n_drafted: int, n_accepted: int) -> None:
+        """A sequence got `n_accepted` tokens of its draft and one more."""
+        drafter = sequence.drafter
+        if drafter is None or not drafter.has_guess:
+            return
+        drafter.went_on(n_accepted)
+        sequence.n_drafted += n_drafted
+        sequence.n_accepted += n_accepted
+        self.n_drafted += n_drafted
+        self.n_accepted += n_accepted
+
+    def finish(self, sequence: Sequence) -> None:
+        """Keep the answer as a source of drafts for others."""
+        if self.n_draft_max > 0:
+            self._recent.add(sequence.tokens[sequence.n_prompt :])

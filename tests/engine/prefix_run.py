@@ -1,0 +1,160 @@
+"""An engine on the smooth model that keeps its logits, and the reference they must equal."""
+
+from dataclasses import dataclass, field
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gptoss_local.engine.engine as engine_module
+from gptoss_local.engine.draw import draw
+from gptoss_local.engine.engine import Engine
+from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Prefetch, Tokens
+from gptoss_local.engine.sequence import Sequence
+from gptoss_local.llama import Batch, Context, ContextParams, Model
+from gptoss_local.types import SamplingParams
+from tests.engine.smooth_model import N_VOCAB, TOLERANCE
+
+END, CALL = 1, 2
+Logits = npt.NDArray[np.float32]
+
+
+def make_context(model: Model, n_ctx: int, n_seq: int, n_ubatch: int = 64) -> Context:
+    params = ContextParams(
+        n_ctx=n_ctx,
+        n_threads_prefill=1,
+        n_threads_decode=1,
+        n_batch=64,
+        n_ubatch=n_ubatch,
+        n_seq_max=n_seq,
+        n_outputs_max=64,
+        type_k="bf16",
+        type_v="bf16",
+    )
+    return Context(model, params)
+
+
+def read_logits(context: Context, row: int) -> Logits:
+    pointer = llama_cpp.llama_get_logits_ith(context.handle, row)
+    return np.ctypeslib.as_array(pointer, (N_VOCAB,)).copy()
+
+
+class Reference:
+    """Logits of whole prompts, prefilled into an empty cache that forgets nothing."""
+
+    def __init__(self, model: Model) -> None:
+        self._context = make_context(model, 1024, 1)
+
+    def logits(self, tokens: list[int], n_prompt: int) -> list[Logits]:
+        """Those behind the prompt and behind each further token."""
+        self._context.remove(0)
+        found = []
+        for start in range(0, len(tokens), 32):
+            chunk = tokens[start : start + 32]
+            batch = Batch(32)
+            batch.extend(chunk, start, 0, n_outputs=len(chunk))
+            self._context.decode_batch(batch)
+            rows = range(max(0, n_prompt - 1 - start), len(chunk))
+            found += [read_logits(self._context, row) for row in rows]
+        return found
+
+
+@dataclass
+class Asked:
+    prompt: list[int]
+    answer: list[int] = field(default_factory=list)
+    logits: list[Logits] = field(default_factory=list)
+    end: Finished | Failed | None = None
+
+    @property
+    def n_cached(self) -> int:
+        assert isinstance(self.end, Finished)
+        return self.end.usage.n_cached
+
+
+class Run:
+    """An engine whose logits are kept, and everything it was asked."""
+
+    def __init__(
+        self,
+        model: Model,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        checkpoint_bytes: int = 2**20,
+        **sizes: int,
+    ) -> None:
+        self.context = make_context(model, **{"n_ctx": 512, "n_seq": 3} | sizes)
+        self.engine = Engine(
+            self.context, checkpoint_bytes=checkpoint_bytes, boundary_tokens=(END, CALL)
+        )
+        self.asked: list[Asked] = []
+        self.model = model
+        monkeypatch.setattr(engine_module, "draw", self._draw)
+
+    def ask(self, prompt: list[int], n_answer: int = 4) -> Asked:
+        request = Generate(
+            seq_id=len(self.asked),
+            prompt=prompt,
+            sampling=SamplingParams(temperature=0),
+            stop_tokens=[],
+            max_tokens=n_answer,
+        )
+        self.asked.append(Asked(prompt))
+        self._take(self.engine.add_request(request))
+        return self.asked[-1]
+
+    def answer(self, prompt: list[int], n_answer: int = 4) -> Asked:
+        asked = self.ask(prompt, n_answer)
+        self.finish()
+        return asked
+
+    def prefetch(self, tokens: list[int], lineage: str = "x") -> None:
+        self.engine.prefetch(Prefetch(lineage, tokens))
+
+    def step(self) -> None:
+        self._take(self.engine.step())
+        assert self.engine.check() == []
+
+    def finish(self) -> None:
+        n_steps = 0
+        while self.engine.has_work:
+            n_steps += 1
+            assert n_steps < 3000, "the engine makes no progress"
+            self.step()
+
+    def errors(self) -> list[float]:
+        """How far each request's logits are from the reference's, at most."""
+        reference = Reference(self.model)
+        found = []
+        for asked in self.asked:
+            assert not isinstance(asked.end, Failed)
+            tokens = asked.prompt + asked.answer[:-1]
+            wanted = reference.logits(tokens, len(asked.prompt))
+            pairs = list(zip(wanted, asked.logits, strict=False))
+            found.append(max((float(abs(a - b).max()) for a, b in pairs), default=0.0))
+            for logits, token in zip(wanted, asked.answer, strict=False):
+                if found[-1] <= TOLERANCE:  # or else the token may be another one
+                    assert logits[token] >= logits.max() - 2 * TOLERANCE
+        return found
+
+    def close(self) -> None:
+        self.context.close()
+
+    def _draw(self, sequence: Sequence, context: Context, row: int) -> list[int]:
+        self.asked[sequence.request.seq_id].logits.append(read_logits(context, row))
+        return draw(sequence, context, row)
+
+    def _take(self, events: list[Event]) -> None:
+        for event in events:
+            match event:
+                case Tokens(seq_id, tokens):
+                    self.asked[seq_id].answer += tokens
+                case Finished(seq_id) as end:
+                    self.asked[seq_id].end = end
+                case Failed(seq_id=int(seq_id)) as end:
+                    self.asked[seq_id].end = end
+
+
+def text(seed: int, n_tokens: int) -> list[int]:
+    return [int(t) for t in np.random.default_rng(seed).integers(10, N_VOCAB, n_tokens)]

@@ -1,0 +1,152 @@
+"""Drafts are found where words stood before, and drafted as far as it pays."""
+
+import random
+from array import array
+
+import pytest
+
+from gptoss_local.engine.costs import WIDTHS, StepCosts
+from gptoss_local.engine.draft import N_GRAM, N_RESUME, Drafter, RecentAnswers
+
+
+def numbers(start: int, end: int) -> "array[int]":
+    return array("i", range(start, end))
+
+
+def grow(drafter: Drafter, tokens: "array[int]", token: int) -> list[int]:
+    """One token more, and what would be drafted behind it."""
+    tokens.append(token)
+    drafter.went_on(0)
+    return drafter.take(drafter.look())
+
+
+def test_what_followed_last_time_is_drafted() -> None:
+    tokens = array("i", [1, 2, *range(100, 140), 3, 4, *range(100, 150), 5])
+    drafter = Drafter(tokens)
+    assert drafter.look() == 0
+    for token in range(100, 100 + N_GRAM - 1):
+        assert grow(drafter, tokens, token) == []
+    expected = [*range(100 + N_GRAM, 150), 5, *range(100, 100 + N_GRAM)]
+    assert grow(drafter, tokens, 100 + N_GRAM - 1) == expected  # of the later occurrence
+
+
+def test_a_run_that_overlaps_itself_is_found() -> None:
+    tokens = array("i", [7] * (N_GRAM + 3))
+    drafter = Drafter(tokens)
+    assert drafter.look() > 0
+    assert set(drafter.take(9)) == {7}
+
+
+def test_copying_resumes_behind_an_edit() -> None:
+    original = random.Random(0).sample(range(1000), 200)
+    tokens = array("i", [*original, 2000, *original[:50]])
+    drafter = Drafter(tokens)
+    assert drafter.look() == 201 - 50 + 50
+    assert grow(drafter, tokens, 3000) == []  # one token is replaced …
+    for token in original[51 : 51 + N_RESUME - 1]:
+        assert grow(drafter, tokens, token) == []
+    resumed = grow(drafter, tokens, original[50 + N_RESUME])  # … and after a few the copy goes on
+    assert resumed[:100] == original[51 + N_RESUME : 151 + N_RESUME]
+
+
+def test_accepted_tokens_move_the_draft_on() -> None:
+    tokens = array("i", [*range(300), *range(20)])
+    drafter = Drafter(tokens)
+    drafter.look()
+    assert drafter.take(5) == [20, 21, 22, 23, 24]
+    tokens.extend([20, 21, 22, 23])
+    drafter.went_on(3)
+    drafter.look()
+    assert drafter.take(2) == [24, 25]
+
+
+def test_recent_answers_are_a_source_and_are_forgotten() -> None:
+    recent = RecentAnswers()
+    recent.add(numbers(0, 100))
+    drafter = Drafter(array("i", [5000, *range(50, 50 + N_GRAM)]), recent)
+    assert drafter.look() == 100 - 50 - N_GRAM
+    assert drafter.take(3) == [62, 63, 64]
+    for start in range(10_000, 100_000, 10_000):
+        recent.add(numbers(start, start + 10_000))
+    assert recent.find(numbers(50, 50 + N_GRAM)) is None
+    assert recent.find(numbers(90_000, 90_000 + N_GRAM)) is not None
+
+
+def test_wrong_guesses_lower_the_promise_and_right_ones_restore_it() -> None:
+    runs = [list(range(100 * i, 100 * i + N_GRAM)) for i in range(4)]
+    tokens = array("i", [token for run in runs for token in (*run, *range(3000, 3060))])
+    drafter = Drafter(tokens)
+    promises = []
+    for run in runs:
+        for token in run:
+            grow(drafter, tokens, token)
+        assert drafter.look() > 0
+        promises.append(drafter.acceptance)
+        grow(drafter, tokens, 2000)  # never what came before
+    assert promises[0] > 0.9
+    assert promises == sorted(promises, reverse=True)
+    assert promises[-1] < 0.3
+    long = list(range(500, 600))
+    for token in long * 2:
+        grow(drafter, tokens, token)
+    assert drafter.acceptance > 0.9
+
+
+def costs_of(**seconds: float) -> StepCosts:
+    costs = StepCosts()
+    costs._seconds = {int(width[1:]): s for width, s in seconds.items()}
+    return costs
+
+
+def test_drafts_are_as_long_as_they_pay() -> None:
+    flat = costs_of(w1=1, w2=1.1, w4=1.2, w8=1.3, w16=1.5, w32=2, w64=3)
+    linear = costs_of(**{f"w{w}": float(w) for w in WIDTHS})
+    assert flat.draft_length(1, 0.98, 63) == 63
+    assert flat.draft_length(1, 0.98, 10) == 10  # no longer than it may be
+    assert 3 <= flat.draft_length(1, 0.6, 63) <= 7
+    assert flat.draft_length(1, 0.05, 63) == 0
+    assert linear.draft_length(1, 0.99, 63) == 0  # each row costs as much as it can give
+    assert StepCosts().draft_length(1, 0.99, 63) == 0  # nothing is known
+
+
+def test_a_draft_must_pay_for_those_beside_it() -> None:
+    costs = costs_of(w1=1.0, w2=1.1, w4=1.7, w8=2.7, w16=5.0, w32=8.0, w64=12.0)  # H200, 20b
+    assert costs.draft_length(1, 0.97, 63) == 7
+    assert costs.draft_length(1, 0.995, 63) == 63
+    assert costs.draft_length(8, 0.6, 63) == 0
+
+
+def test_costs_are_measured_and_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+
+    def decode(n_rows: int) -> None:
+        nonlocal now_s
+        now_s += 0.001 * (10 + n_rows)
+
+    monkeypatch.setattr("gptoss_local.engine.costs.time.monotonic", lambda: now_s)
+    costs = StepCosts()
+    costs.measure(decode, 33)
+    assert costs.seconds(1) == pytest.approx(0.011)
+    assert costs.seconds(24) == pytest.approx(0.034)
+    assert costs.seconds(40) == float("inf")  # never tried
+    for _ in range(100):
+        costs.observe(1, 0.02)
+    assert costs.seconds(1) == pytest.approx(0.02, rel=0.01)
+    costs.observe(1, 10.0)  # a stall
+    assert costs.seconds(1) < 0.023
+
+
+def test_a_slow_machine_measures_what_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+
+    def decode(n_rows: int) -> None:
+        nonlocal now_s
+        now_s += 0.05 + 0.05 * n_rows
+
+    monkeypatch.setattr("gptoss_local.engine.costs.time.monotonic", lambda: now_s)
+    costs = StepCosts()
+    costs.measure(decode, 64)
+    assert now_s < 3
+    assert costs.seconds(8) == pytest.approx(0.45)
+    assert costs.seconds(64) == float("inf")
+    assert costs.draft_length(1, 0.99, 63) in (7, 15)

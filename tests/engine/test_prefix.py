@@ -1,0 +1,166 @@
+"""Prefix reuse: whatever is reused, logits are those of a context that prefills everything.
+
+The random conversations run some dozens of examples by default; for hundreds, and other ones:
+
+    PREFIX_EXAMPLES=500 pytest tests/engine/test_prefix.py -k random
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from gptoss_local.llama import Context
+from tests.engine.prefix_run import CALL, END, Asked, Run, text
+from tests.engine.smooth_model import N_WINDOW, TOLERANCE
+
+N_EXAMPLES = int(os.environ.get("PREFIX_EXAMPLES", "0"))
+
+SYSTEMS = [[*text(1, 50), END], [*text(2, 20), END]]
+
+
+class Chatter:
+    """Random clients of one engine: they ask, go on, edit, branch, use tools, prefetch, leave."""
+
+    def __init__(self, run: Run, draw_: Callable[[st.SearchStrategy[Any]], Any]) -> None:
+        self._run = run
+        self._draw = draw_
+        self._n_texts = 100
+
+    def act(self) -> None:
+        asked = [a for a in self._run.asked if a.answer or a.end]
+        actions = [self._begin]
+        if asked:
+            actions += [
+                self._go_on,
+                self._go_on,
+                self._use_tool,
+                self._edit,
+                self._cut,
+                self._again,
+            ]
+            actions += [self._prefetch, self._cancel]
+        self._draw(st.sampled_from(actions))()
+        for _ in range(self._draw(st.integers(0, 25))):
+            if self._run.engine.has_work:
+                self._run.step()
+
+    def _int(self, low: int, high: int) -> int:
+        return int(self._draw(st.integers(low, high)))
+
+    def _some(self) -> Asked:
+        asked = [a for a in self._run.asked if a.answer or a.end]
+        return asked[-1 - min(self._int(0, 4), len(asked) - 1)]
+
+    def _message(self, n_max: int = 60) -> list[int]:
+        self._n_texts += 1
+        return [*text(self._n_texts, self._int(1, n_max)), END]
+
+    def _ask(self, prompt: list[int]) -> None:
+        if len(prompt) < self._run.context.n_ctx:
+            self._run.ask(prompt, self._int(1, 8) if self._int(0, 3) else self._int(40, 150))
+
+    def _begin(self) -> None:
+        n_max = 60 if self._int(0, 3) else 250
+        self._ask(SYSTEMS[self._int(0, 1)] + self._message(n_max))
+
+    def _history(self) -> list[int]:
+        """A turn that is over: without the analysis that the answer began with."""
+        asked = self._some()
+        return asked.prompt + asked.answer[self._int(0, len(asked.answer)) :] + [END]
+
+    def _go_on(self) -> None:
+        self._ask(self._history() + self._message())
+
+    def _use_tool(self) -> None:
+        asked = self._some()
+        self._ask(asked.prompt + asked.answer + [CALL] + self._message())
+
+    def _edit(self) -> None:
+        prompt = self._some().prompt
+        ends = [i + 1 for i, token in enumerate(prompt) if token == END]
+        self._ask(prompt[: ends[self._int(0, len(ends) - 1)]] + self._message())
+
+    def _cut(self) -> None:
+        prompt = self._some().prompt
+        self._ask(prompt[: self._int(1, len(prompt))] + self._message(3))
+
+    def _again(self) -> None:
+        self._ask(self._some().prompt)
+
+    def _prefetch(self) -> None:
+        self._run.prefetch(self._history(), lineage=str(self._int(0, 2)))
+
+    def _cancel(self) -> None:
+        seq_id = len(self._run.asked) - 1 - self._int(0, min(3, len(self._run.asked) - 1))
+        self._run._take(self._run.engine.cancel(seq_id))
+
+
+def random_conversations(
+    start: Callable[..., Run], n_examples: int, *, seed_by_source: bool = True
+) -> tuple[Counter[str], float]:
+    """What was done in all, and the largest error."""
+    done: Counter[str] = Counter()
+    worst = [0.0]
+
+    @settings(
+        max_examples=n_examples,
+        deadline=None,
+        derandomize=seed_by_source,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def converse(data: st.DataObject) -> None:
+        n_seq = data.draw(st.sampled_from([1, 2, 3, 4]))
+        n_ctx = data.draw(st.sampled_from([256, 512, 768]))
+        n_ubatch = data.draw(st.sampled_from([64, 32]))
+        n_checkpoints = data.draw(st.sampled_from([0, 3, 40]))
+        run = start(
+            n_ctx=n_ctx, n_seq=n_seq, n_ubatch=n_ubatch, checkpoint_bytes=n_checkpoints * 18_000
+        )
+        chatter = Chatter(run, data.draw)
+        for _ in range(data.draw(st.integers(6, 16))):
+            chatter.act()
+        run.finish()
+        error = max(run.errors(), default=0.0)
+        worst[0] = max(worst[0], error)
+        stats = run.engine.stats()
+        done.update(
+            requests=len(run.asked),
+            cached=stats.n_cached_tokens,
+            evicted=stats.n_evicted,
+            checkpoints=stats.n_checkpoints,
+            preempted=stats.n_preempted,
+            prefetched=stats.n_prefetched,
+        )
+        run.close()
+
+    converse()
+    return done, worst[0]
+
+
+def test_random_conversations_have_the_logits_of_a_full_prefill(start: Callable[..., Run]) -> None:
+    done, worst = random_conversations(start, N_EXAMPLES or 40, seed_by_source=not N_EXAMPLES)
+    print(dict(done), f"largest error {worst:.1e}")
+    assert worst <= TOLERANCE
+    assert min(done.values()) > 0, done
+
+
+@pytest.mark.parametrize("n_missing", [1, 1000])
+def test_a_rule_that_is_too_lax_is_noticed(
+    start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, n_missing: int
+) -> None:
+    """As if a sequence could go on with so many positions of its window missing."""
+
+    def can_resume(self: Context, seq_id: int, position: int) -> bool:
+        first, last = self.positions(seq_id)
+        return position - 1 <= last and first <= max(0, position - N_WINDOW + 1 + n_missing)
+
+    monkeypatch.setattr(Context, "can_resume", can_resume)
+    assert random_conversations(start, 15)[1] > 1.5 * TOLERANCE

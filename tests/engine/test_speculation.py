@@ -1,0 +1,221 @@
+"""Speculation changes how many tokens a step yields, and nothing else.
+
+The last bits of logits depend on how many rows a step computes: one, 2 to 63, or more. So runs that
+must agree to the last token all draft at least one token in every step: a wrong one in the
+reference, and random ones, right for a random length, in the run under test.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import llama_cpp
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.chat.vocabulary import STOP_TOKENS
+from gptoss_local.engine.costs import StepCosts
+from gptoss_local.engine.draft import Drafter
+from gptoss_local.engine.engine import Engine
+from gptoss_local.engine.protocol import Finished, Generate, Tokens
+from gptoss_local.llama import Context, ContextParams, Model
+from gptoss_local.types import SamplingParams, Usage
+
+N_DRAFT_MAX = 40
+FLAT = SamplingParams(temperature=3.0, top_k=8)  # where several tokens are likely
+WRONG = 199_000  # a token that nano never says
+
+
+@pytest.fixture(scope="module")
+def model(nano_gguf: Path) -> Iterator[Model]:
+    model = Model(nano_gguf)
+    yield model
+    model.close()
+
+
+class Speculating:
+    """An engine whose drafts the test makes: `draft(answer so far)`."""
+
+    def __init__(self, model: Model, *, n_seq: int = 3) -> None:
+        n_outputs = n_seq + N_DRAFT_MAX
+        params = ContextParams(
+            n_ctx=4096, n_threads_prefill=2, n_threads_decode=2, n_seq_max=n_seq,
+            n_outputs_max=n_outputs,
+        )  # fmt: skip
+        self.context = Context(model, params)
+        self.engine = Engine(self.context)
+
+    def run(self, requests: list[Generate]) -> tuple[dict[int, list[int]], dict[int, Usage]]:
+        answers: dict[int, list[int]] = {request.seq_id: [] for request in requests}
+        usages = {}
+        self.engine._cache.clear()  # a prompt that is found is decoded in narrower steps
+        for request in requests:
+            assert self.engine.add_request(request) == []
+        while self.engine.has_work:
+            for event in self.engine.step():
+                if isinstance(event, Tokens):
+                    answers[event.seq_id] += event.tokens
+                else:
+                    assert isinstance(event, Finished)
+                    usages[event.seq_id] = event.usage
+            assert self.engine.check() == []
+        return answers, usages
+
+
+@pytest.fixture(scope="module")
+def speculating(model: Model) -> Iterator[Speculating]:
+    engine = Speculating(model)
+    yield engine
+    engine.context.close()
+
+
+class Oracle(Drafter):
+    """Drafts on demand: the answer as it is known, wrong from a random place on."""
+
+    known: dict[tuple[int, ...], list[int]]
+    rng: random.Random | None
+
+    has_guess = True
+
+    def look(self) -> int:
+        return N_DRAFT_MAX
+
+    def take(self, n_tokens: int) -> list[int]:
+        draft = [WRONG]
+        tokens = self._index.tokens
+        for prompt, answer in self.known.items():
+            if self.rng is not None and tuple(tokens[: len(prompt)]) == prompt:
+                rest = answer[len(tokens) - len(prompt) :]
+                n_right = self.rng.choice((0, 1, 2, 5, 12, 30))
+                draft = [*rest[:n_right], WRONG, *rest[n_right + 1 :]]
+        return draft[:n_tokens]
+
+
+@contextmanager
+def oracle(
+    known: dict[tuple[int, ...], list[int]], rng: random.Random | None = None
+) -> Iterator[None]:
+    """Every step has drafts: of the known answers, or wrong ones without `rng`."""
+    Oracle.known, Oracle.rng = known, rng
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gptoss_local.engine.speculation.Drafter", Oracle)
+        patch.setattr(StepCosts, "draft_length", lambda self, n, p, n_max: min(n_max, 20))
+        yield
+
+
+def request(seq_id: int, prompt: list[int], sampling: SamplingParams, n_max: int) -> Generate:
+    return Generate(
+        seq_id=seq_id, prompt=prompt, sampling=sampling, stop_tokens=STOP_TOKENS, max_tokens=n_max
+    )
+
+
+def chat(vocabulary: Vocabulary, text: str) -> list[int]:
+    tagged = f"<|start|>user<|message|>{text}<|end|><|start|>assistant"
+    return vocabulary.encoding.encode(tagged, allowed_special="all")
+
+
+TEXTS = (
+    "Count from 1 to 40.", "What is the capital of France?", "Reply with exactly: a b c d e",
+    "hi", "What is 123 + 456?", "Say a list of fruits.",
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    texts=st.lists(st.sampled_from(TEXTS), min_size=1, max_size=3),
+    temperature=st.sampled_from((0.0, 0.7, 1.0)),
+    n_max=st.integers(1, 60),
+    seed=st.integers(0, 1000),
+)
+def test_drafts_right_or_wrong_change_no_token(
+    speculating: Speculating, vocabulary: Vocabulary, texts: list[str], temperature: float,
+    n_max: int, seed: int,
+) -> None:  # fmt: skip
+    requests = [
+        request(i, [i + 1, *chat(vocabulary, text)], SamplingParams(temperature, seed=seed), n_max)
+        for i, text in enumerate(texts)
+    ]
+    with oracle({}):
+        expected, _ = speculating.run(requests)
+    with oracle({tuple(r.prompt): expected[r.seq_id] for r in requests}, random.Random(seed)):
+        got, usages = speculating.run(requests)
+    assert got == expected
+    for i, usage in usages.items():
+        assert usage.n_generated == len(expected[i])
+        assert usage.n_accepted < usage.n_generated
+
+
+def test_right_drafts_save_steps(speculating: Speculating, vocabulary: Vocabulary) -> None:
+    ask = request(0, chat(vocabulary, "Count from 1 to 40."), SamplingParams(0), 200)
+    with oracle({}):
+        expected, usages = speculating.run([ask])
+    assert usages[0].n_accepted == 0
+    n_steps = speculating.engine.stats().n_steps
+    with oracle({tuple(ask.prompt): expected[0]}, random.Random(1)):
+        _, usages = speculating.run([ask])
+    n_steps = speculating.engine.stats().n_steps - n_steps
+    assert n_steps < len(expected[0]) / 2
+    assert usages[0].n_generated <= usages[0].n_accepted + n_steps
+
+
+def test_a_copy_is_drafted_from_its_prompt(
+    speculating: Speculating, vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No oracle, on a machine where a wide step costs half as much again as a narrow one."""
+    costs = StepCosts()
+    costs.measure(lambda n_rows: time.sleep(0.002 if n_rows == 1 else 0.003), 32)
+    monkeypatch.setattr(speculating.engine._speculation, "costs", costs)
+    monkeypatch.setattr(costs, "observe", lambda n_rows, step_s: None)
+    lines = "\n".join(f"def method_{i}(self): return {i * 17} + self.total" for i in range(12))
+    ask = request(0, chat(vocabulary, f"Reply with exactly: {lines}"), SamplingParams(0), 400)
+    _, usages = speculating.run([ask])
+    assert usages[0].n_generated > 100
+    assert usages[0].n_accepted > 0.7 * usages[0].n_generated
+
+
+def test_sampled_tokens_keep_their_distribution(
+    model: Model, speculating: Speculating, vocabulary: Vocabulary
+) -> None:
+    """Behind a draft tokens come as often as the model says, the drafted ones no more often."""
+    prompt = [*chat(vocabulary, "xqj"), 200005, *vocabulary.encode("final"), 200008]
+    n_draws = 450
+    first = probabilities(model, prompt)
+    drafted = int(first.argmax())
+    second = probabilities(model, [*prompt, drafted])
+    assert 0.05 < first[drafted] < 0.95
+    counts: list[Counter[int]] = [Counter(), Counter()]
+    for start in range(0, n_draws, 3):
+        requests = [
+            request(i, prompt, msgspec.structs.replace(FLAT, seed=start + i), 2) for i in range(3)
+        ]
+        with oracle({tuple(prompt): [drafted, int(second.argmax())]}, random.Random(start)):
+            answers, _ = speculating.run(requests)
+        for answer in answers.values():
+            counts[0][answer[0]] += 1
+            if answer[0] == drafted and len(answer) == 2:
+                counts[1][answer[1]] += 1
+    for expected, count in zip((first, second), counts, strict=True):
+        n = count.total()
+        for token in np.argsort(expected)[-3:]:
+            p = float(expected[token])
+            assert abs(count[int(token)] - n * p) < 4 * (n * p * (1 - p)) ** 0.5 + 1
+
+
+def probabilities(model: Model, tokens: list[int]) -> npt.NDArray[np.float64]:
+    """Of all tokens, under `FLAT`."""
+    context = Context(model, ContextParams(n_ctx=256, n_threads_prefill=2, n_threads_decode=2))
+    context.decode(tokens, position=0)
+    pointer = llama_cpp.llama_get_logits_ith(context.handle, -1)
+    logits = np.ctypeslib.as_array(pointer, (context.n_vocab,)).astype(np.float64)
+    context.close()
+    p = np.exp((logits - logits.max()) / FLAT.temperature)
+    p[logits < np.sort(logits)[-FLAT.top_k]] = 0
+    return p / p.sum()

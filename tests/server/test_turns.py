@@ -1,0 +1,54 @@
+"""Conversations over HTTP: what a turn finds in the cache."""
+
+import time
+from typing import Any
+
+import httpx
+
+from tests.conftest import RunningServer
+
+
+def chat(server: RunningServer, messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    body = {"model": "nano", "messages": messages, "stream": False, "options": {"temperature": 0}}
+    reply = httpx.post(f"{server.url}/api/chat", json=body | more, timeout=60, trust_env=False)
+    return dict(reply.raise_for_status().json())
+
+
+def user(content: str) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def test_later_turns_prefill_only_what_is_new(server: RunningServer) -> None:
+    """The history form of the answer is prefilled while nobody asks."""
+    messages = [user("Tell me of the old river near the quiet house. " * 5)]
+    for question in ("What is 3 plus 4?", "And the capital of France?"):
+        answer = chat(server, messages)
+        assert answer["message"]["thinking"]
+        time.sleep(1)  # as it takes to read the answer
+        messages += [answer["message"], user(question)]
+        following = chat(server, messages)
+        n_new = following["prompt_eval_count"] - following["prompt_cached_count"]
+        assert n_new <= 20
+
+
+def test_tool_loop_goes_on_from_all_of_it(server: RunningServer) -> None:
+    """Its reasoning stays; the header of the call may be spelled otherwise than the model did."""
+    city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    function = {"name": "get_weather", "description": "Gets the weather.", "parameters": city}
+    tools = [{"type": "function", "function": function}]
+    messages = [user("What is the weather in Oslo?")]
+    call = chat(server, messages, tools=tools)
+    assert call["message"]["tool_calls"]
+    messages += [call["message"], {"role": "tool", "tool_name": "get_weather", "content": "rain"}]
+    answer = chat(server, messages, tools=tools)
+    assert answer["prompt_cached_count"] > call["prompt_eval_count"]
+
+
+def test_generate_goes_on_from_its_context(server: RunningServer) -> None:
+    body = {"model": "nano", "prompt": "Count from 1 to 20.", "stream": False}
+    url = f"{server.url}/api/generate"
+    first = httpx.post(url, json=body, timeout=60, trust_env=False).json()
+    time.sleep(0.3)
+    more = body | {"prompt": "And back.", "context": first["context"]}
+    second = httpx.post(url, json=more, timeout=60, trust_env=False).json()
+    assert second["prompt_cached_count"] == len(first["context"]) - 1  # the stop token is new
