@@ -73,9 +73,9 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `reasoning` False means that no analysis is made or shown. `stop` strings are looked for in
     content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
-    tokens of an earlier answer that this one continues. `has_next_turn` says that the answer may
-    come back as a message of a longer conversation. `must_call` names tools of which the answer
-    calls one.
+    tokens of an earlier answer that this one continues. `must_call` names tools of which the answer
+    calls one. `has_next_turn` says that the answer may come back as a message of a longer
+    conversation.
     """
 
     messages: tuple[Message, ...]

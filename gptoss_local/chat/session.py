@@ -18,7 +18,7 @@ from gptoss_local.chat.events import (
 )
 from gptoss_local.chat.grammar import compile_grammar
 from gptoss_local.chat.lineage import StartDates, lineage
-from gptoss_local.chat.message import ChatRequest, RawRequest, Tool
+from gptoss_local.chat.message import ChatRequest, RawRequest
 from gptoss_local.chat.parser import HarmonyParser, RawParser
 from gptoss_local.chat.render import opens_final, render_chat, render_history
 from gptoss_local.chat.stop import StopFilter
@@ -45,13 +45,7 @@ async def answer(
     start = _start(request, vocabulary)
     grammar = None
     if _is_bound(request):  # in a thread, as a large schema takes a while
-        grammar = await asyncio.to_thread(
-            compile_grammar,
-            request.format,
-            start.tools,
-            must_call=request.must_call if isinstance(request, ChatRequest) else (),
-            opens_final=start.opens_final,
-        )
+        grammar = await asyncio.to_thread(_grammar, request, opens_final=start.opens_final)
     history = _History()
     async with aclosing(_run(engine, start.prompt, start.parser, request, grammar)) as events:
         async for event in events:
@@ -69,7 +63,6 @@ class _Start(NamedTuple):
 
     prompt: list[int]
     parser: HarmonyParser | RawParser
-    tools: tuple[Tool, ...] = ()
     opens_final: bool = True
     shows_reasoning: bool = True
     date: datetime.date | None = None
@@ -83,7 +76,6 @@ def _start(request: ChatRequest | RawRequest, vocabulary: Vocabulary) -> _Start:
     return _Start(
         render_chat(request, vocabulary, date),
         HarmonyParser(vocabulary, request.tools, opens_final=is_final),
-        request.tools,
         is_final,
         request.reasoning,
         date,
@@ -122,6 +114,14 @@ def _is_bound(request: ChatRequest | RawRequest) -> bool:
     if request.format is not None or isinstance(request, RawRequest):
         return request.format is not None
     return bool(request.must_call) or any(tool.strict for tool in request.tools)
+
+
+def _grammar(request: ChatRequest | RawRequest, *, opens_final: bool) -> str:
+    if isinstance(request, RawRequest):
+        return compile_grammar(request.format, opens_final=opens_final)
+    return compile_grammar(
+        request.format, request.tools, must_call=request.must_call, opens_final=opens_final
+    )
 
 
 def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:

@@ -161,6 +161,7 @@ class CompletionBody(_Common, kw_only=True):
         effort, reasoning = parse_effort(self.reasoning.effort or self.reasoning_effort or "none")
         return ChatRequest(
             messages=(Message(role="user", content=prompt),),
+            has_next_turn=False,
             effort=effort,
             reasoning=reasoning,
             sampling=self.sampling,

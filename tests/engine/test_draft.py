@@ -132,7 +132,7 @@ def test_costs_are_measured_and_learned(monkeypatch: pytest.MonkeyPatch) -> None
     assert costs.seconds(40) == float("inf")  # never tried
     for _ in range(100):
         costs.observe(1, 0.02)
-    assert costs.seconds(1) == pytest.approx(0.02, rel=0.01)
+    assert costs.seconds(1) == pytest.approx(0.02, rel=0.03)
     costs.observe(1, 10.0)  # a stall
     assert costs.seconds(1) < 0.023
 

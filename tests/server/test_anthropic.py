@@ -298,3 +298,19 @@ def test_errors(
 def test_errors_through_the_sdk(client: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError, match="model 'nope' not found"):
         client.messages.create(**sdk(ASK | {"model": "nope"}))
+
+
+def test_cached_tokens_are_told_in_every_dialect(http: httpx.Client) -> None:
+    def usage(path: str, **fields: Any) -> Any:
+        body = ASK | fields
+        http.post(path, json=body)
+        return http.post(path, json=body).json()["usage"]
+
+    messages = usage("/v1/messages")
+    assert messages["cache_read_input_tokens"] > 50
+    assert _n_prompt(anthropic.types.Usage(**messages)) == 74
+    chat = usage("/v1/chat/completions")
+    assert chat["prompt_tokens_details"]["cached_tokens"] > 50
+    assert chat["prompt_tokens"] == 74
+    responses = usage("/v1/responses", input=ASK["messages"])
+    assert responses["input_tokens_details"]["cached_tokens"] > 50
