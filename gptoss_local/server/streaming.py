@@ -17,7 +17,20 @@ from gptoss_local.errors import GptOssError
 _log = logging.getLogger("gptoss")
 
 _HEARTBEAT_S = 10.0  # some clients give up when nothing has arrived for 30 s
-_encode = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
+_LINE_BREAKS = {c.encode(): f"\\u{ord(c):04x}".encode() for c in "\x85\u2028\u2029"}
+
+
+def _encode(value: object) -> bytes:
+    """JSON on one line, whatever a client takes for its end.
+
+    httpx, and so every Python SDK, splits lines as `str.splitlines` does.
+    """
+    data = _encode_json(value)
+    for character, escape in _LINE_BREAKS.items():
+        if character in data:
+            data = data.replace(character, escape)
+    return data
 
 
 class SseEvent(msgspec.Struct, frozen=True):

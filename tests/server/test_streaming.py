@@ -1,6 +1,7 @@
 """Long waits and faults of the server itself, which the real model does not produce on demand."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -12,7 +13,14 @@ from gptoss_local.server import streaming
 from gptoss_local.server.anthropic_frames import MessagesWriter
 from gptoss_local.server.ollama_frames import ChatWriter
 from gptoss_local.server.openai_chat_frames import ChatCompletionWriter
-from gptoss_local.server.streaming import AnswerResponse, AnswerWriter
+from gptoss_local.server.streaming import (
+    NDJSON,
+    SSE,
+    AnswerResponse,
+    AnswerWriter,
+    Framing,
+    SseEvent,
+)
 from gptoss_local.types import Usage
 
 ANSWER: list[ChatEvent] = [
@@ -103,3 +111,13 @@ async def test_a_bug_amid_a_stream_ends_it_with_an_error(make: Any) -> None:
     assert status == 200
     assert b"internal error, see the server log" in pieces[-1]
     assert b"a bug" not in b"".join(pieces)
+
+
+@pytest.mark.parametrize("framing", [NDJSON, SSE])
+def test_no_character_of_an_answer_ends_a_line(framing: Framing) -> None:
+    """The SDKs read lines with httpx, which splits them like `str.splitlines`."""
+    text = "".join(map(chr, range(0x20, 0x300))) + "\u2028\u2029 \\u2028"
+    value: Any = {"text": text}
+    line = framing.encode(SseEvent(value) if framing is SSE else value).decode()
+    assert len(line.strip("\n").splitlines()) == 1
+    assert json.loads(line.removeprefix("data: ")) == value
