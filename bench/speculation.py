@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gptoss_local.chat import Vocabulary
 from gptoss_local.engine.engine import Engine
-from gptoss_local.engine.protocol import Finished, Generate
+from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate
 from gptoss_local.llama import Context, ContextParams, Model, Sampler, has_gpu
 from gptoss_local.nano import ensure_gguf
 from gptoss_local.settings import load_settings
@@ -99,12 +99,12 @@ def main() -> None:
     vocabulary = Vocabulary.from_model(read_tokens(path), cache)
     model = Model(path)
     start_s = time.perf_counter()
-    engines = {n: engine_for(model, n, arguments.threads) for n in (0, 63)}
-    costs = engines[63].step_costs
+    engines = {n: engine_for(model, n, arguments.threads) for n in (0, N_DRAFT_MAX)}
+    costs = engines[N_DRAFT_MAX].step_costs
     print(f"measured in {time.perf_counter() - start_s:.2f} s, ms by rows of a step:",
           {width: round(1e3 * s, 2) for width, s in costs.items()})  # fmt: skip
     for name, task in (("edit", edit_task), ("free text", free_text)):
-        rates: dict[int, list[float]] = {0: [], 63: []}
+        rates: dict[int, list[float]] = {n: [] for n in engines}
         for number in range(arguments.rounds):
             prompt, script = task(vocabulary, number)
             for n_draft_max, engine in engines.items():

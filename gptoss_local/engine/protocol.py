@@ -12,7 +12,9 @@ import msgspec
 from gptoss_local.types import FinishReason, SamplingParams, Usage
 
 LENGTH_BYTES = 4
-N_DRAFT_MAX = 63  # with the token before it a step of 64 rows, the widest that is worth it
+N_DRAFT_MAX = 15
+"""With the token before them a step of 16 rows. PERF: H200, 20b shapes, every row sampled on the
+device, ms a step of 1, 8, 16, 32 rows: 3.0, 10.5, 10.4, 97. Each row of logits costs VRAM, too."""
 
 
 class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
