@@ -85,7 +85,6 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         n_threads_decode=load.n_threads_decode,
         n_seq_max=load.n_seq,
         n_batch=load.n_batch,
-        n_ubatch=load.n_ubatch,
         type_k=load.cache_type,
         type_v=load.cache_type,
     )

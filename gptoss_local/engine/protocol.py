@@ -19,8 +19,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
 
     Attributes:
         n_seq: Sequences that run at once; they share the `n_ctx` tokens of context.
-        n_batch: Most tokens of a step.
-        n_ubatch: Most tokens the device computes at once.
+        n_batch: Most tokens of a step, which the device computes at once.
         backend_sampling: Sample on the device; None: where there is a GPU.
         devices, tensor_overrides, load_mode: See `gptoss_local.llama.ModelParams`.
         cache_type: Of keys and values: f16, bf16, q8_0 or q4_0.
@@ -35,7 +34,6 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     n_gpu_layers: int = -1
     n_seq: int = 4
     n_batch: int = 512
-    n_ubatch: int = 512
     backend_sampling: bool | None = None
     devices: tuple[str, ...] | None = None
     tensor_overrides: tuple[tuple[str, str], ...] = ()

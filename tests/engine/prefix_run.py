@@ -20,13 +20,12 @@ END, CALL = 1, 2
 Logits = npt.NDArray[np.float32]
 
 
-def make_context(model: Model, n_ctx: int, n_seq: int, n_ubatch: int = 64) -> Context:
+def make_context(model: Model, n_ctx: int, n_seq: int, n_batch: int = 64) -> Context:
     params = ContextParams(
         n_ctx=n_ctx,
         n_threads_prefill=1,
         n_threads_decode=1,
-        n_batch=64,
-        n_ubatch=n_ubatch,
+        n_batch=n_batch,
         n_seq_max=n_seq,
         n_outputs_max=64,
         type_k="bf16",

@@ -119,10 +119,10 @@ def random_conversations(
     def converse(data: st.DataObject) -> None:
         n_seq = data.draw(st.sampled_from([1, 2, 3, 4]))
         n_ctx = data.draw(st.sampled_from([256, 512, 768]))
-        n_ubatch = data.draw(st.sampled_from([64, 32]))
+        n_batch = data.draw(st.sampled_from([64, 32]))
         n_checkpoints = data.draw(st.sampled_from([0, 3, 40]))
         run = start(
-            n_ctx=n_ctx, n_seq=n_seq, n_ubatch=n_ubatch, checkpoint_bytes=n_checkpoints * 18_000
+            n_ctx=n_ctx, n_seq=n_seq, n_batch=n_batch, checkpoint_bytes=n_checkpoints * 18_000
         )
         chatter = Chatter(run, data.draw)
         for _ in range(data.draw(st.integers(6, 16))):
