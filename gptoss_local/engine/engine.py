@@ -7,18 +7,20 @@ import time
 from collections.abc import Collection
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
+from gptoss_local.engine.archive import Archive
 from gptoss_local.engine.draw import draw, move_to_cpu
 from gptoss_local.engine.mask import Mask, MaskCompiler
 from gptoss_local.engine.prefetch import Prefetcher
 from gptoss_local.engine.prefix_cache import PrefixCache
+from gptoss_local.engine.prefix_store import PrefixStore
 from gptoss_local.engine.protocol import (
     Event,
-    Failed,
     Finished,
     Generate,
     Prefetch,
     Stats,
     Tokens,
+    failure,
 )
 from gptoss_local.engine.scheduler import Scheduler, Work
 from gptoss_local.engine.sequence import Sequence
@@ -41,6 +43,8 @@ class Engine:
         backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
         checkpoint_bytes: Host memory for checkpoints of the sliding layers; 0 for none.
         boundary_tokens: Ids that end a message.
+        store: Where prefixes outlive the process.
+        save_after_s: How long the engine must have been idle before it writes there.
     """
 
     def __init__(
@@ -51,6 +55,8 @@ class Engine:
         backend_sampling: bool = False,
         checkpoint_bytes: int = 0,
         boundary_tokens: Collection[int] = (),
+        store: PrefixStore | None = None,
+        save_after_s: float = 0.0,
     ) -> None:
         self._context = context
         self._masks = masks
@@ -63,7 +69,10 @@ class Engine:
             checkpoint_bytes=checkpoint_bytes,
             boundary_tokens=boundary_tokens,
         )
-        self._scheduler = Scheduler(self._slots, self._cache, context.n_batch)
+        self.archive = (
+            Archive(context, self._slots, self._cache, store, save_after_s) if store else None
+        )
+        self._scheduler = Scheduler(self._slots, self._cache, self.archive, context.n_batch)
         self._prefetcher = Prefetcher(context, self._slots, self._cache, self._scheduler.pace)
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
@@ -288,8 +297,3 @@ class Engine:
             self._scheduler.release(sequence, is_intact=is_intact)
         sequence.sampler.close()
         del self._sequences[sequence.request.seq_id]
-
-
-def failure(error: GptOssError, seq_id: int | None) -> Failed:
-    """The frame that carries `error` to the client."""
-    return Failed(seq_id=seq_id, error=type(error).__name__, message=error.message, hint=error.hint)

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from gptoss_local.errors import GptOssError
 from gptoss_local.types import FinishReason, SamplingParams, Usage
 
 LENGTH_BYTES = 4
@@ -25,6 +26,10 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         cache_type: Of keys and values: f16, bf16, q8_0 or q4_0.
         checkpoint_bytes: Host memory for coming back to earlier points of a conversation; 0: none.
         boundary_tokens: Ids that end a message: the points to come back to.
+        prefix_dir: Where prefixes outlive the process; None: nowhere.
+        prefix_disk_bytes: How much they may take there, with those of other models.
+        prefix_save_s: How long the engine must have been idle before it writes there.
+        model_digest: Changes when the file does.
     """
 
     model_path: str
@@ -41,6 +46,10 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     cache_type: Literal["f16", "bf16", "q8_0", "q4_0"] = "f16"
     checkpoint_bytes: int = 512 * 2**20
     boundary_tokens: tuple[int, ...] = ()
+    prefix_dir: str | None = None
+    prefix_disk_bytes: int = 4 * 2**30
+    prefix_save_s: float = 10.0
+    model_digest: str = ""
 
 
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
@@ -73,6 +82,14 @@ class Prefetch(msgspec.Struct, frozen=True, tag="prefetch"):
 
     lineage: str
     tokens: list[int]
+
+
+class Close(msgspec.Struct, frozen=True, tag="close"):
+    """Last command: save the prefixes that are not yet, and exit. Never answered.
+
+    Without it the end of the commands means that the server has died, and the process exits at
+    once.
+    """
 
 
 class GetStats(msgspec.Struct, frozen=True, tag="get_stats"):
@@ -120,6 +137,11 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
     hint: str
 
 
+def failure(error: GptOssError, seq_id: int | None) -> Failed:
+    """The frame that carries `error` to the client."""
+    return Failed(seq_id=seq_id, error=type(error).__name__, message=error.message, hint=error.hint)
+
+
 class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     """Counters of the engine: now (`n_running` .. `checkpoint_bytes`) and since its start.
 
@@ -147,7 +169,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     problems: list[str]
 
 
-Command = Load | Generate | Cancel | Prefetch | GetStats
+Command = Load | Generate | Cancel | Prefetch | GetStats | Close
 Event = Loading | Loaded | Tokens | Finished | Failed | Stats
 
 _encoder = msgspec.msgpack.Encoder()

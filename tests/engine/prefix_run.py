@@ -10,6 +10,7 @@ import pytest
 import gptoss_local.engine.engine as engine_module
 from gptoss_local.engine.draw import draw
 from gptoss_local.engine.engine import Engine
+from gptoss_local.engine.prefix_store import PrefixStore
 from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Prefetch, Tokens
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.llama import Batch, Context, ContextParams, Model
@@ -81,11 +82,15 @@ class Run:
         monkeypatch: pytest.MonkeyPatch,
         *,
         checkpoint_bytes: int = 2**20,
+        store: PrefixStore | None = None,
         **sizes: int,
     ) -> None:
         self.context = make_context(model, **{"n_ctx": 512, "n_seq": 3} | sizes)
         self.engine = Engine(
-            self.context, checkpoint_bytes=checkpoint_bytes, boundary_tokens=(END, CALL)
+            self.context,
+            checkpoint_bytes=checkpoint_bytes,
+            boundary_tokens=(END, CALL),
+            store=store,
         )
         self.asked: list[Asked] = []
         self.model = model
