@@ -1,10 +1,14 @@
 """Time to the first token of each turn of a growing conversation, over HTTP, on nano.
 
     python bench/turns.py [--turns N] [--tokens N] [--pause S]
+    python bench/turns.py --restart [--tokens N]
 
 Starts a server in an empty home. Every turn adds a message of about `--tokens` tokens and waits
 `--pause` seconds after the answer, as a reader does. Some turns are asked a second time with
 another first message, so that nothing of them is cached. Prints both times.
+
+With `--restart` a conversation of one long message goes on in a server that was started anew, with
+prefixes on disk and without.
 """
 
 import argparse
@@ -14,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -40,8 +45,8 @@ def ask(messages: list[dict[str, Any]]) -> tuple[float, dict[str, Any], dict[str
     return first_s, {"role": "assistant", "content": content, "thinking": thinking}, frame
 
 
-def start_server(home: str) -> subprocess.Popen[bytes]:
-    environment = os.environ | {"GPTOSS_HOME": home, "GPTOSS_PORT": PORT}
+def start_server(home: str, **settings: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"GPTOSS_HOME": home, "GPTOSS_PORT": PORT} | settings
     command = [sys.executable, "-m", "gptoss_local", "serve"]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     for _ in range(600):
@@ -64,8 +69,12 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=800)
     parser.add_argument("--pause", type=float, default=1.0)
+    parser.add_argument("--restart", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
+        if arguments.restart:
+            restart(home, arguments.tokens)
+            return
         server = start_server(home)
         try:
             run(arguments.turns, arguments.tokens, arguments.pause)
@@ -87,6 +96,26 @@ def run(n_turns: int, n_tokens: int, pause_s: float) -> None:
             line += f", without reuse {ask(others)[0] * 1e3:6.0f} ms"
         print(line, flush=True)
         messages.append(message)
+
+
+def restart(home: str, n_tokens: int) -> None:
+    messages = [question(1, n_tokens)]
+    server = start_server(home)
+    first_s, message, end = ask(messages)
+    print(f"first turn: {end['prompt_eval_count']} tokens, {first_s:.1f} s")
+    time.sleep(1)
+    server.terminate()  # saves
+    server.wait()
+    (path,) = Path(home).rglob("*.prefix")
+    print(f"{path.stat().st_size / 1e6:.0f} MB on disk")
+    messages += [message, {"role": "user", "content": "What is 3 plus 5?"}]
+    for disk_bytes in (str(2**32), "0"):
+        server = start_server(home, GPTOSS_PREFIX_DISK_BYTES=disk_bytes)
+        first_s, _, end = ask(messages)
+        n_cached = end.get("prompt_cached_count", 0)
+        print(f"restarted: {end['prompt_eval_count']} tokens, {n_cached} cached, {first_s:.2f} s")
+        server.terminate()
+        server.wait()
 
 
 if __name__ == "__main__":

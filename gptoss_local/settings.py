@@ -35,6 +35,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Draft tokens that repeat the conversation, where that is faster; answers stay the same."""
     checkpoint_bytes: Annotated[int, msgspec.Meta(ge=0)] = 512 * 2**20
     """Host memory for going on from earlier points of conversations; 0 for none."""
+    prefix_disk_bytes: Annotated[int, msgspec.Meta(ge=0)] = 4 * 2**30
+    """Disk for prefixes of conversations that outlive the server, all models together; 0: off."""
+    prefix_save_s: float = 10.0
+    """Seconds a model must have been idle before prefixes are written."""
     keep_alive_s: float = 300.0
     """Seconds a model stays loaded after its last request; negative means forever."""
     home: Path | None = None
@@ -49,6 +53,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def cache_dir(self) -> Path:
         """What can be made again: the nano GGUF, the vocabulary."""
         return self._folder("cache", platformdirs.user_cache_path(_APP))
+
+    @property
+    def prefix_dir(self) -> Path:
+        """Saved prefixes, which are conversations in effect; may be removed at any time."""
+        return self.cache_dir / "prefixes"
 
     @property
     def log_dir(self) -> Path:

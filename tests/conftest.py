@@ -80,6 +80,7 @@ def run_server(home: Path, **settings: str) -> Iterator[RunningServer]:
     """Start a server of its own on a free port and stop it afterwards."""
     port = free_port()
     environment = os.environ | {"GPTOSS_HOME": str(home), "GPTOSS_PORT": str(port)}
+    environment["GPTOSS_PREFIX_DISK_BYTES"] = "0"  # servers of other tests share the home
     environment |= {f"GPTOSS_{name.upper()}": value for name, value in settings.items()}
     process = subprocess.Popen([sys.executable, "-m", "gptoss_local", "serve"], env=environment)
     server = RunningServer(f"http://127.0.0.1:{port}", process, home)

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable
 from gptoss_local.engine import protocol
 from gptoss_local.engine.protocol import (
     Cancel,
+    Close,
     Command,
     Event,
     Failed,
@@ -173,9 +174,13 @@ class EngineClient:
         return await answer
 
     async def close(self) -> None:
-        """End the process; running sequences end with EngineCrashedError."""
+        """End the process, which may save prefixes for some seconds before it does.
+
+        Running sequences end with EngineCrashedError.
+        """
         self._crash = self._crash or EngineCrashedError("the model was unloaded")
-        if self._process.stdin is not None:
+        if self._process.stdin is not None and self._process.returncode is None:
+            self._send(Close())
             self._process.stdin.close()
         try:
             await asyncio.wait_for(self._process.wait(), _EXIT_TIMEOUT_S)

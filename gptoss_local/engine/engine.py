@@ -6,20 +6,22 @@ Up to `n_seq_max` sequences run at once, in one unified KV cache; the others wai
 import time
 from collections.abc import Collection
 
+from gptoss_local.engine.archive import Archive
 from gptoss_local.engine.compiling import Compiling
 from gptoss_local.engine.costs import StepCosts
 from gptoss_local.engine.draw import draw, move_to_cpu
 from gptoss_local.engine.mask import MaskCompiler
 from gptoss_local.engine.prefetch import Prefetcher
 from gptoss_local.engine.prefix_cache import PrefixCache
+from gptoss_local.engine.prefix_store import PrefixStore
 from gptoss_local.engine.protocol import (
     Event,
-    Failed,
     Finished,
     Generate,
     Prefetch,
     Stats,
     Tokens,
+    failure,
 )
 from gptoss_local.engine.scheduler import Scheduler, Work, fill_batch
 from gptoss_local.engine.sequence import Sequence
@@ -44,6 +46,8 @@ class Engine:
         backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
         checkpoint_bytes: Host memory for checkpoints of the sliding layers; 0 for none.
         boundary_tokens: Ids that end a message.
+        store: Where prefixes outlive the process.
+        save_after_s: How long the engine must have been idle before it writes there.
     """
 
     def __init__(
@@ -54,17 +58,20 @@ class Engine:
         backend_sampling: bool = False,
         checkpoint_bytes: int = 0,
         boundary_tokens: Collection[int] = (),
+        store: PrefixStore | None = None,
+        save_after_s: float = 0.0,
     ) -> None:
         self._context = context
         self._compiling = Compiling(masks)
         self._backend_sampling = backend_sampling
-        self._slots = Slots(context)
+        slots = self._slots = Slots(context)
         self._cache = PrefixCache(
             context,
-            self._slots,
+            slots,
             checkpoint_bytes=checkpoint_bytes,
             boundary_tokens=boundary_tokens,
         )
+        self.archive = Archive(context, slots, self._cache, store, save_after_s) if store else None
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
         self._n_arrived = self._n_steps = self._n_prefilled = self._n_decoded = 0
@@ -74,8 +81,10 @@ class Engine:
                 sampler.bind(context, seq_id)
                 sampler.close()
         self._speculation = Speculation(context, context.n_outputs_max - context.n_seq_max)
-        self._scheduler = Scheduler(self._slots, self._cache, self._speculation, context.n_batch)
-        self._prefetcher = Prefetcher(context, self._slots, self._cache, self._scheduler.pace)
+        self._scheduler = Scheduler(
+            slots, self._cache, self.archive, self._speculation, context.n_batch
+        )
+        self._prefetcher = Prefetcher(context, slots, self._cache, self._scheduler.pace)
 
     @property
     def has_work(self) -> bool:
@@ -288,8 +297,3 @@ class Engine:
             self._scheduler.release(sequence, is_intact=is_intact)
         sequence.sampler.close()
         del self._sequences[sequence.request.seq_id]
-
-
-def failure(error: GptOssError, seq_id: int | None) -> Failed:
-    """The frame that carries `error` to the client."""
-    return Failed(seq_id=seq_id, error=type(error).__name__, message=error.message, hint=error.hint)

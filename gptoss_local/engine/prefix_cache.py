@@ -6,15 +6,14 @@ window is still there, or a checkpoint of it. llama.cpp would go on anywhere, an
 """
 
 from array import array
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-import numpy as np
-
 from gptoss_local.engine.checkpoints import Checkpoint, Checkpoints
+from gptoss_local.engine.common_prefix import common_prefix
 from gptoss_local.engine.slots import Slot, Slots
 from gptoss_local.errors import EngineError
-from gptoss_local.llama import Context
+from gptoss_local.llama import Context, State
 
 _CHECKPOINT_EVERY = 1024  # tokens without a message's end
 _WORTH_REUSING = 32  # fewer tokens are as fast prefilled as found
@@ -105,6 +104,25 @@ class PrefixCache:
         slot.last_use = self._clock
         slot.n_asked = min(slot.n_asked, len(slot.tokens))
 
+    def adopt(
+        self, tokens: "array[int]", state: State, points: Iterable[Checkpoint], *, n_asked: int
+    ) -> None:
+        """Make a saved state a cached prefix, with checkpoints on the way to it.
+
+        Raises:
+            EngineError: it does not fit in, or is of another model or library.
+        """
+        self.make_room(len(tokens))
+        slot = self._slots.empty or self._slots.cached[0]
+        self._drop(slot)
+        self._slots.load(slot, tokens, state)
+        for point in points:
+            self.checkpoints.add(
+                tokens, point.n_tokens, point.window, is_boundary=point.is_boundary
+            )
+        slot.n_asked = n_asked
+        self.retire(slot)
+
     def discard(self, slot: Slot) -> None:
         """Free a slot whose contents are not what the books say."""
         self._slots.stop(slot)
@@ -194,16 +212,6 @@ class PrefixCache:
             return
         window = self._context.save(slot.index, partial=True, end=n_tokens)
         self.checkpoints.add(slot.tokens, n_tokens, window, is_boundary=is_boundary)
-
-
-def common_prefix(one: "array[int]", other: "array[int]") -> int:
-    """Number of equal tokens at the start."""
-    n = min(len(one), len(other))
-    if n == 0:
-        return 0
-    differ = np.frombuffer(one, np.int32, n) != np.frombuffer(other, np.int32, n)
-    first = int(differ.argmax())
-    return first if differ[first] else n
 
 
 def _rank(match: Match) -> tuple[int, bool, int]:

@@ -1,24 +1,28 @@
 """Main loop of the engine process: `python -m gptoss_local.engine.process`.
 
-Commands come in on stdin, events go out on stdout, llama.cpp's words go to stderr. When stdin
-closes, the server is gone or wants the memory back, and the process ends: its exit is what
-returns all VRAM.
+Commands come in on stdin, events go out on stdout, llama.cpp's words go to stderr. The process
+ends on the command Close, or when stdin does because the server is gone: its exit is what returns
+all VRAM.
 """
 
+import contextlib
 import os
 import queue
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import BinaryIO
 
 from gptoss_local.engine import protocol
-from gptoss_local.engine.engine import Engine, failure
+from gptoss_local.engine.engine import Engine
 from gptoss_local.engine.mask import MaskCompiler
+from gptoss_local.engine.prefix_store import PrefixStore
 from gptoss_local.engine.protocol import (
     Cancel,
+    Close,
     Command,
     Event,
     Generate,
@@ -27,9 +31,13 @@ from gptoss_local.engine.protocol import (
     Loaded,
     Loading,
     Prefetch,
+    failure,
 )
 from gptoss_local.errors import GptOssError
-from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu
+from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu, library_version
+
+_BETWEEN_SAVES_S = 0.2
+_SAVE_S = 4.0  # the client kills a process that takes longer to exit
 
 
 def main() -> int:
@@ -38,6 +46,8 @@ def main() -> int:
     commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
     threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
     load = commands.get()
+    if isinstance(load, Close):
+        return 0
     if not isinstance(load, Load):
         raise ValueError(f"the first command must be Load, not {type(load).__name__}")
     try:
@@ -45,9 +55,17 @@ def main() -> int:
     except GptOssError as error:
         _send(events, [failure(error, None)])
         return error.exit_code
-    while True:
-        _send(events, _take_commands(engine, commands))
-        _send(events, engine.step())
+    with contextlib.suppress(_Closed):
+        while True:
+            _send(events, _take_commands(engine, commands))
+            _send(events, engine.step())
+    if engine.archive:
+        engine.archive.close()
+    return 0
+
+
+class _Closed(Exception):
+    """The server wants the process to end."""
 
 
 def _claim_stdout() -> BinaryIO:
@@ -63,7 +81,10 @@ def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
     try:
         while header := stdin.read(protocol.LENGTH_BYTES):
             body = stdin.read(int.from_bytes(header, "little"))
-            commands.put(protocol.decode_command(body))
+            command = protocol.decode_command(body)
+            commands.put(command)
+            if isinstance(command, Close):
+                time.sleep(_SAVE_S)  # the main thread exits when it has saved
     finally:  # also when a dying server leaves half a frame
         os._exit(0)
 
@@ -85,7 +106,6 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         n_threads_decode=load.n_threads_decode,
         n_seq_max=load.n_seq,
         n_batch=load.n_batch,
-        n_ubatch=load.n_ubatch,
         n_outputs_max=load.n_seq + load.n_draft_max,
         n_outputs_max_per_seq=1 + load.n_draft_max,
         type_k=load.cache_type,
@@ -112,16 +132,26 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         backend_sampling=uses_gpu if on_device is None else on_device,
         checkpoint_bytes=load.checkpoint_bytes,
         boundary_tokens=load.boundary_tokens,
+        store=_open_store(load, context),
+        save_after_s=load.prefix_save_s,
     )
     _send(events, [loaded])
     return engine
+
+
+def _open_store(load: Load, context: Context) -> PrefixStore | None:
+    """Saved prefixes of this very model, library and cache; None if there shall be none."""
+    if load.prefix_dir is None or load.prefix_disk_bytes == 0:
+        return None
+    facts = (load.model_digest, library_version(), load.cache_type, context.n_swa, context.n_vocab)
+    return PrefixStore(Path(load.prefix_dir), repr(facts), load.prefix_disk_bytes)
 
 
 def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list[Event]:
     """Hand over all commands that have arrived; wait for one when there is nothing to do."""
     events: list[Event] = []
     while not engine.has_work or not commands.empty():
-        match commands.get():
+        match _next_command(engine, commands):
             case Generate() as request:
                 events += engine.add_request(request)
             case Cancel(seq_id):
@@ -132,9 +162,21 @@ def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list
                 events.append(engine.stats())
             case Load():
                 raise ValueError("a process loads one model")
+            case Close():
+                raise _Closed
         if events:  # answer before waiting again
             break
     return events
+
+
+def _next_command(engine: Engine, commands: queue.SimpleQueue[Command]) -> Command:
+    """Wait for a command; when none comes for a while, save a prefix."""
+    wait_s = engine.archive.idle_s if engine.archive else None
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return commands.get(timeout=wait_s)
+        has_more = engine.archive is not None and engine.archive.save_one()
+        wait_s = _BETWEEN_SAVES_S if has_more else None
 
 
 def _send(stream: BinaryIO, events: list[Event]) -> None:

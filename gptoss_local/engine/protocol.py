@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from gptoss_local.errors import GptOssError
 from gptoss_local.types import FinishReason, SamplingParams, Usage
 
 LENGTH_BYTES = 4
@@ -22,14 +23,17 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
 
     Attributes:
         n_seq: Sequences that run at once; they share the `n_ctx` tokens of context.
-        n_batch: Most tokens of a step.
-        n_ubatch: Most tokens the device computes at once.
+        n_batch: Most tokens of a step, which the device computes at once.
         n_draft_max: Most tokens of the drafts of a step; 0: no speculation.
         backend_sampling: Sample on the device; None: where there is a GPU.
         devices, tensor_overrides, load_mode: See `gptoss_local.llama.ModelParams`.
         cache_type: Of keys and values: f16, bf16, q8_0 or q4_0.
         checkpoint_bytes: Host memory for coming back to earlier points of a conversation; 0: none.
         boundary_tokens: Ids that end a message: the points to come back to.
+        prefix_dir: Where prefixes outlive the process; None: nowhere.
+        prefix_disk_bytes: How much they may take there, with those of other models.
+        prefix_save_s: How long the engine must have been idle before it writes there.
+        model_digest: Changes when the file does.
     """
 
     model_path: str
@@ -39,7 +43,6 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     n_gpu_layers: int = -1
     n_seq: int = 4
     n_batch: int = 512
-    n_ubatch: int = 512
     n_draft_max: int = N_DRAFT_MAX
     backend_sampling: bool | None = None
     devices: tuple[str, ...] | None = None
@@ -48,6 +51,10 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     cache_type: Literal["f16", "bf16", "q8_0", "q4_0"] = "f16"
     checkpoint_bytes: int = 512 * 2**20
     boundary_tokens: tuple[int, ...] = ()
+    prefix_dir: str | None = None
+    prefix_disk_bytes: int = 4 * 2**30
+    prefix_save_s: float = 10.0
+    model_digest: str = ""
 
 
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
@@ -80,6 +87,14 @@ class Prefetch(msgspec.Struct, frozen=True, tag="prefetch"):
 
     lineage: str
     tokens: list[int]
+
+
+class Close(msgspec.Struct, frozen=True, tag="close"):
+    """Last command: save the prefixes that are not yet, and exit. Never answered.
+
+    Without it the end of the commands means that the server has died, and the process exits at
+    once.
+    """
 
 
 class GetStats(msgspec.Struct, frozen=True, tag="get_stats"):
@@ -127,6 +142,11 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
     hint: str
 
 
+def failure(error: GptOssError, seq_id: int | None) -> Failed:
+    """The frame that carries `error` to the client."""
+    return Failed(seq_id=seq_id, error=type(error).__name__, message=error.message, hint=error.hint)
+
+
 class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     """Counters of the engine: now (`n_running` .. `checkpoint_bytes`) and since its start.
 
@@ -156,7 +176,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     problems: list[str]
 
 
-Command = Load | Generate | Cancel | Prefetch | GetStats
+Command = Load | Generate | Cancel | Prefetch | GetStats | Close
 Event = Loading | Loaded | Tokens | Finished | Failed | Stats
 
 _encoder = msgspec.msgpack.Encoder()

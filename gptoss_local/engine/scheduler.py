@@ -4,6 +4,7 @@ from bisect import insort
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
+from gptoss_local.engine.archive import Archive
 from gptoss_local.engine.pace import PrefillPace
 from gptoss_local.engine.prefix_cache import Match, PrefixCache
 from gptoss_local.engine.sequence import Sequence
@@ -40,10 +41,16 @@ class Scheduler:
     """
 
     def __init__(
-        self, slots: Slots, cache: PrefixCache, speculation: Speculation, n_batch: int
+        self,
+        slots: Slots,
+        cache: PrefixCache,
+        archive: Archive | None,
+        speculation: Speculation,
+        n_batch: int,
     ) -> None:
         self._slots = slots
         self._cache = cache
+        self._archive = archive
         self._speculation = speculation
         self._n_batch = n_batch
         self.pace = PrefillPace(n_batch)
@@ -59,9 +66,12 @@ class Scheduler:
         admitted = []
         while self.waiting and self._slots.has_free:
             sequence = self.waiting[0]
-            match = self._cache.match(sequence.tokens, len(sequence.tokens) - 1)
+            n_max = len(sequence.tokens) - 1
+            match = self._cache.match(sequence.tokens, n_max)
             if not self._has_room(sequence, match):
                 break
+            if self._archive and self._archive.fetch(sequence.tokens, match.n_tokens, n_max):
+                match = self._cache.match(sequence.tokens, n_max)
             del self.waiting[0]
             sequence.slot = self._cache.place(sequence.tokens, match, n_asked=sequence.n_prompt)
             sequence.admit()

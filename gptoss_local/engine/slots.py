@@ -143,6 +143,18 @@ class Slots:
         self._restore(target, self._context.save(target.index, partial=True)
                       if window is None else window)  # fmt: skip
 
+    def load(self, slot: Slot, tokens: "array[int]", state: State) -> None:
+        """Fill the empty `slot` with a whole state of these tokens.
+
+        Raises:
+            EngineError: it does not fit in, or is of another model or library; the slot is empty.
+        """
+        self._context.restore(slot.index, state)
+        slot.tokens = tokens[:]
+        if not self.is_live(slot, len(tokens)):
+            self.cut(slot, 0)
+            raise EngineError(f"a saved state does not have its {len(tokens)} tokens")
+
     def check(self) -> list[str]:
         """Compare the books with llama.cpp's; return what does not agree, or nothing."""
         problems = []

@@ -7,7 +7,7 @@ every failure of the library into an error of ours.
 from gptoss_local.llama.batch import Batch
 from gptoss_local.llama.context import CacheType, Context, ContextParams, State
 from gptoss_local.llama.devices import Device, list_devices
-from gptoss_local.llama.library import has_gpu
+from gptoss_local.llama.library import has_gpu, library_version
 from gptoss_local.llama.memory import MemoryBuffer
 from gptoss_local.llama.model import LoadMode, Model, ModelParams
 from gptoss_local.llama.sampler import Sampler
@@ -25,5 +25,6 @@ __all__ = [
     "Sampler",
     "State",
     "has_gpu",
+    "library_version",
     "list_devices",
 ]

@@ -30,8 +30,7 @@ _PARTIAL_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, llama.h
 class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of a context, in tokens, and its CPU threads for prefill and for decode.
 
-    `n_batch` bounds one `decode` call, `n_ubatch` what the device computes at once; the smaller one
-    of them is used for both, see `Context.n_batch`.
+    `n_batch` bounds one `decode` call and is llama.cpp's `n_ubatch`, too: see `Context.n_batch`.
     `n_outputs_max` bounds the rows of logits of one call; each costs 0.8 MB (n_vocab floats) on
     the device and on the host. It is never below `n_seq_max`, where llama.cpp aborts the process.
     `n_outputs_max_per_seq` bounds them for a sequence that is sampled on the device.
@@ -41,7 +40,6 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     n_threads_prefill: int
     n_threads_decode: int
     n_batch: int = 512
-    n_ubatch: int = 512
     n_seq_max: int = 1
     n_outputs_max: int = 0
     n_outputs_max_per_seq: int = 1
@@ -67,8 +65,8 @@ class Context:
     """
 
     def __init__(self, model: Model, params: ContextParams) -> None:
-        self.n_batch = min(params.n_batch, params.n_ubatch)
-        """Most tokens of a decode call, which is never more than one ubatch.
+        self.n_batch = params.n_batch
+        """Most tokens of a decode call, all of which are computed at once: one ubatch.
 
         llama.cpp finds cells for all ubatches of a call first, by trying them out. While it does,
         a later one may drop positions of the sliding layers (`apply_ubatch` in llama-kv-cache.cpp

@@ -30,6 +30,11 @@ def start_library() -> None:
     llama_cpp.llama_backend_init()
 
 
+def library_version() -> str:
+    """Of llama-cpp-python, which is also that of llama.cpp: states of another one may not fit."""
+    return str(llama_cpp.__version__)
+
+
 def has_gpu() -> bool:
     """Whether llama.cpp was built for a GPU and finds one."""
     start_library()

@@ -183,6 +183,10 @@ class ModelManager:
             n_draft_max=N_DRAFT_MAX if self.settings.speculation else 0,
             checkpoint_bytes=self.settings.checkpoint_bytes,
             boundary_tokens=MESSAGE_ENDS,
+            prefix_dir=str(self.settings.prefix_dir),
+            prefix_disk_bytes=self.settings.prefix_disk_bytes,
+            prefix_save_s=self.settings.prefix_save_s,
+            model_digest=entry.digest,
         )
         loading = asyncio.create_task(EngineClient.start(load))
         try:  # the tokenizer is checked while the weights load

@@ -10,6 +10,7 @@ import pytest
 import gptoss_local.engine.engine as engine_module
 from gptoss_local.engine.draw import draw
 from gptoss_local.engine.engine import Engine
+from gptoss_local.engine.prefix_store import PrefixStore
 from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Prefetch, Tokens
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.llama import Batch, Context, ContextParams, Model
@@ -20,13 +21,12 @@ END, CALL = 1, 2
 Logits = npt.NDArray[np.float32]
 
 
-def make_context(model: Model, n_ctx: int, n_seq: int, n_ubatch: int = 64) -> Context:
+def make_context(model: Model, n_ctx: int, n_seq: int, n_batch: int = 64) -> Context:
     params = ContextParams(
         n_ctx=n_ctx,
         n_threads_prefill=1,
         n_threads_decode=1,
-        n_batch=64,
-        n_ubatch=n_ubatch,
+        n_batch=n_batch,
         n_seq_max=n_seq,
         n_outputs_max=64,
         type_k="bf16",
@@ -82,11 +82,15 @@ class Run:
         monkeypatch: pytest.MonkeyPatch,
         *,
         checkpoint_bytes: int = 2**20,
+        store: PrefixStore | None = None,
         **sizes: int,
     ) -> None:
         self.context = make_context(model, **{"n_ctx": 512, "n_seq": 3} | sizes)
         self.engine = Engine(
-            self.context, checkpoint_bytes=checkpoint_bytes, boundary_tokens=(END, CALL)
+            self.context,
+            checkpoint_bytes=checkpoint_bytes,
+            boundary_tokens=(END, CALL),
+            store=store,
         )
         self.asked: list[Asked] = []
         self.model = model

@@ -52,13 +52,12 @@ async def collect(
 
 
 def bare_loop(path: Path, tokens: list[int], n_max: int) -> list[int]:
-    """The shortest possible greedy loop over llama.cpp, prompt in one batch."""
+    """The shortest possible greedy loop over llama.cpp."""
     model = Model(path)
-    params = ContextParams(
-        n_ctx=N_CTX, n_threads_prefill=2, n_threads_decode=1, n_batch=2048, n_ubatch=512
-    )
+    params = ContextParams(n_ctx=N_CTX, n_threads_prefill=2, n_threads_decode=1)
     context, sampler = Context(model, params), Sampler(GREEDY)
-    context.decode(tokens, position=0)
+    for start in range(0, len(tokens), context.n_batch):
+        context.decode(tokens[start : start + context.n_batch], position=start)
     generated = [sampler.sample(context)]
     while generated[-1] not in STOP_TOKENS and len(generated) < n_max:
         context.decode([generated[-1]], position=len(tokens) + len(generated) - 1)

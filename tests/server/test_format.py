@@ -65,9 +65,9 @@ def test_what_it_would_not_do_is_enforced(
     assert satisfies(json.loads(chat.message.content or ""), schema)
     assert think is not False or not chat.message.thinking
     frames = list(sdk.chat("nano", ask("hello"), stream=True, **asked))
-    assert "".join(f.message.content or "" for f in frames) == chat.message.content
+    assert satisfies(json.loads("".join(f.message.content or "" for f in frames)), schema)
     generate = sdk.generate("nano", "hello", **asked)
-    assert generate.response == chat.message.content
+    assert satisfies(json.loads(generate.response), schema)
 
 
 def test_any_json(sdk: ollama.Client) -> None:
@@ -102,11 +102,7 @@ def test_tools_may_be_called_instead(sdk: ollama.Client) -> None:
 
 
 def test_eight_at_once(server: RunningServer) -> None:
-    """Half of them bound; each gets what it gets alone.
-
-    What the model is forced to say must only be valid: among tokens that it would never choose two
-    are easily as likely as each other, and then the company decides.
-    """
+    """Most of them bound, each to its own format; the free ones get what they get alone."""
     forms: list[dict[str, Any] | str] = ["", PERSON, "json", ORDER]
 
     def request(i: int) -> str:
@@ -123,9 +119,7 @@ def test_eight_at_once(server: RunningServer) -> None:
     alone = [request(i) for i in range(8)]
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(request, range(8)))
-    for i in (0, 4, 5, 6):  # free, or what it does anyway
-        assert together[i] == alone[i]
-    for i in (1, 3, 7):
+    assert together[::4] == alone[::4]
+    for i, text in enumerate(together):
         form = forms[i % 4]
-        assert isinstance(form, dict)
-        assert satisfies(json.loads(together[i]), form)
+        assert form == "" or satisfies(json.loads(text), {} if form == "json" else dict(form))

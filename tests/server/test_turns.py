@@ -1,11 +1,13 @@
 """Conversations over HTTP: what a turn finds in the cache."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, run_server, wait_until
 
 
 def chat(server: RunningServer, messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -52,3 +54,27 @@ def test_generate_goes_on_from_its_context(server: RunningServer) -> None:
     more = body | {"prompt": "And back.", "context": first["context"]}
     second = httpx.post(url, json=more, timeout=60, trust_env=False).json()
     assert second["prompt_cached_count"] == len(first["context"]) - 1  # the stop token is new
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_restarted_server_prefills_only_what_is_new(empty_home: Path, is_killed: bool) -> None:
+    """Killed when it had been idle; or stopped, which saves what is not saved yet."""
+    saves = {"prefix_disk_bytes": str(2**30), "prefix_save_s": "0.5" if is_killed else "1000"}
+    folder = empty_home / "cache" / "prefixes"
+    messages = [user("Tell me of the old river near the quiet house. " * 60)]
+    with run_server(empty_home, **saves) as server:
+        messages += [chat(server, messages)["message"], user("What is 3 plus 4?")]
+        time.sleep(1)  # as it takes to read the answer
+        if is_killed:
+            wait_until(lambda: list(folder.glob("*/*.prefix")))
+            server.process.kill()
+        else:
+            wanted = chat(server, messages)["message"]
+    with run_server(empty_home, **saves) as server:
+        following = chat(server, messages)
+        n_new = following["prompt_eval_count"] - following["prompt_cached_count"]
+        assert n_new <= 20
+        if not is_killed:
+            assert following["message"] == wanted
+    with run_server(empty_home, prefix_disk_bytes="0") as server:
+        assert "prompt_cached_count" not in chat(server, messages)

@@ -1,0 +1,205 @@
+"""Prefixes on disk: an engine that starts anew goes on where another one ended."""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.engine.prefix_store import PrefixStore
+from tests.engine.prefix_run import Run, text
+from tests.engine.smooth_model import TOLERANCE
+from tests.engine.test_prefix_reuse import messages
+
+Start = Callable[..., Run]
+LONG = messages(1, 4)  # 400 tokens
+
+
+@pytest.fixture
+def reopen(start: Start, tmp_path: Path) -> Start:
+    """Makes an engine whose store is that of the test."""
+
+    def make(key: str = "this model", max_bytes: int = 2**24, **sizes: int) -> Run:
+        store = PrefixStore(tmp_path / "prefixes", key, max_bytes)
+        return start(store=store, n_ctx=1024, **sizes)
+
+    return make
+
+
+def files(tmp_path: Path) -> list[Path]:
+    return [path for path in (tmp_path / "prefixes").rglob("*") if path.is_file()]
+
+
+def save(run: Run) -> None:
+    assert run.engine.archive is not None
+    run.engine.archive.close()
+
+
+def test_new_engine_goes_on_where_the_old_one_ended(reopen: Start, tmp_path: Path) -> None:
+    run = reopen()
+    first = run.answer(LONG, n_answer=20)
+    save(run)
+    assert len(files(tmp_path)) == 1
+    again = reopen()
+    second = again.answer([*first.prompt, *first.answer[:-1], *text(9, 30)], n_answer=20)
+    assert second.n_cached == 419
+    assert max(again.errors()) <= TOLERANCE
+
+
+def test_it_also_goes_back_to_the_messages_before(reopen: Start) -> None:
+    """As when the analysis of the last answer is dropped: windows on the way are saved, too."""
+    run = reopen()
+    run.answer(LONG, n_answer=20)
+    save(run)
+    again = reopen()
+    assert again.answer([*LONG[:300], *text(9, 30)], n_answer=20).n_cached == 300
+    assert again.answer([*LONG, *text(9, 30)], n_answer=20).n_cached == 400
+    assert max(again.errors()) <= TOLERANCE
+
+
+def test_what_is_in_memory_is_not_read(reopen: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = reopen()
+    run.answer(LONG)
+    save(run)
+    again = reopen()
+    monkeypatch.setattr(PrefixStore, "read", None)
+    again.answer([*text(3, 10)])
+    with pytest.raises(TypeError):
+        again.answer([*LONG, 5])
+    run.answer([*LONG, 5])
+
+
+def test_running_sequences_keep_their_cells(reopen: Start) -> None:
+    run = reopen()
+    run.answer(LONG)
+    save(run)
+    again = reopen(n_seq=3)
+    again.ask(text(3, 500), n_answer=50)
+    again.answer(text(4, 100), n_answer=1)  # cached, and goes for the saved one
+    again.ask([*LONG, 5], n_answer=5)
+    again.finish()
+    assert again.asked[2].n_cached == 400
+    assert max(again.errors()) <= TOLERANCE
+
+
+def test_idle_engine_saves_a_prefix_once(reopen: Start, tmp_path: Path) -> None:
+    run = reopen()
+    assert run.engine.archive is not None
+    run.answer(text(2, 100))
+    assert not run.engine.archive.save_one()  # too short
+    first = run.answer(LONG)
+    while run.engine.archive.save_one():
+        pass
+    (path,) = files(tmp_path)
+    run.answer([*LONG, *first.answer, *text(5, 20)])
+    assert not run.engine.archive.save_one()  # too little is new
+    run.answer([*LONG, *first.answer, *text(5, 200)])
+    while run.engine.archive.save_one():
+        pass
+    assert len(files(tmp_path)) == 1
+    assert files(tmp_path) != [path]  # the longer one is instead of the shorter
+
+
+def test_only_the_owner_can_read(reopen: Start, tmp_path: Path) -> None:
+    run = reopen()
+    run.answer(LONG)
+    save(run)
+    (path,) = files(tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_least_recently_used_files_go_first(reopen: Start, tmp_path: Path) -> None:
+    run = reopen(n_seq=1)
+    run.answer(LONG)
+    assert run.engine.archive is not None
+    save(run)
+    n_bytes = files(tmp_path)[0].stat().st_size
+    for i, key in enumerate(("this model", "another model")):
+        run = reopen(key, max_bytes=2 * n_bytes + n_bytes // 2)
+        run.answer(messages(50 + 10 * i, 4))
+        os.utime(files(tmp_path)[0], ns=(0, 0)) if i == 0 else None
+        save(run)
+    assert len(files(tmp_path)) == 2
+    assert sum(path.stat().st_size for path in files(tmp_path)) <= 2 * n_bytes + n_bytes // 2
+    assert reopen().answer([*LONG, 5]).n_cached == 0
+    assert reopen().answer([*messages(50, 4), 5]).n_cached == 400
+
+
+def test_larger_than_the_cap_is_not_saved(reopen: Start, tmp_path: Path) -> None:
+    run = reopen(max_bytes=10_000)
+    run.answer(LONG)
+    save(run)
+    assert files(tmp_path) == []
+
+
+def test_other_models_and_libraries_have_other_files(reopen: Start) -> None:
+    run = reopen("one")
+    run.answer(LONG)
+    save(run)
+    assert reopen("other").answer([*LONG, 5]).n_cached == 0
+    assert reopen("one").answer([*LONG, 5]).n_cached == 400
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def change_state(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-5000] ^= 1
+    path.write_bytes(content)
+
+
+def change_head(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[30] ^= 0xFF
+    path.write_bytes(content)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def replace(path: Path) -> None:
+    path.write_bytes(b"something else\n" * 1000)
+
+
+@pytest.mark.parametrize("damage", [cut_off, change_state, change_head, empty, replace])
+def test_damaged_file_is_ignored_and_removed(
+    reopen: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None]
+) -> None:
+    run = reopen()
+    run.answer(LONG)
+    save(run)
+    damage(files(tmp_path)[0])
+    again = reopen()
+    assert again.answer([*LONG, 5]).n_cached == 0
+    assert files(tmp_path) == []
+    assert "removed" in caplog.text
+    assert max(again.errors()) <= TOLERANCE
+
+
+def test_leftover_of_a_killed_writer_is_removed(reopen: Start, tmp_path: Path) -> None:
+    run = reopen()
+    run.answer(LONG)
+    save(run)
+    leftover = files(tmp_path)[0].with_suffix(".123.partial")
+    leftover.write_bytes(b"half")
+    reopen()
+    assert not leftover.exists()
+
+
+def test_full_disk_costs_nothing_but_the_file(
+    reopen: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    run = reopen()
+    run.answer(LONG)
+    monkeypatch.setattr(Path, "mkdir", full)
+    save(run)
+    assert "No space left" in caplog.text
+    assert run.engine.check() == []
