@@ -134,6 +134,8 @@ class EngineClient:
             stop_tokens=stop_tokens,
             max_tokens=max_tokens,
             grammar=grammar,
+            # Wide steps round otherwise than narrow ones, and a seed is to give the same again.
+            drafts=sampling.seed is None,
         )
         is_over = False
         try:

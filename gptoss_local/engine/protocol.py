@@ -62,7 +62,8 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
 
     `max_tokens` None means until a stop token or a full context. A stop token is reported as the
     last token of the sequence. `grammar` is one of llguidance (Lark, or its JSON) that the answer
-    keeps to; it is over where the grammar allows no more.
+    keeps to; it is over where the grammar allows no more. Without `drafts` every token is decoded
+    in a step of its own.
     """
 
     seq_id: int
@@ -71,6 +72,7 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     stop_tokens: list[int]
     max_tokens: int | None = None
     grammar: str | None = None
+    drafts: bool = True
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):

@@ -101,10 +101,13 @@ class Scheduler:
         return work if forced or others else self._with_drafts(work)
 
     def _with_drafts(self, work: list[Work]) -> list[Work]:
-        self._cache.make_room(len(work) + self._speculation.n_draft_max)
-        n_cells = self._slots.n_cells_free - len(work)
-        drafts = self._speculation.drafts([w.sequence for w in work], n_cells)
+        drafts = self._speculation.drafts([w.sequence for w in work], self._find_room)
         return [w._replace(draft=drafts.get(w.sequence, ())) for w in work] if drafts else work
+
+    def _find_room(self, n_cells: int) -> int:
+        """Make room for so many, and return how many there is room for."""
+        self._cache.make_room(n_cells)
+        return min(n_cells, self._slots.n_cells_free)
 
     def preempt(self, sequence: Sequence, *, is_intact: bool = True) -> None:
         """Take the slot back; the sequence waits in its old place in the queue."""

@@ -4,6 +4,8 @@ Exact by construction: every token is sampled from the model's own distribution 
 before it; a draft that was wrong there is dropped with all that follows.
 """
 
+from collections.abc import Callable
+
 from gptoss_local.engine.costs import StepCosts
 from gptoss_local.engine.draft import Drafter, RecentAnswers
 from gptoss_local.engine.sequence import Sequence
@@ -41,24 +43,28 @@ class Speculation:
 
     def start(self, sequence: Sequence) -> None:
         """Prepare a new sequence; under a mask it has no drafts."""
-        if self.n_draft_max > 0 and sequence.request.grammar is None:
+        request = sequence.request
+        if self.n_draft_max > 0 and request.drafts and request.grammar is None:
             sequence.drafter = Drafter(sequence.tokens, self._recent)
 
-    def drafts(self, streams: list[Sequence], n_cells_free: int) -> dict[Sequence, list[int]]:
+    def drafts(
+        self, streams: list[Sequence], find_room: Callable[[int], int]
+    ) -> dict[Sequence, list[int]]:
         """What to decode behind the last token of each stream; most have nothing.
 
         Args:
             streams: Sequences of which one token is to be decoded: all rows of the step.
-            n_cells_free: Cells that the drafts may take.
+            find_room: Makes room for a number of rows; returns for how many there is room.
         """
         drafts: dict[Sequence, list[int]] = {}
-        n_rows, n_left = len(streams), min(self.n_draft_max, n_cells_free)
+        n_rows, n_left = len(streams), self.n_draft_max
         for sequence in streams:
             drafter = sequence.drafter
             if drafter is None or n_left <= 0 or not (n_found := drafter.look()):
                 continue
             n_max = min(n_found, n_left, self._n_room(sequence))
-            if n := self.costs.draft_length(n_rows, drafter.acceptance, n_max):
+            n = self.costs.draft_length(n_rows, drafter.acceptance, n_max)
+            if n and (n := find_room(n_rows + n) - n_rows) > 0:
                 drafts[sequence] = drafter.take(n)
                 n_rows += n
                 n_left -= n

@@ -1,5 +1,6 @@
 """An engine on the smooth model that keeps its logits, and the reference they must equal."""
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 import llama_cpp
@@ -8,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import gptoss_local.engine.engine as engine_module
+from gptoss_local.engine.costs import StepCosts
 from gptoss_local.engine.draw import draw
 from gptoss_local.engine.engine import Engine
 from gptoss_local.engine.prefix_store import PrefixStore
@@ -95,6 +97,8 @@ class Run:
         self.asked: list[Asked] = []
         self.model = model
         monkeypatch.setattr(engine_module, "draw", self._draw)
+        # Drafts as they are found, not as they would pay at the moment: a run can be repeated.
+        monkeypatch.setattr(StepCosts, "draft_length", lambda costs, n, p, n_max: min(n_max, 4))
 
     def ask(self, prompt: list[int], n_answer: int = 4) -> Asked:
         request = Generate(
@@ -145,9 +149,13 @@ class Run:
     def close(self) -> None:
         self.context.close()
 
-    def _draw(self, sequence: Sequence, context: Context, row: int) -> list[int]:
-        self.asked[sequence.request.seq_id].logits.append(read_logits(context, row))
-        return draw(sequence, context, row)
+    def _draw(
+        self, sequence: Sequence, context: Context, row: int, draft: "Seq[int]" = ()
+    ) -> list[int]:
+        tokens = draw(sequence, context, row, draft)
+        logits = self.asked[sequence.request.seq_id].logits
+        logits += [read_logits(context, row + i) for i in range(len(tokens))]
+        return tokens
 
     def _take(self, events: list[Event]) -> None:
         for event in events:
