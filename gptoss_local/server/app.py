@@ -23,6 +23,7 @@ from gptoss_local.server import (
     ollama,
     openai_chat,
     openai_responses,
+    openapi,
 )
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
@@ -64,6 +65,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
             Route("/api/gptoss/shutdown", stop, methods=["POST"]),
             *ollama.routes(),
             *management.routes(),
+            *openapi.routes(),
             *openai_chat.routes(),
             *openai_responses.routes(),
             *anthropic.routes(),
