@@ -77,7 +77,7 @@ async def chat(request: Request) -> Response:
 
 async def generate(request: Request) -> Response:
     body = await read_body(request, GenerateBody)
-    if not body.prompt and not body.raw:
+    if not body.prompt:
         reason = await _load_or_unload(request, body)
         return json_response(generate_frame(body.model, done=True, done_reason=reason))
     return _answer(request, body, GenerateWriter(body.model, with_context=not body.raw))

@@ -167,7 +167,7 @@ def _describe(operation: Operation, reference: dict[Any, Any]) -> dict[str, Any]
         parameter = {"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]}
         described["parameters"] = [parameter]
     if "digest" in names and method == "post":
-        upload = {"application/octet-stream": {}}
+        upload: dict[str, Any] = {"application/octet-stream": {}}
         described["requestBody"] = {"required": True, "content": upload}
         described["responses"]["201"] = {"description": "It is here now"}
     error = reference[_error_struct(operation.path)]
