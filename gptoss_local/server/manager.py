@@ -223,7 +223,11 @@ class ModelManager:
         if model.keep_alive_s >= 0 and not model.is_leaving:
             model.expires_s = time.monotonic() + keep_alive_s
             loop = asyncio.get_running_loop()
-            model.expiry = loop.call_later(keep_alive_s, lambda: self._spawn(self._unload(model)))
+            model.expiry = loop.call_later(keep_alive_s, self._expire, model)
+
+    def _expire(self, model: LoadedModel) -> None:
+        model.is_leaving = True  # before a request can come and take it
+        self._spawn(self._unload(model))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -235,7 +239,7 @@ class ModelManager:
         """Take note of an error that perhaps nobody waits for any more."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            _log.info("%s", error)
+            _log.debug("%s", error)
 
 
 def _stop_expiry(model: LoadedModel) -> None:

@@ -1,24 +1,22 @@
 """Downloads and conversions that clients asked for: one per model, whoever asks.
 
 A pull goes on as long as somebody watches it. What has arrived stays, and the next one continues.
-Thread: one event loop; the work itself runs in threads.
+Thread: one event loop; the work itself runs in processes (`pull_process`).
 """
 
 import asyncio
-import functools
 import hashlib
-import threading
+import sys
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import msgspec
 
 from gptoss_local.catalog import CatalogModel, canonical_name
-from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
-from gptoss_local.pull import pull_checkpoint
+from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError, error_by_name
+from gptoss_local.server.pull_process import Failure, Step
 from gptoss_local.settings import Settings
 from gptoss_local.store import file_for, find_model, known_model
-from gptoss_local.types import Progress
 
 _REPORT_EVERY_S = 0.2
 
@@ -66,7 +64,7 @@ class Pulls:
             yield Status(step)  # done by now: every file was checked while it was written
 
     async def close(self) -> None:
-        """End what is under way, at the next piece."""
+        """End what is under way."""
         for job in self._jobs.values():
             job.stop()
         await asyncio.gather(*(job.work for job in self._jobs.values()), return_exceptions=True)
@@ -84,26 +82,26 @@ class Pulls:
 
 
 class _Job:
-    """One pull, in a thread."""
+    """One pull, in a process; `work` is over when that is."""
 
     def __init__(self, repo: str, target: Path) -> None:
         self._digest = f"sha256:{hashlib.sha256(repo.encode()).hexdigest()}"
-        self._steps: dict[str, tuple[int, int]] = {}
-        self._stop = threading.Event()
+        self._steps: dict[str, Step] = {}
+        self._is_stopped = False
         self._n_watching = 0
-        run = functools.partial(_pull, repo, target, self._report)
-        self.work = asyncio.create_task(asyncio.to_thread(run))
+        self.work = asyncio.create_task(self._run(repo, target))
 
     @property
     def is_stopping(self) -> bool:
-        return self._stop.is_set() and not self.work.done()
+        return self._is_stopped and not self.work.done()
 
     def stop(self) -> None:
-        self._stop.set()
+        self._is_stopped = True
+        self.work.cancel()
 
     async def watch(self) -> AsyncGenerator[Status, None]:
         """Yield what changes until the work is done; the last who leaves earlier ends it."""
-        seen: dict[str, tuple[int, int]] = {}
+        seen: dict[str, Step] = {}
         self._n_watching += 1
         try:
             while not self.work.done():
@@ -116,26 +114,39 @@ class _Job:
             if not self._n_watching:
                 self.stop()
 
-    def _news(self, seen: dict[str, tuple[int, int]]) -> Iterator[Status]:
-        for what, (done, total) in list(self._steps.items()):
-            if seen.get(what) == (done, total):
+    def _news(self, seen: dict[str, Step]) -> Iterator[Status]:
+        for what, step in self._steps.items():
+            if seen.get(what) == step:
                 continue
-            seen[what] = (done, total)
+            seen[what] = step
             if what == "downloading":  # as one layer: programs add up what has a digest
-                yield Status(f"pulling {self._digest[7:19]}", self._digest, total, done)
+                yield Status(f"pulling {self._digest[7:19]}", self._digest, step.total, step.done)
             else:
-                yield Status(what, total=total, completed=done)
+                yield Status(what, total=step.total, completed=step.done)
 
-    def _report(self, what: str, done: int, total: int) -> None:
-        """Progress, told from several threads. Raises DownloadError when nobody watches."""
-        if self._stop.is_set():
-            raise DownloadError("the pull was given up; the next one continues it")
-        self._steps[what] = (done, total)
-
-
-def _pull(repo: str, target: Path, report: Progress) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    pull_checkpoint(repo, target, progress=report)
+    async def _run(self, repo: str, target: Path) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "gptoss_local.server.pull_process", repo, str(target)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        if process.stdout is None:
+            raise RuntimeError("the process has no stdout pipe")
+        try:
+            async for text in process.stdout:
+                line = msgspec.json.decode(text, type=Step | Failure)
+                if isinstance(line, Failure):
+                    raise error_by_name(line.error, line.message, hint=line.hint)
+                self._steps[line.what] = line
+            if code := await process.wait():
+                raise DownloadError(
+                    f"the pull has unexpectedly stopped (exit code {code})",
+                    hint="The next one continues it. The server's log may say more.",
+                )
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
 
 def _is_here(name: str, settings: Settings) -> bool:

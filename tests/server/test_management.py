@@ -10,9 +10,10 @@ from typing import Any
 
 import httpx
 import ollama
+import psutil
 import pytest
 
-from tests.conftest import RunningServer, run_server
+from tests.conftest import RunningServer, run_server, wait_until
 from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account  # noqa: F401
 from tests.hub.server import Fault, HubServer, run_hub
@@ -165,26 +166,47 @@ def test_pull_with_progress(hub: HubServer, http: httpx.Client, home_server: Run
     assert whole.json() == {"status": "success"}
 
 
-def test_pull_that_is_left_stops_and_continues(hub: HubServer, http: httpx.Client) -> None:
+def test_pull_that_is_left_stops_and_continues(
+    hub: HubServer, http: httpx.Client, home_server: RunningServer
+) -> None:
     """Two watch one pull; when both have left, it ends, and the next one goes on with the rest."""
     last = f"model-{N_SHARDS:05d}-of-{N_SHARDS:05d}.safetensors"
-    hub.strike(last, Fault(delay_s=2))
+    hub.strike(last, Fault(stall_after=100))
 
-    def watch(n_lines: int) -> None:
+    def watch(n_lines: int) -> int:
         with http.stream("POST", "/api/pull", json={"model": "20b"}) as reply:
             found = reply.iter_lines()
             for _ in range(n_lines):
                 next(found)
+            return len(pullers())
+
+    def pullers() -> list[psutil.Process]:
+        return psutil.Process(home_server.process.pid).children()
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(watch, (2, 3)))
+        assert list(pool.map(watch, (4, 4))) == [1, 1]
+    wait_until(lambda: not pullers(), timeout_s=3)
     hub.heal()
-    time.sleep(3)
-    assert names(http) == {"nano"}  # what was slow has arrived by now, and nobody used it
+    assert names(http) == {"nano"}
     sent = dict(hub.sent)
     assert lines(http.post("/api/pull", json={"model": "20b"}))[-1] == {"status": "success"}
-    fetched = {name for name, n in hub.sent.items() if n != sent.get(name, 0)}
-    assert fetched <= {last}
+    assert last in {name for name, n in hub.sent.items() if n != sent.get(name, 0)}
+
+
+def test_a_stalled_pull_does_not_hold_up_the_end(
+    hub: HubServer, http: httpx.Client, home_server: RunningServer
+) -> None:
+    hub.strike("config.json", Fault(stall_after=1))
+    with http.stream("POST", "/api/pull", json={"model": "20b"}) as reply:
+        found = reply.iter_lines()
+        next(found)
+        start_s = time.monotonic()
+        home_server.process.terminate()
+        *_, last = found
+    assert json.loads(last)["error"] == "the server is shutting down"
+    home_server.process.wait(10)
+    assert time.monotonic() - start_s < 9
+    hub.heal()
 
 
 def test_pull_reports_a_hub_that_fails(hub: HubServer, http: httpx.Client) -> None:

@@ -88,23 +88,10 @@ def own_server_of_module(nano_home: Path) -> Iterator[RunningServer]:
         yield server
 
 
-def test_two_models_stay_and_the_least_recently_used_goes(two_models: Path) -> None:
+def test_several_models(two_models: Path) -> None:
+    """One answers while another loads, and a third takes the place of the one not used for long."""
     (two_models / "models" / "third.gguf").hardlink_to(two_models / "models" / "other.gguf")
     with run_server(two_models, max_loaded_models="2") as server, client(server) as http:
-        for name in ("nano", "other"):
-            assert http.post("/api/chat", json=HI | {"model": name}).status_code == 200
-        assert running(http) == ["other", "nano"]
-        metrics = http.get("/metrics").text
-        for name in ("nano", "other"):
-            assert f'gptoss_engine_sequences_running{{model="{name}"}} 0' in metrics
-        http.post("/api/chat", json=HI)
-        assert http.post("/api/chat", json=HI | {"model": "third"}).status_code == 200
-        assert running(http) == ["third", "nano"]
-
-
-def test_a_loaded_model_answers_while_another_loads(two_models: Path) -> None:
-    """Also while requests for a third one wait behind that load."""
-    with run_server(two_models) as server, client(server) as http:
         assert http.post("/api/chat", json=HI).status_code == 200
         nano = server.engine()
         with ThreadPoolExecutor(4) as pool:
@@ -120,7 +107,14 @@ def test_a_loaded_model_answers_while_another_loads(two_models: Path) -> None:
             finally:
                 loading.resume()
             assert [load.result().status_code for load in loads] == [200, 200]
-        assert len(engines(server)) == 2
+        assert running(http) == ["other", "nano"]
+        metrics = http.get("/metrics").text
+        for name in ("nano", "other"):
+            assert f'gptoss_engine_sequences_running{{model="{name}"}} 0' in metrics
+        http.post("/api/chat", json=HI)
+        assert http.post("/api/chat", json=HI | {"model": "third"}).status_code == 200
+        assert running(http) == ["third", "nano"]
+        assert nano in engines(server)
 
 
 def test_a_model_that_is_wanted_by_clients_who_left_still_loads(nano_home: Path) -> None:
