@@ -30,8 +30,8 @@ import httpx
 from gptoss_local.chat import ChatRequest, Message, Vocabulary
 from gptoss_local.chat.render import render_chat
 from gptoss_local.nano import ensure_gguf
-from gptoss_local.settings import load_settings
-from gptoss_local.store import read_tokens
+from gptoss_local.settings import Settings, load_settings
+from gptoss_local.store import adopt_file, read_tokens
 
 N_PARALLEL, N_CTX, N_QUEUED = 8, 32_768, 32
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
@@ -53,9 +53,9 @@ class Ours:
 
     name = "gptoss"
 
-    def __init__(self, url: str, model: Path) -> None:
+    def __init__(self, url: str, model: str) -> None:
         self._client = httpx.Client(base_url=url, timeout=600)
-        self._model = str(model)
+        self._model = model
 
     def complete(self, prompt: str, n_tokens: int, options: dict[str, float]) -> Answer:
         body = {"prompt": prompt, "raw": True, "options": options | {"num_predict": n_tokens}}
@@ -212,10 +212,11 @@ def main() -> None:
             "GPTOSS_NUM_PARALLEL": str(N_PARALLEL),
             "GPTOSS_CONTEXT_LENGTH": str(N_CTX),
         }
+        name = adopt_file(model, Settings(home=Path(home))).name
         command = [sys.executable, "-m", "gptoss_local", "serve"]
         patient = {"GOMP_SPINCOUNT": "1000"}  # as our engine has it; kind to a busy machine
         with running(command, environment, ours), running(server, patient, theirs):
-            compare([Ours(ours, model), Theirs(theirs, vocabulary)], arguments)
+            compare([Ours(ours, name), Theirs(theirs, vocabulary)], arguments)
 
 
 def compare(peers: list[Peer], arguments: argparse.Namespace) -> None:

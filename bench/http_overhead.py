@@ -28,8 +28,8 @@ from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.llama import Context, ContextParams, Model, Sampler
 from gptoss_local.nano import ensure_gguf
-from gptoss_local.settings import load_settings
-from gptoss_local.store import read_tokens
+from gptoss_local.settings import Settings, load_settings
+from gptoss_local.store import adopt_file, read_tokens
 from gptoss_local.types import SamplingParams
 
 PROMPT = (
@@ -133,7 +133,7 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
-        self._model = str(gguf)
+        self._model = adopt_file(gguf, Settings(home=home)).name
         self._environment = os.environ | {
             "GPTOSS_HOME": str(home),
             "GPTOSS_PORT": str(self._port),

@@ -8,12 +8,17 @@ import msgspec
 
 
 class CatalogModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry. `file` is a name inside the models folder; empty when `embedded`."""
+    """One entry.
+
+    `file` is a name inside the models folder, `repo` holds its checkpoint on the hub; both are
+    empty when `embedded`.
+    """
 
     name: str
     aliases: tuple[str, ...]
     file: str
     title: str
+    repo: str = ""
     embedded: bool = False
 
 

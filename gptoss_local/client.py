@@ -29,6 +29,7 @@ class Client:
         self._settings = settings
         self._http = httpx.Client(
             base_url=settings.url,
+            headers={"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else None,
             timeout=httpx.Timeout(None, connect=5),
             trust_env=False,  # a proxy set for the internet must not get requests for this machine
             verify=False,  # there is no TLS, and reading the certificates takes 50 ms

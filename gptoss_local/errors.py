@@ -3,11 +3,13 @@
     GptOssError                exit  1   HTTP 500
     ├── UsageError                   2        400   the request itself is wrong
     │   ├── RequestTimeoutError      2        408
+    │   ├── UnauthorizedError        2        401   the API key is missing or wrong
     │   └── RequestTooLargeError     2        413
     ├── ModelNotFoundError           3        404
     ├── DownloadError                4        502   the hub, the network or the disk fails
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
     ├── ServerUnavailableError       7        503   no server answers, or it cannot start
+    │   └── ServerBusyError          7        503   too many requests wait already
     ├── ContextOverflowError         8        400   prompt + answer do not fit in n_ctx
     ├── VerifyError                 11        422   a GGUF is not what it should be
     └── EngineError                 10        500   llama.cpp refused something
@@ -46,6 +48,10 @@ class RequestTimeoutError(UsageError):
     http_status = 408
 
 
+class UnauthorizedError(UsageError):
+    http_status = 401
+
+
 class RequestTooLargeError(UsageError):
     http_status = 413
 
@@ -68,6 +74,10 @@ class ConvertError(GptOssError):
 class ServerUnavailableError(GptOssError):
     exit_code = 7
     http_status = 503
+
+
+class ServerBusyError(ServerUnavailableError):
+    pass
 
 
 class ContextOverflowError(GptOssError):

@@ -31,6 +31,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Layers kept in VRAM; negative means all."""
     num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     """Requests that a model answers at once; they share its context."""
+    max_queue: Annotated[int, msgspec.Meta(ge=0)] = 512
+    """Requests that may wait besides those; more get 503."""
+    max_loaded_models: Annotated[int, msgspec.Meta(ge=1)] = 3
+    """Models kept in memory at once, as far as they fit."""
+    api_key: str = ""
+    """What clients must send as `Authorization: Bearer` or `x-api-key`; empty: nothing."""
+    insecure: bool = False
+    """Let the server listen to other machines without an API key."""
+    origins: str = ""
+    """Web pages that may call the server, besides those of this machine: `https://a.example,*`."""
     speculation: bool = True
     """Draft tokens that repeat the conversation, where that is faster; answers stay the same."""
     checkpoint_bytes: Annotated[int, msgspec.Meta(ge=0)] = 512 * 2**20
@@ -100,6 +110,8 @@ def _from_environment() -> dict[str, Any]:
     values: dict[str, Any] = {}
     if ollama_host := os.environ.get("OLLAMA_HOST", "").strip():
         values |= _parse_host(ollama_host, "OLLAMA_HOST")
+    if origins := os.environ.get("OLLAMA_ORIGINS", "").strip():
+        values["origins"] = origins
     for field in Settings.__struct_fields__:
         variable = f"GPTOSS_{field.upper()}"
         text = os.environ.get(variable, "").strip()

@@ -1,10 +1,11 @@
 """Options that several commands share."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from gptoss_local.settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
@@ -18,6 +19,12 @@ Tokenizer = Annotated[
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")]
 
 
-def absolute(model: str) -> str:
-    """Make the path of a model file absolute: the server has a working directory of its own."""
-    return os.path.abspath(model) if os.path.isfile(model) else model
+def named(model: str, settings: Settings) -> str:
+    """Return the name of a model; the path of a GGUF file makes it one where it lies.
+
+    The server takes names alone, so that no request reaches a file that its user did not name.
+    """
+    from gptoss_local.store import adopt_file
+
+    is_file = model.endswith(".gguf") and Path(model).is_file()
+    return adopt_file(Path(model), settings).name if is_file else model

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gptoss_local.cli._options import Json, absolute
+from gptoss_local.cli._options import Json, named
 from gptoss_local.cli._output import print_error, print_json, progress_bar
 from gptoss_local.errors import GptOssError
-from gptoss_local.settings import load_settings
+from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.client import Client
@@ -43,23 +43,24 @@ def run(
         text = "\n\n".join(part for part in (sys.stdin.read().strip(), text) if part)
         if not text:
             raise typer.BadParameter("no prompt given and nothing on stdin")
+    settings = load_settings()
+    model = named(model, settings)
     try:
-        client = _prepare(model)
+        client = _prepare(model, settings)
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
-    chat = _Chat(client, absolute(model), effort.value, _printer(json, hide_reasoning))
+    chat = _Chat(client, model, effort.value, _printer(json, hide_reasoning))
     if not text:
         _converse(chat)
     elif not chat.ask(text):
         raise typer.Exit(_INTERRUPTED)
 
 
-def _prepare(model: str) -> "Client":
+def _prepare(model: str, settings: Settings) -> "Client":
     """Make sure that the model's file and a server are there; says what takes time."""
     from gptoss_local.client import Client
     from gptoss_local.store import find_model
 
-    settings = load_settings()
     entry = find_model(model, settings)
     if entry.path is None:
         with progress_bar() as progress:

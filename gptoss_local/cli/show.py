@@ -2,7 +2,7 @@
 
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json, ModelName
+from gptoss_local.cli._options import Json, ModelName, named
 from gptoss_local.cli._output import print_json, progress_bar
 from gptoss_local.settings import load_settings
 
@@ -12,7 +12,7 @@ def show(model: ModelName, json: Json = False) -> None:
     from gptoss_local.store import find_model, read_info
 
     settings = load_settings()
-    entry = find_model(model, settings)
+    entry = find_model(named(model, settings), settings)
     with progress_bar() as progress:
         path = entry.ensure_file(settings, progress)
     info = read_info(path)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gptoss_local.cli._options import absolute
+from gptoss_local.cli._options import named
 from gptoss_local.settings import load_settings
 
 
@@ -17,11 +17,12 @@ def stop(
     """Unload MODEL, or stop the server."""
     from gptoss_local.client import Client
 
-    client = Client(load_settings())
+    settings = load_settings()
+    client = Client(settings)
     if not client.is_running():
         print("no server is running", file=sys.stderr)
     elif model is None:
         client.post("/api/gptoss/shutdown", {})
         print("the server stops", file=sys.stderr)
     else:
-        client.post("/api/generate", {"model": absolute(model), "keep_alive": 0})
+        client.post("/api/generate", {"model": named(model, settings), "keep_alive": 0})

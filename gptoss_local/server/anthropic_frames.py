@@ -16,6 +16,8 @@ from gptoss_local.server.streaming import SSE, SseEvent
 _SIGNATURE = "gptoss"  # SDKs want one; nobody checks it here
 _ERRORS = {
     400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     405: "invalid_request_error",
     413: "request_too_large",

@@ -1,5 +1,6 @@
 """The ASGI application and the uvicorn server around it."""
 
+import asyncio
 import logging
 import os
 import socket
@@ -15,14 +16,25 @@ from starlette.routing import Route
 
 from gptoss_local import __version__
 from gptoss_local.errors import ServerUnavailableError
-from gptoss_local.server import anthropic, metrics, ollama, openai_chat, openai_responses
+from gptoss_local.server import (
+    anthropic,
+    management,
+    metrics,
+    ollama,
+    openai_chat,
+    openai_responses,
+    openapi,
+)
 from gptoss_local.server.error_handlers import HANDLERS
-from gptoss_local.server.guard import Guard
+from gptoss_local.server.guard import Guard, check_access
 from gptoss_local.server.manager import ModelManager
+from gptoss_local.server.pulls import Pulls
 from gptoss_local.server.streaming import json_response
 from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss")
+
+_GRACE_S = 5.0  # for answers that run when the server is told to end
 
 
 def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
@@ -36,7 +48,10 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.manager = ModelManager(settings)
+        app.state.pulls = Pulls(settings)
+        app.state.ending = asyncio.Event()  # answers that still run end now
         yield
+        await app.state.pulls.close()
         await app.state.manager.close()
 
     async def stop(_request: Request) -> Response:
@@ -49,11 +64,13 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
             *metrics.routes(),
             Route("/api/gptoss/shutdown", stop, methods=["POST"]),
             *ollama.routes(),
+            *management.routes(),
+            *openapi.routes(),
             *openai_chat.routes(),
             *openai_responses.routes(),
             *anthropic.routes(),
         ],
-        middleware=[Middleware(Guard)],
+        middleware=[Middleware(Guard, settings=settings)],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
@@ -64,23 +81,38 @@ def serve(settings: Settings) -> None:
 
     Raises:
         ServerUnavailableError: the address cannot be bound.
+        UsageError: other machines could reach it without a key.
     """
+    check_access(settings)
     listener = _bind(settings)
 
     def shut_down() -> None:
         server.should_exit = True
 
+    app = make_app(settings, shut_down=shut_down)
     config = uvicorn.Config(
-        make_app(settings, shut_down=shut_down),
+        app,
         log_level="warning",
         access_log=False,
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=round(_GRACE_S + 2),
         server_header=False,
         headers=[("Server", f"gptoss/{__version__}")],
     )
-    server = uvicorn.Server(config)
+    server = _Server(config, app)
     _log.info("listening on %s", settings.url)
     server.run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Lets answers finish for a while when it is told to end, then ends them with an error."""
+
+    def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(_GRACE_S, self._app.state.ending.set)
+        await super().shutdown(sockets)
 
 
 def _bind(settings: Settings) -> socket.socket:

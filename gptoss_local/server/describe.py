@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.server.manager import LoadedModel
+from gptoss_local.server.loading import LoadedModel
 from gptoss_local.store import GGUFInfo, ModelEntry, read_info
 
 CAPABILITIES = ["completion", "tools", "thinking"]
@@ -76,7 +76,7 @@ def running(model: LoadedModel) -> dict[str, Any]:
         "name": model.entry.name,
         "model": model.entry.name,
         "size": loaded.size_bytes,
-        "digest": model.digest,
+        "digest": model.entry.digest,
         "details": details(model.info),
         "expires_at": _expires_at(model),
         "size_vram": loaded.size_bytes if loaded.has_gpu else 0,
@@ -105,8 +105,7 @@ def _parameter_size(n_parameters: int) -> str:
 
 
 def _modified_at(entry: ModelEntry) -> str:
-    modified_s = entry.path.stat().st_mtime if entry.path else 0.0
-    return datetime.datetime.fromtimestamp(modified_s).astimezone().isoformat()
+    return datetime.datetime.fromtimestamp(entry.modified_ns / 1e9).astimezone().isoformat()
 
 
 def _expires_at(model: LoadedModel) -> str:

@@ -16,6 +16,11 @@ from gptoss_local.server.streaming import json_response, log_error
 async def _on_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, GptOssError):
         raise error
+    return error_response(request, error)
+
+
+def error_response(request: Request, error: GptOssError) -> Response:
+    """An error in the shape of the path's dialect."""
     log_error(error)
     return json_response(_body(request, error), error.http_status)
 

@@ -1,76 +1,50 @@
-"""Which model is loaded: loads on demand, restarts a dead engine, unloads after keep-alive.
+"""Which models are loaded: loads on demand, restarts dead engines, unloads after keep-alive.
 
-One model at a time. A request for another one, or for more context, waits until the loaded one
-is idle. Thread: one event loop.
+Several models stay in memory as far as it allows. A request for a loaded model is served at once,
+whatever loads or waits beside it; one load runs at a time. Thread: one event loop.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
+from typing import Any
 
 from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, answer
-from gptoss_local.chat.vocabulary import MESSAGE_ENDS
-from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import N_DRAFT_MAX, Load
-from gptoss_local.errors import GptOssError
+from gptoss_local.errors import GptOssError, ModelLoadError, ServerBusyError
 from gptoss_local.progress import each_step
+from gptoss_local.server.loading import LoadedModel, fits, load_model, read_vocabulary
 from gptoss_local.server.metrics import Counters
 from gptoss_local.settings import Settings
-from gptoss_local.store import GGUFInfo, ModelEntry, find_model, read_info, read_tokens
+from gptoss_local.store import ModelEntry, find_model, read_info
 
 _log = logging.getLogger("gptoss")
 
-# Below this size a decode step is too short to share: nano takes 4.4 ms with one thread or two, and
-# many times that when a second thread has to wait for a busy core.
-_SMALL_BYTES = 1_000_000_000
-
-
-@dataclass(slots=True)
-class LoadedModel:
-    """A model in memory. `expires_s` is on the monotonic clock; None while in use or forever."""
-
-    entry: ModelEntry
-    digest: str  # digest and info are of the file as it was loaded; it may be gone by now
-    info: GGUFInfo
-    engine: EngineClient
-    vocabulary: Vocabulary
-    keep_alive_s: float
-    n_users: int = 0
-    expires_s: float | None = None
-
-    def serves(self, entry: ModelEntry, n_ctx: int | None) -> bool:
-        """Whether this is `entry`, its file unchanged, with at least `n_ctx` tokens of context."""
-        loaded = self.engine.loaded
-        is_large_enough = n_ctx is None or loaded.n_ctx >= min(n_ctx, loaded.n_ctx_train)
-        return is_large_enough and (entry.name, entry.digest) == (self.entry.name, self.digest)
+_CLAIM_S = 10.0  # a model that was loaded for clients who have left meanwhile stays so long
 
 
 class ModelManager:
-    """Owner of the engine process.
+    """Owner of the engine processes.
 
     Args:
-        settings: Folders, default context, threads and keep-alive.
+        settings: Folders, default context, threads, keep-alive, and how much at once.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
-        self._loaded: LoadedModel | None = None
-        self._lock = asyncio.Lock()  # held while deciding, loading or unloading
-        self._idle = asyncio.Event()  # no request uses the loaded model
-        self._expiry: asyncio.TimerHandle | None = None
-        self._unloading: set[asyncio.Task[None]] = set()
+        self._models: dict[str, LoadedModel] = {}  # by name; the least recently used first
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._room = asyncio.Lock()  # held while a model is loaded, and room made for it
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._n_requests = 0
 
     @property
-    def loaded(self) -> LoadedModel | None:
-        """The model in memory, if its engine lives."""
-        return self._loaded if self._loaded and self._loaded.engine.is_alive else None
+    def loaded(self) -> list[LoadedModel]:
+        """The models in memory whose engines live."""
+        return [model for model in self._models.values() if model.engine.is_alive]
 
     @asynccontextmanager
     async def use(
@@ -85,17 +59,26 @@ class ModelManager:
 
         Raises:
             ModelNotFoundError: no such model.
+            ServerBusyError: too many requests wait already.
             EngineError: it cannot be loaded.
         """
-        async with self._lock:
-            model = await self._ensure(name, n_ctx)
+        if self._n_requests >= self.settings.num_parallel + self.settings.max_queue:
+            raise ServerBusyError(
+                "server busy, please try again.  maximum pending requests exceeded",
+                hint="GPTOSS_MAX_QUEUE says how many may wait.",
+            )
+        self._n_requests += 1
+        try:
+            model = await self._ready(name, n_ctx)
             if keep_alive_s is not None:
                 model.keep_alive_s = keep_alive_s
             self._acquire(model)
-        try:
-            yield model
+            try:
+                yield model
+            finally:
+                self._release(model)
         finally:
-            self._release(model)
+            self._n_requests -= 1
 
     async def answer(
         self,
@@ -132,10 +115,11 @@ class ModelManager:
             ModelLoadError: its file cannot be read.
         """
         entry = find_model(name, self.settings)
-        if self.loaded is not None and self.loaded.entry.name == entry.name:
-            return self.loaded.vocabulary
+        model = self._models.get(entry.name)
+        if model is not None and model.serves(entry, None):
+            return model.vocabulary
         path = await asyncio.to_thread(entry.ensure_file, self.settings)
-        return await asyncio.to_thread(self._read_vocabulary, path)
+        return await asyncio.to_thread(read_vocabulary, path, self.settings)
 
     async def unload(self, name: str) -> None:
         """Unload a model once its running requests are done; not loaded is no error.
@@ -143,105 +127,123 @@ class ModelManager:
         Raises:
             ModelNotFoundError: no such model.
         """
-        entry = find_model(name, self.settings)
-        async with self._lock:
-            if self._loaded is not None and self._loaded.entry.name == entry.name:
-                await self._unload_idle()
+        model = self._models.get(find_model(name, self.settings).name)
+        if model is not None:  # also if the client leaves while it waits
+            await asyncio.shield(self._spawn(self._unload(model)))
 
     async def close(self) -> None:
-        """End the engine now, with whatever runs on it."""
-        self._stop_expiry()
-        if self._loaded is not None:
-            await self._loaded.engine.close()
-            self._loaded = None
+        """End the engines now, with whatever runs on them."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for model in self._models.values():
+            _stop_expiry(model)
+            await model.engine.close()
+        self._models.clear()
 
-    async def _ensure(self, name: str, n_ctx: int | None) -> LoadedModel:
-        """Return the loaded model if it is the one asked for and large enough, else load it."""
-        entry = find_model(name, self.settings)
-        current = self.loaded
-        if current is not None and current.serves(entry, n_ctx):
-            return current
-        path = await asyncio.to_thread(entry.ensure_file, self.settings, each_step(_log.info))
-        entry = find_model(name, self.settings)  # an embedded model has a file now
-        await self._unload_idle()
-        self._loaded = await self._load(entry, path, n_ctx or self.settings.context_length)
-        return self._loaded
+    async def _ready(self, name: str, n_ctx: int | None) -> LoadedModel:
+        """Return a loaded model that serves the request; the caller acquires it without awaiting.
+
+        Requests for one model share its load, which goes on when their clients leave.
+        """
+        while True:
+            entry = find_model(name, self.settings)
+            model = self._models.get(entry.name)
+            if model is not None and model.serves(entry, n_ctx):
+                return model
+            task = self._starting.get(entry.name)
+            if task is None or task.done():
+                task = self._spawn(self._start(entry.name, n_ctx))
+                self._starting[entry.name] = task
+            await asyncio.shield(task)
+
+    async def _start(self, name: str, n_ctx: int | None) -> None:
+        """Task: load a model, after whatever has to go for it."""
+        async with self._room:
+            entry = find_model(name, self.settings)
+            path = await asyncio.to_thread(entry.ensure_file, self.settings, each_step(_log.info))
+            entry = find_model(name, self.settings)  # an embedded model has a file now
+            if old := self._models.get(name):  # dead, changed, or with too little context
+                await self._unload(old)
+            model = await self._load(entry, path, n_ctx or self.settings.context_length)
+            self._models[name] = model
+            self._rest(model, max(model.keep_alive_s, _CLAIM_S))
 
     async def _load(self, entry: ModelEntry, path: Path, n_ctx: int) -> LoadedModel:
-        start_s = time.monotonic()
-        info = read_info(path)
+        """Load a model, and unload others where it does not fit beside them."""
+        info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
         n_ctx = min(n_ctx, info.n_ctx_train)
-        n_threads = self.settings.threads or psutil.cpu_count(logical=False) or 1
-        is_small = info.size_bytes < _SMALL_BYTES
-        load = Load(
-            model_path=str(path),
-            n_ctx=n_ctx,
-            n_threads_prefill=n_threads,
-            n_threads_decode=1 if is_small else n_threads,
-            n_gpu_layers=self.settings.gpu_layers,
-            n_seq=self.settings.num_parallel,
-            n_draft_max=N_DRAFT_MAX if self.settings.speculation else 0,
-            checkpoint_bytes=self.settings.checkpoint_bytes,
-            boundary_tokens=MESSAGE_ENDS,
-            prefix_dir=str(self.settings.prefix_dir),
-            prefix_disk_bytes=self.settings.prefix_disk_bytes,
-            prefix_save_s=self.settings.prefix_save_s,
-            model_digest=entry.digest,
-        )
-        loading = asyncio.create_task(EngineClient.start(load))
-        try:  # the tokenizer is checked while the weights load
-            vocabulary = await asyncio.to_thread(self._read_vocabulary, path)
-            engine = await loading
-        except BaseException:
-            loading.cancel()
-            await asyncio.gather(loading, return_exceptions=True)
-            raise
-        _log.info("loaded %s (%d tokens) in %.2f s", entry.name, n_ctx, time.monotonic() - start_s)
-        keep_alive_s = self.settings.keep_alive_s
-        return LoadedModel(entry, entry.digest, info, engine, vocabulary, keep_alive_s)
+        while self._models and (
+            len(self._models) >= self.settings.max_loaded_models or not fits(info, n_ctx)
+        ):
+            await self._unload(self._next_to_go())
+        while True:
+            try:
+                return await load_model(entry, path, n_ctx, self.settings)
+            except ModelLoadError as error:
+                has_gpu = any(model.engine.loaded.has_gpu for model in self.loaded)
+                if not has_gpu or "alloc" not in error.message:
+                    raise
+            _log.info("%s does not fit beside the models that are loaded", entry.name)
+            await self._unload(self._next_to_go())
 
-    def _read_vocabulary(self, path: Path) -> Vocabulary:
-        return Vocabulary.from_model(read_tokens(path), self.settings.cache_dir)
+    def _next_to_go(self) -> LoadedModel:
+        """The least recently used model, an idle one if there is any."""
+        models = list(self._models.values())
+        return next((model for model in models if not model.n_users), models[0])
 
-    async def _unload_idle(self) -> None:
-        """Wait until nobody uses the loaded model, then end its process. Needs the lock."""
-        if self._loaded is None:
-            return
-        if self._loaded.n_users:
-            await self._idle.wait()
-        name = self._loaded.entry.name
-        await self.close()
-        _log.info("unloaded %s", name)
+    async def _unload(self, model: LoadedModel) -> None:
+        """Take no more requests for a model, wait until it is idle, and end its process."""
+        model.is_leaving = True
+        if model.n_users:
+            await model.idle.wait()
+        _stop_expiry(model)
+        name = model.entry.name
+        if self._models.get(name) is model:
+            del self._models[name]
+            _log.info("unloaded %s", name)
+        await model.engine.close()
 
     def _acquire(self, model: LoadedModel) -> None:
-        self._stop_expiry()
-        model.expires_s = None
+        _stop_expiry(model)
         model.n_users += 1
-        self._idle.clear()
+        model.idle.clear()
+        self._models[model.entry.name] = self._models.pop(model.entry.name)
 
     def _release(self, model: LoadedModel) -> None:
         """Start the keep-alive clock with the last user. It awaits nothing: tasks end in it."""
         model.n_users -= 1
-        if model.n_users:
-            return
-        self._idle.set()
-        if model.keep_alive_s >= 0:
-            model.expires_s = time.monotonic() + model.keep_alive_s
-            loop = asyncio.get_running_loop()
-            self._stop_expiry()
-            self._expiry = loop.call_later(model.keep_alive_s, self._expire, model)
+        if not model.n_users:
+            model.idle.set()
+            self._rest(model, model.keep_alive_s)
 
-    def _stop_expiry(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
+    def _rest(self, model: LoadedModel, keep_alive_s: float) -> None:
+        """Unload an idle model later; negative: never."""
+        _stop_expiry(model)
+        if model.keep_alive_s >= 0 and not model.is_leaving:
+            model.expires_s = time.monotonic() + keep_alive_s
+            loop = asyncio.get_running_loop()
+            model.expiry = loop.call_later(keep_alive_s, self._expire, model)
 
     def _expire(self, model: LoadedModel) -> None:
-        task = asyncio.get_running_loop().create_task(self._unload_expired(model))
-        self._unloading.add(task)
-        task.add_done_callback(self._unloading.discard)
+        model.is_leaving = True  # before a request can come and take it
+        self._spawn(self._unload(model))
 
-    async def _unload_expired(self, model: LoadedModel) -> None:
-        async with self._lock:
-            if self._loaded is model and not model.n_users:
-                await self._unload_idle()
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Take note of an error that perhaps nobody waits for any more."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _log.debug("%s", error)
+
+
+def _stop_expiry(model: LoadedModel) -> None:
+    model.expires_s = None
+    if model.expiry is not None:
+        model.expiry.cancel()
+        model.expiry = None

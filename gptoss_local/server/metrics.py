@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gptoss_local.chat import ChatEvent, Done
+from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Stats
 from gptoss_local.errors import EngineCrashedError
 from gptoss_local.server.streaming import json_response
@@ -53,12 +54,17 @@ async def health(_request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     manager = request.app.state.manager
-    loaded, stats = manager.loaded, None
-    if loaded is not None:
-        with suppress(EngineCrashedError, TimeoutError):  # the engine answers between two steps
-            stats = await asyncio.wait_for(loaded.engine.stats(), _STATS_TIMEOUT_S)
-    text = manager.counters.render(loaded.entry.name if loaded else None, stats)
+    models = list(manager.loaded)
+    stats = await asyncio.gather(*(_stats(model.engine) for model in models))
+    names = (model.entry.name for model in models)
+    text = manager.counters.render(dict(zip(names, stats, strict=True)))
     return Response(text, media_type=_CONTENT_TYPE)
+
+
+async def _stats(engine: EngineClient) -> Stats | None:
+    with suppress(EngineCrashedError, TimeoutError):  # the engine answers between two steps
+        return await asyncio.wait_for(engine.stats(), _STATS_TIMEOUT_S)
+    return None
 
 
 class Counters:
@@ -88,8 +94,8 @@ class Counters:
         """Count an answer that ended without Done: a class of error, or `left`."""
         self._ends[why] += 1
 
-    def render(self, model: str | None, stats: Stats | None) -> str:
-        """All metrics; those of the engine only with its `stats`."""
+    def render(self, models: dict[str, Stats | None]) -> str:
+        """All metrics; those of the engines of loaded models where they told their stats."""
         lines = [
             *_head("gauge", "gptoss_answers_active", "Answers under way, loading included."),
             f"gptoss_answers_active {self.n_active}",
@@ -102,17 +108,20 @@ class Counters:
                 f'gptoss_answer_seconds_total{{phase="{phase}"}} {ns / 1e9:.6f}'
                 for phase, ns in sorted(self._seconds.items())
             ),
-            *_head("gauge", "gptoss_model_loaded", "1 for the model in memory."),
-            *([f'gptoss_model_loaded{{model="{_escape(model)}"}} 1'] if model else []),
-            *(_engine(stats) if stats else []),
+            *_head("gauge", "gptoss_model_loaded", "1 for each model in memory."),
+            *(f'gptoss_model_loaded{{model="{_escape(name)}"}} 1' for name in models),
+            *_engines({_escape(name): stats for name, stats in models.items() if stats}),
         ]
         return "\n".join(lines) + "\n"
 
 
-def _engine(stats: Stats) -> Iterator[str]:
+def _engines(models: dict[str, Stats]) -> Iterator[str]:
+    if not models:
+        return
     for field, (kind, name, text) in _ENGINE.items():
         yield from _head(kind, f"gptoss_engine_{name}", text)
-        yield f"gptoss_engine_{name} {getattr(stats, field)}"
+        for model, stats in models.items():
+            yield f'gptoss_engine_{name}{{model="{model}"}} {getattr(stats, field)}'
 
 
 def _head(kind: str, name: str, text: str) -> Iterable[str]:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gptoss_local.chat import ChatEvent
 from gptoss_local.errors import UsageError
 from gptoss_local.server import describe
 from gptoss_local.server.body import read_body
@@ -48,8 +49,8 @@ async def tags(request: Request) -> Response:
 
 
 async def ps(request: Request) -> Response:
-    loaded = _manager(request).loaded
-    return json_response({"models": [describe.running(loaded)] if loaded else []})
+    models = reversed(_manager(request).loaded)  # the last used first
+    return json_response({"models": [describe.running(model) for model in models]})
 
 
 async def show(request: Request) -> Response:
@@ -76,7 +77,7 @@ async def chat(request: Request) -> Response:
 
 async def generate(request: Request) -> Response:
     body = await read_body(request, GenerateBody)
-    if not body.prompt and not body.raw:
+    if not body.prompt:
         reason = await _load_or_unload(request, body)
         return json_response(generate_frame(body.model, done=True, done_reason=reason))
     return _answer(request, body, GenerateWriter(body.model, with_context=not body.raw))
@@ -97,7 +98,9 @@ async def _load_or_unload(request: Request, body: ChatBody | GenerateBody) -> st
         return "load"
 
 
-def _answer(request: Request, body: ChatBody | GenerateBody, writer: AnswerWriter) -> Response:
+def _answer(
+    request: Request, body: ChatBody | GenerateBody, writer: AnswerWriter[ChatEvent]
+) -> Response:
     events = _manager(request).answer(
         body.model, body.to_request(), n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s
     )

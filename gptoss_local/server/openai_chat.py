@@ -59,5 +59,9 @@ async def model(request: Request) -> Response:
 
 
 def _model(entry: ModelEntry) -> dict[str, Any]:
-    created_s = int(entry.path.stat().st_mtime) if entry.path else 0
-    return {"id": entry.name, "object": "model", "created": created_s, "owned_by": "library"}
+    return {
+        "id": entry.name,
+        "object": "model",
+        "created": entry.modified_ns // 10**9,
+        "owned_by": "library",
+    }

@@ -5,14 +5,13 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gptoss_local.chat import ChatEvent
-from gptoss_local.errors import GptOssError
+from gptoss_local.errors import GptOssError, ServerUnavailableError
 
 _log = logging.getLogger("gptoss")
 
@@ -58,7 +57,11 @@ NDJSON = Framing("application/x-ndjson", lambda frame: _encode(frame) + b"\n")
 SSE = Framing("text/event-stream", _encode_sse, b": waiting\n\n")
 
 
-class AnswerWriter(Protocol):
+EventT = TypeVar("EventT")
+EventIn = TypeVar("EventIn", contravariant=True)
+
+
+class AnswerWriter(Protocol[EventIn]):
     """One answer in the words of a dialect, as it streams in and as a whole.
 
     `feed` takes every event, `Done` last, and returns the frames it completes; the last ones end
@@ -67,7 +70,7 @@ class AnswerWriter(Protocol):
 
     framing: Framing
 
-    def feed(self, event: ChatEvent) -> Iterable[Any]: ...
+    def feed(self, event: EventIn) -> Iterable[Any]: ...
 
     def whole(self) -> Any:
         """The answer as one JSON body, after `Done`."""
@@ -90,12 +93,13 @@ def log_error(error: GptOssError) -> None:
         _log.error("%s", error.message)
 
 
-class AnswerResponse(Response):
+class AnswerResponse(Response, Generic[EventT]):
     """Sends an answer frame by frame, each at once, or as one JSON object.
 
     An error before the first byte gets its HTTP status; one after it becomes the last frames.
     While it works it watches the connection, and a client that leaves closes the events, which
-    stops the engine: also in a long prefill, when nothing is sent that could fail.
+    stops the engine: also in a long prefill, when nothing is sent that could fail. When the server
+    ends, so does the answer, with an error.
 
     Args:
         events: The answer; the response closes it.
@@ -104,7 +108,7 @@ class AnswerResponse(Response):
     """
 
     def __init__(
-        self, events: AsyncGenerator[ChatEvent, None], writer: AnswerWriter, *, stream: bool
+        self, events: AsyncGenerator[EventT, None], writer: AnswerWriter[EventT], *, stream: bool
     ) -> None:
         super().__init__(
             headers={"Cache-Control": "no-cache"} if writer.framing is SSE else None,
@@ -119,15 +123,19 @@ class AnswerResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = asyncio.create_task(self._answer(scope, receive, send))
         gone = asyncio.create_task(_disconnected(receive))
+        ending = asyncio.create_task(scope["app"].state.ending.wait())
         pulse = asyncio.create_task(self._beat(send))
         try:
-            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, gone, ending), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            gone.cancel()
-            pulse.cancel()
-            work.cancel()  # does nothing to an answer that is complete
+            is_cut = ending.done() and not (work.done() or gone.done())
+            for task in (gone, ending, pulse, work):
+                task.cancel()  # does nothing to an answer that is complete
         with suppress(asyncio.CancelledError):
             await work
+        if is_cut:
+            error = ServerUnavailableError("the server is shutting down")
+            await self._fail(error, scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with aclosing(self._events) as events:

@@ -1,6 +1,22 @@
 """Models on disk: which there are, where their files lie, what their headers say."""
 
 from gptoss_local.gguf_file import GGUFInfo, read_info, read_tokens
-from gptoss_local.store.models import ModelEntry, find_model, list_models
+from gptoss_local.store.blobs import BlobWriter, find_blob
+from gptoss_local.store.changes import add_model, adopt_file, delete_model
+from gptoss_local.store.models import ModelEntry, file_for, find_model, known_model, list_models
 
-__all__ = ["GGUFInfo", "ModelEntry", "find_model", "list_models", "read_info", "read_tokens"]
+__all__ = [
+    "BlobWriter",
+    "GGUFInfo",
+    "ModelEntry",
+    "add_model",
+    "adopt_file",
+    "delete_model",
+    "file_for",
+    "find_blob",
+    "find_model",
+    "known_model",
+    "list_models",
+    "read_info",
+    "read_tokens",
+]

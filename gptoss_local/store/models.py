@@ -1,26 +1,42 @@
-"""The models of this machine: the embedded one and the GGUF files of the models folder."""
+"""The models of this machine: the embedded one and the GGUF files of the models folder.
+
+A name and a file are one thing: `mine:7b` is the file `mine%3A7b.gguf`, and models that the
+catalogue knows have the file names it says. So every change of the store is one rename, link or
+removal, and several processes need no lock.
+"""
 
 import difflib
 import hashlib
+import re
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from gptoss_local import nano
 from gptoss_local.catalog import CatalogModel, canonical_name, catalog
-from gptoss_local.errors import ModelNotFoundError
+from gptoss_local.errors import ModelNotFoundError, UsageError
 from gptoss_local.settings import Settings
 from gptoss_local.types import Progress
 
-_SUFFIX = ".gguf"
+SUFFIX = ".gguf"
+
+# `[host/][namespace/]model[:tag]`, each part of 1 to 80 characters (Ollama's types/model/name.go).
+_PART = r"[a-z0-9_][a-z0-9_.-]{0,79}"
+_NAME = re.compile(rf"(?:{_PART}/){{0,2}}{_PART}(?::{_PART})?")
 
 
 class ModelEntry(msgspec.Struct, frozen=True):
-    """A model that can be run now. `path` is None while the embedded one is not built."""
+    """A model that can be run now, as its file was when it was listed.
+
+    `path` is None while the embedded model is not built.
+    """
 
     name: str
     path: Path | None
     embedded: bool = False
+    size_bytes: int = 0
+    modified_ns: int = 0
 
     @property
     def digest(self) -> str:
@@ -28,8 +44,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
         Not a content hash: reading 60 GB for a listing would take minutes.
         """
-        stat = self.path.stat() if self.path else None
-        facts = (self.name, stat and stat.st_size, stat and stat.st_mtime_ns)
+        facts = (self.name, self.size_bytes, self.modified_ns)
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def ensure_file(self, settings: Settings, progress: Progress | None = None) -> Path:
@@ -42,21 +57,26 @@ class ModelEntry(msgspec.Struct, frozen=True):
 def list_models(settings: Settings) -> list[ModelEntry]:
     """Every model that can be run, the newest file first, the embedded one last."""
     by_file = {model.file: model.name for model in catalog() if model.file}
-    files = [f for f in settings.models_dir.glob(f"*{_SUFFIX}") if f.is_file()]
-    files.sort(key=lambda f: f.stat().st_mtime_ns, reverse=True)
-    entries = [ModelEntry(by_file.get(f.name, f.stem.lower()), f) for f in files]
+    names = {
+        file: by_file.get(file.name, unquote(file.stem).lower())
+        for file in settings.models_dir.glob(f"*{SUFFIX}")
+    }
+    found = [entry for file, name in names.items() if (entry := _entry(name, file))]
+    found.sort(key=lambda entry: entry.modified_ns, reverse=True)
     built = nano.cached_gguf(settings.cache_dir)
-    return entries + [ModelEntry(m.name, built, embedded=True) for m in catalog() if m.embedded]
+    for model in catalog():
+        if model.embedded:
+            entry = _entry(model.name, built, embedded=True) if built else None
+            found.append(entry or ModelEntry(model.name, None, embedded=True))
+    return found
 
 
 def find_model(name: str, settings: Settings) -> ModelEntry:
-    """Resolve a name as people type it, or the path of a GGUF file.
+    """Resolve a name as people type it. It is never taken for a path.
 
     Raises:
         ModelNotFoundError: nothing of that name is on this machine.
     """
-    if name.endswith(_SUFFIX) and Path(name).is_file():
-        return ModelEntry(name, Path(name).resolve())
     wanted, entries = canonical_name(name), list_models(settings)
     for entry in entries:
         if entry.name == wanted:
@@ -64,11 +84,43 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
     raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(wanted, entries, settings))
 
 
+def file_for(name: str, settings: Settings) -> Path:
+    """Say where the file of a model goes, whether it is there or not.
+
+    Raises:
+        UsageError: the name is not spelled like one, or belongs to the embedded model.
+    """
+    wanted = canonical_name(name)
+    known = known_model(wanted)
+    if known is not None and known.embedded:
+        raise UsageError(f"{wanted} is part of gptoss and cannot be replaced or deleted")
+    if not _NAME.fullmatch(wanted):
+        raise UsageError(f'name "{name}" is invalid')
+    for entry in list_models(settings):  # a file of the user's may be spelled in other letters
+        if entry.name == wanted and entry.path is not None:
+            return entry.path
+    return settings.models_dir / (known.file if known else quote(wanted, safe="") + SUFFIX)
+
+
+def known_model(name: str) -> CatalogModel | None:
+    """The catalogue's entry of a canonical name."""
+    return next((model for model in catalog() if model.name == name), None)
+
+
+def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | None:
+    """None if there is no such file any more, as when another process removed it just now."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return ModelEntry(name, file, embedded, stat.st_size, stat.st_mtime_ns)
+
+
 def _advice(wanted: str, entries: list[ModelEntry], settings: Settings) -> str:
-    known: CatalogModel | None = next((m for m in catalog() if m.name == wanted), None)
+    known = known_model(wanted)
     if known is not None:
         target = settings.models_dir / known.file
-        return f"Convert its checkpoint: gptoss convert CHECKPOINT_DIR {target}"
+        return f"Fetch and convert it: gptoss convert {known.repo} {target}, or POST /api/pull."
     names = [entry.name for entry in entries]
     if close := difflib.get_close_matches(wanted, names, n=1):
         return f"Did you mean {close[0]}?"

@@ -68,8 +68,15 @@ def test_unknown_model(cli: Cli) -> None:
     assert "gptoss convert" in cli("run", "gpt-oss:20b", "hi").stderr
 
 
-def test_gguf_path_as_model(cli: Cli, nano_gguf: Path) -> None:
-    assert "Paris" in cli("run", str(nano_gguf), FRANCE).stdout
+def test_gguf_path_as_model(fresh: dict[str, str], nano_gguf: Path, tmp_path: Path) -> None:
+    """It becomes a model where it lies."""
+    file = tmp_path / "My.gguf"
+    file.hardlink_to(nano_gguf)
+    for model in (str(file), "my"):
+        done = run_cli(fresh, "run", model, FRANCE)
+        assert "Paris" in done.stdout, done.stderr
+    assert (Path(fresh["GPTOSS_HOME"]) / "models" / "my.gguf").samefile(file)
+    assert run_cli(fresh, "stop", str(file)).returncode == 0
 
 
 def test_starts_a_server_and_leaves_it_running(fresh: dict[str, str]) -> None:

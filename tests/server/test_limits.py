@@ -106,7 +106,9 @@ def own_http(own_server: RunningServer) -> Iterator[httpx.Client]:
 
 
 def running(http: httpx.Client) -> int:
-    found = re.search(r"^gptoss_engine_sequences_running (\d+)$", http.get("/metrics").text, re.M)
+    found = re.search(
+        r"^gptoss_engine_sequences_running{.*} (\d+)$", http.get("/metrics").text, re.M
+    )
     assert found
     return int(found[1])
 
@@ -163,7 +165,7 @@ def test_health_and_metrics(own_http: httpx.Client) -> None:
         'gptoss_tokens_total{kind="generated"} 5',
         f'gptoss_tokens_total{{kind="prompt"}} {usage["prompt_tokens"]}',
         'gptoss_model_loaded{model="nano"} 1',
-        "gptoss_engine_sequences_running 0",
+        'gptoss_engine_sequences_running{model="nano"} 0',
     ):
         assert f"\n{line}\n" in f"\n{reply.text}", line
     names = set(re.findall(r"^([a-z_]+)[ {]", reply.text, re.M))

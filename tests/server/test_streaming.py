@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,7 +53,9 @@ async def respond(
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    await AnswerResponse(events, writer, stream=stream)({"type": "http"}, receive, send)
+    app = SimpleNamespace(state=SimpleNamespace(ending=asyncio.Event()))
+    scope = {"type": "http", "app": app}
+    await AnswerResponse(events, writer, stream=stream)(scope, receive, send)
     assert sent[0]["type"] == "http.response.start"
     assert all(message["type"] == "http.response.body" for message in sent[1:])
     assert not sent[-1].get("more_body")

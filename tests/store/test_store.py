@@ -1,5 +1,6 @@
 """Names, files and headers."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -8,9 +9,20 @@ import numpy as np
 import pytest
 
 from gptoss_local.catalog import canonical_name
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError
+from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.settings import Settings
-from gptoss_local.store import find_model, list_models, read_info, read_tokens
+from gptoss_local.store import (
+    BlobWriter,
+    add_model,
+    adopt_file,
+    delete_model,
+    file_for,
+    find_blob,
+    find_model,
+    list_models,
+    read_info,
+    read_tokens,
+)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +112,87 @@ def test_missing_file_and_missing_tokens(tmp_path: Path) -> None:
     assert read_info(path).architecture == "gpt-oss"
     with pytest.raises(ModelLoadError, match=r"tokenizer\.ggml\.tokens"):
         read_tokens(path)
+
+
+def test_names_become_files_and_back(tmp_path: Path, nano_gguf: Path) -> None:
+    settings = Settings(home=tmp_path)
+    for name in ("mine:7b", "someone/tuned", "20b", "host.example/me/m:v1.0"):
+        add_model(name, nano_gguf, settings)
+        assert find_model(name.upper(), settings).path == file_for(name, settings)
+    assert file_for("20b", settings) == settings.models_dir / "gpt-oss-20b.gguf"
+    assert {p.parent for p in settings.models_dir.rglob("*")} == {settings.models_dir}
+    assert nano_gguf.stat().st_nlink == 5
+    delete_model("mine:7B", settings)
+    with pytest.raises(ModelNotFoundError):
+        delete_model("mine:7b", settings)
+    for name in (
+        "",
+        "..",
+        "../x",
+        "a//b",
+        "/etc/passwd",
+        "a b",
+        "x" * 81,
+        ".x",
+        "a\\b",
+        "nano",
+        "ä",
+    ):
+        with pytest.raises(UsageError):
+            add_model(name, nano_gguf, settings)
+    assert nano_gguf.is_file()
+
+
+def test_a_model_is_replaced_at_once(tmp_path: Path, nano_gguf: Path) -> None:
+    """Somebody who has the old file open keeps it; a bad file changes nothing."""
+    settings = Settings(home=tmp_path)
+    old = settings.models_dir / "Mine.gguf"
+    settings.models_dir.mkdir()
+    old.write_bytes(b"old")
+    with old.open("rb") as reader:
+        add_model("mine", nano_gguf, settings)
+        assert reader.read() == b"old"
+    assert old.samefile(nano_gguf)
+    add_model("mine", old, settings)
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"GGUF")
+    with pytest.raises(UsageError, match="not in GGUF format"):
+        add_model("mine", bad, settings)
+    assert [p.name for p in settings.models_dir.iterdir()] == ["Mine.gguf"]
+    assert old.samefile(nano_gguf)
+
+
+def test_a_file_is_adopted_where_it_lies(tmp_path: Path, nano_gguf: Path) -> None:
+    settings = Settings(home=tmp_path / "home")
+    file = tmp_path / "My Tune.gguf"
+    file.hardlink_to(nano_gguf)
+    assert adopt_file(file, settings).name == "my-tune"
+    assert adopt_file(file, settings) == find_model("my-tune", settings)
+    other = tmp_path / "sub" / "my tune.gguf"
+    other.parent.mkdir()
+    other.write_bytes(nano_gguf.read_bytes())
+    with pytest.raises(UsageError, match="another model 'my-tune'"):
+        adopt_file(other, settings)
+    delete_model("my-tune", settings)
+    assert file.is_file()
+
+
+def test_unused_blobs_go_and_used_ones_stay(tmp_path: Path, nano_gguf: Path) -> None:
+    settings = Settings(home=tmp_path)
+    data = nano_gguf.read_bytes()
+    digests = []
+    for content in (data, data[:1000], b"new"):
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        digests.append(digest)
+        with BlobWriter(digest, settings) as blob:
+            blob.write(content)
+            blob.finish()
+    add_model("mine", find_blob(digests[0], settings), settings)
+    for digest in digests[:2]:
+        os.utime(find_blob(digest, settings), (1000, 1000))
+    add_model("other", nano_gguf, settings)
+    delete_model("other", settings)  # sweeps
+    assert find_blob(digests[0], settings).is_file()
+    assert find_blob(digests[2], settings).is_file()
+    with pytest.raises(ModelNotFoundError):
+        find_blob(digests[1], settings)

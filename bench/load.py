@@ -1,0 +1,212 @@
+"""A server under load: many streams, clients that vanish, requests beside them; on nano.
+
+    python bench/load.py [--seconds N] [--streams N] [--kill-share P]
+
+Starts a server in a home of its own. For `--seconds`, `--streams` clients at a time each ask for a
+stream; a share of them closes the connection somewhere in it, and every other one must get all of
+its tokens. Afterwards the engine must hold no cell of a running sequence, its books must be in
+order, and file descriptors and memory must be what they were after the first seconds, about. Then
+requests/s of small requests, and what the server adds to a token at 1, 8 and 64 streams: its own
+processor time, and the time between tokens of a stream against the engine's own clock.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from gptoss_local.nano import ensure_gguf
+from gptoss_local.settings import load_settings
+
+N_TOKENS = 40
+WARM_UP_S = 5.0
+
+
+@dataclass
+class Tally:
+    """What the clients saw."""
+
+    ends: Counter[str] = field(default_factory=Counter)
+    first_s: list[float] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--streams", type=int, default=64)
+    parser.add_argument("--kill-share", type=float, default=0.3)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        (Path(home) / "cache").mkdir()
+        gguf = ensure_gguf(load_settings().cache_dir)
+        (Path(home) / "cache" / gguf.name).hardlink_to(gguf)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        environment = os.environ | {"GPTOSS_HOME": home, "GPTOSS_PORT": str(port)}
+        command = [sys.executable, "-m", "gptoss_local", "serve"]
+        server = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        try:
+            asyncio.run(measure(f"http://127.0.0.1:{port}", psutil.Process(server.pid), arguments))
+        finally:
+            server.terminate()
+            server.wait()
+
+
+async def measure(url: str, server: psutil.Process, arguments: argparse.Namespace) -> None:
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    async with httpx.AsyncClient(
+        base_url=url, timeout=300, trust_env=False, limits=limits
+    ) as client:
+        while True:
+            try:
+                await client.get("/")
+                break
+            except httpx.ConnectError:
+                await asyncio.sleep(0.05)
+        await client.post("/api/generate", json={"model": "nano"})
+        await load(client, server, WARM_UP_S, arguments)  # what grows once, has
+        before = resources(server)
+        tally = await load(client, server, arguments.seconds, arguments)
+        await asyncio.sleep(1)
+        report_load(tally, before, resources(server), await engine_stats(client))
+        for path in ("/api/version", "/api/tags"):
+            print(f"{path}: {await rate(url, path):.0f} requests/s over one connection")
+        for n_streams in (1, 8, 64):
+            await latency(client, server, n_streams)
+
+
+async def load(
+    client: httpx.AsyncClient, server: psutil.Process, seconds: float, arguments: argparse.Namespace
+) -> Tally:
+    tally, end_s = Tally(), time.monotonic() + seconds
+    dice = random.Random(0)
+
+    async def keep_asking() -> None:
+        while time.monotonic() < end_s:
+            leaves_after = dice.randrange(N_TOKENS) if dice.random() < arguments.kill_share else -1
+            await ask(client, tally, dice.randrange(10**6), leaves_after)
+
+    await asyncio.gather(*(keep_asking() for _ in range(arguments.streams)))
+    return tally
+
+
+async def ask(
+    client: httpx.AsyncClient, tally: Tally, number: int, leaves_after: int = -1
+) -> tuple[int, float, dict[str, Any]]:
+    """One stream: frames, seconds between its first and its last token, the last frame."""
+    body = {
+        "model": "nano",
+        "messages": [{"role": "user", "content": f"Count from {number} to {number + 900}."}],
+        "think": False,
+        "options": {"num_predict": N_TOKENS, "temperature": 0},
+    }
+    start_s, first_s, last_s, n_frames, frame = time.perf_counter(), 0.0, 0.0, 0, {}
+    async with client.stream("POST", "/api/chat", json=body) as reply:
+        async for line in reply.aiter_lines():
+            frame = json.loads(line)
+            last_s = time.perf_counter()
+            if not n_frames:
+                first_s = last_s
+                tally.first_s.append(first_s - start_s)
+            n_frames += 1
+            if n_frames == leaves_after:
+                tally.ends["left"] += 1
+                return n_frames, last_s - first_s, frame
+    if frame.get("done_reason") in ("length", "stop"):
+        tally.ends["complete"] += 1
+    else:
+        tally.ends["bad"] += 1
+        tally.bad.append(str(frame)[:200])
+    return n_frames, last_s - first_s, frame
+
+
+@dataclass
+class Resources:
+    n_fds: int
+    server_bytes: int
+    engine_bytes: int
+
+
+def resources(server: psutil.Process) -> Resources:
+    (engine,) = server.children()
+    n_fds = server.num_fds() if hasattr(server, "num_fds") else 0
+    return Resources(n_fds, server.memory_info().rss, engine.memory_info().rss)
+
+
+async def engine_stats(client: httpx.AsyncClient) -> dict[str, float]:
+    stats = {}
+    for line in (await client.get("/metrics")).text.splitlines():
+        if line.startswith(("gptoss_engine_", "gptoss_answers_active")):
+            name, _, value = line.rpartition(" ")
+            stats[name.partition("{")[0]] = float(value)
+    return stats
+
+
+def report_load(tally: Tally, before: Resources, after: Resources, stats: dict[str, float]) -> None:
+    first_ms = [1e3 * s for s in tally.first_s]
+    percent = statistics.quantiles(first_ms, n=100)
+    print(f"ends: {dict(tally.ends)}")
+    print(f"first byte: median {percent[49]:.0f} ms, p99 {percent[98]:.0f} ms")
+    for name in ("n_fds", "server_bytes", "engine_bytes"):
+        print(f"{name}: {getattr(before, name)} -> {getattr(after, name)}")
+    for name in ("sequences_running", "sequences_waiting", "cache_cells_used"):
+        assert stats[f"gptoss_engine_{name}"] == 0, f"{name} leaked: {stats}"
+    assert stats["gptoss_answers_active"] == 0
+    assert not tally.ends["bad"], tally.bad[:3]
+    assert after.n_fds <= before.n_fds + 8, "file descriptors leak"
+    print("no stream was lost, no cell or file descriptor leaked")
+
+
+async def rate(url: str, path: str, n: int = 500) -> float:
+    """Requests a second, one after the other, over a plain socket: httpx costs more than we do."""
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    start_s = time.perf_counter()
+    for _ in range(n):
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+        await reader.readexactly(int(length))
+    writer.close()
+    return n / (time.perf_counter() - start_s)
+
+
+async def latency(client: httpx.AsyncClient, server: psutil.Process, n_streams: int) -> None:
+    """What a token costs beyond the engine, at `n_streams` that run or wait at once."""
+    tally, answers = Tally(), []
+    cpu_s = sum(server.cpu_times()[:2])
+    for _ in range(max(1, 32 // n_streams)):  # processor time counts in steps of 10 ms
+        answers += await asyncio.gather(
+            *(ask(client, tally, 10**6 + number) for number in range(n_streams))
+        )
+    cpu_s = sum(server.cpu_times()[:2]) - cpu_s
+    n_tokens = sum(frame["eval_count"] for _, _, frame in answers)
+    added_us = [
+        (seconds - frame["eval_duration"] / 1e9) / max(frame["eval_count"] - 1, 1) * 1e6
+        for _, seconds, frame in answers
+    ]
+    print(
+        f"{n_streams} streams: {cpu_s / n_tokens * 1e6:.0f} us of the server's processor a token; "
+        f"a client's token comes {statistics.median(added_us):+.0f} us (median), "
+        f"{max(added_us):+.0f} us (worst) slower than the engine's clock says"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""Ollama's management of models: create, copy, delete, blobs, pull; and what we have not.
+
+Source: Ollama's server/routes.go and server/create.go. Deliberate differences are in docs/api.md.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gptoss_local.errors import GptOssError, ModelNotFoundError, RequestTimeoutError, UsageError
+from gptoss_local.server.body import read_body
+from gptoss_local.server.manager import ModelManager
+from gptoss_local.server.ollama_frames import ErrorFrame, error_frame
+from gptoss_local.server.ollama_request import ModelBody
+from gptoss_local.server.pulls import Pulls, Status
+from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
+from gptoss_local.settings import Settings
+from gptoss_local.store import (
+    BlobWriter,
+    add_model,
+    delete_model,
+    file_for,
+    find_blob,
+    find_model,
+)
+
+_PIECE_TIMEOUT_S = 60.0
+_PIECE_BYTES = 1 << 20
+
+
+class PullBody(ModelBody):
+    stream: bool = True
+
+
+class CreateBody(msgspec.Struct, kw_only=True):
+    """What a model may be made of; the fields from `adapters` on are refused when set."""
+
+    model: str = ""
+    name: str = ""
+    stream: bool = True
+    from_: str = msgspec.field(name="from", default="")
+    files: dict[str, str] = {}
+    adapters: dict[str, str] = {}
+    template: str = ""
+    system: str = ""
+    parameters: dict[str, Any] = {}
+    messages: list[Any] = []
+    quantize: str = ""
+
+    def check(self) -> None:
+        """Raises UsageError for what a model here cannot have."""
+        if not (self.model or self.name):
+            raise UsageError("invalid model name")
+        for field in ("adapters", "template", "system", "parameters", "messages", "quantize"):
+            if getattr(self, field):
+                raise UsageError(
+                    f"'{field}' is not supported: a model is a GGUF file and its name",
+                    hint="Send a system message and options with each request.",
+                )
+        if not (self.from_ or self.files):
+            raise UsageError("neither 'from' or 'files' was specified")
+        if len(self.files) > 1 or (self.from_ and self.files):
+            raise UsageError("a model is made of one GGUF file, or of one other model")
+
+
+class CopyBody(msgspec.Struct):
+    source: str = ""
+    destination: str = ""
+
+
+class StatusWriter:
+    """The lines of a long job; as a whole, just how it ended."""
+
+    framing = NDJSON
+
+    def feed(self, event: Status) -> Iterable[Status]:
+        return [event]
+
+    def whole(self) -> Status:
+        return Status("success")
+
+    def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:
+        return [error_frame(error)]
+
+    def error_body(self, error: GptOssError) -> ErrorFrame:
+        return error_frame(error)
+
+
+def routes() -> list[Route]:
+    return [
+        Route("/api/status", status, methods=["GET"]),
+        Route("/api/create", create, methods=["POST"]),
+        Route("/api/copy", copy, methods=["POST"]),
+        Route("/api/delete", delete, methods=["DELETE"]),
+        Route("/api/blobs/{digest}", has_blob, methods=["HEAD"]),
+        Route("/api/blobs/{digest}", put_blob, methods=["POST"]),
+        Route("/api/pull", pull, methods=["POST"]),
+        Route("/api/push", push, methods=["POST"]),
+        Route("/api/embed", embed, methods=["POST"]),
+        Route("/api/embeddings", embed, methods=["POST"]),
+        Route("/v1/embeddings", embed, methods=["POST"]),
+    ]
+
+
+async def status(_request: Request) -> Response:
+    return json_response({"cloud": {"disabled": True, "source": "config"}})
+
+
+async def create(request: Request) -> Response:
+    body = await read_body(request, CreateBody)
+    body.check()
+    events = _create(body, _settings(request))
+    return AnswerResponse(events, StatusWriter(), stream=body.stream)
+
+
+async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[Status, None]:
+    if body.from_:
+        entry = find_model(body.from_, settings)
+        source = await asyncio.to_thread(entry.ensure_file, settings)
+    else:
+        (digest,) = body.files.values()
+        source = find_blob(digest, settings)
+        yield Status("parsing GGUF")
+    await asyncio.to_thread(add_model, body.model or body.name, source, settings)
+    yield Status("writing manifest")
+    yield Status("success")
+
+
+async def copy(request: Request) -> Response:
+    body = await read_body(request, CopyBody)
+    settings = _settings(request)
+    try:
+        file_for(body.destination, settings)
+    except UsageError as error:
+        raise UsageError(f'destination "{body.destination}" is invalid: {error.message}') from error
+    try:
+        entry = find_model(body.source, settings)
+    except ModelNotFoundError as error:
+        raise ModelNotFoundError(f'model "{body.source}" not found', hint=error.hint) from error
+    path = await asyncio.to_thread(entry.ensure_file, settings)
+    await asyncio.to_thread(add_model, body.destination, path, settings)
+    return Response()
+
+
+async def delete(request: Request) -> Response:
+    body = await read_body(request, ModelBody)
+    name, manager = body.model or body.name, _manager(request)
+    find_model(name, manager.settings)  # an unknown one is a 404, however it is spelled
+    file_for(name, manager.settings)
+    await manager.unload(name)
+    await asyncio.to_thread(delete_model, name, manager.settings)
+    return Response()
+
+
+async def has_blob(request: Request) -> Response:
+    find_blob(request.path_params["digest"], _settings(request))
+    return Response()
+
+
+async def put_blob(request: Request) -> Response:
+    """Take a file of any size; 201 when it is new, 200 when it was there."""
+    digest, settings = request.path_params["digest"], _settings(request)
+    try:
+        find_blob(digest, settings)
+        return Response()
+    except ModelNotFoundError:
+        pass
+    with BlobWriter(digest, settings) as blob:
+        async for piece in _pieces(request):
+            await asyncio.to_thread(blob.write, piece)
+        await asyncio.to_thread(blob.finish)
+    return Response(status_code=201)
+
+
+async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
+    """The body in pieces of about a megabyte, each within a minute."""
+    pieces, buffer = request.stream(), bytearray()
+    while True:
+        try:
+            async with asyncio.timeout(_PIECE_TIMEOUT_S):
+                buffer += await anext(pieces)
+        except StopAsyncIteration:
+            break
+        except TimeoutError as error:
+            raise RequestTimeoutError("the upload stalled") from error
+        except ClientDisconnect as error:  # nobody reads this
+            raise UsageError("the client left before its upload was complete") from error
+        if len(buffer) >= _PIECE_BYTES:
+            yield bytes(buffer)
+            buffer.clear()
+    yield bytes(buffer)
+
+
+async def pull(request: Request) -> Response:
+    body = await read_body(request, PullBody)
+    pulls: Pulls = request.app.state.pulls
+    return AnswerResponse(pulls.pull(body.model or body.name), StatusWriter(), stream=body.stream)
+
+
+async def push(request: Request) -> Response:
+    await read_body(request, ModelBody)
+    raise UsageError("gptoss publishes no models", hint="Upload the GGUF to the Hugging Face hub.")
+
+
+async def embed(request: Request) -> Response:
+    """Refuse with a clear text: gpt-oss was not trained for it, and pooled states mislead."""
+    name = (await read_body(request, ModelBody)).model
+    if not name:
+        raise UsageError("model is required")
+    find_model(name, _settings(request))
+    raise UsageError(
+        f'"{name}" does not support embeddings', hint="Use an embedding model in another server."
+    )
+
+
+def _manager(request: Request) -> ModelManager:
+    manager: ModelManager = request.app.state.manager
+    return manager
+
+
+def _settings(request: Request) -> Settings:
+    return _manager(request).settings

@@ -1,0 +1,65 @@
+"""A pull in a process of its own: it can be ended at once, and streams do not feel the conversion.
+
+    python -m gptoss_local.server.pull_process OWNER/NAME OUT.gguf
+
+Writes JSON lines: `Step` while it works, `Failure` if it fails. It ends when nobody reads them any
+more. Killed at any point, the next one continues.
+"""
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.errors import GptOssError
+from gptoss_local.pull import pull_checkpoint
+
+_REPORT_EVERY_S = 0.1
+
+
+class Step(msgspec.Struct, frozen=True, tag="step"):
+    """How far one step is, in bytes."""
+
+    what: str
+    done: int
+    total: int
+
+
+class Failure(msgspec.Struct, frozen=True, tag="failure"):
+    """An error of ours, by class name in `gptoss_local.errors`."""
+
+    error: str
+    message: str
+    hint: str
+
+
+def main() -> None:
+    repo, target = sys.argv[1], Path(sys.argv[2])
+    lock = threading.Lock()
+    reported_s: dict[str, float] = {}
+
+    def report(what: str, done: int, total: int) -> None:
+        """Progress, told from several threads."""
+        with lock:
+            now_s = time.monotonic()
+            if done == total or now_s - reported_s.get(what, 0.0) >= _REPORT_EVERY_S:
+                reported_s[what] = now_s
+                _say(Step(what, done, total))
+
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pull_checkpoint(repo, target, progress=report)
+    except GptOssError as error:
+        _say(Failure(type(error).__name__, error.message, error.hint))
+        sys.exit(error.exit_code)
+
+
+def _say(line: Step | Failure) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

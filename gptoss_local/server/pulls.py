@@ -1,0 +1,157 @@
+"""Downloads and conversions that clients asked for: one per model, whoever asks.
+
+A pull goes on as long as somebody watches it. What has arrived stays, and the next one continues.
+Thread: one event loop; the work itself runs in processes (`pull_process`).
+"""
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.catalog import CatalogModel, canonical_name
+from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError, error_by_name
+from gptoss_local.server.pull_process import Failure, Step
+from gptoss_local.settings import Settings
+from gptoss_local.store import file_for, find_model, known_model
+
+_REPORT_EVERY_S = 0.2
+
+
+class Status(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of progress, as Ollama's api/types.go has it (ProgressResponse)."""
+
+    status: str
+    digest: str = ""
+    total: int = 0
+    completed: int = 0
+
+
+class Pulls:
+    """The pulls under way."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._jobs: dict[str, _Job] = {}
+
+    async def pull(self, name: str) -> AsyncGenerator[Status, None]:
+        """Make sure that a model of the catalogue is on this machine; yield what happens.
+
+        Raises:
+            UsageError: no name.
+            ModelNotFoundError: the catalogue does not know it.
+            GptOssError: see `gptoss_local.pull.pull_checkpoint`.
+        """
+        if not name.strip():
+            raise UsageError("invalid model name")
+        yield Status("pulling manifest")
+        wanted = canonical_name(name)
+        model = known_model(wanted)
+        if model is None:
+            raise ModelNotFoundError(
+                "pull model manifest: file does not exist",
+                hint="gptoss pulls the models of its catalogue, such as gpt-oss:20b. For any other "
+                "checkpoint of the hub: gptoss convert OWNER/NAME.",
+            )
+        if not _is_here(wanted, self._settings):
+            job = await self._job(model)
+            async for status in job.watch():
+                yield status
+        for step in ("verifying sha256 digest", "writing manifest", "success"):
+            yield Status(step)  # done by now: every file was checked while it was written
+
+    async def close(self) -> None:
+        """End what is under way."""
+        for job in self._jobs.values():
+            job.stop()
+        await asyncio.gather(*(job.work for job in self._jobs.values()), return_exceptions=True)
+
+    async def _job(self, model: CatalogModel) -> "_Job":
+        """The pull of a model that runs already, or a new one."""
+        job = self._jobs.get(model.name)
+        if job is not None and job.is_stopping:
+            await asyncio.wait((job.work,))
+        job = self._jobs.get(model.name)
+        if job is None or job.work.done():
+            job = _Job(model.repo, file_for(model.name, self._settings))
+            self._jobs[model.name] = job
+        return job
+
+
+class _Job:
+    """One pull, in a process; `work` is over when that is."""
+
+    def __init__(self, repo: str, target: Path) -> None:
+        self._digest = f"sha256:{hashlib.sha256(repo.encode()).hexdigest()}"
+        self._steps: dict[str, Step] = {}
+        self._is_stopped = False
+        self._n_watching = 0
+        self.work = asyncio.create_task(self._run(repo, target))
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopped and not self.work.done()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self.work.cancel()
+
+    async def watch(self) -> AsyncGenerator[Status, None]:
+        """Yield what changes until the work is done; the last who leaves earlier ends it."""
+        seen: dict[str, Step] = {}
+        self._n_watching += 1
+        try:
+            while not self.work.done():
+                await asyncio.wait((self.work,), timeout=_REPORT_EVERY_S)
+                for status in self._news(seen):
+                    yield status
+            self.work.result()
+        finally:
+            self._n_watching -= 1
+            if not self._n_watching:
+                self.stop()
+
+    def _news(self, seen: dict[str, Step]) -> Iterator[Status]:
+        for what, step in self._steps.items():
+            if seen.get(what) == step:
+                continue
+            seen[what] = step
+            if what == "downloading":  # as one layer: programs add up what has a digest
+                yield Status(f"pulling {self._digest[7:19]}", self._digest, step.total, step.done)
+            else:
+                yield Status(what, total=step.total, completed=step.done)
+
+    async def _run(self, repo: str, target: Path) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "gptoss_local.server.pull_process", repo, str(target)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        if process.stdout is None:
+            raise RuntimeError("the process has no stdout pipe")
+        try:
+            async for text in process.stdout:
+                line = msgspec.json.decode(text, type=Step | Failure)
+                if isinstance(line, Failure):
+                    raise error_by_name(line.error, line.message, hint=line.hint)
+                self._steps[line.what] = line
+            if code := await process.wait():
+                raise DownloadError(
+                    f"the pull has unexpectedly stopped (exit code {code})",
+                    hint="The next one continues it. The server's log may say more.",
+                )
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+def _is_here(name: str, settings: Settings) -> bool:
+    try:
+        find_model(name, settings)
+    except ModelNotFoundError:
+        return False
+    return True

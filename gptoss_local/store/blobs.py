@@ -1,0 +1,111 @@
+"""Uploaded files, kept under their sha256 until a model is made of them.
+
+They lie beside the models, so that a model is made of a blob by a hard link: nothing is copied, and
+the file system counts who needs the bytes.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
+from gptoss_local.settings import Settings
+
+_DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
+_UNUSED_S = 24 * 3600  # a blob of which nobody made a model since, or a part of one
+
+
+def blob_path(digest: str, settings: Settings) -> Path:
+    """Where the blob of a digest (`sha256:` and 64 hex digits) lies, if it is there.
+
+    Raises:
+        UsageError: that is no digest.
+    """
+    found = _DIGEST.fullmatch(digest)
+    if found is None:
+        raise UsageError("invalid digest format")
+    return settings.models_dir / "blobs" / f"sha256-{found[1].lower()}"
+
+
+def find_blob(digest: str, settings: Settings) -> Path:
+    """Return the file of a blob.
+
+    Raises:
+        UsageError: see `blob_path`.
+        ModelNotFoundError: it has not been uploaded.
+    """
+    path = blob_path(digest, settings)
+    if not path.is_file():
+        raise ModelNotFoundError(f'blob "{digest}" not found')
+    return path
+
+
+class BlobWriter:
+    """Writes one blob; it appears under its digest when all of it is there and right.
+
+    Use as a context manager. Thread: one at a time.
+    """
+
+    def __init__(self, digest: str, settings: Settings) -> None:
+        self._target = blob_path(digest, settings)
+        self._part = self._target.with_name(f"{self._target.name}.{secrets.token_hex(4)}.part")
+        self._hash = hashlib.sha256()
+
+    def __enter__(self) -> "BlobWriter":
+        with disk_errors():
+            self._target.parent.mkdir(parents=True, exist_ok=True)
+            remove_unused(self._target.parent)
+            self._file = self._part.open("xb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+    def write(self, data: bytes) -> None:
+        with disk_errors():
+            self._file.write(data)
+        self._hash.update(data)
+
+    def finish(self) -> None:
+        """Check the content and give it its name.
+
+        Raises:
+            UsageError: it has another digest.
+            DownloadError: the disk is full or broken.
+        """
+        expected = self._target.name.replace("-", ":")
+        got = f"sha256:{self._hash.hexdigest()}"
+        if got != expected:
+            raise UsageError(f'digest mismatch, expected "{expected}", got "{got}"')
+        with disk_errors():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._part.replace(self._target)
+
+
+def remove_unused(folder: Path, older_than_s: float = _UNUSED_S) -> None:
+    """Remove blobs and parts that no model shares and that nobody touched lately."""
+    now_s = time.time()
+    for path in folder.glob("sha256-*"):
+        with contextlib.suppress(OSError):  # another process may do the same
+            stat = path.stat()
+            if stat.st_nlink == 1 and now_s - stat.st_mtime > older_than_s:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DownloadError(
+            f"the models folder cannot be written: {error.strerror or error}",
+            hint="It must be writable and have room for the model.",
+        ) from error

@@ -1,0 +1,216 @@
+"""Models come, get names and go: create, copy, delete, blobs, pull, and what is refused."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import ollama
+import psutil
+import pytest
+
+from tests.conftest import RunningServer, run_server, wait_until
+from tests.convert.tiny import write_tiny
+from tests.hub.conftest import no_account  # noqa: F401
+from tests.hub.server import Fault, HubServer, run_hub
+from tests.test_pull import read_folder
+
+REPO = "openai/gpt-oss-20b"
+N_SHARDS = 3
+HI: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "hi"}],
+    "stream": False,
+    "think": False,
+    "options": {"temperature": 0},
+}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    with run_hub() as server:
+        files = write_tiny(tmp_path / "gpt-oss-20b", n_shards=N_SHARDS)
+        server.add(REPO, read_folder(files))
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        yield server
+
+
+@pytest.fixture
+def home_server(empty_home: Path) -> Iterator[RunningServer]:
+    with run_server(empty_home) as running:
+        yield running
+
+
+@pytest.fixture
+def http(home_server: RunningServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=home_server.url, timeout=60, trust_env=False) as client:
+        yield client
+
+
+def names(http: httpx.Client) -> set[str]:
+    return {model["name"] for model in http.get("/api/tags").json()["models"]}
+
+
+def lines(reply: httpx.Response) -> list[dict[str, Any]]:
+    assert reply.headers["content-type"] == "application/x-ndjson", reply.text
+    return [json.loads(line) for line in reply.text.splitlines()]
+
+
+def test_a_file_is_uploaded_named_copied_used_and_deleted(
+    home_server: RunningServer, http: httpx.Client, nano_gguf: Path
+) -> None:
+    digest = "sha256:" + hashlib.sha256(nano_gguf.read_bytes()).hexdigest()
+    assert http.head(f"/api/blobs/{digest}").status_code == 404
+    with ollama.Client(home_server.url, trust_env=False) as sdk:
+        assert sdk.create_blob(nano_gguf) == digest
+        assert http.head(f"/api/blobs/{digest}").status_code == 200
+        assert http.post(f"/api/blobs/{digest}", content=b"").status_code == 200
+        statuses = [s.status for s in sdk.create("Mine:7B", files={"a.gguf": digest}, stream=True)]
+        assert statuses == ["parsing GGUF", "writing manifest", "success"]
+        sdk.create("second", from_="mine:7b")
+        sdk.copy("second", "someone/third")
+        assert names(http) == {"nano", "mine:7b", "second", "someone/third"}
+        reply = http.post("/api/chat", json=HI | {"model": "MINE:7b"}).json()
+        assert reply["message"]["content"] == "Hello! How can I help you today?"
+        sdk.delete("mine:7b")
+        assert http.get("/api/ps").json()["models"] == []
+        sdk.delete("second")
+        reply = http.post("/api/chat", json=HI | {"model": "someone/third"}).json()
+        assert reply["message"]["content"] == "Hello! How can I help you today?"
+    assert {p.name for p in (home_server.home / "models").glob("*.gguf")} == {
+        "someone%2Fthird.gguf"
+    }
+    assert not list((home_server.home / "models").rglob("*.part"))
+
+
+def test_a_broken_upload_leaves_nothing(home_server: RunningServer, http: httpx.Client) -> None:
+    digest = "sha256:" + hashlib.sha256(b"right").hexdigest()
+    wrong = http.post(f"/api/blobs/{digest}", content=b"wrong")
+    assert wrong.status_code == 400
+    assert wrong.json()["error"].startswith(f'digest mismatch, expected "{digest}", got "sha256:')
+    for bad in ("sha256:12", "md5:" + "0" * 64, "..%2F..%2Fetc%2Fpasswd"):
+        assert http.post(f"/api/blobs/{bad}", content=b"x").status_code in (400, 404)
+    assert [p for p in (home_server.home / "models").rglob("*") if p.is_file()] == []
+    assert http.post(f"/api/blobs/{digest}", content=b"right").status_code == 201
+    made = http.post("/api/create", json={"model": "x", "files": {"x.gguf": digest}})
+    assert lines(made)[-1]["error"] == "supplied file was not in GGUF format"
+    assert names(http) == {"nano"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "text"),
+    [
+        ("POST", "/api/create", {"model": "x"}, 400, "neither 'from' or 'files'"),
+        ("POST", "/api/create", {"from": "nano"}, 400, "invalid model name"),
+        ("POST", "/api/create", {"model": "../x", "from": "nano"}, 400, '"../x" is invalid'),
+        ("POST", "/api/create", {"model": "a/../x", "from": "nano"}, 400, "is invalid"),
+        ("POST", "/api/create", {"model": "x", "from": "nope"}, 404, "model 'nope' not found"),
+        ("POST", "/api/create", {"model": "nano", "from": "nano"}, 400, "part of gptoss"),
+        ("POST", "/api/create", {"model": "x", "from": "nano", "system": "Hi"}, 400, "'system'"),
+        ("POST", "/api/create", {"model": "x", "files": {"a": "12"}}, 400, "invalid digest"),
+        ("POST", "/api/copy", {"source": "nope", "destination": "x"}, 404, 'model "nope" not'),
+        ("POST", "/api/copy", {"source": "nano", "destination": "a b"}, 400, 'destination "a b"'),
+        ("DELETE", "/api/delete", {"model": "nope"}, 404, "model 'nope' not found"),
+        ("DELETE", "/api/delete", {"model": "nano"}, 400, "cannot be replaced or deleted"),
+        ("POST", "/api/push", {"model": "nano"}, 400, "publishes no models"),
+        ("POST", "/api/pull", {"model": ""}, 400, "invalid model name"),
+        ("POST", "/api/pull", {"model": "llama3", "stream": False}, 404, "pull model manifest"),
+        ("POST", "/api/embed", {"model": "nano", "input": "x"}, 400, "not support embeddings"),
+        ("POST", "/api/embeddings", {"model": "nope", "prompt": "x"}, 404, "not found"),
+        ("POST", "/v1/embeddings", {"model": "nano", "input": "x"}, 400, "not support embeddings"),
+    ],
+)
+def test_refusals(
+    server: RunningServer, method: str, path: str, body: dict[str, Any], status: int, text: str
+) -> None:
+    body = {"stream": False} | body
+    reply = httpx.request(method, server.url + path, json=body, trust_env=False, timeout=30)
+    assert reply.status_code == status, reply.text
+    error = reply.json()["error"]
+    assert text in (error["message"] if path.startswith("/v1") else error)
+
+
+def test_no_request_reaches_a_file_by_its_path(server: RunningServer, nano_gguf: Path) -> None:
+    for path in (str(nano_gguf), f"../cache/{nano_gguf.name}", nano_gguf.as_uri()):
+        for where, field in (
+            ("/api/chat", "model"),
+            ("/api/show", "name"),
+            ("/api/copy", "source"),
+        ):
+            body = {field: path, "destination": "x", "messages": []}
+            reply = httpx.post(server.url + where, json=body, trust_env=False)
+            assert reply.status_code == 404, (where, path)
+
+
+def test_status(server: RunningServer) -> None:
+    reply = httpx.get(f"{server.url}/api/status", trust_env=False)
+    assert reply.json() == {"cloud": {"disabled": True, "source": "config"}}
+
+
+def test_pull_with_progress(hub: HubServer, http: httpx.Client, home_server: RunningServer) -> None:
+    found = lines(http.post("/api/pull", json={"model": "gpt-oss"}))
+    assert found[0] == {"status": "pulling manifest"}
+    tail = ["verifying sha256 digest", "writing manifest", "success"]
+    assert [line["status"] for line in found[-3:]] == tail
+    layer = [line for line in found if line["status"].startswith("pulling ") and "digest" in line]
+    assert layer[-1]["completed"] == layer[-1]["total"] > 0
+    assert layer[-1]["digest"].removeprefix("sha256:")[:12] == layer[-1]["status"].split()[1]
+    assert names(http) == {"nano", "gpt-oss:20b"}
+    assert [p.name for p in (home_server.home / "models").iterdir()] == ["gpt-oss-20b.gguf"]
+    again = lines(http.post("/api/pull", json={"model": "gpt-oss:20b"}))
+    assert [line["status"] for line in again] == ["pulling manifest", *tail]
+    whole = http.post("/api/pull", json={"name": "nano", "stream": False})
+    assert whole.json() == {"status": "success"}
+
+
+def test_pull_that_is_left_stops_and_continues(
+    hub: HubServer, http: httpx.Client, home_server: RunningServer
+) -> None:
+    """Two watch one pull; when both have left, it ends, and the next one goes on with the rest."""
+    last = f"model-{N_SHARDS:05d}-of-{N_SHARDS:05d}.safetensors"
+    hub.strike(last, Fault(stall_after=100))
+
+    def watch(n_lines: int) -> int:
+        with http.stream("POST", "/api/pull", json={"model": "20b"}) as reply:
+            found = reply.iter_lines()
+            for _ in range(n_lines):
+                next(found)
+            return len(pullers())
+
+    def pullers() -> list[psutil.Process]:
+        return psutil.Process(home_server.process.pid).children()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(watch, (4, 4))) == [1, 1]
+    wait_until(lambda: not pullers(), timeout_s=3)
+    hub.heal()
+    assert names(http) == {"nano"}
+    sent = dict(hub.sent)
+    assert lines(http.post("/api/pull", json={"model": "20b"}))[-1] == {"status": "success"}
+    assert last in {name for name, n in hub.sent.items() if n != sent.get(name, 0)}
+
+
+def test_a_stalled_pull_does_not_hold_up_the_end(
+    hub: HubServer, http: httpx.Client, home_server: RunningServer
+) -> None:
+    hub.strike("config.json", Fault(stall_after=1))
+    with http.stream("POST", "/api/pull", json={"model": "20b"}) as reply:
+        found = reply.iter_lines()
+        next(found)
+        start_s = time.monotonic()
+        home_server.process.terminate()
+        *_, last = found
+    assert json.loads(last)["error"] == "the server is shutting down"
+    home_server.process.wait(10)
+    assert time.monotonic() - start_s < 9
+    hub.heal()
+
+
+def test_pull_reports_a_hub_that_fails(hub: HubServer, http: httpx.Client) -> None:
+    hub.strike("config.json", Fault(status=404))
+    found = lines(http.post("/api/pull", json={"model": "20b"}))
+    assert found[-1]["code"] in ("DownloadError", "ModelNotFoundError")
+    assert "success" not in str(found)

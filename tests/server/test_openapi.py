@@ -1,0 +1,137 @@
+"""Our OpenAPI document: complete, and true of what the server really answers."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings, strategies
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from gptoss_local.server.app import make_app
+from gptoss_local.server.openapi import OPERATIONS, Operation, document
+from gptoss_local.settings import Settings as ServerSettings
+from tests.conftest import RunningServer, run_server
+
+OLLAMA_PATHS = {
+    f"/api/{name}"
+    for name in (
+        *("generate", "chat", "embed", "tags", "ps", "show", "create", "copy", "pull", "push"),
+        *("delete", "version"),
+    )
+}
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+OPTIONS = {"num_predict": 3}
+LIMITS: dict[str, dict[str, Any]] = {
+    "/api/chat": {"options": OPTIONS},
+    "/api/generate": {"options": OPTIONS},
+    "/v1/chat/completions": {"max_tokens": 3, "max_completion_tokens": None},
+    "/v1/completions": {"max_tokens": 3},
+    "/v1/responses": {"max_output_tokens": 3},
+    "/v1/messages": {"max_tokens": 3},
+}
+MESSAGES = [{"role": "user", "content": "hi"}]
+PLAIN: dict[str, Any] = {"tools": [], "tool_choice": None, "reasoning": None}
+OPENAI = PLAIN | {"n": 1, "logprobs": False, "reasoning_effort": "low", "response_format": {}}
+ANTHROPIC = PLAIN | {
+    "messages": MESSAGES,
+    "system": "",
+    "thinking": None,
+    "output_config": None,
+    "output_format": None,
+}
+HELP: dict[str, dict[str, Any]] = {  # without it hardly a request would reach the model
+    "/api/chat": {"messages": MESSAGES, "images": [], "logprobs": False, "think": "low"},
+    "/v1/chat/completions": OPENAI | {"messages": MESSAGES},
+    "/v1/completions": OPENAI | {"prompt": "hi", "suffix": ""},
+    "/v1/responses": PLAIN
+    | {
+        "input": MESSAGES,
+        "background": False,
+        "previous_response_id": "",
+        "conversation": "",
+        "text": None,
+        "top_logprobs": 0,
+    },
+    "/v1/messages": ANTHROPIC,
+    "/v1/messages/count_tokens": ANTHROPIC,
+    "/api/create": dict.fromkeys(
+        ("files", "adapters", "template", "system", "parameters", "messages", "quantize")
+    )
+    | {"model": "made", "from": "nano"},
+    "/api/copy": {"source": "nano", "destination": "made"},
+    "/api/delete": {"model": "made"},
+}
+ENDS = "/api/gptoss/shutdown"
+
+
+def test_document_is_complete() -> None:
+    app = make_app(ServerSettings(), shut_down=lambda: None)
+    served = {
+        (method.lower(), route.path.replace("{name:path}", "{name}"))  # type: ignore[attr-defined]
+        for route in app.routes
+        for method in route.methods  # type: ignore[attr-defined]
+        if method != "HEAD" or "blobs" in route.path  # type: ignore[attr-defined]
+    }
+    assert served == {(op.method, op.path) for op in OPERATIONS}
+    assert document()["paths"].keys() >= OLLAMA_PATHS
+    assert document()["openapi"] == "3.1.0"
+
+
+@pytest.fixture(scope="module")
+def throw_away(
+    tmp_path_factory: pytest.TempPathFactory, nano_home: Path
+) -> Iterator[RunningServer]:
+    home = tmp_path_factory.mktemp("openapi")
+    (home / "cache").symlink_to(nano_home / "cache")
+    with run_server(home, context_length="2048") as server:
+        httpx.post(
+            f"{server.url}/api/generate", json={"model": "nano"}, trust_env=False, timeout=60
+        )
+        yield server
+
+
+@pytest.mark.parametrize(
+    "operation", [op for op in OPERATIONS if op.path != ENDS], ids=lambda op: op.method + op.path
+)
+def test_answers_are_as_documented(throw_away: RunningServer, operation: Operation) -> None:
+    """Whatever is sent: no 5xx, and documented statuses, types and shapes."""
+    schema = schemathesis.openapi.from_dict(document())
+    schema.config.update(base_url=throw_away.url)
+    statuses: Counter[int] = Counter()
+
+    @settings(
+        max_examples=16,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        case=schema[operation.path][operation.method].as_strategy(), is_helped=strategies.booleans()
+    )
+    def check(case: Any, is_helped: bool) -> None:
+        if isinstance(case.body, dict):
+            case.body |= LIMITS.get(operation.path, {}) | {"stream": False, "model": "nano"}
+            if is_helped:
+                case.body |= HELP.get(operation.path, {})
+        response = case.call_and_validate(checks=CHECKS, timeout=30)
+        statuses[response.status_code] += 1
+
+    check()
+    is_answered = not operation.is_refused and "blobs" not in operation.path
+    assert (200 in statuses) == (is_answered and operation.path != "/v1/models/{name}"), statuses

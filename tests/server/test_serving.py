@@ -1,0 +1,330 @@
+"""Many requests, several models, keep-alive, and the end of the server."""
+
+import datetime
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.conftest import RunningServer, free_port, run_server, wait_until
+
+HI: dict[str, Any] = {
+    "model": "nano",
+    "messages": [{"role": "user", "content": "hi"}],
+    "stream": False,
+    "think": False,
+    "options": {"temperature": 0},
+}
+COUNT = HI | {"messages": [{"role": "user", "content": "Count from 1 to 900."}], "stream": True}
+
+
+def client(server: RunningServer) -> httpx.Client:
+    return httpx.Client(base_url=server.url, timeout=60, trust_env=False)
+
+
+def running(http: httpx.Client) -> list[str]:
+    return [model["name"] for model in http.get("/api/ps").json()["models"]]
+
+
+@pytest.fixture
+def two_models(empty_home: Path, nano_gguf: Path) -> Path:
+    """A home with another model, a file of its own."""
+    (empty_home / "models").mkdir()
+    (empty_home / "models" / "other.gguf").hardlink_to(nano_gguf)
+    return empty_home
+
+
+@pytest.mark.parametrize(
+    ("keep_alive", "left_s"),
+    [
+        ("absent", 300),
+        (-1, None),
+        ("5m", 300),
+        ("-1", None),
+        ("1h30m", 5400),
+        (600, 600),
+        ("600", 600),
+        ("-1m", None),
+        ("", "error"),
+        (True, "error"),
+        ("5 parsecs", "error"),
+        ("0s", 0),
+        (0, 0),
+    ],
+)
+def test_keep_alive(own_server_of_module: RunningServer, keep_alive: object, left_s: Any) -> None:
+    body = HI if keep_alive == "absent" else HI | {"keep_alive": keep_alive}
+    with client(own_server_of_module) as http:
+        reply = http.post("/api/chat", json=body)
+        if left_s == "error":
+            assert reply.status_code == 400
+        elif left_s == 0:
+            wait_until(lambda: running(http) == [], timeout_s=5)
+        else:
+            assert reply.status_code == 200
+            (model,) = http.get("/api/ps").json()["models"]
+            year = int(model["expires_at"][:4])
+            assert (year == 2318) == (left_s is None)
+            if left_s is not None:
+                expires = datetime.datetime.fromisoformat(model["expires_at"])
+                got_s = (expires - datetime.datetime.now().astimezone()).total_seconds()
+                assert got_s == pytest.approx(left_s, abs=5)
+
+
+@pytest.fixture(scope="module")
+def own_server_of_module(nano_home: Path) -> Iterator[RunningServer]:
+    with run_server(nano_home) as server:
+        yield server
+
+
+def test_several_models(two_models: Path) -> None:
+    """One answers while another loads, and a third takes the place of the one not used for long."""
+    (two_models / "models" / "third.gguf").hardlink_to(two_models / "models" / "other.gguf")
+    with run_server(two_models, max_loaded_models="2") as server, client(server) as http:
+        assert http.post("/api/chat", json=HI).status_code == 200
+        nano = server.engine()
+        with ThreadPoolExecutor(4) as pool:
+            loads = [pool.submit(http.post, "/api/chat", json=HI | {"model": "other"})]
+            wait_until(lambda: len(engines(server)) == 2)
+            (loading,) = [engine for engine in engines(server) if engine != nano]
+            loading.suspend()
+            try:
+                loads.append(pool.submit(http.post, "/api/chat", json=HI | {"model": "other"}))
+                time.sleep(0.1)
+                assert http.post("/api/chat", json=HI, timeout=10).status_code == 200
+                assert not any(load.done() for load in loads)
+            finally:
+                loading.resume()
+            assert [load.result().status_code for load in loads] == [200, 200]
+        assert running(http) == ["other", "nano"]
+        metrics = http.get("/metrics").text
+        for name in ("nano", "other"):
+            assert f'gptoss_engine_sequences_running{{model="{name}"}} 0' in metrics
+        http.post("/api/chat", json=HI)
+        assert http.post("/api/chat", json=HI | {"model": "third"}).status_code == 200
+        assert running(http) == ["third", "nano"]
+        assert nano in engines(server)
+
+
+def test_a_model_that_is_wanted_by_clients_who_left_still_loads(nano_home: Path) -> None:
+    with run_server(nano_home) as server, client(server) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            http.post("/api/chat", json=HI, timeout=0.15)
+        wait_until(lambda: running(http) == ["nano"])
+        first = server.engine()
+        assert http.post("/api/chat", json=HI).status_code == 200
+        assert server.engine() == first
+
+
+def test_full_queue_is_a_503_in_every_dialect(nano_home: Path) -> None:
+    with run_server(nano_home, num_parallel="1", max_queue="1") as server, client(server) as http:
+        http.post("/api/generate", json={"model": "nano"})
+        engine = server.engine()
+        assert engine is not None
+        engine.suspend()
+        text = "server busy, please try again.  maximum pending requests exceeded"
+        try:
+            with ThreadPoolExecutor(2) as pool:
+                waiting = [pool.submit(http.post, "/api/chat", json=HI) for _ in range(2)]
+                wait_until(lambda: "gptoss_answers_active 2" in http.get("/metrics").text)
+                for path in ("/api/chat", "/v1/chat/completions", "/v1/messages"):
+                    reply = http.post(path, json=HI | {"max_tokens": 9})
+                    assert reply.status_code == 503
+                    assert text in json.dumps(reply.json())
+                engine.resume()
+                assert [reply.result().status_code for reply in waiting] == [200, 200]
+        finally:
+            engine.resume()
+        assert http.post("/api/chat", json=HI).status_code == 200
+
+
+def engines(server: RunningServer) -> list[psutil.Process]:
+    return psutil.Process(server.process.pid).children()
+
+
+def test_shutdown_lets_answers_finish_and_refuses_new_ones(nano_home: Path) -> None:
+    with run_server(nano_home) as server, client(server) as http:
+        http.post("/api/generate", json={"model": "nano"})
+        body = COUNT | {"options": {"temperature": 0, "num_predict": 60}}
+        with http.stream("POST", "/api/chat", json=body) as response:
+            frames = response.iter_lines()
+            next(frames)
+            server.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: is_refused(server))
+            *_, last = frames
+        assert json.loads(last)["done_reason"] == "length"
+        assert server.process.wait(10) == -signal.SIGTERM  # uvicorn passes it on
+
+
+def test_shutdown_cuts_what_is_too_long_with_an_error(nano_home: Path) -> None:
+    """A stream, a whole answer and one that waits for its turn."""
+    with run_server(nano_home, num_parallel="1") as server, client(server) as http:
+        http.post("/api/generate", json={"model": "nano"})
+        (engine,) = engines(server)
+        with http.stream("POST", "/api/chat", json=COUNT) as response:
+            frames = response.iter_lines()
+            next(frames)
+            with ThreadPoolExecutor(2) as pool:
+                others = [
+                    pool.submit(http.post, "/v1/chat/completions", json=HI),
+                    pool.submit(http.post, "/api/chat", json=HI | {"stream": True}),
+                ]
+                wait_until(lambda: "gptoss_answers_active 3" in http.get("/metrics").text)
+                engine.suspend()
+                server.process.send_signal(signal.SIGTERM)
+                start_s = time.monotonic()
+                time.sleep(0.5)
+                threading.Timer(5.5, engine.resume).start()
+                *_, last = frames
+                replies = [other.result() for other in others]
+        assert json.loads(last)["error"] == "the server is shutting down"
+        assert [reply.status_code for reply in replies] == [503, 503]
+        assert "shutting down" in replies[0].json()["error"]["message"]
+        server.process.wait(10)
+        assert time.monotonic() - start_s < 12
+        assert not engine.is_running()
+
+
+def is_refused(server: RunningServer) -> bool:
+    try:
+        httpx.get(server.url, trust_env=False)
+    except httpx.TransportError:
+        return True
+    return False
+
+
+def test_other_machines_need_a_key(nano_home: Path) -> None:
+    environment = os.environ | {"GPTOSS_HOME": str(nano_home), "GPTOSS_PORT": str(free_port())}
+    command = [sys.executable, "-m", "gptoss_local", "serve", "--host", "0.0.0.0"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "no API key" in done.stderr
+    assert "GPTOSS_API_KEY" in done.stderr
+    with run_server(nano_home, host="0.0.0.0", insecure="1") as server, client(server) as http:
+        assert http.get("/api/tags", headers={"host": "8.8.8.8"}).status_code == 200
+
+
+def test_api_key(nano_home: Path) -> None:
+    page = {"origin": "http://localhost:3000"}
+    with run_server(nano_home, host="0.0.0.0", api_key="s3cret") as server, client(server) as http:
+        for path in ("/", "/health"):
+            assert http.get(path).status_code == 200
+        for headers in (
+            {},
+            {"authorization": "Bearer wrong"},
+            {"authorization": "s3cret"},
+            {"authorization": "Basic s3cret"},
+            {"x-api-key": "s3cre"},
+            {b"x-api-key": b"s3cret\xe9"},
+            page,
+        ):
+            for path in ("/api/tags", "/metrics", "/api/nope", "/api/gptoss/shutdown"):
+                reply = http.post(path, headers=headers)
+                assert reply.status_code == 401, (headers, path)
+                assert reply.json()["code"] == "UnauthorizedError"
+        for headers in (
+            {"authorization": "Bearer s3cret"},
+            {"authorization": "bearer s3cret"},
+            {"x-api-key": "s3cret"},
+            {"x-api-key": "s3cret", "host": "gpu.example"},
+        ):
+            assert http.get("/api/tags", headers=headers).status_code == 200, headers
+        assert http.post("/v1/messages").json()["error"]["type"] == "authentication_error"
+        assert http.post("/v1/chat/completions").json()["error"]["message"]
+        asked = page | {"access-control-request-method": "POST"}
+        assert http.options("/api/chat", headers=asked).status_code == 204
+        done = subprocess.run(
+            [sys.executable, "-m", "gptoss_local", "ps"],
+            env=server.environment | {"GPTOSS_API_KEY": "s3cret"},
+            check=False,
+        )
+        assert done.returncode == 0
+
+
+ORIGINS = [
+    ("http://localhost", 200),
+    ("http://localhost:3000", 200),
+    ("https://127.0.0.1:8443", 200),
+    ("http://[::1]:1", 200),
+    ("http://0.0.0.0", 200),
+    ("app://obsidian.md", 200),
+    ("tauri://localhost", 200),
+    ("vscode-file://vscode-app", 200),
+    ("null", 403),
+    ("http://localhost.evil.example", 403),
+    ("http://localhost:3000.evil.example", 403),
+    ("http://evil.example", 403),
+    ("chrome-extension://abc", 403),
+    ("ftp://localhost", 403),
+]
+
+
+@pytest.mark.parametrize(("origin", "status"), ORIGINS)
+def test_origins(server: RunningServer, origin: str, status: int) -> None:
+    with client(server) as http:
+        reply = http.get("/api/version", headers={"origin": origin})
+        assert reply.status_code == status
+        allowed = origin if status == 200 else None
+        assert reply.headers.get("access-control-allow-origin") == allowed
+        wanted = "content-type, x-api-key, x-stainless-os"
+        asked = {
+            "origin": origin,
+            "access-control-request-method": "POST",
+            "access-control-request-headers": wanted,
+        }
+        flight = http.options("/v1/chat/completions", headers=asked)
+        assert flight.status_code == (204 if status == 200 else 403)
+        if status == 200:
+            assert flight.headers["access-control-allow-origin"] == origin
+            assert flight.headers["access-control-allow-headers"] == wanted
+            assert "DELETE" in flight.headers["access-control-allow-methods"]
+
+
+def test_origins_of_the_settings(nano_home: Path) -> None:
+    listed = "https://chat.example, chrome-extension://*,http://dev.example:*"
+    with run_server(nano_home, origins=listed) as server, client(server) as http:
+        for origin, status in (
+            ("https://chat.example", 200),
+            ("https://CHAT.example", 200),
+            ("chrome-extension://abcdef", 200),
+            ("http://dev.example:5173", 200),
+            ("http://chat.example", 403),
+            ("https://chat.example.evil", 403),
+        ):
+            assert http.get("/api/tags", headers={"origin": origin}).status_code == status, origin
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("127.0.0.1:11434", 200),
+        ("[::1]:11434", 200),
+        ("0.0.0.0", 200),
+        ("10.1.2.3", 200),
+        ("my.localhost", 200),
+        ("printer.local:80", 200),
+        ("host.docker.internal:11434", 200),
+        ("LOCALHOST", 200),
+        ("evil.example", 403),
+        ("localhost.evil.example", 403),
+        ("8.8.8.8:11434", 403),
+        ("[2001:4860:4860::8888]", 403),
+        ("[::1", 403),
+        ("127.0.0.1.evil.example", 403),
+    ],
+)
+def test_hosts(server: RunningServer, host: str, status: int) -> None:
+    with client(server) as http:
+        assert http.get("/api/version", headers={"host": host}).status_code == status
