@@ -2,7 +2,7 @@
 
 Source: `template_tools_section` and `json_schema_to_typescript` in openai-harmony's encoding.rs.
 What that renders without a loss is the same here byte by byte, down to its odd indentation, as
-models were trained on it. Of `anyOf`, `$ref`, `const`, null, maps, tuples, and an `enum` of anything
+models were trained on it. Of `anyOf`, `$ref`, `const`, null, maps, tuples, and `enum`s of anything
 but strings it makes `any`, or nothing; here they are written as TypeScript has them.
 """
 
@@ -30,8 +30,8 @@ def render_tools(tools: Sequence[Tool]) -> str:
 
 def _lines(text: str) -> list[str]:
     """As `str::lines` of Rust, which knows fewer line ends than Python's `splitlines`."""
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return lines if lines[-1] else lines[:-1]
+    *lines, last = text.split("\n")
+    return [line.removesuffix("\r") for line in lines] + ([last] if last else [])
 
 
 def _type(node: Schema, indent: str) -> str:
@@ -116,8 +116,6 @@ def _property(name: str, node: Schema, indent: str) -> str:
     if "oneOf" not in node:
         default = f" // {text}" if (text := _default(node, bare=True)) else ""
         return f"{above}{indent}{name}: {_nullable(node, f'{indent}    ')},{default}\n"
-    if preset := _default(node, bare=True):
-        above += f"{indent}// {preset}\n"
     about = _text(node, "description")
     options = [
         f"{indent} | {_option(option, indent)}{_comments(option, bare=True, known=about)}\n"
@@ -130,13 +128,11 @@ def _property(name: str, node: Schema, indent: str) -> str:
 
 def _above(node: Schema) -> Iterator[str]:
     """The comments that stand above a property."""
+    about = _text(node, "description")
     if (title := _text(node, "title")) is not None:
         yield f"// {title}"
         yield "//"
-    about = _text(node, "description")
-    if about is not None and not (
-        "oneOf" in node and _text(node["oneOf"][0], "description") == about
-    ):
+    if about is not None and "oneOf" not in node:
         yield f"// {about}"
     items = node.get("items", {})
     if items.get("type") != "object" and (of_items := _text(items, "description")):
@@ -145,6 +141,11 @@ def _above(node: Schema) -> Iterator[str]:
     if isinstance(examples, list) and examples:
         yield "// Examples:"
         yield from (f"// - {_literal(example)}" for example in examples)
+    if "oneOf" in node:
+        if about is not None and about != _text(node["oneOf"][0], "description"):
+            yield f"// {about}"
+        if default := _default(node, bare=True):
+            yield f"// {default}"
 
 
 def _comments(option: Schema, *, bare: bool, known: str | None = None) -> str:
@@ -160,8 +161,9 @@ def _default(node: Schema, *, bare: bool) -> str | None:
     if "default" not in node:
         return None
     value = node["default"]
-    is_bare = bare and isinstance(value, str) and node.get("enum")
-    return f"default: {value if is_bare else _literal(value)}"
+    if isinstance(value, str) and node.get("enum"):
+        return f"default: {value if bare else _json(value)}"
+    return f"default: {_literal(value)}"
 
 
 def _text(node: Schema, key: str) -> str | None:
@@ -171,4 +173,8 @@ def _text(node: Schema, key: str) -> str | None:
 
 def _literal(value: Any) -> str:
     """JSON, but for texts, which openai-harmony does not escape."""
-    return f'"{value}"' if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return f'"{value}"' if isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

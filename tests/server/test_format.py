@@ -76,7 +76,7 @@ def test_any_json(sdk: ollama.Client) -> None:
             options = {"seed": seed, "temperature": 1, "num_predict": 300}
             reply = sdk.chat("nano", ask(text), format="json", options=options)
             if reply.done_reason == "stop":
-                assert isinstance(json.loads(reply.message.content or ""), dict)
+                json.loads(reply.message.content or "")
 
 
 def test_raw_prompts_are_bound_from_their_first_token(sdk: ollama.Client) -> None:
