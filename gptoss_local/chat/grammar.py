@@ -9,16 +9,19 @@ Source: the harmony format as openai-harmony renders it, and the headers that re
 where a regular expression never matches a tag.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import llguidance
 
-from gptoss_local.chat.message import AnswerFormat, JsonFormat, Tool
+from gptoss_local.chat.format_schema import enforceable, not_enforceable, places
+from gptoss_local.chat.message import AnswerFormat, JsonFormat, RegexFormat, Tool
 from gptoss_local.errors import UsageError
 
-_REASON_MAX = 300  # characters
+_REASON_MAX = 250  # characters
+_N_SEARCHED_MAX = 300  # parts of a schema, 0.1 ms each and more
 _ANSWER = """
 start: (analysis turn){thoughts} last
 last: {last}
@@ -64,11 +67,15 @@ def compile_grammar(
         opens_final: The answer is the final message alone, whose header the prompt holds.
 
     Raises:
-        UsageError: llguidance cannot enforce it; the reason names the keyword.
+        UsageError: llguidance cannot enforce it; the reason names the keyword and its place.
     """
+    schemas: dict[str, dict[str, Any]] = {}  # by what to call them
     grammars: list[dict[str, Any]] = []
-    if answer_format is not None:
-        grammars.append({"name": "body", **_body(answer_format)})
+    if isinstance(answer_format, JsonFormat):
+        schemas["#"] = enforceable(answer_format.schema)
+        grammars.append({"name": "body", **_json_schema(schemas["#"])})
+    elif answer_format is not None:
+        grammars.append({"name": "body", **_regex(answer_format)})
     if opens_final:
         top = _OPEN_ANSWER
     else:
@@ -86,14 +93,12 @@ def compile_grammar(
             top += _CALLS.format(calls=" | ".join(f"c{i}" for i in range(len(groups))))
             for i, (names, schema) in enumerate(groups):
                 spelled = " | ".join(json.dumps(name, ensure_ascii=False) for name in names)
+                schemas[f"{names[0]}#"] = schema
                 top += _CALL.format(i=i, names=spelled)
                 grammars.append({"name": f"a{i}", **_json_schema(schema)})
     grammar = json.dumps({"grammars": [{"name": "top", "lark_grammar": top}, *grammars]})
     if problem := _problem(grammar):
-        raise UsageError(
-            f"the format cannot be enforced: {problem}",
-            hint="Simplify the JSON schema: leave out, or express otherwise, what is named above.",
-        )
+        raise not_enforceable(problem, _find(problem, schemas))
     return grammar
 
 
@@ -109,16 +114,37 @@ def _argument_schemas(
         if must_call and tool.name not in must_call:
             continue
         schema = _OBJECT | (tool.parameters or {})
-        if tool.strict or (must_call and not _problem(json.dumps(_grammar_of(schema)))):
-            yield [tool.name], schema
+        if tool.strict:
+            yield [tool.name], enforceable(schema, f"{tool.name}#")
+        elif must_call and (enforced := _if_enforceable(schema)) is not None:
+            yield [tool.name], enforced
         else:
             free.append(tool.name)
     if free:
         yield free, _OBJECT
 
 
-def _grammar_of(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"grammars": [{"name": "top", **_json_schema(schema)}]}
+def _if_enforceable(schema: dict[str, Any]) -> dict[str, Any] | None:
+    try:
+        enforced: dict[str, Any] = enforceable(schema)
+    except UsageError:
+        return None
+    return None if _problem(_grammar_of(enforced)) else enforced
+
+
+def _find(problem: str, schemas: dict[str, dict[str, Any]]) -> str:
+    """The innermost part of a schema that has the problem by itself; empty if none has."""
+    for start, schema in schemas.items():
+        definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+        for path, part in itertools.islice(places(schema, start), _N_SEARCHED_MAX):
+            alone = _problem(_grammar_of(part | definitions))
+            if alone and problem.startswith(alone):  # it goes on with where a reference led
+                return path
+    return ""
+
+
+def _grammar_of(schema: dict[str, Any]) -> str:
+    return json.dumps({"grammars": [{"name": "top", **_json_schema(schema)}]})
 
 
 def _problem(grammar: str) -> str:
@@ -129,9 +155,7 @@ def _problem(grammar: str) -> str:
     return " ".join(messages[0].split())[-_REASON_MAX:]  # of a regex, the end says what
 
 
-def _body(answer_format: AnswerFormat) -> dict[str, Any]:
-    if isinstance(answer_format, JsonFormat):
-        return _json_schema(answer_format.schema)
+def _regex(answer_format: RegexFormat) -> dict[str, Any]:
     grammar = json.loads(llguidance.LLMatcher.grammar_from_regex(answer_format.pattern))
     return {"lark_grammar": grammar["grammars"][0]["lark_grammar"]}
 

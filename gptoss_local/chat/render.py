@@ -1,4 +1,4 @@
-"""Messages -> harmony tokens, by openai-harmony.
+"""Messages -> harmony tokens, by openai-harmony, but for the declarations of tools.
 
 All text is encoded as text: a user, a tool result or a tool name that spells `<|start|>` cannot
 forge a message.
@@ -12,16 +12,16 @@ import msgspec
 from openai_harmony import (
     Author,
     Conversation,
-    DeveloperContent,
     HarmonyError,
     ReasoningEffort,
+    RenderOptions,
     Role,
     SystemContent,
-    ToolDescription,
 )
 from openai_harmony import Message as HarmonyMessage
 
 from gptoss_local.chat.message import ChatRequest, Message, Tool
+from gptoss_local.chat.typescript import render_tools
 from gptoss_local.chat.vocabulary import CHANNEL, MESSAGE, START, Vocabulary
 from gptoss_local.errors import UsageError
 from gptoss_local.types import Effort
@@ -46,20 +46,19 @@ def render_chat(
     must be free to call one, so it gets the lowest effort instead.
 
     Raises:
-        UsageError: openai-harmony refuses a message or a tool schema.
+        UsageError: openai-harmony refuses a message.
     """
-    earlier = list(request.earlier_tokens)
-    messages = list(_history(request.messages, request.tools))
-    if not earlier:
-        effort = request.effort if request.reasoning else "low"
-        messages.insert(0, _system(effort, date or datetime.date.today()))
+    encoding, tokens = vocabulary.encoding, list(request.earlier_tokens)
+    messages = Conversation.from_messages(list(_history(request.messages, request.tools)))
     try:
-        rendered: list[int] = vocabulary.encoding.render_conversation_for_completion(
-            Conversation.from_messages(messages), Role.ASSISTANT
-        )
-    except (ValueError, HarmonyError) as error:  # e.g. a schema nested deeper than 127 levels
+        if not tokens:
+            effort = request.effort if request.reasoning else "low"
+            system = _system(effort, date or datetime.date.today())
+            options = RenderOptions(conversation_has_function_tools=bool(request.tools))
+            tokens += encoding.render(system, options)
+        tokens += encoding.render_conversation_for_completion(messages, Role.ASSISTANT)
+    except (ValueError, HarmonyError) as error:
         raise UsageError(f"the conversation cannot be rendered: {error}") from error
-    tokens = earlier + rendered
     if opens_final(request):
         tokens += [CHANNEL, *vocabulary.encode("final"), MESSAGE]
     return tokens
@@ -128,14 +127,12 @@ def _render(message: Message, calls: "_CallLog") -> Iterator[HarmonyMessage]:
 
 
 def _developer(instructions: str, tools: tuple[Tool, ...]) -> HarmonyMessage:
-    content = DeveloperContent.new()
+    sections = []
     if instructions:
-        content = content.with_instructions(instructions)
+        sections.append(f"# Instructions\n\n{instructions}")
     if tools:
-        content = content.with_function_tools(
-            [ToolDescription.new(t.name, t.description, parameters=t.parameters) for t in tools]
-        )
-    return HarmonyMessage.from_role_and_content(Role.DEVELOPER, content)
+        sections.append(render_tools(tools))
+    return HarmonyMessage.from_role_and_content(Role.DEVELOPER, "\n\n".join(sections))
 
 
 def _assistant(message: Message) -> Iterator[HarmonyMessage]:

@@ -12,7 +12,7 @@ Body = TypeVar("Body")
 
 _MAX_BYTES = 32 * 1024 * 1024  # the longest prompt that fits is below 1 MB
 _TIMEOUT_S = 60.0
-_MAX_DEPTH = 100  # openai-harmony refuses schemas beyond 127 levels
+_MAX_DEPTH = 100  # schemas and arguments are read by code that recurses
 _VERBATIM = frozenset(("parameters", "arguments", "format", "schema", "input_schema", "input"))
 
 

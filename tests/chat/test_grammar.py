@@ -166,27 +166,6 @@ def test_any_json_and_regex(masks: MaskCompiler, vocabulary: Vocabulary) -> None
     assert not accepts(masks, vocabulary, grammar, "a/1<|return|>")
 
 
-@pytest.mark.parametrize(
-    ("schema", "keyword"),
-    [
-        ({"type": "array", "uniqueItems": True}, "uniqueItems"),
-        ({"properties": {"a": {"not": {}}}}, "not"),
-        ({"type": "string", "format": "nonsense"}, "nonsense"),
-        ({"oneOf": [{"type": "string"}, {"minLength": 3}]}, "oneOf"),
-        ({"type": "string", "pattern": "(?=a)b"}, "look-around"),
-        ({"$ref": "#/$defs/x"}, "/$defs/x"),
-        ({"enum": list(range(100_000))}, "too big"),
-        ({"type": "string", "pattern": "(" * 5000 + ")" * 5000}, "nest"),
-        ({"not": {}, "x-guidance": {"lenient": True}}, "not"),
-    ],
-)
-def test_what_cannot_be_enforced_is_named(schema: dict[str, Any], keyword: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        compile_grammar(JsonFormat(schema))
-    assert keyword in caught.value.message
-    assert len(caught.value.message) < 400
-
-
 def test_a_bad_regex_is_refused() -> None:
     with pytest.raises(UsageError, match="unclosed group"):
         compile_grammar(RegexFormat("(a"))

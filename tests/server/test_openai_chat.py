@@ -254,7 +254,7 @@ IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="
                     "json_schema": {"name": "x", "schema": {"not": {}}},
                 }
             },
-            '["not"]',
+            "#: 'not' is not supported",
         ),
         ({"tools": [WEATHER], "tool_choice": {"function": {"name": "f"}}}, "not in tools"),
         ({"tools": [WEATHER], "tool_choice": "sometimes"}, "tool_choice"),
