@@ -188,9 +188,8 @@ class ModelManager:
             await self._unload(self._next_to_go())
 
     def _next_to_go(self) -> LoadedModel:
-        """The least recently used model, an idle one if there is any."""
-        models = list(self._models.values())
-        return next((model for model in models if not model.n_users), models[0])
+        """One that leaves anyway, or is idle, or else the one that was least recently used."""
+        return min(self._models.values(), key=lambda m: (not m.is_leaving, m.n_users > 0))
 
     async def _unload(self, model: LoadedModel) -> None:
         """Take no more requests for a model, wait until it is idle, and end its process."""
@@ -198,11 +197,11 @@ class ModelManager:
         if model.n_users:
             await model.idle.wait()
         _stop_expiry(model)
+        await model.engine.close()
         name = model.entry.name
-        if self._models.get(name) is model:
+        if self._models.get(name) is model:  # its memory is free only now
             del self._models[name]
             _log.info("unloaded %s", name)
-        await model.engine.close()
 
     def _acquire(self, model: LoadedModel) -> None:
         _stop_expiry(model)
