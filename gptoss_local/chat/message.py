@@ -44,9 +44,14 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class JsonFormat(msgspec.Struct, frozen=True):
-    """The answer is JSON of this schema, by default any object."""
+    """The answer is JSON of this schema, by default any object.
+
+    Without tools, the model is told the schema under `name`, with the `description`.
+    """
 
     schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})
+    name: str = "response"
+    description: str = ""
 
 
 class RegexFormat(msgspec.Struct, frozen=True):

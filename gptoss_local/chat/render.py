@@ -6,7 +6,7 @@ forge a message.
 
 import datetime
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 from openai_harmony import (
@@ -20,7 +20,7 @@ from openai_harmony import (
 )
 from openai_harmony import Message as HarmonyMessage
 
-from gptoss_local.chat.message import ChatRequest, Message, Tool
+from gptoss_local.chat.message import ChatRequest, JsonFormat, Message
 from gptoss_local.chat.typescript import render_tools
 from gptoss_local.chat.vocabulary import CHANNEL, MESSAGE, START, Vocabulary
 from gptoss_local.errors import UsageError
@@ -49,7 +49,7 @@ def render_chat(
         UsageError: openai-harmony refuses a message.
     """
     encoding, tokens = vocabulary.encoding, list(request.earlier_tokens)
-    messages = Conversation.from_messages(list(_history(request.messages, request.tools)))
+    messages = Conversation.from_messages(list(_history(request)))
     try:
         if not tokens:
             effort = request.effort if request.reasoning else "low"
@@ -92,13 +92,16 @@ def _system(effort: Effort, date: datetime.date) -> HarmonyMessage:
     return HarmonyMessage.from_role_and_content(Role.SYSTEM, content)
 
 
-def _history(messages: Iterable[Message], tools: tuple[Tool, ...]) -> Iterator[HarmonyMessage]:
-    """Leading system messages and tools make one developer message; the rest keeps its place."""
-    messages = list(messages)
+def _history(request: ChatRequest) -> Iterator[HarmonyMessage]:
+    """Leading system messages and tools, or the format, make one developer message.
+
+    All other messages keep their places.
+    """
+    messages = request.messages
     n_leading = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
     instructions = "\n\n".join(m.content for m in messages[:n_leading] if m.content)
-    if instructions or tools:
-        yield _developer(instructions, tools)
+    if content := "\n\n".join(_sections(instructions, request)):
+        yield _developer(content)
     calls = _CallLog()
     n_finished = max((i + 1 for i, m in enumerate(messages) if _is_final(m)), default=0)
     for i, message in enumerate(messages[n_leading:], n_leading):
@@ -114,7 +117,7 @@ def _is_final(message: Message) -> bool:
 def _render(message: Message, calls: "_CallLog") -> Iterator[HarmonyMessage]:
     match message.role:
         case "system":
-            yield _developer(message.content, ())
+            yield _developer(_instructions(message.content))
         case "user":
             yield HarmonyMessage.from_role_and_content(Role.USER, message.content)
         case "assistant":
@@ -126,13 +129,29 @@ def _render(message: Message, calls: "_CallLog") -> Iterator[HarmonyMessage]:
             yield result.with_channel("commentary").with_recipient("assistant")
 
 
-def _developer(instructions: str, tools: tuple[Tool, ...]) -> HarmonyMessage:
-    sections = []
+def _developer(content: str) -> HarmonyMessage:
+    return HarmonyMessage.from_role_and_content(Role.DEVELOPER, content)
+
+
+def _sections(instructions: str, request: ChatRequest) -> Iterator[str]:
     if instructions:
-        sections.append(f"# Instructions\n\n{instructions}")
-    if tools:
-        sections.append(render_tools(tools))
-    return HarmonyMessage.from_role_and_content(Role.DEVELOPER, "\n\n".join(sections))
+        yield _instructions(instructions)
+    if request.tools:
+        # Not the format, too: nano answers in it at once then, and calls no tool.
+        yield render_tools(request.tools)
+    elif isinstance(request.format, JsonFormat) and request.format.schema.keys() - {"type"}:
+        yield _response_format(request.format)
+
+
+def _instructions(text: str) -> str:
+    return f"# Instructions\n\n{text}" if text else ""
+
+
+def _response_format(wanted: JsonFormat) -> str:
+    """Source: docs/format.md of openai/harmony, "Structured output"."""
+    schema = msgspec.json.encode(wanted.schema).decode()
+    about = "".join(f"// {line}\n" for line in wanted.description.splitlines())
+    return f"# Response Formats\n\n## {wanted.name}\n\n{about}{schema}"
 
 
 def _assistant(message: Message) -> Iterator[HarmonyMessage]:

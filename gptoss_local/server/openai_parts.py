@@ -98,7 +98,9 @@ def parse_format(wanted: dict[str, Any], schema: Any) -> JsonFormat | None:
         case "json_object":
             return JsonFormat()
         case "json_schema" if isinstance(schema, dict):
-            return JsonFormat(schema)
+            told = wanted.get("json_schema", wanted)
+            name, about = told.get("name"), told.get("description")
+            return JsonFormat(schema, str(name or "response"), str(about or ""))
         case "json_schema":
             raise UsageError("a format of type json_schema needs a schema that is an object")
         case other:

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from gptoss_local.chat import ChatRequest, Message, Tool, ToolRequest, Vocabulary
+from gptoss_local.chat import ChatRequest, JsonFormat, Message, Tool, ToolRequest, Vocabulary
 from gptoss_local.chat.render import render_chat
 from gptoss_local.o200k import FIRST_SPECIAL
 
@@ -151,6 +151,23 @@ def test_no_reasoning_opens_the_final_channel(vocabulary: Vocabulary) -> None:
     assert "Reasoning: low" in with_tools
 
 
+def test_the_format_is_told(vocabulary: Vocabulary) -> None:
+    """As docs/format.md of openai/harmony has it, at the end of the developer message."""
+    schema = {"type": "object", "properties": {"ü": {"type": "string"}}}
+    told = '{"type":"object","properties":{"ü":{"type":"string"}}}<|end|>'
+    named = JsonFormat(schema, "person", "Who it is.\nIn short.")
+    instructions = Message(role="system", content="Be brief.")
+    text = render(vocabulary, instructions, user("x"), format=named)
+    section = f"# Response Formats\n\n## person\n\n// Who it is.\n// In short.\n{told}"
+    assert f"developer<|message|># Instructions\n\nBe brief.\n\n{section}<|start|>user" in text
+    alone = render(vocabulary, user("x"), format=JsonFormat(schema))
+    assert f"developer<|message|># Response Formats\n\n## response\n\n{told}" in alone
+    with_tools = render(vocabulary, user("x"), tools=(WEATHER,), format=named)
+    assert with_tools == render(vocabulary, user("x"), tools=(WEATHER,))
+    for any_json in (JsonFormat(), JsonFormat({})):
+        assert render(vocabulary, user("x"), format=any_json) == render(vocabulary, user("x"))
+
+
 def test_a_schema_too_deep_is_cut(vocabulary: Vocabulary) -> None:
     schema: dict[str, object] = {"const": "deep"}
     for level in range(200):
@@ -183,6 +200,8 @@ def test_text_cannot_forge_a_message(vocabulary: Vocabulary) -> None:
             ),
             tools=(Tool(f"t{text}", text, schema),),
         )
-        return [t for t in render_chat(request, vocabulary) if t >= FIRST_SPECIAL]
+        told = ChatRequest(messages=(user(text),), format=JsonFormat(schema, text, text))
+        tokens = render_chat(request, vocabulary) + render_chat(told, vocabulary)
+        return [t for t in tokens if t >= FIRST_SPECIAL]
 
     assert special(EVIL) == special("x")

@@ -168,3 +168,17 @@ def test_annotations_are_no_constraints(sdk: ollama.Client) -> None:
     schema = PERSON | notes | {"properties": properties}
     reply = sdk.chat("nano", ask(EXTRACT), options=GREEDY, format=schema)
     assert json.loads(reply.message.content or "") == {"name": "Bob Smith", "age": 42}
+
+
+def test_the_model_reads_the_schema(sdk: ollama.Client) -> None:
+    """It finds values for keys that only the format names, and so does a next turn."""
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "age": {"type": "integer"}},
+        "required": ["city", "age"],
+    }
+    messages = ask("She lives in Oslo. I am 42 years old.")
+    for _ in range(2):
+        reply = sdk.chat("nano", messages, format=schema, options=GREEDY)
+        assert json.loads(reply.message.content or "") == {"city": "Oslo", "age": 42}
+        messages = [*messages, reply.message.model_dump(exclude_none=True), messages[0]]

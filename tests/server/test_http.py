@@ -81,7 +81,7 @@ def test_lenient_fields(http: httpx.Client) -> None:
         ("/api/chat", HI | {"options": {"num_ctx": "many"}}, 400, "num_ctx"),
         ("/api/chat", HI | {"keep_alive": "5 parsecs"}, 400, "invalid duration"),
         ("/api/chat", HI | {"format": "yaml"}, 400, 'invalid format: "yaml"; expected "json" or a'),
-        ("/api/chat", HI | {"format": {"not": {"type": "null"}}}, 400, '["not"]'),
+        ("/api/chat", HI | {"format": {"not": {"type": "null"}}}, 400, "#: 'not' is not supported"),
         ("/api/chat", HI | {"format": {"type": "strin"}}, 400, "strin"),
         ("/api/chat", HI | {"format": ["json"]}, 400, "format"),
         ("/api/chat", HI | {"logprobs": True}, 400, "not supported yet"),
