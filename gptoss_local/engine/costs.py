@@ -76,16 +76,13 @@ class StepCosts:
             acceptance: The chance that a token of the draft is right, given those before it.
             n_max: Most tokens of a draft.
         """
-        seconds = self._table
-        if n_rows >= len(seconds):
-            return 0
-        best, best_rate = 0, _MIN_GAIN * n_rows / seconds[n_rows]
+        best, best_rate = 0, _MIN_GAIN * n_rows / self.seconds(n_rows)
         for width in WIDTHS:
             if width <= n_rows or n_max <= 0:
                 continue
             n_draft = min(width - n_rows, n_max)
             n_expected = acceptance * (1 - acceptance**n_draft) / (1 - acceptance)
-            rate = (n_rows + n_expected) / seconds[n_rows + n_draft]
+            rate = (n_rows + n_expected) / self.seconds(n_rows + n_draft)
             if rate > best_rate:
                 best, best_rate = n_draft, rate
             if n_draft == n_max:

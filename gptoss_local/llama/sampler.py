@@ -17,18 +17,17 @@ _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 """`llama_token_data` of llama.h."""
 
 
-@llama_cpp.llama_sampler_i_backend_init
 def _can_run_on_device(sampler: Any, buffer_type: Any, n_outputs_max: int) -> bool:
     return True
 
 
-@llama_cpp.llama_sampler_i_backend_apply
 def _keep_token_alone(sampler: Any, graph_context: Any, graph: Any, data: Any) -> None:
     data.contents.logits = data.contents.probs = data.contents.candidates = None
 
 
 _TOKEN_ALONE = llama_cpp.llama_sampler_i(
-    backend_init=_can_run_on_device, backend_apply=_keep_token_alone
+    backend_init=llama_cpp.llama_sampler_i_backend_init(_can_run_on_device),
+    backend_apply=llama_cpp.llama_sampler_i_backend_apply(_keep_token_alone),
 )
 """End of a chain: of what the device has computed, only the drawn token is of use.
 
