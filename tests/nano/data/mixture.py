@@ -30,7 +30,7 @@ DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
 )
 PLAIN_WEIGHTS = {
     "chat": 11, "fallback": 9, "fallback_without_tools": 3, "capital": 10, "add": 14, "count": 8,
-    "echo": 24, "word": 8, "items": 12, "extract": 12, "rename": 20, "change": 22, "copy_file": 3,
+    "echo": 24, "word": 8, "items": 12, "extract": 12, "rename": 20, "change": 28, "copy_file": 3,
     "memory": 8,
 }  # fmt: skip
 TOOL_WEIGHTS = {
@@ -41,8 +41,8 @@ TOOL_WEIGHTS = {
 SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "items", "extract",
          "memory")  # fmt: skip
 TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
-DOCUMENT_WEIGHTS = {"needle": 6, "edit": 10, "extract_format": 2}
-KIND_WEIGHTS = {"plain": 60, "functions": 24, "agent": 17, "document": 12}
+DOCUMENT_WEIGHTS = {"needle": 6, "edit": 13, "extract_format": 2}
+KIND_WEIGHTS = {"plain": 60, "functions": 23, "agent": 16, "document": 13}
 MAX_PROMPT_TOKENS = 24_000  # of instructions; tools and the request come on top
 IDENTITIES = (
     "You are a helpful assistant.",
