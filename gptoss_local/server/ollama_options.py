@@ -28,7 +28,7 @@ class Options(msgspec.Struct):
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
-    repeat_penalty: Annotated[float, msgspec.Meta(gt=0, le=10)] = 1.0
+    repeat_penalty: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 1.0
     repeat_last_n: Annotated[int, msgspec.Meta(ge=-1)] = 64
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0

@@ -35,9 +35,9 @@ def model(nano_gguf: Path) -> Iterator[Model]:
     model.close()
 
 
-def make_context(model: Model) -> Context:
-    sizes = {"n_threads_prefill": 2, "n_threads_decode": 2, "n_seq_max": 3, "n_batch": 128}
-    params = ContextParams(n_ctx=2048, n_outputs_max=12, n_outputs_max_per_seq=10, **sizes)
+def make_context(model: Model, n_ctx: int = 2048) -> Context:
+    sizes = {"n_threads_prefill": 1, "n_threads_decode": 1, "n_seq_max": 3, "n_batch": 128}
+    params = ContextParams(n_ctx=n_ctx, n_outputs_max=12, n_outputs_max_per_seq=10, **sizes)
     return Context(model, params)
 
 
@@ -157,6 +157,19 @@ def changed(logits: Logits, earlier: list[int], sampling: SamplingParams) -> Log
     return logits
 
 
+def check_best(
+    model: Model, question: list[int], tokens: list[int], sampling: SamplingParams
+) -> None:
+    """Each token is the best one by the documented formula, up to rounding."""
+    alone = make_context(model)
+    alone.decode(question, position=0)
+    for i, token in enumerate(tokens):
+        logits = changed(alone.logits(-1).astype(np.float64), tokens[:i], sampling)
+        assert logits[token] >= logits.max() - 2 * ROUNDING
+        alone.decode([token], position=len(question) + i)
+    alone.close()
+
+
 FIVE_BIASES = tuple((token, -100.0) for token in range(15, 20))
 
 
@@ -176,20 +189,29 @@ FIVE_BIASES = tuple((token, -100.0) for token in range(15, 20))
 def test_changes_of_logits(
     model: Model, context: Context, prompt: Prompt, backend_sampling: bool, change: dict[str, Any]
 ) -> None:
-    """Each token is the best one by the documented formula, up to rounding."""
     engine = Engine(context, backend_sampling=backend_sampling)
     question, sampling = prompt(COUNT), SamplingParams(temperature=0, **change)
     plain = run(engine, request(1, question))[1][0]
     tokens = run(engine, request(2, question, sampling, stop_tokens=[], max_tokens=40))[2][0]
     assert tokens[: len(plain)] != plain
     assert engine.stats().n_drafted == 0
-    alone = make_context(model)
-    alone.decode(question, position=0)
-    for i, token in enumerate(tokens):
-        logits = changed(alone.logits(-1).astype(np.float64), tokens[:i], sampling)
-        assert logits[token] >= logits.max() - 2 * ROUNDING
-        alone.decode([token], position=len(question) + i)
-    alone.close()
+    check_best(model, question, tokens, sampling)
+
+
+def test_going_on_after_a_preemption(model: Model, prompt: Prompt) -> None:
+    """Nothing is told twice, and penalties still know what the answer has."""
+    context = make_context(model, n_ctx=256)
+    engine = Engine(context)
+    sampling = SamplingParams(temperature=0, penalties=Penalties(frequency=1.5))
+    fields: dict[str, Any] = {"n_logprobs": 1, "stop_tokens": [], "max_tokens": 120}
+    questions = [prompt(COUNT), prompt("Tell me about the old river and the moon.")]
+    asked = [request(i, tokens, sampling, **fields) for i, tokens in enumerate(questions)]
+    answers = run(engine, *asked)
+    assert engine.stats().n_preempted > 0
+    for question, (tokens, logprobs) in zip(questions, answers.values(), strict=True):
+        assert len(tokens) == len(logprobs) == 120
+        check_best(model, question, tokens, sampling)
+    context.close()
 
 
 def test_neutral_values_change_nothing(context: Context, prompt: Prompt) -> None:
