@@ -62,6 +62,7 @@ def main() -> None:
         "sampling": SamplingParams(temperature=0),
         "stop_tokens": [],
         "max_tokens": 100,
+        "drafts": False,
     }
     measured: dict[tuple[str, int], list[float]] = {}
     for _ in range(n_rounds):
