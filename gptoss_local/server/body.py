@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from gptoss_local.errors import RequestTimeoutError, RequestTooLargeError, UsageError
+from gptoss_local.errors import RequestTimeoutError, UsageError
+from gptoss_local.server.content_encoding import BodyDecoder
 
 Body = TypeVar("Body")
 
@@ -20,37 +21,23 @@ async def read_body(request: Request, body_type: type[Body]) -> Body:
     """Read and decode a request's body.
 
     Raises:
-        RequestTooLargeError: it is longer than 32 MiB.
+        RequestTooLargeError: it is longer than 32 MiB, compressed or not.
         RequestTimeoutError: it takes longer than a minute.
-        UsageError: it is compressed, or see `parse_body`.
+        UnsupportedEncodingError: it is compressed otherwise than with zstd or gzip.
+        UsageError: it cannot be decompressed, or see `parse_body`.
     """
-    encoding = request.headers.get("content-encoding", "identity").lower()
-    if encoding != "identity":
-        raise UsageError(
-            f"request bodies of content encoding '{encoding}' are not supported",
-            hint="Send the body uncompressed.",
-        )
+    decoder = BodyDecoder(request.headers.get("content-encoding", ""), _MAX_BYTES)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            return parse_body(await _read(request), body_type)
+            async for chunk in request.stream():
+                decoder.feed(chunk)
     except TimeoutError as error:
         raise RequestTimeoutError(
             f"the request body did not arrive within {_TIMEOUT_S:.0f} s"
         ) from error
     except ClientDisconnect as error:  # nobody reads this
         raise UsageError("the client left before its request was complete") from error
-
-
-async def _read(request: Request) -> bytes:
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > _MAX_BYTES:
-            raise RequestTooLargeError(
-                f"the request body is larger than {_MAX_BYTES // 1024**2} MiB",
-                hint="Send text only, and no more of it than fits into the model's context.",
-            )
-    return bytes(data)
+    return parse_body(decoder.finish(), body_type)
 
 
 def parse_body(data: bytes, body_type: type[Body]) -> Body:

@@ -99,6 +99,7 @@ _ERRORS = {
     405: "The path has no such method",
     408: "The body did not arrive in time",
     413: "The body is too large",
+    415: "The body is compressed in a way that is not read",
     422: "The file or checkpoint cannot be used",
     500: "The model or the server failed",
     502: "The hub, the network or the disk failed",
