@@ -1,6 +1,7 @@
 """Request bodies: read within bounds, decoded as clients need it, checked against a struct."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,8 +18,17 @@ _MAX_DEPTH = 100  # schemas and arguments are read by code that recurses
 _VERBATIM = frozenset(("parameters", "arguments", "format", "schema", "input_schema", "input"))
 
 
-async def read_body(request: Request, body_type: type[Body]) -> Body:
+async def read_body(
+    request: Request,
+    body_type: type[Body],
+    fill_in: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Body:
     """Read and decode a request's body.
+
+    Args:
+        request: Whose body.
+        body_type: A struct.
+        fill_in: Adds fields that the client did not set, by their names on the wire.
 
     Raises:
         RequestTooLargeError: it is longer than 32 MiB, compressed or not.
@@ -37,11 +47,17 @@ async def read_body(request: Request, body_type: type[Body]) -> Body:
         ) from error
     except ClientDisconnect as error:  # nobody reads this
         raise UsageError("the client left before its request was complete") from error
-    return parse_body(decoder.finish(), body_type)
+    return parse_body(decoder.finish(), body_type, fill_in)
 
 
-def parse_body(data: bytes, body_type: type[Body]) -> Body:
+def parse_body(
+    data: bytes,
+    body_type: type[Body],
+    fill_in: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Body:
     """Decode as Ollama does: any content type, top-level names in any case, null is unset.
+
+    Arguments as those of `read_body`.
 
     Raises:
         UsageError: the body is empty, not JSON, nested too deep, or a field has the wrong type.
@@ -52,7 +68,10 @@ def parse_body(data: bytes, body_type: type[Body]) -> Body:
         value = msgspec.json.decode(data)
         if isinstance(value, dict):
             value = {key.lower(): item for key, item in value.items()}
-        return convert(_clean(value), body_type)
+        value = _clean(value)
+        if fill_in is not None and isinstance(value, dict):
+            value = fill_in(value)
+        return convert(value, body_type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"invalid request: {error}") from error
 

@@ -53,6 +53,8 @@ class Show(msgspec.Struct):
     modelfile: str
     parameters: str
     template: str
+    system: str
+    messages: list[dict[str, Any]]
     details: Details
     model_info: dict[str, Any]
     capabilities: list[str]
