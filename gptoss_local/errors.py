@@ -7,6 +7,7 @@
     │   ├── RequestTooLargeError     2        413
     │   └── UnsupportedEncodingError 2        415   the body is compressed in a way we do not read
     ├── ModelNotFoundError           3        404
+    ├── ResponseNotFoundError        3        404   an answer that is not remembered
     ├── DownloadError                4        502   the hub, the network or the disk fails
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
     ├── ServerUnavailableError       7        503   no server answers, or it cannot start
@@ -62,6 +63,11 @@ class UnsupportedEncodingError(UsageError):
 
 
 class ModelNotFoundError(GptOssError):
+    exit_code = 3
+    http_status = 404
+
+
+class ResponseNotFoundError(GptOssError):
     exit_code = 3
     http_status = 404
 

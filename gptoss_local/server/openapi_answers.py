@@ -172,6 +172,20 @@ class ResponseObject(msgspec.Struct):
     incomplete_details: dict[str, Any] | None
 
 
+class DeletedResponse(msgspec.Struct):
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
+
+
+class InputItems(msgspec.Struct):
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
 class AnthropicErrorDetails(msgspec.Struct):
     type: str
     message: str

@@ -81,7 +81,7 @@ def test_deep_arguments(http: httpx.Client, path: str) -> None:
     ("path", "dialect"),
     [
         ("/v1/nope", "/v1/chat/completions"),
-        ("/v1/responses/resp_1", "/v1/responses"),
+        ("/v1/responses/resp_1/output_items", "/v1/responses"),
         ("/v1/messages/batches", "/v1/messages"),
     ],
 )
