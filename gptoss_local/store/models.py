@@ -90,12 +90,15 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         ModelNotFoundError: nothing of that name is on this machine.
         ModelLoadError: its manifest is broken.
     """
-    wanted, entries = canonical_name(name), list_models(settings)
+    wanted = canonical_name(name)
+    if entry := _at_its_place(wanted, settings):
+        return entry
+    entries = list_models(settings)  # a file of the user's may be spelled in other letters
     for entry in entries:
         if entry.name == wanted:
             return entry
     with contextlib.suppress(OSError):
-        manifests.read_manifest(settings.models_dir / (quote(wanted, safe="") + manifests.SUFFIX))
+        manifests.read_manifest(settings.models_dir / (_stem(wanted) + manifests.SUFFIX))
     raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(wanted, entries, settings))
 
 
@@ -114,12 +117,32 @@ def file_for(name: str, settings: Settings) -> Path:
     for entry in list_models(settings):  # a file of the user's may be spelled in other letters
         if entry.name == wanted and entry.path is not None and entry.manifest is None:
             return entry.path
-    return settings.models_dir / (known.file if known else quote(wanted, safe="") + SUFFIX)
+    return settings.models_dir / (known.file if known else _stem(wanted) + SUFFIX)
 
 
 def known_model(name: str) -> CatalogModel | None:
     """The catalogue's entry of a canonical name."""
     return next((model for model in catalog() if model.name == name), None)
+
+
+def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
+    """A model whose file is called as we would call it.
+
+    PERF: 20 us, where listing all models takes as long for each; a request asks several times.
+    """
+    known = known_model(name)
+    if known is not None and known.embedded:
+        built = nano.cached_gguf(settings.cache_dir)
+        return _entry(name, built, embedded=True) if built else None
+    stem = _stem(name)
+    manifest = settings.models_dir / (stem + manifests.SUFFIX)
+    file = settings.models_dir / (known.file if known else stem + SUFFIX)
+    return _entry_of(manifest, settings) or _entry(name, file)
+
+
+def _stem(name: str) -> str:
+    """The name of a model's file without its suffix; a command line may hold half characters."""
+    return quote(name, safe="", errors="replace")
 
 
 def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | None:

@@ -224,6 +224,14 @@ def test_names_with_defaults(tmp_path: Path, nano_gguf: Path) -> None:
     assert entry.digest != plain.digest
     assert entry.path is not None
     assert entry.path.samefile(nano_gguf)
+    add_model("plain", nano_gguf, settings)
+    (settings.models_dir / "My Tune.gguf").hardlink_to(nano_gguf)
+    assert [find_model(e.name, settings) for e in list_models(settings)] == list_models(settings)
+    for name in ("plain", "my tune"):
+        find_model(name, settings).path.unlink()  # type: ignore[union-attr]
+    for odd in ("x" * 5000, "\ud800", "a\0b", "", ".", "../x"):
+        with pytest.raises(ModelNotFoundError):
+            find_model(odd, settings)
     assert [p.name for p in settings.models_dir.iterdir() if p.is_file()] == ["mine%3A7b.json"]
     add_model("mine:7b", entry.path, settings, ModelDefaults(system="Again."))
     assert nano_gguf.stat().st_nlink == n_links + 1
