@@ -102,7 +102,8 @@ def main() -> None:
     engines = {n: engine_for(model, n, arguments.threads) for n in (0, N_DRAFT_MAX)}
     costs = engines[N_DRAFT_MAX].step_costs
     print(f"measured in {time.perf_counter() - start_s:.2f} s, ms by rows of a step:",
-          {width: round(1e3 * s, 2) for width, s in costs.items()})  # fmt: skip
+          {width: round(1e3 * s, 2) for width, s in costs.items()},
+          f"and {1e3 * costs.switch_s:.2f} for another width and back")  # fmt: skip
     for name, task in (("edit", edit_task), ("free text", free_text)):
         rates: dict[int, list[float]] = {n: [] for n in engines}
         for number in range(arguments.rounds):

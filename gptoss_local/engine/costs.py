@@ -15,35 +15,50 @@ _MIN_GAIN = 1.05  # a draft must promise so much, as promises are often broken
 
 
 class StepCosts:
-    """Seconds of a decode step by its rows: measured at start, learned ever since."""
+    """Seconds of a decode step by its rows: measured at start, learned ever since.
+
+    A step of another width than the one before takes longer: llama.cpp builds its graph anew, and
+    CUDA records it anew. A draft pays for that once, there and back, when a run of drafts begins.
+    """
 
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
+        self.switch_s = 0.0
+        """What a step of another width and the way back take beyond steady ones."""
+        self._n_rows = 1  # of the step before
         self._table = [math.inf] * (WIDTHS[-1] + 1)  # PERF: of all widths, made anew when one moves
 
     def measure(self, decode: Callable[[int], None], n_rows_max: int) -> None:
-        """Time `decode(n_rows)` up to `n_rows_max`, narrow steps first, as far as the time goes.
-
-        Wide and narrow steps take turns, as they do when drafts are decoded: llama.cpp builds its
-        graph anew for another width.
-        """
+        """Time `decode(n_rows)` up to `n_rows_max`, narrow steps first, as far as the time goes."""
         end_s = time.monotonic() + _MEASURE_S
-        decode(1)
-        for width in (w for w in WIDTHS if w <= n_rows_max):
-            times: list[float] = []
-            while len(times) < _N_REPEATS and (not times or times[-1] < _REPEAT_S):
-                decode(1)
-                start_s = time.monotonic()
+
+        def timed(*widths: int) -> float:
+            start_s = time.monotonic()
+            for width in widths:
                 decode(width)
-                times.append(time.monotonic() - start_s)
-            self._seconds[width] = min(times)
+            return time.monotonic() - start_s
+
+        timed(1)
+        narrow_s = timed(1)
+        for width in (w for w in WIDTHS if w <= n_rows_max):
+            steady_s = timed(width)
+            if steady_s < _REPEAT_S:  # or else the switch is nothing beside it
+                switched_s = math.inf
+                for _ in range(_N_REPEATS):
+                    steady_s = min(steady_s, timed(width))
+                    narrow_s = min(timed(1), narrow_s, timed(1))
+                    switched_s = min(switched_s, timed(width, 1))
+                    timed(width)
+                self.switch_s = max(self.switch_s, switched_s - steady_s - narrow_s)
+            self._seconds[width] = steady_s
             self._tabulate()
             if time.monotonic() > end_s:
                 return
 
     def observe(self, n_rows: int, step_s: float) -> None:
         """Learn from a step that had `n_rows` rows, and nothing of a prompt among them."""
-        if (known := self._seconds.get(n_rows)) is None:
+        is_switch, self._n_rows = n_rows != self._n_rows, n_rows
+        if is_switch or (known := self._seconds.get(n_rows)) is None:
             return
         # NOTE: a step that was held up by the machine must not teach much
         now = known + _LEARN * (min(step_s, 2 * known) - known)
@@ -69,23 +84,22 @@ class StepCosts:
     def draft_length(self, n_rows: int, acceptance: float, n_max: int) -> int:
         """How many tokens to draft for one sequence; 0 if it is better to draft none.
 
-        Maximizes the tokens per second of the whole step, in which every other row yields one.
+        Maximizes the tokens per second of the whole step, in which every other row yields one, and
+        which bears the whole switch if the step before had no draft.
 
         Args:
             n_rows: Rows of the step without the draft, the sequence's own one among them.
             acceptance: The chance that a token of the draft is right, given those before it.
             n_max: Most tokens of a draft.
         """
-        seconds = self._table
-        if n_rows >= len(seconds):
-            return 0
-        best, best_rate = 0, _MIN_GAIN * n_rows / seconds[n_rows]
+        best, best_rate = 0, _MIN_GAIN * n_rows / self.seconds(n_rows)
+        switch_s = self.switch_s if self._n_rows <= n_rows else 0.0
         for width in WIDTHS:
             if width <= n_rows or n_max <= 0:
                 continue
             n_draft = min(width - n_rows, n_max)
             n_expected = acceptance * (1 - acceptance**n_draft) / (1 - acceptance)
-            rate = (n_rows + n_expected) / seconds[n_rows + n_draft]
+            rate = (n_rows + n_expected) / (self.seconds(n_rows + n_draft) + switch_s)
             if rate > best_rate:
                 best, best_rate = n_draft, rate
             if n_draft == n_max:

@@ -12,6 +12,7 @@ N_GRAM = 12  # tokens that must agree before a place is believed
 N_RESUME = 4  # as many, close behind the place that was copied from
 _RESUME_REACH = 48  # tokens around that place
 _N_MATCH_MAX = 64
+_N_INDEX_MAX = 2048  # runs indexed in one step: a long prompt must not hold up other streams
 _FADE, _N_WRONG_MAX = 0.98, 4.0  # of what guesses taught: by each token
 _N_RECENT = 32_768  # tokens of one generation of `RecentAnswers`
 
@@ -26,14 +27,15 @@ class NgramIndex:
     def __init__(self, tokens: "array[int]") -> None:
         self.tokens = tokens
         self._end_of: dict[int, int] = {}  # hash of a run: index after it
-        self._n_indexed = N_GRAM - 1
+        self.end = N_GRAM
+        """Runs that end before it are indexed."""
 
     def update(self, end: int) -> None:
         """Index the runs that end before `end`, in about 0.4 us each."""
         tokens, end_of = self.tokens, self._end_of
-        for i in range(self._n_indexed + 1, end):
+        for i in range(self.end, end):
             end_of[hash(tuple(tokens[i - N_GRAM : i]))] = i
-        self._n_indexed = max(self._n_indexed, end - 1)
+        self.end = max(self.end, end)
 
     def find(self, tail: "array[int]") -> int | None:
         """The index after the last occurrence of `tail`, which has `N_GRAM` tokens."""
@@ -94,17 +96,14 @@ class Drafter:
         n_right = self._n_matched / (1 + self._n_wrong) ** 2 + self._n_right
         return n_right / (n_right + 1 + self._n_wrong)
 
-    def read(self, n_tokens: int) -> None:
-        """Index the first `n_tokens` tokens; a prompt in parts, as it is prefilled."""
-        self._index.update(n_tokens)
-
     def look(self) -> int:
         """Look for what follows the tokens so far; how many there are to draft.
 
-        Call it when all of them are final; `take` then gives the draft.
+        Call it when all of them are final; `take` then gives the draft. Each call indexes a part
+        of a long prompt, so its end is not found before some steps have passed.
         """
         tokens = self._index.tokens
-        self._index.update(len(tokens))
+        self._index.update(min(len(tokens), self._index.end + _N_INDEX_MAX))
         if self._source is None:
             self._source = self._find(tokens)
             if self._source is None:

@@ -17,6 +17,26 @@ _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 """`llama_token_data` of llama.h."""
 
 
+def _can_run_on_device(sampler: Any, buffer_type: Any, n_outputs_max: int) -> bool:
+    return True
+
+
+def _keep_token_alone(sampler: Any, graph_context: Any, graph: Any, data: Any) -> None:
+    data.contents.logits = data.contents.probs = data.contents.candidates = None
+
+
+_TOKEN_ALONE = llama_cpp.llama_sampler_i(
+    backend_init=llama_cpp.llama_sampler_i_backend_init(_can_run_on_device),
+    backend_apply=llama_cpp.llama_sampler_i_backend_apply(_keep_token_alone),
+)
+"""End of a chain: of what the device has computed, only the drawn token is of use.
+
+llama.cpp copies all that `llama_sampler_data` holds to the host, which is 1.6 MB a row with
+gpt-oss's vocabulary. It is called when a graph is built, not when that runs; on the CPU a chain
+skips it, as it has no `apply`.
+"""
+
+
 class Sampler:
     """Draws the next token of one sequence.
 
@@ -115,8 +135,9 @@ class Sampler:
 
 
 def _samplers(params: SamplingParams) -> list[int]:
+    token_alone = llama_cpp.llama_sampler_init(ctypes.byref(_TOKEN_ALONE), None)
     if params.temperature <= 0:
-        return [llama_cpp.llama_sampler_init_greedy()]
+        return [llama_cpp.llama_sampler_init_greedy(), token_alone]
     chain = []
     if params.top_k > 0:
         chain.append(llama_cpp.llama_sampler_init_top_k(params.top_k))
@@ -128,4 +149,4 @@ def _samplers(params: SamplingParams) -> list[int]:
         chain.append(llama_cpp.llama_sampler_init_temp(params.temperature))
     seed = secrets.randbits(32) if params.seed is None else params.seed & 0xFFFFFFFF
     chain.append(llama_cpp.llama_sampler_init_dist(seed))
-    return chain
+    return [*chain, token_alone]

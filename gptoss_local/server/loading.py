@@ -13,7 +13,7 @@ from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load
 from gptoss_local.settings import Settings
-from gptoss_local.store import GGUFInfo, ModelEntry, read_info, read_tokens
+from gptoss_local.store import GGUFInfo, ModelEntry, read_tokens
 
 _log = logging.getLogger("gptoss")
 
@@ -74,20 +74,21 @@ def fits(info: GGUFInfo, n_ctx: int) -> bool:
     return needed_bytes < psutil.virtual_memory().available
 
 
-async def load_model(entry: ModelEntry, path: Path, n_ctx: int, settings: Settings) -> LoadedModel:
-    """Start an engine process with a model; n_ctx is bounded by what the model was made for.
+async def load_model(
+    entry: ModelEntry, path: Path, info: GGUFInfo, n_ctx: int, settings: Settings
+) -> LoadedModel:
+    """Start an engine process with a model and a context of `n_ctx` tokens.
 
     Raises:
         ModelLoadError: the file is broken, or llama.cpp refused it.
         EngineCrashedError: the process died while loading.
     """
     start_s = time.monotonic()
-    info = read_info(path)
     n_threads = settings.threads or psutil.cpu_count(logical=False) or 1
     is_small = info.size_bytes < _SMALL_BYTES
     load = Load(
         model_path=str(path),
-        n_ctx=min(n_ctx, info.n_ctx_train),
+        n_ctx=n_ctx,
         n_threads_prefill=n_threads,
         n_threads_decode=1 if is_small else n_threads,
         n_gpu_layers=settings.gpu_layers,

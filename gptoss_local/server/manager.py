@@ -191,7 +191,7 @@ class ModelManager:
             await self._unload(self._next_to_go())
         while True:
             try:
-                return await load_model(entry, path, n_ctx, self.settings)
+                return await load_model(entry, path, info, n_ctx, self.settings)
             except ModelLoadError as error:
                 has_gpu = any(model.engine.loaded.has_gpu for model in self.loaded)
                 if not has_gpu or "alloc" not in error.message:

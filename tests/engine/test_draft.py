@@ -137,6 +137,27 @@ def test_costs_are_measured_and_learned(monkeypatch: pytest.MonkeyPatch) -> None
     assert costs.seconds(1) < 0.023
 
 
+def test_a_run_of_drafts_must_pay_for_the_change_of_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, before = 0.0, 1
+
+    def decode(n_rows: int) -> None:
+        nonlocal now_s, before
+        now_s += 0.001 * (3 + 0.1 * n_rows + 5 * (n_rows != before))
+        before = n_rows
+
+    monkeypatch.setattr("gptoss_local.engine.costs.time.monotonic", lambda: now_s)
+    costs = StepCosts()
+    costs.measure(decode, 16)
+    assert costs.seconds(8) == pytest.approx(0.0038)
+    assert costs.draft_length(1, 0.7, 15) == 0  # 3.3 tokens in 4.6 + 10 ms
+    assert costs.draft_length(1, 0.97, 15) == 15
+    costs.observe(16, 0.0096)  # teaches nothing: it was a switch
+    assert costs.seconds(16) == pytest.approx(0.0046)
+    assert costs.draft_length(1, 0.7, 15) > 0
+    costs.observe(1, 0.0081)
+    assert costs.draft_length(1, 0.7, 15) == 0
+
+
 def test_a_slow_machine_measures_what_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
 
