@@ -17,7 +17,7 @@ NODE = shutil.which("node")
 
 
 @pytest.mark.npm
-@pytest.mark.skipif(NODE is None, reason="needs node, version 20 or newer")
+@pytest.mark.skipif(NODE is None, reason="needs node")
 @pytest.mark.skipif(
     not (FOLDER / "node_modules").is_dir(), reason="first: npm ci --prefix tests/npm"
 )
