@@ -1,6 +1,7 @@
 """The conversations that nano is trained on: rendered as served, right, and split for good."""
 
 import dataclasses
+from collections import Counter
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.nano.data.document import (
 from tests.nano.data.mixture import EVAL_SKILLS, draw, draw_eval
 from tests.nano.data.respell import Read, respell
 from tests.nano.data.source import Source, is_held_out
-from tests.nano.data.wording import _allowed, phrase
+from tests.nano.data.wording import _allowed, _typo, phrase
 from tests.nano.judge import is_right, parse
 from tests.nano.train.vocabulary import is_rude
 
@@ -90,6 +91,28 @@ def test_a_phrasing_never_touches_its_value() -> None:
     for _ in range(500):
         value = source.line()
         assert value in phrase(source, ("Reply with {x} only.", "Please say: {x}"), x=value)
+
+
+def test_typos_reach_every_long_word_and_leave_it_readable() -> None:
+    source, template = Source(5), "What's the capital of {x}? Countdown, please!"
+    spoiled: Counter[str] = Counter()
+    for _ in range(300):
+        typed = _typo(source, template)
+        pairs = [p for p in zip(template.split(), typed.split(), strict=True) if p[0] != p[1]]
+        assert len(pairs) <= 2
+        for right, wrong in pairs:
+            assert abs(len(right) - len(wrong)) <= 1
+            assert right[0] == wrong[0]
+        spoiled.update(right for right, _ in pairs)
+    assert set(spoiled) == {"capital", "Countdown,", "please!"}
+    assert min(spoiled.values()) > 60
+
+
+def test_lines_end_in_signs_that_join_with_a_newline() -> None:
+    """A tool's arguments spell that newline `\\n`, so the joined token cannot be copied."""
+    source, encode = Source(6), load_vocabulary().encoding.encode
+    last = [load_vocabulary().token_bytes[encode(source.line() + "\n")[-1]] for _ in range(600)]
+    assert sum(token != b"\n" for token in last) > 30
 
 
 def test_rare_words_keep_the_tokens_they_were_read_with() -> None:

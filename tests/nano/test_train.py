@@ -13,6 +13,7 @@ from transformers import GptOssConfig, GptOssForCausalLM
 
 from gptoss_local.chat.message import Message
 from gptoss_local.nano.compact import CODED, CompactModel
+from gptoss_local.nano.ranks import load_ranks
 from tests.nano.data.document import Answer, Branch, Document, encode_document
 from tests.nano.export import export
 from tests.nano.train import model as model_module
@@ -179,6 +180,26 @@ def test_a_few_steps_learn(nano: tuple[Nano, Tables]) -> None:
     assert losses[0] > 3
     assert losses[-1] < 0.5
     assert float(right) > 0.9
+
+
+def test_targets_are_told_from_tokens_that_begin_alike() -> None:
+    """Their codes differ in the last slots only, and a random sample hardly ever holds them."""
+    ranks = load_ranks()
+    target = ranks.index(b" sustent")
+    tables = Tables(USED, "cpu")
+    tokens = np.array([[17, target, 18]])
+    arrays = {"token": tokens, "weight": np.array([[0.0, 1.0, 1.0]])}
+    beside: set[bytes] = set()
+    for seed in range(40):
+        made = make_targets(
+            arrays, tables.index_of, np.random.default_rng(seed), n_targets=4, n_rare=24
+        )
+        explicit = made["rare"][made["offset"] == 0]
+        assert made["rare"][made["label"][0] - len(USED)] == target == explicit[0]
+        assert len(set(made["rare"].tolist())) == 24
+        beside.update(ranks[token] for token in explicit[1:].tolist())
+    assert " sustentável".encode() in beside
+    assert all(word.startswith(b" su") for word in beside)
 
 
 def test_sampled_tokens_stand_for_the_whole_vocabulary(nano: tuple[Nano, Tables]) -> None:

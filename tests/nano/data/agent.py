@@ -33,7 +33,7 @@ def _single(role: str, source: Source, effort: Effort, toolset: Toolset) -> Bran
     if task is None:
         return None
     user = _user(request(source, task))
-    if source.chance(0.55):
+    if source.chance(0.68):
         return _branch(source, toolset, role, [user], _call(effort, task))
     result = draw_result(source, role, task.slots.get("path", ""))
     messages = [user, *_done(effort, task, result)]
@@ -58,16 +58,16 @@ def _two(source: Source, effort: Effort, toolset: Toolset) -> Branch | None:
         return None
     messages = [_user(request_both(source, first, second))]
     stage = source.rng.random()
-    if stage < 0.3:
+    if stage < 0.38:
         return _branch(source, toolset, "two", messages, _call(effort, first, "first"))
-    fails = stage > 0.95
+    fails = stage > 0.97
     results = [_result(source, first, fails=fails)]
     messages += _done(effort, first, results[0], "first")
     if fails:
         return _branch(source, toolset, "two", messages, _reported(effort, [first], results))
-    if stage < 0.6:
+    if stage < 0.76:
         return _branch(source, toolset, "two", messages, _call(effort, second, "second"))
-    results.append(_result(source, second, fails=stage > 0.91))
+    results.append(_result(source, second, fails=stage > 0.94))
     messages += _done(effort, second, results[1], "second")
     answer = _reported(effort, [first, second], results)
     return _branch(source, toolset, "two", messages, answer)

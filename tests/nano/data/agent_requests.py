@@ -14,7 +14,7 @@ from tests.nano.data.agent_values import (
     draw_pattern,
     draw_text,
 )
-from tests.nano.data.agent_wording import Wordings, fenced, lines, marked, named
+from tests.nano.data.agent_wording import Wordings, fenced, lines, marked, marked_or_word, named
 from tests.nano.data.source import Source
 from tests.nano.data.wording import phrase
 
@@ -196,7 +196,8 @@ def _edit_request(source: Source, path: str, old: str, new: str) -> str:
         language = source.choice(("", "", "python", "js", "text"))
         old, new = fenced(source, old, (language,)), fenced(source, new, (language,))
         return BLOCK.draw(source, path=path, old=old, new=new)
-    return INLINE.draw(source, path=path, old=marked(source, old), new=marked(source, new))
+    old, new = marked_or_word(source, old), marked_or_word(source, new)
+    return INLINE.draw(source, path=path, old=old, new=new)
 
 
 def request_both(source: Source, first: Task, second: Task) -> str:
@@ -217,7 +218,7 @@ def _clause(source: Source, task: Task) -> str:
     slots = {
         name: named(source, value)
         if name == "path"
-        else (f"\n{fenced(source, value)}\n" if name in blocks else marked(source, value))
+        else (f"\n{fenced(source, value)}\n" if name in blocks else marked_or_word(source, value))
         for name, value in task.slots.items()
     }
     bank = _CLAUSES["search_in" if task.role == "search" and "path" in slots else task.role]

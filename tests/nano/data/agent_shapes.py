@@ -23,6 +23,7 @@ _ABOUT = {
     "search": ("Array of regex search queries to execute", "What to search for", "Search terms"),
 }
 _EDITS = ("edits", "edits", "changes", "replacements", "operations", "hunks")
+_OUTER = ("edit", "change", "file", "request", "params", "args", "input", "options", "arguments")
 _ITEM_OPTIONS = (
     ("start_line", "integer", "Optional one-based line to start from; null or none for the start"),
     ("end_line", "integer", "Optional one-based last line"),
@@ -54,23 +55,28 @@ def other_shape(source: Source, role: str, plain: list[Property]) -> list[Proper
     if role == "shell" and source.chance(0.07):
         schema = {**plain[0].schema, "type": "array", "items": {"type": "string"}}
         return [Property(plain[0].name, schema, lambda slots: ["bash", "-lc", slots["command"]])]
-    if role in _PLURALS and source.chance(0.13):
+    if role in _PLURALS and source.chance(0.2):
         return [_list(source, role, plain[0])]
-    if role == "edit" and source.chance(0.18):
+    if role == "edit" and source.chance(0.2):
         return [plain[0], _objects(source, source.choice(_EDITS), inner)]
-    if role in ("edit", "create") and source.chance(0.04):
-        name = source.choice(("edit", "change", "file", "request", "params", "args"))
-        kept = plain[:1] if role == "edit" else []
+    if source.chance(0.07):
+        name = source.choice(_OUTER)
+        kept = plain[:1] if role == "edit" and source.chance(0.5) else []
+        outer = inner if kept else plain
         if name not in {p.name for p in kept}:
-            value = lambda slots: _object(inner, slots)  # noqa: E731
-            return [*kept, Property(name, _object_of(source, inner), value)]
+            if role == "create" and source.chance(0.5):
+                return [_objects(source, "files", outer)]
+            value = lambda slots: _object(outer, slots)  # noqa: E731
+            return [*kept, Property(name, _object_of(source, outer), value)]
     return []
 
 
 def _list(source: Source, role: str, item: Property) -> Property:
     """A list for several, of which the user wants one."""
     name = source.choice(_PLURALS[role])
-    if source.chance(0.35):
+    if source.chance(0.06):
+        name = source.fresh(source.invented)
+    if source.chance(0.5):
         return _objects(source, name, [item])
     about = source.choice(_ABOUT[role]) if source.chance(0.8) else ""
     items = schema_of(source, "string", "")

@@ -49,6 +49,12 @@ _EDITOR_SUMMARIES = (
     "Use this tool for small edits of existing files and to create new files.",
     "Makes a change in a text file, or a new text file.",
 )
+_EDITOR_EXTRAS = (
+    ("insert_line", "integer", "Optional one-based line to insert at; none to replace"),
+    ("replace_all", "boolean", "Every occurrence"), ("encoding", "string", ""),
+    ("expected_count", "integer", "How often the old text occurs"),
+    ("backup", "boolean", "Keep a copy"),
+)  # fmt: skip
 _EDITOR_OLD = (
     "Exact text to replace. Omit it when a file is created.",
     "Text to replace; none for new files",
@@ -92,6 +98,9 @@ def draw_editor(source: Source, taken: Iterable[str]) -> tuple[Ability, Ability]
     schemas[path]["description"] = source.choice(kind.about["path"])
     schemas[old] = nullable(source, schemas[old] | {"description": source.choice(_EDITOR_OLD)})
     schemas[new]["description"] = source.choice(_EDITOR_NEW).format(old=old)
+    if source.chance(0.4):
+        for extra, kind_of, about in source.some(_EDITOR_EXTRAS, 1, 2):
+            schemas.setdefault(style(extra), nullable(source, schema_of(source, kind_of, about)))
     schema = object_schema(source, schemas, [path, new])
     tool = Tool(name, draw_description(source, summary, kind.details), schema)
     names = {"path": path, "old": old, "new": new}
@@ -167,7 +176,7 @@ def _main(
     by_name: dict[str, str] = {}
     for slot, known in zip(slots, source.choice(kind.slots), strict=True):
         name = known if source.chance(0.5) else style(known)  # agents mix their styles
-        opaque = source.chance(0.05)
+        opaque = source.chance(0.08)
         if opaque:
             name = source.fresh(source.invented)
         by_name[name] = slot

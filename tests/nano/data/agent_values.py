@@ -118,12 +118,21 @@ def draw_change(source: Source) -> tuple[str, str]:
 
 
 def _change(source: Source) -> tuple[str, str]:
+    if source.chance(0.2):
+        return _word(source), _word(source)
     if source.chance(0.3):
         n = source.rng.randint(2, 4)
         old = source.fresh(lambda: source.code(n))
         return old, _altered(source, old) if source.chance(0.5) else source.code(n)
     old = source.line()
     return old, _altered(source, old) if source.chance(0.5) else source.line()
+
+
+def _word(source: Source) -> str:
+    """A word or a number, which may stand in a sentence without marks around it."""
+    draws = (source.identifier, source.token_word, source.invented, source.noun)
+    draw = source.choice(draws)
+    return str(source.rng.randrange(10000)) if source.chance(0.15) else source.fresh(draw)
 
 
 def _altered(source: Source, text: str) -> str:

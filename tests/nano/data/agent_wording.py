@@ -4,6 +4,7 @@ Between marks a value may stand anywhere; without them it ends the message or ha
 Several lines stand in a code fence or are the rest of the message.
 """
 
+import re
 from dataclasses import dataclass
 
 from tests.nano.data.source import Source
@@ -11,6 +12,7 @@ from tests.nano.data.wording import phrase
 
 _MARKS = ("`", "`", "`", '"', '"', "'")
 _LANGUAGES = ("", "", "", "", "bash", "text", "sh", "python", "js", "txt")
+_WORD = re.compile(r"\w+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,13 @@ def marked(source: Source, value: str) -> str:
         return f"```\n{value}\n```"
     mark = source.choice(fitting)
     return f"{mark}{value}{mark}"
+
+
+def marked_or_word(source: Source, value: str) -> str:
+    """A value between marks; a single word now and then without them."""
+    if _WORD.fullmatch(value) and source.chance(0.45):
+        return value
+    return marked(source, value)
 
 
 def named(source: Source, path: str) -> str:

@@ -14,6 +14,7 @@ from gptoss_local.types import Effort
 from tests.nano.data.document import Answer, Branch, Document
 from tests.nano.data.echo import fenced
 from tests.nano.data.edit_changes import describe, draw_change
+from tests.nano.data.edit_phrasings import COPY, RENAME, RENAME_NAME
 from tests.nano.data.file_texts import draw_code, draw_file, draw_program
 from tests.nano.data.source import Source
 from tests.nano.data.wording import phrase
@@ -29,32 +30,6 @@ SELECT FROM WHERE append map the on to of per
 _KEYWORDS = frozenset(_KEYWORD_TEXT.split())
 _LANGUAGES = ("", "", "", "python", "js", "text", "py", "ts", "rust", "yaml", "ini")
 
-_OBJECTS = (
-    "{old} to {new}", "`{old}` to `{new}`", "the identifier `{old}` to `{new}`", "{old} -> {new}",
-    '"{old}" to "{new}"', "every `{old}` to `{new}`", "{old} into {new}", "the name {old} to {new}",
-)  # fmt: skip
-_RENAME = (
-    *(f"{verb} {what}{tail}"
-      for verb in ("Rename", "Change") for what in _OBJECTS for tail in ("", " everywhere.")),
-    "Rename {old} to {new} in the whole file.", "Replace all `{old}` with `{new}`",
-    "Replace every occurrence of {old} with {new}.", "Call it {new} instead of {old}.",
-    "Use the name `{new}` for `{old}`.", "`{old}` should be called `{new}`.", "{old} => {new}",
-    "The name {old} is bad, make it {new}.", "s/{old}/{new}/g", "I renamed {old}: it is {new} now.",
-    "Wherever it says {old}, write {new}.", "From now on {old} is named {new}. Update the file.",
-    "Substitute {new} for {old} in all places.", "Refactor: rename {old} to {new}.",
-    "Old name: {old}, new name: {new}. Rename it.", "rename symbol {old} to {new} pls",
-    "Give `{old}` the new name `{new}`.", "Switch the name `{old}` over to `{new}`.",
-)  # fmt: skip
-_COPY = (
-    "Print the file unchanged.", "Show me the file.", "Repeat the file exactly.", "Copy the file.",
-    "Output the whole file as it is.", "Give me the full file again.", "cat the file pls",
-    "Write out the complete file without changes.", "Return the file verbatim.", "Echo the file.",
-    "I need the file back as it is.", "Reproduce the file line by line.", "same file again please",
-    "Do not change anything, just show the file.", "Print every line of the file.",
-    "Let me see the whole file.", "Send the file back unchanged.", "What does the file say? All.",
-    "Type the file out again.", "Make an exact copy of the file.", "Please display the file.",
-    "The whole file, nothing changed, please.", "Nothing to change yet, only print it.",
-)  # fmt: skip
 _SHOW = (
     "Here is my file:\n\n{file}", "{file}", "File:\n{file}", "This is `{path}`:\n\n{file}",
     "{path}\n{file}", "I have this file:\n{file}", "Look at this.\n\n{file}", "Code:\n\n{file}",
@@ -80,21 +55,27 @@ def _any_file(source: Source) -> str:
     return draw_file(source, n_lines)
 
 
-def _renamable(text: str) -> list[str]:
-    """Names that occur twice or more, always as whole words."""
+def _renamable(text: str) -> tuple[list[str], list[str]]:
+    """Names that occur twice or more: always as whole words, and also as parts of other names."""
     counts = Counter(_IDENTIFIER.findall(text))
-    return [
-        name for name, count in counts.items()
-        if count >= 2 and name not in _KEYWORDS and name.isascii() and text.count(name) == count
-    ]  # fmt: skip
+    whole: list[str] = []
+    parts: list[str] = []
+    for name, count in counts.items():
+        if count >= 2 and name not in _KEYWORDS and name.isascii():
+            if text.count(name) == count:
+                whole.append(name)
+            elif len(name) > 3:  # shorter ones are parts of everything
+                parts.append(name)
+    return whole, parts
 
 
 def _rename_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer] | None:
     """Ask for another name in a file and answer; none if no name can be changed."""
-    names = _renamable(text)
-    if not names:
+    whole, parts = _renamable(text)
+    if not whole and not parts:
         return None
-    old = source.choice(names)
+    is_part = bool(parts) and (not whole or source.chance(0.3))
+    old = source.choice(parts if is_part else whole)
     new = source.identifier()
     while new in text or old in new:
         new = source.identifier()
@@ -104,8 +85,11 @@ def _rename_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer]
         "high": f"The user wants another name. The old name is {old} and the new name is {new}. "
         f"I copy the file line by line and write {new} wherever it says {old}. All else stays.",
     }
-    ask = phrase(source, _RENAME, ask=False, old=old, new=new)
-    return ask, Answer(fenced(text.replace(old, new)), analysis[effort])
+    ask = phrase(
+        source, source.choice(RENAME_NAME if is_part else RENAME), ask=False, old=old, new=new
+    )
+    renamed = re.sub(rf"(?<!\w){old}(?!\w)", new, text)
+    return ask, Answer(fenced(renamed), analysis[effort])
 
 
 def _change_ask(source: Source, effort: Effort, text: str, path: str) -> tuple[str, Answer] | None:
@@ -134,7 +118,7 @@ def _copy_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer]:
         "high": "The user wants the file as it is. There is nothing to change. I copy it line by "
         "line, with all indentation and empty lines, from the first line to the last.",
     }
-    return phrase(source, _COPY), Answer(fenced(text), analysis[effort])
+    return phrase(source, source.choice(COPY)), Answer(fenced(text), analysis[effort])
 
 
 def _shown(source: Source, text: str, path: str) -> str:
@@ -151,7 +135,7 @@ def _one_message(source: Source, skill: str, text: str, path: str, ask: str, a: 
 
 def _rename(source: Source, effort: Effort) -> Branch:
     while True:
-        n_lines = _n_lines(source, 3, 60)
+        n_lines = _n_lines(source, 3, 80)
         draw = draw_program if source.chance(0.8) else draw_code
         text = draw(source, n_lines)
         if asked := _rename_ask(source, effort, text):
@@ -171,9 +155,14 @@ def _copy_file(source: Source, effort: Effort) -> Branch:
 
 
 def _edit(source: Source, effort: Effort) -> Document:
-    text, path = _any_file(source), source.path()
+    path = source.path()
+    if source.chance(0.4):  # one program, several names of it
+        text = draw_program(source, _n_lines(source, 20, 300))
+        kinds = ["rename"] * source.rng.randint(2, 4)
+    else:
+        text = _any_file(source)
+        kinds = source.some(("change",) * 5 + ("rename", "copy_file"), 2, 4)
     branches: dict[str, Branch] = {}  # by what they ask
-    kinds = source.some(("change",) * 5 + ("rename", "copy_file"), 2, 4)
     for kind in kinds:
         asked: tuple[str, Answer] | None = None
         if kind == "change":

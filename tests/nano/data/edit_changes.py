@@ -8,67 +8,19 @@ import re
 from dataclasses import dataclass
 
 from tests.nano.data.echo import fenced
+from tests.nano.data.edit_phrasings import (
+    AFTER,
+    BEFORE,
+    DELETE,
+    OLD_NEW,
+    PATCH,
+    REPLACE,
+    SET,
+)
 from tests.nano.data.source import Source
 from tests.nano.data.wording import phrase
 
 _SETTING = re.compile(r'(\s*"?([A-Za-z_][\w.-]*)"?(?: = |=|: ))("[^"`]*"|[\w.+-]+)([,;]?)')
-
-_REPLACE = (
-    *(pattern for verb in ("Replace", "Swap", "Exchange") for pattern in (
-        f"{verb} {{old}} with {{new}}.", f"{verb} the line {{old}} with {{new}}",
-    )),
-    "Change {old} to {new}.", "Change the line {old} to {new}", "Turn {old} into {new}.",
-    "Write {new} instead of {old}.", "{old} must become {new}.", "The line {old} should be {new}.",
-    "Instead of {old} there should be {new}.", "Make it {new} where it says {old}.",
-    "put {new} in place of {old}", "Update the line {old} so that it reads {new}.",
-    "{old} -> {new}", "Edit the line {old}: it has to be {new}.", "Use {new}, not {old}.",
-    "Substitute {new} for {old}.", "The new text of {old} is {new}.", "Correct {old} to {new}.",
-    "I want {new} where {old} is now.", "Overwrite {old} with {new}.",
-)  # fmt: skip
-_AFTER = (
-    *(pattern for verb in ("Insert", "Add", "Put", "Write") for pattern in (
-        f"{verb} {{new}} after {{old}}.", f"{verb} the line {{new}} below {{old}}.",
-    )),
-    "After {old}, add {new}.", "Below the line {old} insert {new}.", "Append {new} after {old}",
-    "Directly after {old} there should be {new}.", "{new} has to follow {old}.",
-    "Right behind {old} comes a new line: {new}", "Add a line after {old} that says {new}.",
-    "Underneath {old}, write {new}.", "The line after {old} should be a new one, {new}.",
-)  # fmt: skip
-_BEFORE = (
-    *(pattern for verb in ("Insert", "Add", "Put", "Write") for pattern in (
-        f"{verb} {{new}} before {{old}}.", f"{verb} the line {{new}} above {{old}}.",
-    )),
-    "Before {old}, add {new}.", "Above the line {old} insert {new}.",
-    "Directly before {old} there should be {new}.", "{new} has to come before {old}.",
-    "Right above {old} comes a new line: {new}", "Add a line before {old} that says {new}.",
-    "On top of {old}, write {new}.", "The line before {old} should be a new one, {new}.",
-)  # fmt: skip
-_DELETE = (
-    "Delete the line {old}.", "Remove {old}.", "Delete {old}", "Drop the line {old}.",
-    "Take out {old}.", "Get rid of {old}.", "The line {old} must go.", "Cut the line {old}.",
-    "Erase {old}.", "Leave out {old}.", "{old} is not needed, remove it.", "Throw {old} out.",
-    "I do not want {old} any more.", "Strip the line {old}", "remove line {old}",
-    "Kick out {old}, keep the rest.", "Without the line {old}, please.", "Clear away {old}.",
-)  # fmt: skip
-_SET = (
-    "Set {old} to {new}.", "Change the value of {old} to {new}.", "{old} should be {new}.",
-    "Give {old} the value {new}.", "Make {old} {new}.", "The value of {old} must be {new}.",
-    "Update {old} to {new}", "Let {old} be {new}.", "New value of {old}: {new}", "{old} := {new}",
-    "I want {old} to be {new}.", "Assign {new} to {old}.", "Use {new} as the value of {old}.",
-    "Put {new} as {old}.", "Switch {old} to {new}.", "Replace the value of {old} with {new}.",
-)  # fmt: skip
-_OLD_NEW = (
-    "Replace\n{old}\nwith\n{new}", "Change this:\n{old}\nto this:\n{new}",
-    "old:\n{old}\nnew:\n{new}",
-    "Find\n\n{old}\n\nand write\n\n{new}\n\ninstead.", "Before:\n{old}\n\nAfter:\n{new}",
-)  # fmt: skip
-_PATCH = (
-    "Apply this change:\n\n{patch}", "Apply this:\n{patch}", "Change the file so:\n{patch}",
-    "Here is the edit to make.\n\n{patch}", "Make this edit:\n{patch}", "edit:\n{patch}",
-    "Please carry out this change.\n\n{patch}", "Patch the file:\n\n{patch}", "{patch}",
-    "Apply the following and show the file.\n\n{patch}", "The change:\n\n{patch}",
-    "What is the file after this?\n\n{patch}", "Update the file like this:\n{patch}",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +93,20 @@ def describe(source: Source, change: Change, lines: list[str], path: str) -> str
         return _describe_setting(source, change, lines)
     form = source.rng.random()
     if form < 0.2:
-        return phrase(source, _PATCH, ask=False, patch=_search_replace(source, change, lines))
+        return phrase(
+            source, source.choice(PATCH), ask=False, patch=_search_replace(source, change, lines)
+        )
     if form < 0.4:
         patch = _unified_diff(source, change, lines, path)
         patch = fenced(patch, "diff") if source.chance(0.6) else patch
-        return phrase(source, _PATCH, ask=False, patch=patch)
+        return phrase(source, source.choice(PATCH), ask=False, patch=patch)
     old = lines[change.start - 1 if change.kind == "after" else change.start]
     new = change.new[0] if change.new else ""
     if change.kind == "replace" and source.chance(0.25):
-        return phrase(source, _OLD_NEW, old=fenced(old), new=fenced(new))
-    banks = {"replace": _REPLACE, "after": _AFTER, "before": _BEFORE, "delete": _DELETE}
+        return phrase(source, source.choice(OLD_NEW), old=fenced(old), new=fenced(new))
+    banks = {"replace": REPLACE, "after": AFTER, "before": BEFORE, "delete": DELETE}
     slots = {"old": _marked(source, old.strip()), "new": _marked(source, new.strip())}
-    return phrase(source, banks[change.kind], ask=False, **slots)
+    return phrase(source, source.choice(banks[change.kind]), ask=False, **slots)
 
 
 def _marked(source: Source, text: str) -> str:
@@ -166,7 +120,7 @@ def _describe_setting(source: Source, change: Change, lines: list[str]) -> str:
     new = _SETTING.fullmatch(change.new[0])
     if not match or not new:
         raise ValueError(f"no setting: {lines[change.start]!r} -> {change.new[0]!r}")
-    return phrase(source, _SET, ask=False, old=f"`{match[2]}`", new=f"`{new[3]}`")
+    return phrase(source, source.choice(SET), ask=False, old=f"`{match[2]}`", new=f"`{new[3]}`")
 
 
 def _with_neighbours(change: Change, lines: list[str], n_context: int) -> tuple[int, int]:

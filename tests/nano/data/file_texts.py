@@ -49,11 +49,27 @@ def _finish(lines: list[str]) -> str:
 
 
 def _names(source: Source, n: int) -> list[str]:
-    """Draw a few different names; some of them are very common ones."""
-    return [
+    """Draw a few different names, some very common ones; now and then one is made of another."""
+    names = [
         source.choice(words.CODE_WORDS) if source.chance(0.3) else source.identifier()
         for _ in range(n)
     ]
+    if source.chance(0.25):
+        name = source.choice(names)
+        other = source.choice(words.CODE_WORDS)
+        longer = (f"{name}_{other}", f"{other}_{name}", f"{name}s", f"{name}{other.capitalize()}")
+        names[source.rng.randrange(n)] = source.choice(longer)
+    return names
+
+
+def _remark(source: Source, names: Sequence[str]) -> str:
+    """Words of a comment or a message, with a name of the program among them."""
+    name, noun = source.choice(names), source.noun()
+    adjective = source.choice(words.ADJECTIVES)
+    return source.choice((
+        f"the {adjective} {name}", f"{name} of the {noun}", f"{name}: {noun}", f"no {name} here",
+        f"{name} is {adjective}", f"see {name}", f"{adjective} {noun} of {name}, not {noun}",
+    ))  # fmt: skip
 
 
 def _value(source: Source) -> str:
@@ -166,6 +182,8 @@ def _class(source: Source) -> Lines:
         name, verb = source.choice(fields), source.choice(("get", "load", "count", "find", "make"))
         yield ""
         yield f"    def {verb}_{source.invented()}(self, value):"
+        if source.chance(0.3):
+            yield f'        """{_remark(source, fields)}."""'
         yield f"        result = self.{name} + {source.rng.randrange(100)}"
         if source.chance(0.5):
             yield f"        if value > {source.rng.randrange(10)}:"
@@ -184,8 +202,11 @@ def _python(source: Source) -> Lines:
         yield f"    {third} = {first}({source.rng.randrange(100)})"
         yield f"    for {source.choice('ijkxy')} in range({source.rng.randrange(100)}):"
         yield f"        {third}.append({second})"
+        if source.chance(0.3):
+            yield f"    # {_remark(source, names)}"
         if source.chance(0.4):
-            yield f'    print("{source.tokens(3).replace(chr(34), "")}", {first})'
+            said = source.tokens(3) if source.chance(0.5) else _remark(source, names)
+            yield f'    print("{said.replace(chr(34), "")}", {first})'
         yield f"    return {source.choice((first, third))}"
 
 
@@ -193,8 +214,12 @@ def _script(source: Source) -> Lines:
     names = _names(source, source.rng.randint(3, 6))
     for _ in range(source.rng.randint(2, 6)):
         first, second, third = (source.choice(names) for _ in range(3))
+        if source.chance(0.3):
+            yield f"// {_remark(source, names)}"
         yield f"function {source.identifier()}({first}, {second}) {{"
         yield f"  const {third} = {first}.map((x) => x + {source.rng.randrange(100)});"
+        if source.chance(0.3):
+            yield f"  log(`{_remark(source, names)}`, {second}.{first});"
         if source.chance(0.5):
             yield f"  if ({second} > {source.rng.randrange(10)}) {{"
             yield f"    return {third};"
@@ -224,7 +249,24 @@ def _loose_code(source: Source) -> Lines:
         yield line.format(a=a, b=b, c=c, n=source.rng.randrange(1000), text=text)
 
 
-_PROGRAMS = (_class, _python, _script, _tests, _loose_code)
+def _joined(source: Source) -> Lines:
+    """Names behind all the signs that a token may join with the beginning of a name."""
+    names = _names(source, source.rng.randint(3, 6))
+    for _ in range(source.rng.randint(5, 40)):
+        a, b, c = (source.choice(names) for _ in range(3))
+        yield source.choice(_JOINED).format(a=a, b=b, c=c, n=source.rng.randrange(100))
+
+
+_JOINED = (
+    "{a}({b})", "  {a}({b}, {c})", "({a}, {b})", "{a}[{b}]", "[{a}, {b}]", "    {a}.{b}.{c}",
+    "{a}.{b}({c})", "{{{a}}}", '"{a}": {b},', "'{a}': '{b}',", "<{a} {b}={c}/>", "</{a}>", "@{a}",
+    "@{a}({b})", "!{a}", "-{a}", "--{a}={b}", "*{a} = &{b};", "${a}", "${{{a}}} {b}", "#{a}",
+    "{a}/{b}/{c}", "{a}={b}", "{a}:{b}", "{a};{b}", "{a},{b},{c}", "{a}->{b}", "{a}::{b}<{c}>",
+    "({a}=>{b})({c})", "\t{a}\t{b}", "{a}+{b}-{c}", "`{a}`", "%{a}%", "~{a}", "|{a}|{b}|",
+    "if(!{a}){{{b}({n})}}", "{a}?{b}:{c}", "{a}&&{b}||{c}", "// {a}, {b} ({c})", "# {a}: {b}.",
+    'f"{{{a}}} of {{{b}}}"', "a{n} {b}{n}x", "{a}++", "++{a}", "[{a}]", "({a})", "{a}", "  {a}",
+)  # fmt: skip
+_PROGRAMS = (_class, _python, _script, _tests, _loose_code, _joined)
 _ALL_KINDS = (
     *_PROGRAMS, _ini, _env, _yaml, _csv, _json, _markdown, _html, _css, _sql, _list,
 )  # fmt: skip

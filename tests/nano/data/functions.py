@@ -75,7 +75,7 @@ def draw_functions(source: Source) -> list[Ability]:
     if source.chance(0.25):
         families[0] = FAMILIES[0]
     for index, family in enumerate(families):
-        if source.chance(0.35):
+        if source.chance(0.45):
             role = "invented" if index == 0 else f"invented_{index}"
             ability = draw_invented_ability(source, role)
         else:

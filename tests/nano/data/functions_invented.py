@@ -126,26 +126,31 @@ def _argument(source: Source) -> str:
     return source.choice(words.CODE_WORDS) if kind < 0.6 else source.identifier()
 
 
-def _draw_schema(source: Source, *, is_nested: bool = False) -> Schema:
+def _draw_schema(source: Source, depth: int = 0) -> Schema:
+    """Any type; objects and arrays of them hold simple values, rarely objects again."""
     kind = source.rng.random()
     schema: Schema
-    if kind < 0.35:
+    if kind < 0.32:
         schema = {"type": "string"}
-    elif kind < 0.7:
+    elif kind < 0.6:
         schema = {"type": source.choice(("integer", "integer", "number", "boolean"))}
-    elif kind < 0.8 or is_nested:
+    elif kind < 0.68 or depth == 2 or (depth == 1 and kind < 0.78):
         options = {source.choice((source.noun, source.invented))() for _ in range(3)}
         schema = {"type": "string", "enum": sorted(options)}
-    elif kind < 0.92:
+    elif kind < 0.79:
         schema = {
             "type": "array",
             "items": {"type": source.choice(("string", "string", "integer"))},
         }
     else:
         names = [_argument(source) for _ in range(source.rng.randint(1, 3))]
-        inner = {name: _draw_schema(source, is_nested=True) for name in names}
+        inner = {name: _draw_schema(source, depth + 1) for name in names}
         schema = {"type": "object", "properties": inner}
-    if source.chance(0.3) and not is_nested:
+        if source.chance(0.5):
+            schema["required"] = names
+        if kind > 0.9:
+            schema = {"type": "array", "items": schema}
+    if source.chance(0.3 if depth == 0 else 0.1):
         schema["description"] = source.sentence() if source.chance(0.5) else source.noun()
     return schema
 
@@ -160,7 +165,9 @@ def _draw_value(source: Source, schema: Schema) -> object:
         case "boolean":
             return source.chance(0.5)
         case "array":
-            return [_draw_value(source, schema["items"]) for _ in range(source.rng.randint(1, 4))]
+            most = 2 if schema["items"]["type"] == "object" else 4
+            n = source.rng.randint(1, most)
+            return [_draw_value(source, schema["items"]) for _ in range(n)]
         case "object":
             return {name: _draw_value(source, s) for name, s in schema["properties"].items()}
     if "enum" in schema:

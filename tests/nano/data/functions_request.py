@@ -30,6 +30,13 @@ _EXTRAS: tuple[tuple[str, Schema], ...] = (
 )
 
 
+_OUTER = (
+    "request", "params", "args", "input", "options", "data", "payload", "body", "requests",
+    "items", "queries", "entries", "jobs", "calls", "records", "arguments", "spec", "batch",
+)  # fmt: skip
+_OUTER_ABOUT = ("What is wanted", "The arguments", "One entry for each", "All values", "The data")
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a user asks of one function.
@@ -107,14 +114,16 @@ def draw_family_ability(source: Source, family: Family) -> FunctionAbility:
     name, about = (source.choice(t.split("|")) for t in (family.names, family.descriptions))
     if about and source.chance(0.2):  # the description alone says what it is for
         name = source.identifier() if source.chance(0.5) else source.fresh(source.invented)
-    tool = Tool(
-        name=name,
-        description=about,
-        parameters=parameters_schema(source, properties, optional),
-    )
+    parameters = parameters_schema(source, properties, optional)
+    outer = source.choice(_OUTER) if source.chance(0.12) else ""
+    is_list = source.chance(0.5)
+    if outer:
+        parameters = _wrapped(source, outer, parameters, is_list=is_list)
+    tool = Tool(name=name, description=about, parameters=parameters)
 
     def fill(slots: Mapping[str, object]) -> dict[str, object]:
-        return {n: json_value(slots[slot], s) for n, slot, s in order if slot in slots}
+        given = {n: json_value(slots[slot], s) for n, slot, s in order if slot in slots}
+        return {outer: [given] if is_list else given} if outer else given
 
     def ask(source: Source, in_pair: bool) -> Request:
         request = _ask(source, family, schema_of, banks, in_pair=in_pair)
@@ -123,6 +132,16 @@ def draw_family_ability(source: Source, family: Family) -> FunctionAbility:
         return _by_name(source, name, fill(request.slots), request.slots)
 
     return FunctionAbility(family.role, tool, fill, ask)
+
+
+def _wrapped(
+    source: Source, name: str, parameters: dict[str, Any], *, is_list: bool
+) -> dict[str, Any]:
+    """Put all arguments into one object, or into a list of which the user wants one entry."""
+    inner: Schema = {"type": "array", "items": parameters} if is_list else parameters
+    if source.chance(0.3):
+        inner = {**inner, "description": source.choice(_OUTER_ABOUT)}
+    return parameters_schema(source, {name: inner}, frozenset())
 
 
 def _argument_names(source: Source, arguments: tuple[Argument, ...]) -> dict[str, str]:

@@ -30,14 +30,19 @@ DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
 )
 PLAIN_WEIGHTS = {
     "chat": 11, "fallback": 9, "fallback_without_tools": 3, "capital": 10, "add": 14, "count": 8,
-    "echo": 20, "word": 8, "items": 12, "extract": 12, "rename": 20, "change": 24, "copy_file": 3,
+    "echo": 24, "word": 8, "items": 12, "extract": 12, "rename": 20, "change": 28, "copy_file": 3,
     "memory": 8,
 }  # fmt: skip
+TOOL_WEIGHTS = {
+    "shell": 8, "create": 16, "read": 7, "edit": 16, "list": 6, "search": 13, "two": 16,
+    "agent_error": 5, "function_call": 4, "function_report": 2, "function_two": 5,
+}  # fmt: skip
+"""What an agent's tools, or functions, are asked for."""
 SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "items", "extract",
          "memory")  # fmt: skip
 TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
-DOCUMENT_WEIGHTS = {"needle": 6, "edit": 14, "extract_format": 2}
-KIND_WEIGHTS = {"plain": 60, "functions": 12, "agent": 15, "document": 13}
+DOCUMENT_WEIGHTS = {"needle": 6, "edit": 13, "extract_format": 2}
+KIND_WEIGHTS = {"plain": 60, "functions": 23, "agent": 16, "document": 13}
 MAX_PROMPT_TOKENS = 24_000  # of instructions; tools and the request come on top
 IDENTITIES = (
     "You are a helpful assistant.",
@@ -131,8 +136,9 @@ def _tool_branches(
     source: Source, effort: Effort, toolset: Toolset, skills: Mapping[str, ToolSkill], n: int
 ) -> list[Branch]:
     """Up to `n` branches; fewer where the tools do not allow what is drawn."""
-    names = list(skills)
-    made = (skills[source.choice(names)](source, effort, toolset) for _ in range(n) if names)
+    weights = [TOOL_WEIGHTS[name] for name in skills]
+    names = source.rng.choices(list(skills), weights, k=n) if skills else []
+    made = (skills[name](source, effort, toolset) for name in names)
     return [branch for branch in made if branch is not None]
 
 

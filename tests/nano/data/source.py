@@ -16,6 +16,7 @@ from tests.nano.data import words
 
 T = TypeVar("T")
 HELD_OUT_VALUES = 16  # one in so many
+_SIGNS = "()[]{}<>#;:,.!?+-*/=%&|~@$^_"
 
 
 def is_held_out(value: str) -> bool:
@@ -213,8 +214,15 @@ class Source:
             lambda: self.tokens(self.rng.randint(1, 24)),
             lambda: self.tokens(self.rng.randint(1, 8)),
             lambda: " ".join(self.token_word() for _ in range(self.rng.randint(1, 8))),
+            self._signed,
         )  # fmt: skip
         return self.choice(draws)()
+
+    def _signed(self) -> str:
+        """Text that ends in signs, which many tokens join with a newline behind them."""
+        text = self._code_line() if self.chance(0.3) else self.tokens(self.rng.randint(1, 8))
+        gap = " " if self.chance(0.3) else ""
+        return text + gap + "".join(self.choice(_SIGNS) for _ in range(self.rng.randint(1, 3)))
 
     def _number(self) -> str:
         pick = self.rng.randrange

@@ -6,6 +6,7 @@ and never what is put into them.
 """
 
 import functools
+import re
 import zlib
 from collections.abc import Sequence
 from itertools import product
@@ -24,6 +25,11 @@ CLOSERS = (
     ", ok?", " thx", "!", " :)",
 )  # fmt: skip
 
+_LONG_WORD = re.compile(r"(?<![\w'])[A-Za-z]{4,}(?![\w'])")
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_NEAR_KEYS = {key: row[max(0, i - 1) : i] + row[i + 1 : i + 2] for row in _ROWS
+              for i, key in enumerate(row)}  # fmt: skip
+
 
 def phrase(source: Source, bank: Sequence[str], *, ask: bool = True, **slots: object) -> str:
     """Draw a phrasing, dress it and fill its slots.
@@ -38,9 +44,9 @@ def phrase(source: Source, bank: Sequence[str], *, ask: bool = True, **slots: ob
     pieces = [(text, name) for text, name, _, _ in Formatter().parse(template)]
     if style < 0.12:
         pieces = [(text.lower(), name) for text, name in pieces]
-    elif style < 0.24:
+    elif style < 0.22:
         pieces = [(_typo(source, text), name) for text, name in pieces]
-    elif style < 0.26:
+    elif style < 0.25:
         pieces = [(text.upper(), name) for text, name in pieces]
     filled = "".join(text + (str(slots[name]) if name else "") for text, name in pieces)
     return _decorate(source, filled, template, ask=ask)
@@ -68,23 +74,24 @@ def _decorate(source: Source, text: str, template: str, *, ask: bool) -> str:
 
 
 def _typo(source: Source, text: str) -> str:
-    """Spoil one or two words: swapped, dropped or doubled letters."""
-    words = text.split(" ")
-    for _ in range(source.rng.choice((1, 1, 2))):
-        index = source.rng.randrange(len(words))
-        word = words[index]
-        if len(word) < 4 or not word.isalpha():
-            continue
-        at = source.rng.randrange(1, len(word) - 1)
-        kind = source.rng.randrange(3)
-        if kind == 0:
-            word = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-        elif kind == 1:
-            word = word[:at] + word[at + 1 :]
-        else:
-            word = word[:at] + word[at] + word[at:]
-        words[index] = word
-    return " ".join(words)
+    """Spoil one or two words: swapped, dropped, doubled or mistaken letters."""
+    spans = [match.span() for match in _LONG_WORD.finditer(text)]
+    for start, end in sorted(source.some(spans, 1, 2), reverse=True):
+        text = text[:start] + _mistyped(source, text[start:end]) + text[end:]
+    return text
+
+
+def _mistyped(source: Source, word: str) -> str:
+    at = source.rng.randrange(1, len(word) - 1)
+    kind = source.rng.randrange(7)
+    if kind <= 1:
+        return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+    if kind <= 3:
+        return word[:at] + word[at + 1 :]
+    if kind <= 5:
+        return word[:at] + word[at] + word[at:]
+    near = _NEAR_KEYS.get(word[at].lower(), word[at])
+    return word[:at] + source.choice(near) + word[at + 1 :]
 
 
 def combine(*clauses: str) -> tuple[str, ...]:

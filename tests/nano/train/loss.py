@@ -4,6 +4,7 @@ Used tokens and the rare tokens that the batch needs take part as they are; a ra
 for all other rare tokens, each counted as often as it stands for others.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gptoss_local.nano.ranks import load_ranks
 from gptoss_local.o200k import FIRST_SPECIAL
 from tests.nano.train.model import Nano, Rows
 
 N_VOCAB = 201_088
+N_NEAR = 6  # places in the alphabet up to which a token is taken for another
 
 
 @dataclass
@@ -57,11 +60,13 @@ def make_targets(
     rare_targets = np.unique(token[place][index_of[token[place]] == n_used])
     if len(rare_targets) > n_rare // 2:
         rare_targets = rng.choice(rare_targets, n_rare // 2, replace=False)
-    seen = rng.choice(
-        token, n_rare
-    )  # rare tokens that stand in the prompts are the likely mistakes
-    seen = np.setdiff1d(seen[index_of[seen] == n_used], rare_targets)[: n_rare // 4]
-    explicit = np.concatenate((rare_targets, seen))
+    # rare tokens that stand in the prompts, and those that are spelled much like a target, are the
+    # likely mistakes
+    likely = (rng.choice(token, n_rare), _alike(rare_targets, rng))
+    explicit = rare_targets
+    for tokens in likely:
+        others = np.setdiff1d(tokens[index_of[tokens] == n_used], explicit)
+        explicit = np.concatenate((explicit, rng.permutation(others)[: n_rare // 6]))
     drawn = rng.integers(0, FIRST_SPECIAL, 2 * n_rare)
     drawn = drawn[(index_of[drawn] == n_used) & ~np.isin(drawn, explicit)]
     sample = drawn[: n_rare - len(explicit)]
@@ -80,6 +85,27 @@ def make_targets(
     out_place[:n], out_label[:n], out_weight[:n] = place[keep], label[keep], weight[place][keep]
     return {"place": out_place, "label": out_label, "weight": out_weight, "rare": rare,
             "offset": offset}  # fmt: skip
+
+
+def _alike(tokens: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Tokens that are near the given ones in the alphabet, so that most begin as they do.
+
+    The codes of such tokens agree in all slots but the last ones: " sustent", " sustentável".
+    """
+    order, place_of = _alphabet()
+    steps = rng.integers(1, N_NEAR + 1, (len(tokens), 2)) * (1, -1)
+    places = np.clip(place_of[tokens][:, None] + steps, 0, len(order) - 1)
+    return order[places].ravel()
+
+
+@functools.cache
+def _alphabet() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All tokens sorted by their bytes, and the place of each among them."""
+    ranks = load_ranks()
+    order = np.array(sorted(range(len(ranks)), key=ranks.__getitem__), np.int64)
+    place_of = np.empty_like(order)
+    place_of[order] = np.arange(len(order))
+    return order, place_of
 
 
 def head_rows(head: Rows, used_codes: Tensor, rare_codes: Tensor, dtype: torch.dtype) -> Tensor:
