@@ -4,8 +4,10 @@
     ├── UsageError                   2        400   the request itself is wrong
     │   ├── RequestTimeoutError      2        408
     │   ├── UnauthorizedError        2        401   the API key is missing or wrong
-    │   └── RequestTooLargeError     2        413
+    │   ├── RequestTooLargeError     2        413
+    │   └── UnsupportedEncodingError 2        415   the body is compressed in a way we do not read
     ├── ModelNotFoundError           3        404
+    ├── ResponseNotFoundError        3        404   an answer that is not remembered
     ├── DownloadError                4        502   the hub, the network or the disk fails
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
     ├── ServerUnavailableError       7        503   no server answers, or it cannot start
@@ -56,7 +58,16 @@ class RequestTooLargeError(UsageError):
     http_status = 413
 
 
+class UnsupportedEncodingError(UsageError):
+    http_status = 415
+
+
 class ModelNotFoundError(GptOssError):
+    exit_code = 3
+    http_status = 404
+
+
+class ResponseNotFoundError(GptOssError):
     exit_code = 3
     http_status = 404
 

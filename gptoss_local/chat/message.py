@@ -46,7 +46,7 @@ class Tool(msgspec.Struct, frozen=True):
 class JsonFormat(msgspec.Struct, frozen=True):
     """The answer is JSON of this schema, by default any object.
 
-    Without tools, the model is told the schema under `name`, with the `description`.
+    The model is told the schema under `name`, with the `description`.
     """
 
     schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})

@@ -93,7 +93,7 @@ def _system(effort: Effort, date: datetime.date) -> HarmonyMessage:
 
 
 def _history(request: ChatRequest) -> Iterator[HarmonyMessage]:
-    """Leading system messages and tools, or the format, make one developer message.
+    """Leading system messages, tools and the format make one developer message.
 
     All other messages keep their places.
     """
@@ -137,9 +137,8 @@ def _sections(instructions: str, request: ChatRequest) -> Iterator[str]:
     if instructions:
         yield _instructions(instructions)
     if request.tools:
-        # Not the format, too: nano answers in it at once then, and calls no tool.
         yield render_tools(request.tools)
-    elif isinstance(request.format, JsonFormat) and request.format.schema.keys() - {"type"}:
+    if isinstance(request.format, JsonFormat) and request.format.schema.keys() - {"type"}:
         yield _response_format(request.format)
 
 
@@ -148,7 +147,7 @@ def _instructions(text: str) -> str:
 
 
 def _response_format(wanted: JsonFormat) -> str:
-    """Source: docs/format.md of openai/harmony, "Structured output"."""
+    """Source: docs/format.md of openai/harmony, "Structured output": the last section."""
     schema = msgspec.json.encode(wanted.schema).decode()
     about = "".join(f"// {line}\n" for line in wanted.description.splitlines())
     return f"# Response Formats\n\n## {wanted.name}\n\n{about}{schema}"

@@ -14,6 +14,7 @@ from gptoss_local.server.anthropic_frames import MessagesWriter
 from gptoss_local.server.anthropic_request import MessagesBody
 from gptoss_local.server.body import read_body
 from gptoss_local.server.manager import ModelManager
+from gptoss_local.server.model_defaults import ANTHROPIC_NAMES, fill_in_fields
 from gptoss_local.server.streaming import AnswerResponse, json_response
 
 
@@ -25,10 +26,11 @@ def routes() -> list[Route]:
 
 
 async def messages(request: Request) -> Response:
-    body = await read_body(request, MessagesBody)
+    manager: ModelManager = request.app.state.manager
+    fill_in = fill_in_fields(manager.settings, ANTHROPIC_NAMES)
+    body = await read_body(request, MessagesBody, fill_in)
     chat_request = body.to_request()
     body.check_max_tokens()
-    manager: ModelManager = request.app.state.manager
     events = manager.answer(body.model, chat_request)
     return AnswerResponse(events, MessagesWriter(body.model), stream=body.stream)
 
@@ -39,5 +41,6 @@ async def count_tokens(request: Request) -> Response:
     chat_request = body.to_request()
     manager: ModelManager = request.app.state.manager
     vocabulary = await manager.vocabulary(body.model)
-    n_tokens = await asyncio.to_thread(n_prompt_tokens, chat_request, vocabulary)
+    begun = manager.begun(body.model, chat_request)
+    n_tokens = await asyncio.to_thread(n_prompt_tokens, begun, vocabulary)
     return json_response({"input_tokens": n_tokens})

@@ -29,6 +29,7 @@ from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.pulls import Pulls
+from gptoss_local.server.response_store import ResponseStore
 from gptoss_local.server.streaming import json_response
 from gptoss_local.settings import Settings
 
@@ -49,6 +50,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.manager = ModelManager(settings)
         app.state.pulls = Pulls(settings)
+        app.state.responses = ResponseStore()
         app.state.ending = asyncio.Event()  # answers that still run end now
         yield
         await app.state.pulls.close()

@@ -1,12 +1,14 @@
 """Request bodies: read within bounds, decoded as clients need it, checked against a struct."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from gptoss_local.errors import RequestTimeoutError, RequestTooLargeError, UsageError
+from gptoss_local.errors import RequestTimeoutError, UsageError
+from gptoss_local.server.content_encoding import BodyDecoder
 
 Body = TypeVar("Body")
 
@@ -16,45 +18,46 @@ _MAX_DEPTH = 100  # schemas and arguments are read by code that recurses
 _VERBATIM = frozenset(("parameters", "arguments", "format", "schema", "input_schema", "input"))
 
 
-async def read_body(request: Request, body_type: type[Body]) -> Body:
+async def read_body(
+    request: Request,
+    body_type: type[Body],
+    fill_in: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Body:
     """Read and decode a request's body.
 
+    Args:
+        request: Whose body.
+        body_type: A struct.
+        fill_in: Adds fields that the client did not set, by their names on the wire.
+
     Raises:
-        RequestTooLargeError: it is longer than 32 MiB.
+        RequestTooLargeError: it is longer than 32 MiB, compressed or not.
         RequestTimeoutError: it takes longer than a minute.
-        UsageError: it is compressed, or see `parse_body`.
+        UnsupportedEncodingError: it is compressed otherwise than with zstd or gzip.
+        UsageError: it cannot be decompressed, or see `parse_body`.
     """
-    encoding = request.headers.get("content-encoding", "identity").lower()
-    if encoding != "identity":
-        raise UsageError(
-            f"request bodies of content encoding '{encoding}' are not supported",
-            hint="Send the body uncompressed.",
-        )
+    decoder = BodyDecoder(request.headers.get("content-encoding", ""), _MAX_BYTES)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            return parse_body(await _read(request), body_type)
+            async for chunk in request.stream():
+                decoder.feed(chunk)
     except TimeoutError as error:
         raise RequestTimeoutError(
             f"the request body did not arrive within {_TIMEOUT_S:.0f} s"
         ) from error
     except ClientDisconnect as error:  # nobody reads this
         raise UsageError("the client left before its request was complete") from error
+    return parse_body(decoder.finish(), body_type, fill_in)
 
 
-async def _read(request: Request) -> bytes:
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > _MAX_BYTES:
-            raise RequestTooLargeError(
-                f"the request body is larger than {_MAX_BYTES // 1024**2} MiB",
-                hint="Send text only, and no more of it than fits into the model's context.",
-            )
-    return bytes(data)
-
-
-def parse_body(data: bytes, body_type: type[Body]) -> Body:
+def parse_body(
+    data: bytes,
+    body_type: type[Body],
+    fill_in: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Body:
     """Decode as Ollama does: any content type, top-level names in any case, null is unset.
+
+    Arguments as those of `read_body`.
 
     Raises:
         UsageError: the body is empty, not JSON, nested too deep, or a field has the wrong type.
@@ -65,7 +68,10 @@ def parse_body(data: bytes, body_type: type[Body]) -> Body:
         value = msgspec.json.decode(data)
         if isinstance(value, dict):
             value = {key.lower(): item for key, item in value.items()}
-        return convert(_clean(value), body_type)
+        value = _clean(value)
+        if fill_in is not None and isinstance(value, dict):
+            value = fill_in(value)
+        return convert(value, body_type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"invalid request: {error}") from error
 

@@ -4,6 +4,7 @@ Source: Ollama's server/routes.go (ListHandler, GetModelInfo, PsHandler).
 """
 
 import datetime
+import json
 import time
 from typing import Any
 
@@ -13,9 +14,8 @@ from gptoss_local.store import GGUFInfo, ModelEntry, read_info
 
 CAPABILITIES = ["completion", "tools", "thinking"]
 _FAMILY = "gptoss"  # the name under which clients know the architecture
-_DEFAULTS = (("temperature", 1), ("top_p", 1), ("top_k", 0))
+_DEFAULTS = {"temperature": 1, "top_p": 1, "top_k": 0}
 _NEVER = "2318-01-01T00:00:00Z"  # keep-alive forever, as Ollama spells it
-_PARAMETERS = "\n".join(f"{name:<31}{value}" for name, value in _DEFAULTS)
 
 
 def tag(entry: ModelEntry) -> dict[str, Any]:
@@ -30,15 +30,15 @@ def tag(entry: ModelEntry) -> dict[str, Any]:
         "modified_at": _modified_at(entry),
         "size": info.size_bytes if info else 0,
         "digest": entry.digest,
-        "details": details(info),
+        "details": details(info, entry.defaults.parent),
         "capabilities": CAPABILITIES,
     }
 
 
-def details(info: GGUFInfo | None) -> dict[str, Any]:
+def details(info: GGUFInfo | None, parent: str = "") -> dict[str, Any]:
     """The `details` object; without a readable file only its constant part."""
     fixed = {
-        "parent_model": "",
+        "parent_model": parent,
         "format": "gguf",
         "family": _FAMILY,
         "families": [_FAMILY],
@@ -57,16 +57,40 @@ def details(info: GGUFInfo | None) -> dict[str, Any]:
 
 def show(entry: ModelEntry, info: GGUFInfo) -> dict[str, Any]:
     """The answer of `POST /api/show`."""
+    defaults = entry.defaults
+    parameters = _parameters(_DEFAULTS | defaults.parameters)
     return {
-        "license": "",
-        "modelfile": f"# gptoss renders harmony itself\nFROM {entry.name}\n",
-        "parameters": _PARAMETERS,
+        "license": "\n".join(defaults.license),
+        "modelfile": _modelfile(entry),
+        "parameters": "\n".join(f"{name:<31}{value}" for name, value in parameters),
         "template": "",
-        "details": details(info),
+        "system": defaults.system,
+        "messages": [{"role": "", "content": ""} | message for message in defaults.messages],
+        "details": details(info, defaults.parent),
         "model_info": _model_info(info),
         "capabilities": CAPABILITIES,
         "modified_at": _modified_at(entry),
     }
+
+
+def _parameters(options: dict[str, Any]) -> list[tuple[str, str]]:
+    """Options as `ollama show` has them: a line for each value of a list, strings in quotes."""
+    return [
+        (name, json.dumps(value, ensure_ascii=False))
+        for name, values in options.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
+
+
+def _modelfile(entry: ModelEntry) -> str:
+    """The model in the language of `ollama create`."""
+    defaults = entry.defaults
+    lines = ["# gptoss renders harmony itself", f"FROM {defaults.parent or entry.name}"]
+    lines += [f"PARAMETER {name} {value}" for name, value in _parameters(defaults.parameters)]
+    lines += [f'SYSTEM """{defaults.system}"""'] if defaults.system else []
+    lines += [f'MESSAGE {m.get("role")} """{m.get("content", "")}"""' for m in defaults.messages]
+    lines += [f'LICENSE """{text}"""' for text in defaults.license]
+    return "\n".join(lines) + "\n"
 
 
 def running(model: LoadedModel) -> dict[str, Any]:
@@ -77,7 +101,7 @@ def running(model: LoadedModel) -> dict[str, Any]:
         "model": model.entry.name,
         "size": loaded.size_bytes,
         "digest": model.entry.digest,
-        "details": details(model.info),
+        "details": details(model.info, model.entry.defaults.parent),
         "expires_at": _expires_at(model),
         "size_vram": loaded.size_bytes if loaded.has_gpu else 0,
         "context_length": loaded.n_ctx,

@@ -28,6 +28,7 @@ class LoadedModel:
     """A model in memory. `expires_s` is on the monotonic clock; None while in use or forever.
 
     Attributes:
+        entry: The name it was last used by: several names may share their weights.
         is_leaving: It takes no new users: it will be unloaded when it is idle.
         idle: Set while nobody uses it.
     """
@@ -43,13 +44,12 @@ class LoadedModel:
     expiry: asyncio.TimerHandle | None = None
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def serves(self, entry: ModelEntry, n_ctx: int | None) -> bool:
-        """Whether this is `entry`, its file unchanged, with at least `n_ctx` tokens of context."""
+    def serves(self, n_ctx: int | None) -> bool:
+        """Whether it takes requests that need `n_ctx` tokens of context."""
         if self.is_leaving or not self.engine.is_alive:
             return False
         loaded = self.engine.loaded
-        is_large_enough = n_ctx is None or loaded.n_ctx >= min(n_ctx, loaded.n_ctx_train)
-        return is_large_enough and entry.digest == self.entry.digest
+        return n_ctx is None or loaded.n_ctx >= min(n_ctx, loaded.n_ctx_train)
 
 
 def read_vocabulary(path: Path, settings: Settings) -> Vocabulary:
@@ -99,7 +99,7 @@ async def load_model(
         prefix_dir=str(settings.prefix_dir),
         prefix_disk_bytes=settings.prefix_disk_bytes,
         prefix_save_s=settings.prefix_save_s,
-        model_digest=entry.digest,
+        model_digest=entry.weights_id,
     )
     loading = asyncio.create_task(EngineClient.start(load))
     try:  # the tokenizer is checked while the weights load

@@ -13,15 +13,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gptoss_local.errors import GptOssError, ModelNotFoundError, RequestTimeoutError, UsageError
-from gptoss_local.server.body import read_body
+from gptoss_local.server.body import convert, read_body
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.ollama_frames import ErrorFrame, error_frame
-from gptoss_local.server.ollama_request import ModelBody
+from gptoss_local.server.ollama_options import Options
+from gptoss_local.server.ollama_request import ModelBody, WireMessage, to_message
 from gptoss_local.server.pulls import Pulls, Status
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
 from gptoss_local.settings import Settings
 from gptoss_local.store import (
     BlobWriter,
+    ModelDefaults,
     add_model,
     delete_model,
     file_for,
@@ -37,31 +39,50 @@ class PullBody(ModelBody):
     stream: bool = True
 
 
+_REFUSED = {
+    "template": "gpt-oss has one prompt format, harmony, which gptoss renders itself",
+    "adapters": "gptoss runs whole models",
+    "quantize": "gptoss convert decides how weights are stored",
+}
+
+
 class CreateBody(msgspec.Struct, kw_only=True):
-    """What a model may be made of; the fields from `adapters` on are refused when set."""
+    """What a model may be made of; `template`, `adapters` and `quantize` are refused when set."""
 
     model: str = ""
     name: str = ""
     stream: bool = True
     from_: str = msgspec.field(name="from", default="")
     files: dict[str, str] = {}
-    adapters: dict[str, str] = {}
-    template: str = ""
     system: str = ""
     parameters: dict[str, Any] = {}
-    messages: list[Any] = []
+    messages: list[dict[str, Any]] = []
+    license: str | list[str] = ""
+    template: str = ""
+    adapters: dict[str, str] = {}
     quantize: str = ""
+
+    def defaults(self, inherited: ModelDefaults, parent: str) -> ModelDefaults:
+        """What the new model carries: what the body says, else what its parent carries."""
+        texts = (self.license,) if isinstance(self.license, str) else tuple(self.license)
+        return ModelDefaults(
+            parent=parent,
+            system=self.system or inherited.system,
+            parameters=inherited.parameters | self.parameters,
+            messages=tuple(self.messages) or inherited.messages,
+            license=tuple(filter(None, texts)) or inherited.license,
+        )
 
     def check(self) -> None:
         """Raises UsageError for what a model here cannot have."""
         if not (self.model or self.name):
             raise UsageError("invalid model name")
-        for field in ("adapters", "template", "system", "parameters", "messages", "quantize"):
+        for field, why in _REFUSED.items():
             if getattr(self, field):
-                raise UsageError(
-                    f"'{field}' is not supported: a model is a GGUF file and its name",
-                    hint="Send a system message and options with each request.",
-                )
+                raise UsageError(f"'{field}' is not supported: {why}")
+        convert(self.parameters, Options)
+        for message in self.messages:
+            to_message(convert(message, WireMessage))
         if not (self.from_ or self.files):
             raise UsageError("neither 'from' or 'files' was specified")
         if len(self.files) > 1 or (self.from_ and self.files):
@@ -122,11 +143,13 @@ async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[Status
     if body.from_:
         entry = find_model(body.from_, settings)
         source = await asyncio.to_thread(entry.ensure_file, settings)
+        defaults = body.defaults(entry.defaults, entry.name)
     else:
         (digest,) = body.files.values()
         source = find_blob(digest, settings)
+        defaults = body.defaults(ModelDefaults(), "")
         yield Status("parsing GGUF")
-    await asyncio.to_thread(add_model, body.model or body.name, source, settings)
+    await asyncio.to_thread(add_model, body.model or body.name, source, settings, defaults)
     yield Status("writing manifest")
     yield Status("success")
 
@@ -143,7 +166,7 @@ async def copy(request: Request) -> Response:
     except ModelNotFoundError as error:
         raise ModelNotFoundError(f'model "{body.source}" not found', hint=error.hint) from error
     path = await asyncio.to_thread(entry.ensure_file, settings)
-    await asyncio.to_thread(add_model, body.destination, path, settings)
+    await asyncio.to_thread(add_model, body.destination, path, settings, entry.defaults)
     return Response()
 
 

@@ -17,6 +17,7 @@ from gptoss_local.errors import GptOssError, ModelLoadError, ServerBusyError
 from gptoss_local.progress import each_step
 from gptoss_local.server.loading import LoadedModel, fits, load_model, read_vocabulary
 from gptoss_local.server.metrics import Counters
+from gptoss_local.server.model_defaults import RequestT, begin, default_n_ctx
 from gptoss_local.settings import Settings
 from gptoss_local.store import ModelEntry, find_model, read_info
 
@@ -35,7 +36,7 @@ class ModelManager:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
-        self._models: dict[str, LoadedModel] = {}  # by name; the least recently used first
+        self._models: dict[str, LoadedModel] = {}  # by weights; the least recently used first
         self._starting: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Lock()  # held while a model is loaded, and room made for it
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,9 +89,13 @@ class ModelManager:
         n_ctx: int | None = None,
         keep_alive_s: float | None = None,
     ) -> AsyncGenerator[ChatEvent, None]:
-        """Hold a model for one answer and yield its events; arguments and errors as `use`."""
+        """Hold a model for one answer and yield its events; arguments and errors as `use`.
+
+        The request gets the beginning that the model's defaults say.
+        """
         self.counters.n_active += 1
         try:
+            request = self.begun(name, request)
             async with (
                 self.use(name, n_ctx=n_ctx, keep_alive_s=keep_alive_s) as model,
                 aclosing(answer(model.engine, model.vocabulary, request)) as events,
@@ -107,6 +112,10 @@ class ModelManager:
         finally:
             self.counters.n_active -= 1
 
+    def begun(self, name: str, request: RequestT) -> RequestT:
+        """A request with the messages of its model's defaults. Raises ModelNotFoundError."""
+        return begin(request, find_model(name, self.settings).defaults)
+
     async def vocabulary(self, name: str) -> Vocabulary:
         """The vocabulary of a model, without loading it.
 
@@ -115,8 +124,8 @@ class ModelManager:
             ModelLoadError: its file cannot be read.
         """
         entry = find_model(name, self.settings)
-        model = self._models.get(entry.name)
-        if model is not None and model.serves(entry, None):
+        model = self._models.get(entry.weights_id)
+        if model is not None and model.serves(None):
             return model.vocabulary
         path = await asyncio.to_thread(entry.ensure_file, self.settings)
         return await asyncio.to_thread(read_vocabulary, path, self.settings)
@@ -127,7 +136,7 @@ class ModelManager:
         Raises:
             ModelNotFoundError: no such model.
         """
-        model = self._models.get(find_model(name, self.settings).name)
+        model = self._models.get(find_model(name, self.settings).weights_id)
         if model is not None:  # also if the client leaves while it waits
             await asyncio.shield(self._spawn(self._unload(model)))
 
@@ -148,13 +157,15 @@ class ModelManager:
         """
         while True:
             entry = find_model(name, self.settings)
-            model = self._models.get(entry.name)
-            if model is not None and model.serves(entry, n_ctx):
+            wanted_n_ctx = n_ctx or default_n_ctx(entry.defaults)
+            model = self._models.get(entry.weights_id)
+            if model is not None and model.serves(wanted_n_ctx):
+                model.entry = entry
                 return model
-            task = self._starting.get(entry.name)
+            task = self._starting.get(entry.weights_id)
             if task is None or task.done():
-                task = self._spawn(self._start(entry.name, n_ctx))
-                self._starting[entry.name] = task
+                task = self._spawn(self._start(entry.name, wanted_n_ctx))
+                self._starting[entry.weights_id] = task
             await asyncio.shield(task)
 
     async def _start(self, name: str, n_ctx: int | None) -> None:
@@ -163,10 +174,11 @@ class ModelManager:
             entry = find_model(name, self.settings)
             path = await asyncio.to_thread(entry.ensure_file, self.settings, each_step(_log.info))
             entry = find_model(name, self.settings)  # an embedded model has a file now
-            if old := self._models.get(name):  # dead, changed, or with too little context
-                await self._unload(old)
+            for old in list(self._models.values()):  # dead, changed, or with too little context
+                if old.entry.weights_id == entry.weights_id or old.entry.name == name:
+                    await self._unload(old)
             model = await self._load(entry, path, n_ctx or self.settings.context_length)
-            self._models[name] = model
+            self._models[entry.weights_id] = model
             self._rest(model, max(model.keep_alive_s, _CLAIM_S))
 
     async def _load(self, entry: ModelEntry, path: Path, n_ctx: int) -> LoadedModel:
@@ -198,16 +210,17 @@ class ModelManager:
             await model.idle.wait()
         _stop_expiry(model)
         await model.engine.close()
-        name = model.entry.name
-        if self._models.get(name) is model:  # its memory is free only now
-            del self._models[name]
-            _log.info("unloaded %s", name)
+        key = model.entry.weights_id
+        if self._models.get(key) is model:  # its memory is free only now
+            del self._models[key]
+            _log.info("unloaded %s", model.entry.name)
 
     def _acquire(self, model: LoadedModel) -> None:
         _stop_expiry(model)
         model.n_users += 1
         model.idle.clear()
-        self._models[model.entry.name] = self._models.pop(model.entry.name)
+        key = model.entry.weights_id
+        self._models[key] = self._models.pop(key)
 
     def _release(self, model: LoadedModel) -> None:
         """Start the keep-alive clock with the last user. It awaits nothing: tasks end in it."""

@@ -14,6 +14,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.server import describe
 from gptoss_local.server.body import read_body
 from gptoss_local.server.manager import ModelManager
+from gptoss_local.server.model_defaults import fill_in_options
 from gptoss_local.server.ollama_frames import (
     ChatWriter,
     GenerateWriter,
@@ -66,7 +67,7 @@ async def show(request: Request) -> Response:
 
 
 async def chat(request: Request) -> Response:
-    body = await read_body(request, ChatBody)
+    body = await read_body(request, ChatBody, fill_in_options(_manager(request).settings))
     if not body.model:
         raise UsageError("model is required")
     if not body.messages:
@@ -76,7 +77,7 @@ async def chat(request: Request) -> Response:
 
 
 async def generate(request: Request) -> Response:
-    body = await read_body(request, GenerateBody)
+    body = await read_body(request, GenerateBody, fill_in_options(_manager(request).settings))
     if not body.prompt:
         reason = await _load_or_unload(request, body)
         return json_response(generate_frame(body.model, done=True, done_reason=reason))

@@ -107,7 +107,7 @@ class ChatBody(_Common, kw_only=True):
         self.refuse_unsupported([image for m in self.messages for image in m.images])
         effort, reasoning = self.reasoning
         return ChatRequest(
-            messages=tuple(map(_message, self.messages)),
+            messages=tuple(map(to_message, self.messages)),
             tools=tuple(
                 Tool(t.function.name, t.function.description, t.function.parameters)
                 for t in self.tools
@@ -164,7 +164,8 @@ class ModelBody(msgspec.Struct):
     name: str = ""
 
 
-def _message(wire: WireMessage) -> Message:
+def to_message(wire: WireMessage) -> Message:
+    """A message in our own words. Raises UsageError for what gpt-oss cannot read."""
     role = wire.role.lower()
     match role:
         case "developer":

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from gptoss_local.server.body import read_body
 from gptoss_local.server.manager import ModelManager
+from gptoss_local.server.model_defaults import CHAT_NAMES, fill_in_fields
 from gptoss_local.server.openai_chat_frames import ChatCompletionWriter, CompletionWriter
 from gptoss_local.server.openai_chat_request import ChatCompletionBody, CompletionBody
 from gptoss_local.server.streaming import AnswerResponse, json_response
@@ -28,8 +29,9 @@ def routes() -> list[Route]:
 
 
 async def chat_completions(request: Request) -> Response:
-    body = await read_body(request, ChatCompletionBody)
     manager: ModelManager = request.app.state.manager
+    fill_in = fill_in_fields(manager.settings, CHAT_NAMES)
+    body = await read_body(request, ChatCompletionBody, fill_in)
     events = manager.answer(body.model, body.to_request())
     writer = ChatCompletionWriter(
         body.model,
@@ -40,8 +42,9 @@ async def chat_completions(request: Request) -> Response:
 
 
 async def completions(request: Request) -> Response:
-    body = await read_body(request, CompletionBody)
     manager: ModelManager = request.app.state.manager
+    fill_in = fill_in_fields(manager.settings, CHAT_NAMES)
+    body = await read_body(request, CompletionBody, fill_in)
     events = manager.answer(body.model, body.to_request())
     writer = CompletionWriter(body.model, include_usage=body.stream_options.include_usage)
     return AnswerResponse(events, writer, stream=body.stream)

@@ -200,6 +200,7 @@ def error_shape(text: str, status: int, code: str | None = None) -> dict[str, An
 
 _CODES = {
     "ModelNotFoundError": "model_not_found",
+    "ResponseNotFoundError": "not_found",
     "ContextOverflowError": "context_length_exceeded",
 }
 

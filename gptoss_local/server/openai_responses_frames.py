@@ -6,7 +6,7 @@ need to put a response together: a part is added before its first delta, every i
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,12 +20,18 @@ from gptoss_local.server.streaming import SSE, SseEvent
 
 
 class ResponsesWriter:
-    """One answer of `/v1/responses`."""
+    """One answer of `/v1/responses`.
+
+    Args:
+        body: The request.
+        keep: Called with the response object when it is complete, before the client sees that.
+    """
 
     framing = SSE
 
-    def __init__(self, body: ResponsesBody) -> None:
+    def __init__(self, body: ResponsesBody, keep: Callable[[dict[str, Any]], None]) -> None:
         self._response = _response(body)
+        self._keep = keep
         self._custom_names = body.custom_names
         self._output: list[dict[str, Any]] = self._response["output"]
         self._numbers = itertools.count()
@@ -123,6 +129,7 @@ class ResponsesWriter:
                 self._output[-1]["status"] = "incomplete"
         else:
             self._response["completed_at"] = now_s()
+        self._keep(self._response)
         return self._event(f"response.{self._response['status']}", response=self._response)
 
     def _event(self, kind: str, **fields: Any) -> SseEvent:
@@ -237,12 +244,12 @@ def _response(body: ResponsesBody) -> dict[str, Any]:
         "model": body.model,
         "output": [],
         "parallel_tool_calls": body.parallel_tool_calls,
-        "previous_response_id": None,
+        "previous_response_id": body.previous_response_id or None,
         "prompt_cache_key": None,
         "reasoning": {"effort": effort, "summary": summary},
         "safety_identifier": None,
         "service_tier": "default",
-        "store": False,
+        "store": body.store,
         "temperature": body.temperature,
         "text": {"format": body.text.format or {"type": "text"}, "verbosity": body.text.verbosity},
         "tool_choice": body.tool_choice,

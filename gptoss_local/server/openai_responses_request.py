@@ -1,7 +1,8 @@
 """Request bodies of `/v1/responses`.
 
-Source: OpenAI's API reference (Responses) and what Codex and the Copilot command line send. Answers
-are not stored: a request brings the whole conversation. Unknown items and fields are ignored.
+Source: OpenAI's API reference (Responses) and what Codex and the Copilot command line send. A
+request brings the whole conversation, or says by ids what comes before it. Unknown items and fields
+are ignored.
 """
 
 from typing import Any
@@ -20,18 +21,21 @@ from gptoss_local.server.openai_parts import (
     custom_tool,
     join_parts,
     limit_tokens,
+    new_id,
     offered,
     parse_effort,
     parse_format,
 )
+from gptoss_local.server.response_store import ResponseStore
 
 _LOGPROBS = "message.output_text.logprobs"
 SEAL = "gptoss:"  # begins the encrypted_content we hand out, which is readable text
 
 
-class Item(msgspec.Struct):
+class Item(msgspec.Struct, omit_defaults=True):
     """Any input item; which fields count depends on `type`."""
 
+    id: str = ""
     type: str = ""
     role: str = ""
     content: str | list[Part] = ""
@@ -41,7 +45,29 @@ class Item(msgspec.Struct):
     input: str | dict[str, Any] = ""
     output: str | list[Part] = ""
     summary: str | list[Part] = ""
-    encrypted_content: str = ""
+    encrypted_content: str | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.type or ("message" if self.role else "")
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it stands for an item of an earlier answer."""
+        return self.type == "item_reference"
+
+    def to_wire(self) -> dict[str, Any]:
+        """The item as it is listed: with an id, and text in parts."""
+        wire: dict[str, Any] = msgspec.to_builtins(self)
+        wire |= {"type": self.kind, "id": self.id or new_id("item_")}
+        if self.kind == "message":
+            kind = "output_text" if self.role == "assistant" else "input_text"
+            parts = [Part(text=self.content)] if isinstance(self.content, str) else self.content
+            wire["content"] = [{"type": kind, "text": join_parts([part])} for part in parts]
+            wire["status"] = "completed"
+        elif self.kind == "reasoning":
+            wire.setdefault("summary", [])
+        return wire
 
 
 class WireTool(msgspec.Struct):
@@ -77,6 +103,7 @@ class ResponsesBody(Sampling, kw_only=True):
     stream: bool = False
     background: bool = False
     previous_response_id: str = ""
+    store: bool = True
     conversation: str | dict[str, Any] = ""
     parallel_tool_calls: bool = True
     truncation: str = "disabled"
@@ -89,10 +116,31 @@ class ResponsesBody(Sampling, kw_only=True):
         """Names of tools that take free text."""
         return frozenset(str(t.get("name")) for t in self.tools if t.get("type") == "custom")
 
-    def to_request(self) -> ChatRequest:
-        """Raises UsageError for what gpt-oss or this version cannot do."""
+    def items(self, remembered: ResponseStore) -> list[Item]:
+        """The conversation: what comes before the request, and what it brings.
+
+        Raises:
+            ResponseNotFoundError: something that it refers to is not remembered.
+            UsageError: an item has a field of the wrong type.
+        """
+        own = self.input
+        if isinstance(own, str):
+            own = [Item(type="message", role="user", content=own)] if own else []
+        earlier: list[dict[str, Any]] = []
+        if self.previous_response_id:
+            earlier = remembered.conversation(self.previous_response_id)
+        return convert(earlier, list[Item]) + [
+            convert(remembered.output_item(item.id), Item) if item.is_reference else item
+            for item in own
+        ]
+
+    def to_request(self, items: list[Item]) -> ChatRequest:
+        """Make a request of the whole conversation.
+
+        Raises UsageError for what gpt-oss or this version cannot do.
+        """
         self._check()
-        messages = list(_messages(self.input))
+        messages = _messages(items)
         if self.instructions:
             messages.insert(0, Message(role="system", content=self.instructions))
         if not messages:
@@ -118,22 +166,20 @@ class ResponsesBody(Sampling, kw_only=True):
     def _check(self) -> None:
         if not self.model:
             raise UsageError("model is required")
-        if self.previous_response_id or self.conversation:
+        if self.conversation:
             raise UsageError(
-                "answers are not stored, so previous_response_id and conversation name nothing",
-                hint="Send the whole conversation as input.",
+                "conversations are not stored, so conversation names nothing",
+                hint="Send previous_response_id, or the whole conversation as input.",
             )
         if self.background:
             raise UsageError("background answers are not supported")
 
 
-def _messages(items: str | list[Item]) -> list[Message]:
+def _messages(items: list[Item]) -> list[Message]:
     """Items as messages: what the assistant thought, said and called in a row becomes one."""
-    if isinstance(items, str):
-        return [Message(role="user", content=items)] if items else []
     turns = _Turns()
     for item in items:
-        match item.type or ("message" if item.role else ""):
+        match item.kind:
             case "message":
                 turns.message(item)
             case "reasoning":
@@ -144,11 +190,6 @@ def _messages(items: str | list[Item]) -> list[Message]:
                 turns.call(ToolRequest(item.name, {"input": item.input}, item.call_id))
             case "function_call_output" | "custom_tool_call_output":
                 turns.result(item)
-            case "item_reference":
-                raise UsageError(
-                    "answers are not stored, so an item_reference names nothing",
-                    hint="Send the whole conversation as input.",
-                )
     return turns.finish()
 
 
@@ -214,7 +255,7 @@ def _thought(item: Item) -> str:
         text = found if isinstance(found, str) else "\n".join(part.text for part in found)
         if text:
             return text
-    sealed = item.encrypted_content
+    sealed = item.encrypted_content or ""
     return sealed.removeprefix(SEAL) if sealed.startswith(SEAL) else ""
 
 

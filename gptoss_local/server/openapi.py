@@ -79,6 +79,15 @@ OPERATIONS = (
         *("post", "/v1/responses", "OpenAI's Responses"),
         *(answers.ResponseObject, ResponsesBody, _SSE),
     ),
+    Operation(
+        *("get", "/v1/responses/{response}", "An answer that is remembered"),
+        answers.ResponseObject,
+    ),
+    Operation(*("delete", "/v1/responses/{response}", "Forget an answer"), answers.DeletedResponse),
+    Operation(
+        *("get", "/v1/responses/{response}/input_items", "What an answer was given to"),
+        answers.InputItems,
+    ),
     Operation("get", "/v1/models", "Models on disk", answers.OpenAIModels),
     Operation("get", "/v1/models/{name}", "A model on disk", answers.OpenAIModel),
     Operation("post", "/v1/embeddings", "Refused", None, ModelBody, is_refused=True),
@@ -95,10 +104,11 @@ OPERATIONS = (
 _ERRORS = {
     400: "The request is wrong, or asks for what gpt-oss cannot do",
     401: "The API key is missing or wrong",
-    404: "No such model",
+    404: "No such model, or answer",
     405: "The path has no such method",
     408: "The body did not arrive in time",
     413: "The body is too large",
+    415: "The body is compressed in a way that is not read",
     422: "The file or checkpoint cannot be used",
     500: "The model or the server failed",
     502: "The hub, the network or the disk failed",
@@ -107,6 +117,14 @@ _ERRORS = {
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "digest": {"type": "string", "pattern": "^sha256[:-][0-9a-fA-F]{64}$"},
     "name": {"type": "string", "minLength": 1},
+    "response": {"type": "string", "minLength": 1},
+}
+_QUERIES: dict[str, dict[str, dict[str, Any]]] = {
+    "/v1/responses/{response}/input_items": {
+        "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
+        "order": {"enum": ["asc", "desc"], "default": "desc"},
+        "after": {"type": "string"},
+    },
 }
 
 
@@ -166,6 +184,8 @@ def _describe(operation: Operation, reference: dict[Any, Any]) -> dict[str, Any]
     for name in names:
         parameter = {"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]}
         described["parameters"] = [parameter]
+    for name, schema in _QUERIES.get(operation.path, {}).items():
+        described["parameters"].append({"name": name, "in": "query", "schema": schema})
     if "digest" in names and method == "post":
         upload: dict[str, Any] = {"application/octet-stream": {}}
         described["requestBody"] = {"required": True, "content": upload}

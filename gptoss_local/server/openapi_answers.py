@@ -55,6 +55,8 @@ class Show(msgspec.Struct):
     modelfile: str
     parameters: str
     template: str
+    system: str
+    messages: list[dict[str, Any]]
     details: Details
     model_info: dict[str, Any]
     capabilities: list[str]
@@ -175,6 +177,20 @@ class ResponseObject(msgspec.Struct):
     usage: ResponsesUsage | None
     error: dict[str, Any] | None
     incomplete_details: dict[str, Any] | None
+
+
+class DeletedResponse(msgspec.Struct):
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
+
+
+class InputItems(msgspec.Struct):
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
 class AnthropicErrorDetails(msgspec.Struct):

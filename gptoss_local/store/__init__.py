@@ -3,11 +3,13 @@
 from gptoss_local.gguf_file import GGUFInfo, read_info, read_tokens
 from gptoss_local.store.blobs import BlobWriter, find_blob
 from gptoss_local.store.changes import add_model, adopt_file, delete_model
+from gptoss_local.store.manifests import ModelDefaults
 from gptoss_local.store.models import ModelEntry, file_for, find_model, known_model, list_models
 
 __all__ = [
     "BlobWriter",
     "GGUFInfo",
+    "ModelDefaults",
     "ModelEntry",
     "add_model",
     "adopt_file",

@@ -162,10 +162,16 @@ def test_the_format_is_told(vocabulary: Vocabulary) -> None:
     assert f"developer<|message|># Instructions\n\nBe brief.\n\n{section}<|start|>user" in text
     alone = render(vocabulary, user("x"), format=JsonFormat(schema))
     assert f"developer<|message|># Response Formats\n\n## response\n\n{told}" in alone
-    with_tools = render(vocabulary, user("x"), tools=(WEATHER,), format=named)
-    assert with_tools == render(vocabulary, user("x"), tools=(WEATHER,))
+    with_tools = render(vocabulary, instructions, user("x"), tools=(WEATHER,), format=named)
+    assert f"}} // namespace functions\n\n{section}<|start|>user" in with_tools
+    assert with_tools.count("<|start|>developer") == 1
+    assert with_tools.index("# Instructions") < with_tools.index("# Tools")
+    without = render(vocabulary, instructions, user("x"), tools=(WEATHER,))
+    assert with_tools.replace(f"\n\n{section}", "<|end|>") == without
     for any_json in (JsonFormat(), JsonFormat({})):
         assert render(vocabulary, user("x"), format=any_json) == render(vocabulary, user("x"))
+        beside_tools = render(vocabulary, user("x"), tools=(WEATHER,), format=any_json)
+        assert beside_tools == render(vocabulary, user("x"), tools=(WEATHER,))
 
 
 def test_a_schema_too_deep_is_cut(vocabulary: Vocabulary) -> None:
@@ -200,7 +206,9 @@ def test_text_cannot_forge_a_message(vocabulary: Vocabulary) -> None:
             ),
             tools=(Tool(f"t{text}", text, schema),),
         )
-        told = ChatRequest(messages=(user(text),), format=JsonFormat(schema, text, text))
+        told = ChatRequest(
+            messages=(user(text),), tools=request.tools, format=JsonFormat(schema, text, text)
+        )
         tokens = render_chat(request, vocabulary) + render_chat(told, vocabulary)
         return [t for t in tokens if t >= FIRST_SPECIAL]
 

@@ -39,6 +39,8 @@ ORDER: dict[str, Any] = {
     "required": ["status", "code", "items"],
     "additionalProperties": False,
 }
+ANY_OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": True}
+VERDICT: dict[str, Any] = {"enum": ["yes", "no"]}
 EXTRACT = 'Extract name and age as JSON: "Bob Smith is 42 years old."'
 
 
@@ -92,13 +94,58 @@ def test_a_limit_leaves_it_incomplete(sdk: ollama.Client) -> None:
 
 
 def test_tools_may_be_called_instead(sdk: ollama.Client) -> None:
-    text = "What is the weather in Paris?"
-    free = sdk.chat("nano", ask(text), tools=[WEATHER], options=GREEDY)
+    """The model is told the format and the tools; what it says at last has the format.
+
+    In a format with properties nano extracts something at once, as it was trained to.
+    """
+    asked: dict[str, Any] = {"tools": [WEATHER], "options": GREEDY}
+    text = ask("What is the weather in Paris?")
+    free = sdk.chat("nano", text, **asked)
     assert free.message.tool_calls
-    bound = sdk.chat("nano", ask(text), tools=[WEATHER], options=GREEDY, format=PERSON)
-    assert bound.message.tool_calls == free.message.tool_calls
-    answer = sdk.chat("nano", ask("hello"), tools=[WEATHER], options=GREEDY, format=PERSON)
+    for schema in (ANY_OBJECT, VERDICT):
+        bound = sdk.chat("nano", text, format=schema, **asked)
+        assert bound.message.tool_calls == free.message.tool_calls
+        assert (bound.prompt_eval_count or 0) > (free.prompt_eval_count or 0)
+        result = {"role": "tool", "content": '{"temperature": 21, "description": "sunny"}'}
+        loop = [*text, bound.message.model_dump(exclude_none=True), result]
+        last = sdk.chat("nano", loop, format=schema, **asked)
+        assert satisfies(json.loads(last.message.content or ""), schema)
+    answer = sdk.chat("nano", text, format=PERSON, **asked)
     assert satisfies(json.loads(answer.message.content or ""), PERSON)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+def test_beside_tools_in_every_dialect(http: httpx.Client, path: str) -> None:
+    """A format beside tools adds to the prompt, and binds the answer of a tool loop's end."""
+    parameters = WEATHER["function"]["parameters"]
+    function = {"name": "get_weather", "parameters": parameters}
+    tool = function | {"type": "function", "function": function, "input_schema": parameters}
+    named = {"type": "json_schema", "name": "person", "schema": PERSON, "json_schema": {}}
+    named["json_schema"] = {"name": "person", "schema": PERSON}
+    formats: dict[str, dict[str, Any]] = {
+        "/v1/chat/completions": {"response_format": named},
+        "/v1/responses": {"text": {"format": named}},
+        "/v1/messages": {"output_config": {"format": named}},
+    }
+    if path == "/v1/messages":
+        tool |= {"type": "custom"}
+    body = {"model": "nano", "tools": [tool], "max_tokens": 300, "temperature": 0}
+    body |= {"messages": ask("hello"), "input": ask("hello")}
+    free, bound = (http.post(path, json=body | more).json() for more in ({}, formats[path]))
+    match path:
+        case "/v1/chat/completions":
+            text = bound["choices"][0]["message"]["content"]
+        case "/v1/responses":
+            text = bound["output"][-1]["content"][0]["text"]
+        case _:
+            text = bound["content"][-1]["text"]
+    assert satisfies(json.loads(text), PERSON)
+
+    def n_prompt(reply: dict[str, Any]) -> int:
+        keys = ("prompt_tokens", "input_tokens", "cache_read_input_tokens")
+        return sum(reply["usage"].get(key, 0) for key in keys)
+
+    assert n_prompt(bound) > n_prompt(free) + 20
 
 
 def test_eight_at_once(server: RunningServer) -> None:

@@ -51,9 +51,6 @@ def test_bodies_have_limits(http: httpx.Client, path: str) -> None:
         reply = http.post(path, content=text)
         assert reply.status_code == 400, text[:50]
         assert words in message_of(reply, path)
-    packed = http.post(path, content=b"x", headers={"content-encoding": "zstd"})
-    assert packed.status_code == 400
-    assert "'zstd' are not supported" in message_of(packed, path)
     very_deep = http.post(path, content="[" * 1_000_000)
     assert very_deep.status_code == 400
 
@@ -84,7 +81,7 @@ def test_deep_arguments(http: httpx.Client, path: str) -> None:
     ("path", "dialect"),
     [
         ("/v1/nope", "/v1/chat/completions"),
-        ("/v1/responses/resp_1", "/v1/responses"),
+        ("/v1/responses/resp_1/output_items", "/v1/responses"),
         ("/v1/messages/batches", "/v1/messages"),
     ],
 )

@@ -210,9 +210,7 @@ def test_instructions_and_developer_message(client: openai.OpenAI) -> None:
     [
         ({"model": ""}, "model is required"),
         ({"input": ""}, "input is required"),
-        ({"previous_response_id": "resp_1"}, "not stored"),
         ({"conversation": "conv_1"}, "not stored"),
-        ({"input": [{"type": "item_reference", "id": "rs_1"}]}, "not stored"),
         ({"background": True}, "background"),
         ({"reasoning": {"effort": "huge"}}, "invalid reasoning value"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "text only"),

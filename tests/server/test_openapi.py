@@ -75,7 +75,7 @@ HELP: dict[str, dict[str, Any]] = {  # without it hardly a request would reach t
     "/v1/messages": ANTHROPIC,
     "/v1/messages/count_tokens": ANTHROPIC,
     "/api/create": dict.fromkeys(
-        ("files", "adapters", "template", "system", "parameters", "messages", "quantize")
+        ("files", "adapters", "template", "parameters", "messages", "quantize")
     )
     | {"model": "made", "from": "nano"},
     "/api/copy": {"source": "nano", "destination": "made"},
@@ -140,4 +140,5 @@ def test_answers_are_as_documented(throw_away: RunningServer, operation: Operati
 
     check()
     is_answered = not operation.is_refused and "blobs" not in operation.path
-    assert (200 in statuses) == (is_answered and operation.path != "/v1/models/{name}"), statuses
+    is_named = "{name}" in operation.path or "{response}" in operation.path  # by chance
+    assert (200 in statuses) == (is_answered and not is_named), statuses

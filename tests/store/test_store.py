@@ -1,8 +1,11 @@
 """Names, files and headers."""
 
+import contextlib
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -13,6 +16,7 @@ from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.settings import Settings
 from gptoss_local.store import (
     BlobWriter,
+    ModelDefaults,
     add_model,
     adopt_file,
     delete_model,
@@ -23,6 +27,7 @@ from gptoss_local.store import (
     read_info,
     read_tokens,
 )
+from gptoss_local.store.manifests import remove_unnamed_weights
 
 
 @pytest.mark.parametrize(
@@ -197,3 +202,112 @@ def test_unused_blobs_go_and_used_ones_stay(tmp_path: Path, nano_gguf: Path) -> 
     assert find_blob(digests[2], settings).is_file()
     with pytest.raises(ModelNotFoundError):
         find_blob(digests[1], settings)
+
+
+BRIEF = ModelDefaults(parent="nano", system="Be brief.", parameters={"seed": 1})
+
+
+def names(settings: Settings) -> dict[str, str]:
+    """Systems of all models but the embedded one, by name."""
+    return {e.name: e.defaults.system for e in list_models(settings) if not e.embedded}
+
+
+def test_names_with_defaults(tmp_path: Path, nano_gguf: Path) -> None:
+    settings = Settings(home=tmp_path)
+    n_links = nano_gguf.stat().st_nlink
+    add_model("mine:7b", nano_gguf, settings)
+    plain = find_model("mine:7b", settings)
+    add_model("mine:7b", nano_gguf, settings, BRIEF)
+    entry = find_model("MINE:7b", settings)
+    assert entry.defaults == BRIEF
+    assert entry.weights_id == plain.weights_id
+    assert entry.digest != plain.digest
+    assert entry.path is not None
+    assert entry.path.samefile(nano_gguf)
+    add_model("plain", nano_gguf, settings)
+    (settings.models_dir / "My Tune.gguf").hardlink_to(nano_gguf)
+    assert [find_model(e.name, settings) for e in list_models(settings)] == list_models(settings)
+    for name in ("plain", "my tune"):
+        find_model(name, settings).path.unlink()  # type: ignore[union-attr]
+    for odd in ("x" * 5000, "\ud800", "a\0b", "", ".", "../x"):
+        with pytest.raises(ModelNotFoundError):
+            find_model(odd, settings)
+    assert [p.name for p in settings.models_dir.iterdir() if p.is_file()] == ["mine%3A7b.json"]
+    add_model("mine:7b", entry.path, settings, ModelDefaults(system="Again."))
+    assert nano_gguf.stat().st_nlink == n_links + 1
+    add_model("mine:7b", nano_gguf, settings, ModelDefaults(parent="nano"))
+    assert find_model("mine:7b", settings).manifest is None
+    add_model("mine:7b", nano_gguf, settings, BRIEF)
+    add_model("mine-7b", nano_gguf, settings, BRIEF)
+    (tmp_path / "mine-7b.gguf").hardlink_to(nano_gguf)
+    with pytest.raises(UsageError, match="another model 'mine-7b'"):
+        adopt_file(tmp_path / "mine-7b.gguf", settings)
+    delete_model("mine:7b", settings)
+    delete_model("mine-7b", settings)
+    (tmp_path / "mine-7b.gguf").unlink()
+    assert nano_gguf.stat().st_nlink == n_links
+    assert names(settings) == {}
+
+
+@pytest.mark.parametrize("old", [None, BRIEF, ModelDefaults(system="Old.")])
+@pytest.mark.parametrize("new", [None, BRIEF])
+def test_a_change_that_dies_leaves_old_or_new(
+    tmp_path: Path, nano_gguf: Path, old: ModelDefaults | None, new: ModelDefaults | None
+) -> None:
+    """Killed before each of its calls that change a file, and then repeated and deleted."""
+    for n_calls in range(12):
+        settings = Settings(home=tmp_path / str(n_calls))
+        add_model("mine", nano_gguf, settings, old)
+        with pytest.MonkeyPatch.context() as patch:
+            left = _die_after(n_calls, patch)
+            with contextlib.suppress(KeyboardInterrupt):
+                add_model("mine", nano_gguf, settings, new)
+        before, after = (d.system if d else "" for d in (old, new))
+        assert names(settings)["mine"] in (before, after)
+        path = find_model("mine", settings).path
+        assert path is not None
+        assert read_info(path).architecture == "gpt-oss"
+        if left:
+            assert names(settings) == {"mine": after}
+        add_model("mine", nano_gguf, settings, new)
+        assert names(settings) == {"mine": after}
+        delete_model("mine", settings)
+        assert names(settings) == {}
+        remove_unnamed_weights(settings, older_than_s=-1)
+        assert not list(settings.models_dir.rglob("*.gguf"))
+    assert left, "more calls than were tried"
+
+
+def _die_after(n_calls: int, patch: pytest.MonkeyPatch) -> list[int]:
+    """Let calls that change files fail from the n-th on; returns what counts those left."""
+    left = [0] * n_calls
+
+    def dying(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            if not left:
+                raise KeyboardInterrupt
+            left.pop()
+            return call(*args, **options)
+
+        return wrapped
+
+    for owner, name in ((os, "link"), (Path, "replace"), (Path, "unlink"), (os, "fsync")):
+        patch.setattr(owner, name, dying(getattr(owner, name)))
+    return left
+
+
+def test_a_broken_manifest_hides_no_other_model(tmp_path: Path, nano_gguf: Path) -> None:
+    settings = Settings(home=tmp_path)
+    add_model("good", nano_gguf, settings)
+    for name, text in (
+        ("cut", "{"),
+        ("outside", '{"weights": "../good.gguf", "defaults": {}}'),
+        ("gone", '{"weights": "1-gone.gguf", "defaults": {}}'),
+    ):
+        (settings.models_dir / f"{name}.json").write_text(text)
+        with pytest.raises(ModelNotFoundError if name == "gone" else ModelLoadError):
+            find_model(name, settings)
+        assert names(settings) == {"good": ""}
+        add_model(name, nano_gguf, settings, BRIEF)
+        assert find_model(name, settings).defaults == BRIEF
+        delete_model(name, settings)

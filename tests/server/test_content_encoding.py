@@ -1,0 +1,123 @@
+"""Compressed request bodies over a real socket: whole, cut, in many frames, and bombs."""
+
+import gzip
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gptoss_local.errors import RequestTooLargeError, UsageError
+from gptoss_local.server.content_encoding import BodyDecoder
+from tests.server.test_limits import PATHS, message_of
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PACK: dict[str, Callable[[bytes], bytes]] = {"zstd": zstd.compress, "gzip": gzip.compress}
+ENCODINGS = pytest.mark.parametrize("encoding", PACK)
+BODY = json.dumps({"model": "nano"}).encode()
+MIB = 1 << 20
+SKIPPABLE = bytes.fromhex("502a4d18") + (5).to_bytes(4, "little") + b"notes"
+
+
+def post(http: httpx.Client, content: Any, encoding: str, path: str = "/api/show") -> Any:
+    return http.post(path, content=content, headers={"content-encoding": encoding})
+
+
+@ENCODINGS
+def test_read_as_if_plain(http: httpx.Client, encoding: str) -> None:
+    pack = PACK[encoding]
+    plain = http.post("/api/show", content=BODY)
+    assert post(http, pack(BODY), encoding).json() == plain.json()
+    assert post(http, pack(BODY), encoding.upper()).status_code == 200
+    two_frames = pack(BODY[:5]) + pack(b"") + pack(BODY[5:])
+    assert post(http, two_frames, encoding).json() == plain.json()
+    byte_by_byte = (bytes([byte]) for byte in two_frames)
+    assert post(http, byte_by_byte, encoding).json() == plain.json()
+    assert "missing request body" in post(http, pack(b""), encoding).text
+    assert post(http, BODY, "identity").json() == plain.json()
+
+
+def test_zstd_frames_that_hold_no_data(http: httpx.Client) -> None:
+    noted = SKIPPABLE + zstd.compress(BODY) + SKIPPABLE
+    assert post(http, noted, "zstd").status_code == 200
+
+
+def test_codex_compresses_its_requests(http: httpx.Client) -> None:
+    recorded = json.loads((Path(__file__).parent / "fixtures" / "codex.json").read_text("utf-8"))
+    body = recorded["body"] | {"max_output_tokens": 10, "stream": False}
+    reply = post(http, zstd.compress(json.dumps(body).encode(), 3), "zstd", recorded["path"])
+    assert reply.status_code == 200
+    assert reply.json()["object"] == "response"
+
+
+@ENCODINGS
+@pytest.mark.parametrize("path", PATHS)
+def test_bombs_are_refused(http: httpx.Client, path: str, encoding: str) -> None:
+    bomb = PACK[encoding](b" " * (200 * MIB))
+    assert len(bomb) < MIB
+    reply = post(http, bomb, encoding, path)
+    assert reply.status_code == 413
+    assert "larger than 32 MiB" in message_of(reply, path)
+    many = PACK[encoding](b" " * (20 * MIB)) * 2
+    assert post(http, many, encoding, path).status_code == 413
+
+
+@ENCODINGS
+def test_a_bomb_is_not_unpacked_to_its_end(encoding: str) -> None:
+    """The bound holds while it is unpacked, whatever a frame says of its size."""
+    decoder = BodyDecoder(encoding, MIB)
+    with pytest.raises(RequestTooLargeError):
+        decoder.feed(PACK[encoding](b" " * (200 * MIB)))
+    assert len(decoder._plain) == MIB + 1
+    exact = BodyDecoder(encoding, MIB)
+    exact.feed(PACK[encoding](b" " * MIB))
+    assert len(exact.finish()) == MIB
+
+
+@ENCODINGS
+def test_frames_without_content_are_bounded(http: httpx.Client, encoding: str) -> None:
+    start_s = time.monotonic()
+    reply = post(http, PACK[encoding](b"") * 100_000, encoding)
+    assert (reply.status_code, "more than 1000 frames" in reply.text) == (400, True)
+    assert time.monotonic() - start_s < 5
+    decoder = BodyDecoder(encoding, MIB)
+    with pytest.raises(RequestTooLargeError):  # as it arrives, too
+        decoder.feed(bytes(MIB + 1))
+
+
+@ENCODINGS
+@pytest.mark.parametrize("path", PATHS)
+def test_broken_data(http: httpx.Client, path: str, encoding: str) -> None:
+    packed = PACK[encoding](BODY * 100)
+    flipped = packed[:-3] + bytes([packed[-3] ^ 1]) + packed[-2:]
+    cases = {"cut": packed[:-1], "plain": BODY, "rest": packed + b"x", "headless": packed[1:]}
+    for name, data in (cases | ({"flipped": flipped} if encoding == "gzip" else {})).items():
+        reply = post(http, data, encoding, path)
+        assert reply.status_code == 400, name
+        assert f"failed to decompress {encoding} body" in message_of(reply, path), name
+
+
+@ENCODINGS
+def test_every_cut_is_seen(encoding: str) -> None:
+    packed = PACK[encoding](BODY)
+    for n_bytes in range(1, len(packed)):
+        decoder = BodyDecoder(encoding, MIB)
+        decoder.feed(packed[:n_bytes])
+        with pytest.raises(UsageError, match="ends too early"):
+            decoder.finish()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_unknown_encodings(http: httpx.Client, path: str) -> None:
+    for encoding in ("br", "deflate", "gzip, zstd"):
+        reply = post(http, BODY, encoding, path)
+        assert reply.status_code == 415
+        assert f"'{encoding}' are not supported" in message_of(reply, path)
