@@ -71,6 +71,7 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     format: AnswerFormat | None = None
+    n_logprobs: int | None = None
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +81,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
     tokens of an earlier answer that this one continues. `must_call` names tools of which the answer
     calls one. `has_next_turn` says that the answer may come back as a message of a longer
-    conversation.
+    conversation. `n_logprobs` asks for the log-probabilities of the content's tokens, each with so
+    many alternatives.
     """
 
     messages: tuple[Message, ...]
@@ -94,3 +96,4 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     format: AnswerFormat | None = None
     earlier_tokens: tuple[int, ...] = ()
     has_next_turn: bool = True
+    n_logprobs: int | None = None

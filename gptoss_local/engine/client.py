@@ -112,6 +112,7 @@ class EngineClient:
         stop_tokens: list[int],
         max_tokens: int | None = None,
         grammar: str | None = None,
+        n_logprobs: int | None = None,
     ) -> AsyncGenerator[Tokens | Finished, None]:
         """Queue a sequence and yield its events; the last one is Finished.
 
@@ -136,6 +137,7 @@ class EngineClient:
             grammar=grammar,
             # Wide steps round otherwise than narrow ones, and a seed is to give the same again.
             drafts=sampling.seed is None,
+            n_logprobs=n_logprobs,
         )
         is_over = False
         try:

@@ -63,7 +63,8 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     `max_tokens` None means until a stop token or a full context. A stop token is reported as the
     last token of the sequence. `grammar` is one of llguidance (Lark, or its JSON) that the answer
     keeps to; it is over where the grammar allows no more. Without `drafts` every token is decoded
-    in a step of its own.
+    in a step of its own. `n_logprobs` asks for the log-probability of every token and of so many
+    of the likeliest ones in its place; None: for none.
     """
 
     seq_id: int
@@ -73,6 +74,17 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     max_tokens: int | None = None
     grammar: str | None = None
     drafts: bool = True
+    n_logprobs: int | None = None
+
+    @property
+    def needs_logits(self) -> bool:
+        """Whether the CPU draws each token, from its own row of logits, without drafts.
+
+        The device would not copy the logits, and counts penalties for one row of a step at most.
+        """
+        sampling = self.sampling
+        is_changed = sampling.penalties is not None or bool(sampling.logit_bias)
+        return is_changed or self.n_logprobs is not None
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -124,9 +136,22 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
     buffer_bytes: dict[str, int]
 
 
-class Tokens(msgspec.Struct, frozen=True, tag="tokens"):
+class Logprob(msgspec.Struct, frozen=True, array_like=True):
+    """The natural logarithm of a token's probability, before any sampling setting.
+
+    `top` holds the likeliest tokens in its place with theirs, likeliest first.
+    """
+
+    logprob: float
+    top: list[tuple[int, float]]
+
+
+class Tokens(msgspec.Struct, frozen=True, tag="tokens", omit_defaults=True):
+    """The next tokens of a sequence, and if asked for the log-probability of each."""
+
     seq_id: int
     tokens: list[int]
+    logprobs: list[Logprob] = []
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
