@@ -47,6 +47,11 @@ class SamplingParams(msgspec.Struct, frozen=True):
     penalties: Penalties | None = None
     logit_bias: tuple[tuple[int, float], ...] = ()
 
+    @property
+    def has_filters(self) -> bool:
+        """Whether some tokens cannot be drawn however likely the others are."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
 
 class Usage(msgspec.Struct, frozen=True):
     """What one sequence cost. Times are wall clock of the engine, one after the other.
