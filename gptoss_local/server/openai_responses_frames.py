@@ -6,6 +6,7 @@ need to put a response together: a part is added before its first delta, every i
 """
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -137,7 +138,7 @@ class ResponsesWriter:
         return SseEvent(numbered, kind)
 
 
-class _TextItem:
+class _TextItem(ABC):
     """An output item that grows: its state, and the fields of the events about it."""
 
     id_prefix: str
@@ -175,11 +176,11 @@ class _TextItem:
     def _extra(self, logprobs: Sequence[OpenAILogprob]) -> dict[str, Any]:
         return {}
 
-    def _part(self) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _part(self) -> dict[str, Any]: ...
 
-    def _item(self, status: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _item(self, status: str, parts: list[dict[str, Any]]) -> dict[str, Any]: ...
 
 
 class _ReasoningItem(_TextItem):
