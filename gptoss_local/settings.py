@@ -70,6 +70,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.cache_dir / "prefixes"
 
     @property
+    def history_path(self) -> Path:
+        """The chats of `gptoss chat`: one SQLite file, with `-wal` and `-shm` beside it in use."""
+        return self._folder("chats.sqlite3", platformdirs.user_data_path(_APP) / "chats.sqlite3")
+
+    @property
     def log_dir(self) -> Path:
         return self._folder("log", platformdirs.user_log_path(_APP))
 
