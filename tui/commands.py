@@ -31,6 +31,10 @@ class Command:
     aliases: tuple[str, ...] = ()
 
     @property
+    def needs_argument(self) -> bool:
+        return bool(self.argument) and not self.argument.startswith("[")
+
+    @property
     def usage(self) -> str:
         return f"/{self.name} {self.argument}".strip()
 

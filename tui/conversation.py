@@ -64,9 +64,7 @@ class Conversation:
         """Add an answer that streams, at the end or as a sibling of an earlier one."""
         if instead_of is not None:
             self._cut_before(instead_of)
-        return self._add(
-            "assistant", "", model=self.model, effort=self.effort, state="streaming"
-        )
+        return self._add("assistant", "", model=self.model, effort=self.effort, state="streaming")
 
     def save(self, turn: Turn, answer: Answer) -> Turn:
         """Store an answer as far as it is; returns its turn as it is now."""
@@ -84,14 +82,18 @@ class Conversation:
         self.turns = [saved if other.id == turn.id else other for other in self.turns]
         return saved
 
-    def walk(self, turn: Turn, step: int) -> bool:
-        """Go to the sibling `step` places on, and down to its newest leaf; False at an end."""
+    def walk(self, turn: Turn, step: int) -> Turn | None:
+        """Go to the sibling `step` places on, and down to its newest leaf.
+
+        Returns:
+            That sibling; None if there is none.
+        """
         siblings = self._history.siblings(turn.id)
         idx = siblings.index(turn.id) + step
         if not 0 <= idx < len(siblings):
-            return False
+            return None
         self.turns = self._history.select(siblings[idx])
-        return True
+        return next(other for other in self.turns if other.id == siblings[idx])
 
     def place(self, turn_id: int) -> tuple[int, int]:
         """Which of how many siblings a turn is, from 1."""
@@ -101,6 +103,19 @@ class Conversation:
     def last(self, role: str) -> Turn | None:
         """The newest turn of a role on this branch."""
         return next((turn for turn in reversed(self.turns) if turn.role == role), None)
+
+    def last_with_siblings(self) -> Turn | None:
+        """The last turn of which there are several versions."""
+        several = (turn for turn in reversed(self.turns) if self.place(turn.id)[1] > 1)
+        return next(several, None)
+
+    @property
+    def n_context_tokens(self) -> int:
+        """Tokens of the context after the last answer that was finished; 0 if none was."""
+        for turn in reversed(self.turns):
+            if n_generated := turn.stats.get("eval_count"):
+                return int(turn.stats.get("prompt_eval_count", 0) + n_generated)
+        return 0
 
     def request(self) -> dict[str, Any]:
         """The body of `/api/chat` for the branch, without the answer that begins now."""

@@ -8,6 +8,8 @@ or a whole list. Links that are defined in another block are not found; answers 
 import re
 from typing import Literal, NamedTuple
 
+from markdown_it import MarkdownIt
+
 Kind = Literal["fence", "table", "text"]
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.DOTALL)
@@ -27,6 +29,11 @@ class Block(NamedTuple):
     @property
     def n_lines(self) -> int:
         return self.text.count("\n") + (not self.text.endswith("\n"))
+
+
+def code_blocks(text: str) -> list[str]:
+    """The code of all fences of a Markdown text, also of those within lists."""
+    return [token.content for token in MarkdownIt().parse(text) if token.type == "fence"]
 
 
 class BlockSplitter:

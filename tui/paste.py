@@ -70,6 +70,8 @@ def find_files(typed: str, folder: Path, limit: int = 8) -> list[str]:
 
     Args:
         typed: Relative to `folder`, absolute, or below `~`.
+        folder: Where the user is.
+        limit: Paths at most.
     """
     parent, slash, name = typed.rpartition("/")
     place = folder / Path(parent + slash).expanduser() if slash else folder

@@ -4,7 +4,7 @@ Without its ESC or C1 byte, what is left of a control sequence is harmless text.
 """
 
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-_BIDI = {code: None for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_BIDI = dict.fromkeys((*range(8234, 8239), *range(8294, 8298)))
 _DROPPED = _CONTROL | _BIDI  # overrides of direction make code read as what it is not
 
 

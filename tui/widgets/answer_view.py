@@ -17,9 +17,7 @@ class _Fence(MarkdownFence):
     """Without a language nothing is highlighted: Pygments needs up to 0.3 s for its guess."""
 
     @classmethod
-    def highlight(
-        cls, code: str, language: str, ansi: bool = False, dark: bool = False
-    ) -> Content:
+    def highlight(cls, code: str, language: str, ansi: bool = False, dark: bool = False) -> Content:
         return super().highlight(code, language or "text", ansi=ansi, dark=dark)
 
 

@@ -45,12 +45,11 @@ class Prompt(TextArea):
     ]
 
     class Submitted(Message):
-        """A message or a command, chips unfolded in `text`, as typed in `typed`."""
+        """A message or a command, with the texts of its chips."""
 
-        def __init__(self, text: str, typed: str) -> None:
+        def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
-            self.typed = typed
 
     class Completions(Message):
         """What Tab could make of what is typed."""
@@ -99,13 +98,10 @@ class Prompt(TextArea):
         self.move_cursor(self.document.end)
         self.focus()
 
-    def attach(self, path: Path) -> None:
-        """Insert a chip for a text file; raises UsageError if it is none."""
-        self.insert(self._folded.fold_file(path) + " ")
-
-    def unfolded(self) -> str:
-        """What would be sent."""
-        return self._folded.unfold(self.text)
+    def set_editing(self, is_editing: bool) -> None:
+        """Say that what is typed replaces an earlier message."""
+        self.set_class(is_editing, "-editing")
+        self.border_title = "another version of your message; Esc leaves" if is_editing else ""
 
     def completions(self) -> list[str]:
         """Lines for what stands before the cursor."""
@@ -162,12 +158,11 @@ class Prompt(TextArea):
         self.replace(f"{chip} ", start, (row, column))
 
     def _submit(self) -> None:
-        if completed := self._before_cursor().endswith("\\"):  # for terminals without Ctrl-J
+        if self._before_cursor().endswith("\\"):  # for terminals without Ctrl-J
             row, column = self.cursor_location
             self.replace("\n", (row, column - 1), (row, column))
-        if completed or not self.text.strip():
-            return
-        self.post_message(self.Submitted(self.unfolded().strip(), self.text))
+        elif self.text.strip():
+            self.post_message(self.Submitted(self._folded.unfold(self.text).strip()))
 
     def accepted(self) -> None:
         """What was submitted went its way: remember it and clear the input."""

@@ -1,7 +1,7 @@
 """The line below the input: model, effort, what happens, speed, context."""
 
-from textual.containers import Horizontal
 from textual.app import ComposeResult
+from textual.containers import Horizontal
 from textual.widgets import Static
 
 from gptoss_local.types import Effort
@@ -40,6 +40,8 @@ class StatusLine(Horizontal):
         """Update all of it.
 
         Args:
+            model: Its name.
+            effort: What the next answer is made with.
             answer: The one that streams, or the last one.
             n_used: Tokens of the context after the last finished answer; 0 if unknown.
             n_ctx: Tokens of context the model is loaded with; None if it is not loaded.
@@ -60,7 +62,7 @@ def activity(answer: Answer) -> list[str]:
     if answer.phase == "waiting":
         return [f"reading the prompt {answer.elapsed_s:.1f} s"]
     about = "~" if answer.is_live else ""
-    parts = [answer.phase] if answer.phase != "done" else []
+    parts: list[str] = [answer.phase] if answer.phase != "done" else []
     if answer.tok_s is not None:
         parts.append(f"{about}{answer.tok_s:.0f} tok/s")
     if answer.ttft_s is not None:

@@ -53,6 +53,12 @@ class Transcript(VerticalScroll, can_focus=False):
         """Those that are mounted, in order."""
         return list(self.query_children(TurnView))
 
+    def show_turn(self, turn: Turn) -> None:
+        """Focus a turn, if it is among those that are mounted."""
+        for view in self.views():
+            if view.turn.id == turn.id:
+                view.focus()
+
     def last_answer(self) -> AssistantTurnView | None:
         answers = [view for view in self.views() if isinstance(view, AssistantTurnView)]
         return answers[-1] if answers else None

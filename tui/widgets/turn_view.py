@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from tui.answer import Answer
 from tui.history import Turn
+from tui.printable import printable
 from tui.widgets.answer_view import AnswerView
 from tui.widgets.reasoning_view import ReasoningView
 
@@ -34,7 +35,7 @@ class TurnView(Vertical, can_focus=True):
         height: auto;
         margin: 0 0 1 0;
         padding: 0 1;
-        border-left: outer transparent;
+        border-left: blank;
         &:focus { border-left: outer $accent; }
         .meta { color: $text-muted; height: auto; }
     }
@@ -92,7 +93,7 @@ class UserTurnView(TurnView):
 
     def compose(self) -> ComposeResult:
         mark = "❯" if self.turn.role == "user" else f"[{self.turn.role}]"
-        yield Static(f"{mark} {self.turn.content}", markup=False)
+        yield Static(f"{mark} {printable(self.turn.content)}", markup=False)
         yield self._meta
 
 
@@ -106,8 +107,8 @@ class AssistantTurnView(TurnView):
     def __init__(self, turn: Turn, place: tuple[int, int] = (1, 1)) -> None:
         super().__init__(turn, place)
         is_live = turn.state == "streaming"
-        self.reasoning = ReasoningView(turn.reasoning)
-        self._answer = AnswerView(turn.content, is_complete=not is_live)
+        self.reasoning = ReasoningView(printable(turn.reasoning))
+        self._answer = AnswerView(printable(turn.content), is_complete=not is_live)
         self._state: str = turn.state
         self._error = str(turn.stats.get("error", ""))
 
