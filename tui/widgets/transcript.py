@@ -41,6 +41,7 @@ class Transcript(VerticalScroll, can_focus=False):
             self._older = list(turns[:-_N_FIRST])
             await self.mount_all(self._view(turn) for turn in turns[-_N_FIRST:])
         self.anchor()
+        self.call_after_refresh(self._fill)
 
     async def add(self, turn: Turn) -> TurnView:
         """Append a turn and scroll to it."""
@@ -68,6 +69,12 @@ class Transcript(VerticalScroll, can_focus=False):
         if new_value < 2 and new_value < old_value and self._older and not self._is_loading:
             self._is_loading = True
             self.call_later(self._load_older)
+
+    async def _fill(self) -> None:
+        """Mount more while the screen is not full."""
+        if self._older and self.virtual_size.height <= self.size.height:
+            await self._load_older()
+            self.call_after_refresh(self._fill)
 
     async def _load_older(self) -> None:
         """Mount a few more above; what was in view stays in view."""
