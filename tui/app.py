@@ -1,5 +1,6 @@
 """`gptoss chat`: the Textual application. A client of the server like any other."""
 
+import gc
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -54,6 +55,10 @@ class ChatApp(App[None]):
     def __init__(self, server: ChatServer, history: History, conversation: Conversation) -> None:
         super().__init__()
         self._chat = ChatScreen(server, history, conversation)
+
+    def on_load(self) -> None:
+        """PERF: what the imports made is not searched for garbage any more, 60 ms each time."""
+        gc.freeze()
 
     def get_default_screen(self) -> Screen[None]:
         return self._chat

@@ -10,6 +10,7 @@ from gptoss_local import __version__
 from gptoss_local.cli._output import print_error
 from gptoss_local.cli.chat import chat
 from gptoss_local.cli.convert import convert
+from gptoss_local.cli.log import log
 from gptoss_local.cli.ls import ls
 from gptoss_local.cli.ps import ps
 from gptoss_local.cli.run import run
@@ -26,7 +27,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+<<<<<<< HEAD
 for command in (run, chat, serve, stop, ls, ps, show, convert, verify):
+=======
+for command in (run, serve, stop, ls, ps, show, log, convert, verify):
+>>>>>>> history
     app.command()(command)
 app.command("list", hidden=True)(ls)  # the names Ollama's users type
 app.command("start", hidden=True)(serve)

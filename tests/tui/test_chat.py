@@ -1,6 +1,6 @@
 """A conversation in the app, on the real server with the real nano model."""
 
-from tests.tui.conftest import FRANCE, PARIS, OpenChat
+from tests.tui.running_chat import FRANCE, PARIS, OpenChat
 
 
 async def test_ask(open_chat: OpenChat) -> None:

@@ -164,6 +164,7 @@ _HINTS = {
     "CORRUPT": _MOVE,
     "NOTADB": _MOVE,
     "FULL": "Make room on the disk; what was saved before is safe.",
+    "IOERR": "Look at the disk: it may be full, or broken; what was saved before is safe.",
     "BUSY": "Another gptoss process has been writing for long; try again when it is done.",
     "READONLY": "Make the file and its folder writable for you.",
     "CANTOPEN": "Make the folder writable for you, or set GPTOSS_HOME.",

@@ -38,6 +38,7 @@ class AnswerView(Vertical):
         text: What is there when it is mounted, complete if `is_complete`.
     """
 
+    BLANK = True  # PERF: else all its rows are rendered, however few are seen
     DEFAULT_CSS = "AnswerView { height: auto; }"
 
     def __init__(self, text: str = "", *, is_complete: bool = False) -> None:

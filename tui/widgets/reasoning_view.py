@@ -18,6 +18,7 @@ _NEXT: dict[Shown, Shown] = {"folded": "tail", "tail": "full", "full": "folded"}
 class ReasoningView(Vertical):
     """Tail while the model reasons, folded when the answer starts, unless the user chose."""
 
+    BLANK = True  # PERF: as in AnswerView
     DEFAULT_CSS = """
     ReasoningView {
         height: auto;

@@ -4,9 +4,7 @@ PERF: opening a chat costs what is on the screen, however long it is.
 """
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
-from textual.binding import BindingType
 from textual.containers import VerticalScroll
 
 from tui.history import Turn
@@ -23,7 +21,7 @@ class Transcript(VerticalScroll, can_focus=False):
         place_of: Which of how many siblings a turn is.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = []
+    BLANK = True  # PERF: as in AnswerView
     DEFAULT_CSS = """
     Transcript { padding: 1 1 0 1; scrollbar-size-vertical: 1; }
     """

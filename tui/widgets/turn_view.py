@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import Static
 
 from tui.answer import Answer
@@ -71,6 +72,10 @@ class TurnView(Vertical, can_focus=True):
         """The line below: which version it is, and what else is to say."""
         k, n = self._place
         return f"‹ {k}/{n} ›" if n > 1 else ""
+
+    def render_line(self, y: int) -> Strip:
+        """PERF: the base class renders all rows before it takes one of them."""
+        return Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def action_wish(self, wish: Wish) -> None:
         self.post_message(self.Wanted(self.turn, wish))
