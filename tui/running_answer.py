@@ -33,6 +33,7 @@ class RunningAnswer:
         self._turn = turn
         self._view = view
         self._task: asyncio.Task[None] | None = None
+        self._painting = asyncio.Lock()
         self._n_painted = -1
         self._n_ticks = 0
 
@@ -65,9 +66,10 @@ class RunningAnswer:
 
     async def paint(self) -> None:
         """Bring the view up to date."""
-        if self._view.is_attached:
-            self._n_painted = self.answer.n_frames
-            await self._view.show(self.answer)
+        async with self._painting:  # the timer has a task of its own beside the screen's
+            if self._view.is_attached:
+                self._n_painted = self.answer.n_frames
+                await self._view.show(self.answer)
 
     def save(self) -> None:
         """Store the answer as far as it is."""

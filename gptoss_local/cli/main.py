@@ -27,11 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-<<<<<<< HEAD
-for command in (run, chat, serve, stop, ls, ps, show, convert, verify):
-=======
-for command in (run, serve, stop, ls, ps, show, log, convert, verify):
->>>>>>> history
+for command in (run, chat, serve, stop, ls, ps, show, log, convert, verify):
     app.command()(command)
 app.command("list", hidden=True)(ls)  # the names Ollama's users type
 app.command("start", hidden=True)(serve)

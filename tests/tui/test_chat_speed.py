@@ -1,7 +1,8 @@
 """The screen keeps up with fast models, and the keys with the screen.
 
-The lag is measured in CPU time and so does not depend on what else the machine does; the bound on
-opening a chat is wall time and ten times what it takes.
+CPU time is measured, as wall time would tell what else the machine does. It grows, too, when other
+processes share the caches, so the bounds are some times what an idle machine needs: 30 ms for the
+lag and 0.3 s for a long chat are the aims.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import pytest
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer, measure_lag, percentile
 from tui.history import History
+from tui.screens.chats import Place
 
 _SECONDS = 3
 _CODE = "    value = compute(index, offset)  # row\n"
@@ -50,7 +52,7 @@ async def test_event_loop_lag(
         print(f"{n_lines} lines, {per_s} tok/s: lag p95 {p95_s * 1000:.1f} ms")
         chat.app.chat.stop()
         await chat.answered()
-    assert p95_s <= 0.030
+    assert p95_s <= 0.060
 
 
 async def test_opening_a_long_chat(history_path: Path) -> None:
@@ -62,13 +64,12 @@ async def test_opening_a_long_chat(history_path: Path) -> None:
         parent_id = history.add(chat_id, parent_id, "assistant", answer, reasoning="Hm.").id
     history.close()
     async with run_chat(ScriptedServer("", [], 1), history_path, size=(120, 40)) as chat:
-        start_s = time.perf_counter()
-        await chat.enter("/resume")
-        await chat.press("enter")
+        start_s = time.thread_time()
+        await chat.app.chat.open_chat(Place(chat_id, None))
         await chat.until(lambda: "print(249)" in chat.screen())
-        elapsed_s = time.perf_counter() - start_s
+        elapsed_s = time.thread_time() - start_s
         print(f"500 turns: open after {elapsed_s * 1000:.0f} ms")
         for _ in range(12):
             await chat.press("pageup")
         await chat.until(lambda: len(chat.views()) > 8)
-    assert elapsed_s <= 3
+    assert elapsed_s <= 1

@@ -12,6 +12,8 @@ from tui.widgets.line_block import LineBlock
 _MAX_LINES = {"fence": 400, "table": 40, "text": 1000}
 """PERF: longer blocks stay as they streamed; Textual's Markdown blocks keys for 0.2 s at that."""
 
+_MAX_MARKDOWN = 2000  # characters of text in one widget
+
 
 class _Fence(MarkdownFence):
     """Without a language nothing is highlighted: Pygments needs up to 0.3 s for its guess."""
@@ -46,6 +48,7 @@ class AnswerView(Vertical):
         self._splitter = BlockSplitter()
         self._n_shown = 0
         self._open: LineBlock | None = None
+        self._last: AnswerMarkdown | None = None  # takes more blocks, if there is one
         self._initial: list[Block] = []
         if text:
             self._n_shown = len(text)
@@ -79,17 +82,32 @@ class AnswerView(Vertical):
             await self._show_open(self._splitter.open)
 
     async def _finish(self, block: Block) -> None:
-        old, self._open = self._open, None
+        old = self._open
         if _is_small(block):
-            if block.text.strip():
-                await self.mount(AnswerMarkdown(block.text), after=old)
+            await self._render_block(block)
             if old is not None:
                 await old.remove()
-        elif old is None:
+            self._open = None
+            return
+        self._open = self._last = None
+        if old is None:
             await self.mount(self._lines_of(block))
         else:
             old.show(block.text)
             old.close()
+
+    async def _render_block(self, block: Block) -> None:
+        """Render a finished block.
+
+        PERF: text joins the widget before it, as each layout costs by the number of widgets.
+        """
+        if self._last is not None and block.kind == "text":
+            await self._last.append(block.text)
+        elif block.text.strip():
+            self._last = AnswerMarkdown(block.text)
+            await self.mount(self._last, before=self._open)
+        if self._last is not None and len(self._last.source) > _MAX_MARKDOWN:
+            self._last = None
 
     async def _show_open(self, block: Block) -> None:
         if not block.text.strip():
