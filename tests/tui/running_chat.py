@@ -47,7 +47,7 @@ class Chat:
         await self.until(lambda: self.turns()[-1].state != "streaming")
         return self.turns()[-1].content
 
-    async def until(self, condition: Callable[[], object], timeout_s: float = 60) -> None:
+    async def until(self, condition: Callable[[], object], timeout_s: float = 20) -> None:
         for _ in range(int(timeout_s / 0.05)):
             if condition():
                 return
@@ -59,6 +59,10 @@ class Chat:
 
     def views(self) -> list[TurnView]:
         return self.app.chat.transcript.views()
+
+    def notices(self) -> str:
+        """What the app told beside the chat."""
+        return "\n".join(notice.message for notice in self.app._notifications)
 
     def screen(self) -> str:
         """The text on the screen, row by row."""

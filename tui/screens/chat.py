@@ -25,6 +25,7 @@ from tui.widgets.transcript import Transcript
 from tui.widgets.turn_view import AssistantTurnView, TurnView
 
 _STATUS_EVERY = 5  # ticks
+_ASK_EVERY = 20
 _LEAVING_S = 2.0
 _HINT = """\
 gpt-oss, on this machine. Nothing you type leaves it.
@@ -201,6 +202,8 @@ class ChatScreen(Screen[None]):
         self._n_ticks += 1
         if self._n_ticks % _STATUS_EVERY == 0:
             self.show_status()
+        if self.loaded is None and self._n_ticks % _ASK_EVERY == 0:
+            self.model_changed()
 
     def edit(self, turn: Turn) -> None:
         """Put a message into the input; what is sent becomes another version of it."""

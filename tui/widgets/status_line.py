@@ -48,7 +48,7 @@ class StatusLine(Horizontal):
         """
         parts = [model, effort]
         if answer is not None:
-            parts += activity(answer)
+            parts += activity(answer, is_loaded=n_ctx is not None)
             if answer.is_live and n_used:
                 n_used += answer.n_frames
         if context := context_text(n_used, n_ctx, is_estimate=bool(answer and answer.is_live)):
@@ -57,10 +57,11 @@ class StatusLine(Horizontal):
         self._keys.update("Esc stop" if answer is not None and answer.is_live else "F1 help")
 
 
-def activity(answer: Answer) -> list[str]:
+def activity(answer: Answer, *, is_loaded: bool = True) -> list[str]:
     """What an answer does, and how fast."""
     if answer.phase == "waiting":
-        return [f"reading the prompt {answer.elapsed_s:.1f} s"]
+        what = "reading the prompt" if is_loaded else "loading the model"
+        return [f"{what} {answer.elapsed_s:.1f} s"]
     about = "~" if answer.is_live else ""
     parts: list[str] = [answer.phase] if answer.phase != "done" else []
     if answer.tok_s is not None:
