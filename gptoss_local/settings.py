@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keep_alive_s: float = 300.0
     """Seconds a model stays loaded after its last request; negative means forever."""
     home: Path | None = None
-    """Root of models, caches and logs; the platform's folders when not set (`GPTOSS_HOME`)."""
+    """Root of models, chats, caches and logs, `GPTOSS_HOME`; if not set, the platform's folders."""
 
     @property
     def models_dir(self) -> Path:
