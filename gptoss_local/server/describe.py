@@ -103,7 +103,7 @@ def running(model: LoadedModel) -> dict[str, Any]:
         "digest": model.entry.digest,
         "details": details(model.info, model.entry.defaults.parent),
         "expires_at": _expires_at(model),
-        "size_vram": loaded.size_bytes if loaded.has_gpu else 0,
+        "size_vram": round(loaded.size_bytes * model.plan.vram_share),
         "context_length": loaded.n_ctx,
     }
 
