@@ -86,11 +86,15 @@ def read_machine(models_dir: Path) -> Machine:
 
 
 def has_cuda_build() -> bool:
-    """Whether the installed llama.cpp brings its CUDA library; loads nothing."""
+    """Whether the llama.cpp that will be used brings its CUDA library; loads nothing.
+
+    Source: `llama_cpp/llama_cpp.py`, which looks into LLAMA_CPP_LIB_PATH first.
+    """
+    folder = os.environ.get("LLAMA_CPP_LIB_PATH")
     spec = importlib.util.find_spec("llama_cpp")
-    if spec is None or not spec.origin:
-        return False
-    return any((Path(spec.origin).parent / "lib").glob("*ggml-cuda*"))
+    if folder is None and spec is not None and spec.origin:
+        folder = str(Path(spec.origin).parent / "lib")
+    return folder is not None and any(Path(folder).glob("*ggml-cuda*"))
 
 
 def pinnable_bytes(here: Platform, total_bytes: int, available_bytes: int) -> int | None:

@@ -85,6 +85,13 @@ def test_what_can_be_pinned() -> None:
     assert pinnable_bytes("other", 64 * GIB, 60 * GIB) is None
 
 
+def test_builds_with_and_without_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
+    assert not hardware.has_cuda_build()
+    (tmp_path / "libggml-cuda.so").touch()
+    assert hardware.has_cuda_build()
+
+
 def test_a_build_without_cuda_uses_no_gpu() -> None:
     card = Gpu(index=0, name="any", total_bytes=GIB, free_bytes=GIB)
     machine = Machine(gpus=(card,), total_bytes=GIB, available_bytes=GIB)
