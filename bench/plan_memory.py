@@ -1,6 +1,6 @@
 """Predicted memory against what llama.cpp takes on GPUs, for a grid of contexts and placements.
 
-    python bench/plan_memory.py FILE.gguf [--gpu-gib 8 12 16 24] [--real]
+    python bench/plan_memory.py FILE.gguf [--gpu-gib 8 12 16 24] [--ram-gib 64] [--real]
 
 For each budget of VRAM, context and number of answers: the plan, and for every device the graph's
 buffer that it predicts and that llama.cpp would make. Nothing is allocated, so FILE may be sparse.
@@ -33,12 +33,18 @@ def main() -> None:
     parser.add_argument("--gpu-gib", type=float, nargs="+", default=[8, 12, 15.5, 24])
     parser.add_argument("--ctx", type=int, nargs="+", default=[8192, 32_768, 131_072])
     parser.add_argument("--parallel", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--ram-gib", type=float, help="take this for what is available")
     parser.add_argument("--real", action="store_true")
     arguments = parser.parse_args()
     facts = read_facts(arguments.model)
     here = read_machine(arguments.model.parent)
     if not here.usable_gpus:
         raise SystemExit("no GPU, or llama.cpp is built without CUDA")
+    if arguments.ram_gib:
+        n_bytes = round(arguments.ram_gib * 2**30)
+        here = msgspec.structs.replace(
+            here, total_bytes=n_bytes, available_bytes=n_bytes, pinnable_bytes=n_bytes
+        )
     contexts, parallel = arguments.ctx, arguments.parallel
     if arguments.real:
         contexts, parallel = contexts[:1], parallel[:1]
