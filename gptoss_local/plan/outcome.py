@@ -34,6 +34,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is to be loaded, and what is expected of it.
 
     Attributes:
+        n_gpus: GPUs that could be used. With none, llama.cpp chooses for itself, as it may know
+            devices that we do not.
         vram_share: How much of the weights is on GPUs, not counting the embedding table, of which
             a token reads one row and which is always on the host.
     """
@@ -43,6 +45,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     host: HostMemory
     n_threads_prefill: int
     n_threads_decode: int
+    n_gpus: int
     vram_share: float
     speed: Speed
 
@@ -52,8 +55,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def devices(self) -> tuple[str, ...] | None:
-        """Names of the GPUs with layers, as llama.cpp has them; None without any."""
-        if not self.uses_gpu:
+        """Names of the GPUs to use, as llama.cpp has them; None leaves it to llama.cpp."""
+        if not self.n_gpus:
             return None
         return tuple(f"CUDA{i}" for i, n in enumerate(self.placement.layers_per_gpu) if n)
 

@@ -150,6 +150,7 @@ def _complete(
         host=host,
         n_threads_prefill=wishes.n_threads or n_cores,
         n_threads_decode=1 if is_small else n_decode,
+        n_gpus=len(machine.usable_gpus),
         vram_share=sum(memory.weights for memory in placement.gpus)
         / (facts.weight_bytes - facts.input_bytes),
         speed=estimate_speed(facts, shape, placement, machine, pinned=host.is_pinned),

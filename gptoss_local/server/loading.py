@@ -68,7 +68,7 @@ async def load_model(
         n_batch=plan.shape.n_batch,
         n_threads_prefill=plan.n_threads_prefill,
         n_threads_decode=plan.n_threads_decode,
-        n_gpu_layers=plan.placement.n_gpu_layers,
+        n_gpu_layers=plan.placement.n_gpu_layers if plan.n_gpus else settings.gpu_layers,
         devices=plan.devices,
         tensor_split=plan.tensor_split,
         tensor_overrides=plan.placement.tensor_overrides(),

@@ -47,7 +47,7 @@ def test_engines_that_go_give_back_what_they_have(
     nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(monkeypatch, machine(gpu(8, 0.4), ram_gib=64))
-    assert not plan_load(nano_gguf, Settings(), None).uses_gpu
+    assert plan_load(nano_gguf, Settings(), None).devices == ()
     leaving = [engine_with(CUDA0=6 * GIB, CUDA_Host=GIB, CPU_Mapped=GIB)]
     plan = plan_load(nano_gguf, Settings(), None, freed=leaving)
     assert plan.devices == ("CUDA0",)
