@@ -1,4 +1,4 @@
-"""How fast a placement would run, and what bounds it: an estimate to choose by, +-30 %.
+"""How fast a placement would run, and what bounds it: an estimate to choose by.
 
 Decode reads the weights that a token uses once, from wherever they are. Prefill computes, and
 brings the experts of the host over to the GPU once per ubatch. The constants below are fitted to
@@ -26,6 +26,7 @@ _LAYER_S = 80e-6  # of a decoded token per layer beside reading: kernels' starts
 _SPLIT_S = 60e-6  # and per layer whose experts are on the host: the hand-over
 _PINNED, _PAGEABLE = 0.85, 0.25  # share of PCIe's peak; PERF: H200, 56 and 13 of 63 GB/s
 _LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}
+_CORE_BYTES_S = 7e9  # weights that one core can read and multiply while it decodes
 _CPU_PARAMS_S = 2.5e10  # MXFP4 weights times tokens, per core, in large batches with AVX2
 _DISK_BYTES_S = {"nvme": 2.5e9, "ssd": 0.45e9, "rotating": 0.1e9}
 
@@ -81,19 +82,26 @@ def _decode_s(facts: ModelFacts, placement: Placement, machine: Machine) -> dict
     dense_bytes = placement.dense_bytes_on_host(facts)
     n_host = len(placement.host_experts) + len(placement.host_parts)
     on_host_bytes = expert_bytes + dense_bytes
-    spent: dict[Bound, float] = {"RAM": on_host_bytes / (_RAM_BYTES_S * _READ) + n_host * _SPLIT_S}
+    by_ram, by_cores = _RAM_BYTES_S * _READ, _n_fast_cores(machine) * _CORE_BYTES_S
+    host_bytes_s = min(by_ram, by_cores)
+    host: Bound = "RAM" if by_ram <= by_cores else "CPU"
+    spent: dict[Bound, float] = {host: on_host_bytes / host_bytes_s + n_host * _SPLIT_S}
     cache_bytes = 2 * facts.n_heads_kv * facts.n_key * 2 * N_PROMPT * facts.n_layers / 2
     if placement.n_gpu_layers:
         all_bytes = float(facts.weight_bytes - facts.input_bytes - facts.expert_bytes)
         all_bytes += facts.expert_bytes * facts.used_fraction + cache_bytes
         spent["GPU memory"] = (all_bytes - on_host_bytes) / (_vram_bytes_s(placement, machine))
     else:
-        spent["RAM"] += cache_bytes / (_RAM_BYTES_S * _READ)
-    spent["RAM" if not placement.n_gpu_layers else "GPU memory"] += facts.n_layers * _LAYER_S
+        spent[host] += cache_bytes / host_bytes_s
+    spent["GPU memory" if placement.n_gpu_layers else host] += facts.n_layers * _LAYER_S
     if missing := _missing_share(facts, placement, machine):
         rate = _DISK_BYTES_S[machine.disk or "ssd"]
         spent["disk"] = missing * on_host_bytes / rate
     return spent
+
+
+def _n_fast_cores(machine: Machine) -> int:
+    return machine.n_performance_cores or machine.n_cores or 8
 
 
 def _missing_share(facts: ModelFacts, placement: Placement, machine: Machine) -> float:

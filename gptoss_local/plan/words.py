@@ -96,8 +96,8 @@ def _speed(plan: Plan) -> list[str]:
     speed = plan.speed
     return [
         f"Expected: prompts {speed.prefill_tok_s:,.0f} tokens/s, bound by {speed.prefill_bound}; "
-        f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. An estimate, "
-        "+-30 %.",
+        f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. An "
+        "estimate.",
         f"That is {speed.request_s:.1f} s for {N_PROMPT:,} tokens read and {N_ANSWER} written, "
         "by which this plan was chosen; half the context counts as a tenth more.",
     ]
