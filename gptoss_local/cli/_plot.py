@@ -27,7 +27,9 @@ def draw(found: "Benchmark") -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_TOP + _H + 50}">',
         f"<style>{_STYLE}</style>",
         f'<rect width="100%" height="100%" fill="white"/><text class="t" x="{_LEFT}" y="22">'
-        f"{escape(found.model)}, {found.n_ctx:,} tokens of context</text>",
+        f"{escape(found.model)}, {found.n_ctx:,} tokens of context</text>"
+        f'<text x="{width - 20}" y="22" text-anchor="end">by tokens of the prompt; dashed: '
+        "expected of 4,096</text>",
     ]
     for i, (title, rates, expected) in enumerate(panels):
         parts += _panel(_LEFT + i * (_W + _GAP), title, lengths, rates, expected)
