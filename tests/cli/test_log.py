@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,21 @@ def test_search(environment: dict[str, str]) -> None:
     assert (hit["chat_id"], hit["snippet"]) == (2, "42")
     nothing = run_cli(environment, "log", "--query", 'NEAR("')
     assert (nothing.returncode, len(nothing.stdout.splitlines())) == (0, 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no pty on Windows")
+def test_matches_are_bold_in_a_terminal(environment: dict[str, str]) -> None:
+    def shown(**more: str) -> bytes:
+        terminal, end = os.openpty()
+        command = [sys.executable, "-m", "gptoss_local", "log", "-q", "paris"]
+        with subprocess.Popen(command, env=environment | more, stdout=end):
+            os.close(end)
+        text = os.read(terminal, 10_000)
+        os.close(terminal)
+        return text
+
+    assert b"\x1b[1mParis\x1b[0m is the capital." in shown()
+    assert b"\x1b" not in shown(NO_COLOR="1")
 
 
 def test_print(environment: dict[str, str]) -> None:

@@ -110,10 +110,11 @@ def test_titles(history: History) -> None:
 def test_streaming_turns_are_found_when_they_end(history: History) -> None:
     chat_id = history.new_chat("nano", "low")
     turn = history.add(chat_id, None, "assistant", "early", state="streaming")
-    history.update(turn.id, content="late words")
-    assert history.search("late") == []
+    history.update(turn.id, content="late words =>")
+    assert history.search("late") == history.search("=>") == []
     history.update(turn.id, state="stopped")
     assert [hit.turn_id for hit in history.search("late")] == [turn.id]
+    assert [hit.turn_id for hit in history.search("=>")] == [turn.id]
     history.update(turn.id, content="edited", state="streaming")
     assert history.search("late") == history.search("edited") == []
     history.update(turn.id, state="done")

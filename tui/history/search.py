@@ -87,7 +87,7 @@ def _scan(
     turns = database.execute(
         "SELECT chat.id, turn.id, title, content, turn.created_s "
         f"FROM turn CROSS JOIN chat ON chat.id = chat_id WHERE {like('content')} "
-        "ORDER BY turn.id DESC LIMIT ?",
+        "AND state <> 'streaming' ORDER BY turn.id DESC LIMIT ?",
         (*patterns, limit),
     )
     any_term = re.compile("|".join(map(re.escape, terms)), re.IGNORECASE)
