@@ -20,7 +20,7 @@ def a_chat(history: History) -> int:
         chat_id, question.id, "assistant", "", reasoning="I\n\nadd.", tool_calls=(call,)
     )
     result = history.add(chat_id, asked.id, "tool", "42", tool_name="add")
-    stopped = "It is \x1b]52;c;aGk=\x0742\x1b[0m\x9b:\n\n```py\nprint(42)"
+    stopped = "It is \x1b]52;c;aGk=\x0742\x1b[0m\x9b\u202e:\n\n```py\nprint(42)"
     history.add(chat_id, result.id, "assistant", stopped, state="stopped")
     return chat_id
 
