@@ -63,7 +63,10 @@ async def show(request: Request) -> Response:
     entry = find_model(name, settings)
     path = await asyncio.to_thread(entry.ensure_file, settings)
     entry = find_model(name, settings)  # an embedded model has a file now
-    return json_response(describe.show(entry, await asyncio.to_thread(read_info, path)))
+    info = await asyncio.to_thread(read_info, path)
+    # Copilot Chat lists models by this field, so two of one family would look the same.
+    is_copilot = request.headers.get("user-agent", "").startswith("GitHubCopilotChat/")
+    return json_response(describe.show(entry, info, basename=name if is_copilot else ""))
 
 
 async def chat(request: Request) -> Response:
