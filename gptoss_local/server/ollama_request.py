@@ -11,6 +11,7 @@ from gptoss_local.chat import ChatRequest, JsonFormat, Message, RawRequest, Tool
 from gptoss_local.errors import UsageError
 from gptoss_local.server.body import parse_object
 from gptoss_local.server.ollama_options import Options, parse_keep_alive, parse_think
+from gptoss_local.server.openai_parts import offered
 from gptoss_local.types import Effort
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=201_088)]
@@ -47,6 +48,7 @@ class Function(msgspec.Struct):
     name: str
     description: str = ""
     parameters: dict[str, Any] | None = None
+    strict: bool = False
 
 
 class WireTool(msgspec.Struct):
@@ -94,21 +96,20 @@ class _Common(msgspec.Struct, kw_only=True):
 class ChatBody(_Common, kw_only=True):
     messages: list[WireMessage] = []
     tools: list[WireTool] = []
+    tool_choice: str | dict[str, Any] = "auto"
 
     def to_request(self) -> ChatRequest:
         """Raises UsageError for what gpt-oss or this version cannot do."""
         self.refuse_unsupported([image for m in self.messages for image in m.images])
         effort, reasoning = self.reasoning
+        functions = (tool.function for tool in self.tools if tool.function is not None)
+        tools = [Tool(f.name, f.description, f.parameters, f.strict) for f in functions]
         return ChatRequest(
             messages=tuple(map(to_message, self.messages)),
-            tools=tuple(
-                Tool(t.function.name, t.function.description, t.function.parameters)
-                for t in self.tools
-                if t.function is not None
-            ),
             effort=effort,
             reasoning=reasoning,
             format=self.answer_format,
+            **offered(tools, self.tool_choice),
             **self.options.request_fields(),
         )
 

@@ -136,7 +136,7 @@ def offered(tools: list[Tool], choice: str | dict[str, Any]) -> dict[str, Any]:
                 raise UsageError(f"tool_choice names the tool '{name}', which is not in tools")
             wanted = (name,)
         case {"type": str(kind)} if kind != "function":
-            return offered(tools, kind if kind in ("none", "auto", "any") else "auto")
+            return offered(tools, kind if kind in ("none", "any", "required") else "auto")
         case _:
             raise UsageError("tool_choice must be none, auto, required or name a function")
     return {"tools": tuple(tools), "must_call": wanted}

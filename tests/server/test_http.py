@@ -80,6 +80,21 @@ def test_lenient_fields(http: httpx.Client) -> None:
     assert reply.json()["model"] == "NANO:latest"
 
 
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}])
+def test_tool_choice_and_strict(http: httpx.Client, choice: Any) -> None:
+    """Ollama ignores both; nano answers a greeting, and knows no function like this."""
+    parameters = {"type": "object", "properties": {"n": {"const": 5}}, "required": ["n"]}
+    function = {"name": "f", "parameters": parameters, "strict": True}
+    greedy = {"temperature": 0, "num_predict": 300}
+    body = HI | {"stream": False, "tools": [{"type": "function", "function": function}]}
+    body |= {"options": greedy}
+    forced = http.post("/api/chat", json=body | {"tool_choice": choice}).json()["message"]
+    (call,) = forced["tool_calls"]
+    assert (call["function"]["name"], call["function"]["arguments"]) == ("f", {"n": 5})
+    free = http.post("/api/chat", json=body).json()["message"]
+    assert "tool_calls" not in free
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "text"),
     [
