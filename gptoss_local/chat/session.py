@@ -140,7 +140,7 @@ async def _run(
     if len(prompt) >= n_ctx:
         raise ContextOverflowError(
             f"the prompt is longer than the context length currently available to the model: "
-            f"{len(prompt)} tokens, and {n_ctx} fit",
+            f"{len(prompt)} tokens > {n_ctx} maximum",
             hint="Shorten the prompt, or ask for more context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
         )
     yield Started(len(prompt))

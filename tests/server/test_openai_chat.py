@@ -228,7 +228,7 @@ def test_errors_have_openais_shape(client: openai.OpenAI) -> None:
         with pytest.raises(openai.BadRequestError) as overflow:
             client.chat.completions.create(**ASK | {"messages": long}, stream=stream)
         assert overflow.value.code == "context_length_exceeded"
-        assert "32768 fit" in overflow.value.message
+        assert "tokens > 32768 maximum" in overflow.value.message
 
 
 IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]
