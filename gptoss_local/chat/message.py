@@ -74,7 +74,7 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to answer and how.
+    """What to answer and how. The last message may be the beginning of the answer.
 
     `reasoning` False means that no analysis is made or shown. `stop` strings are looked for in
     content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the

@@ -56,6 +56,21 @@ def test_generate_goes_on_from_its_context(server: RunningServer) -> None:
     assert second["prompt_cached_count"] == len(first["context"]) - 1  # the stop token is new
 
 
+@pytest.mark.parametrize(
+    "path", ["/api/chat", "/v1/chat/completions", "/v1/responses", "/v1/messages"]
+)
+def test_a_begun_answer_goes_on(server: RunningServer, path: str) -> None:
+    """The reply is what comes after it, without reasoning, as its place is over."""
+    messages = [user("Count from 1 to 12."), {"role": "assistant", "content": "1, 2, 3, 4, 5"}]
+    body = {"model": "nano", "messages": messages, "input": messages, "stream": False}
+    body |= {"temperature": 0, "options": {"temperature": 0}}
+    limit = {} if path == "/v1/responses" else {"max_tokens": 200}
+    reply = httpx.post(server.url + path, json=body | limit, timeout=60, trust_env=False)
+    assert ", 6, 7, 8, 9, 10, 11, 12" in reply.text
+    for absent in ("1, 2, 3", "thinking", "reasoning_content", '"summary_text"'):
+        assert absent not in reply.text
+
+
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_restarted_server_prefills_only_what_is_new(empty_home: Path, is_killed: bool) -> None:
     """Killed when it had been idle; or stopped, which saves what is not saved yet."""
