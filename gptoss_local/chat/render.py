@@ -4,6 +4,7 @@ All text is encoded as text: a user, a tool result or a tool name that spells `<
 forge a message.
 """
 
+import contextlib
 import datetime
 import json
 from collections.abc import Iterator
@@ -193,20 +194,23 @@ def _assistant(message: Message) -> Iterator[HarmonyMessage]:
 
 
 class _CallLog:
-    """Which calls still wait for their result."""
+    """Which calls there were, and which of them still wait for their result."""
 
     def __init__(self) -> None:
+        self._names: dict[str, str] = {}  # by id; programs that count anew in each turn repeat ids
         self._open: list[tuple[str, str]] = []  # (id, name) in order
 
     def add(self, message: Message) -> None:
-        self._open += [(call.id, call.name) for call in message.tool_calls]
+        calls = [(call.id, call.name) for call in message.tool_calls]
+        self._open += calls
+        self._names |= {call_id: name for call_id, name in calls if call_id}
 
     def answered_by(self, result: Message) -> str:
         """Name of the function that `result` comes from: by id, else by name, else by order."""
-        for index, (call_id, name) in enumerate(self._open):
-            if result.tool_call_id and result.tool_call_id == call_id:
-                del self._open[index]
-                return name
+        if name := self._names.get(result.tool_call_id):
+            with contextlib.suppress(ValueError):  # a second part of the same result
+                self._open.remove((result.tool_call_id, name))
+            return name
         for index, (_, name) in enumerate(self._open):
             if result.tool_name in ("", name):
                 del self._open[index]

@@ -122,6 +122,7 @@ def test_every_finished_turn_drops_its_reasoning(vocabulary: Vocabulary) -> None
         ([{"tool_name": "two"}, {"tool_name": "one"}], ["two", "one"]),
         ([{}, {}], ["one", "two"]),
         ([{"tool_name": "other"}], ["other"]),
+        ([{"tool_call_id": "a"}, {"tool_call_id": "a"}, {}], ["one", "one", "two"]),
     ],
 )
 def test_results_find_their_call(
