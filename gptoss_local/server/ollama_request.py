@@ -11,15 +11,10 @@ from gptoss_local.chat import ChatRequest, JsonFormat, Message, RawRequest, Tool
 from gptoss_local.errors import UsageError
 from gptoss_local.server.body import parse_object
 from gptoss_local.server.ollama_options import Options, parse_keep_alive, parse_think
-from gptoss_local.server.openai_parts import offered
+from gptoss_local.server.openai_parts import Part, join_parts, left_out, offered
 from gptoss_local.types import Effort
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=201_088)]
-
-
-class Part(msgspec.Struct):
-    type: str = "text"
-    text: str = ""
 
 
 class FunctionCall(msgspec.Struct):
@@ -100,7 +95,8 @@ class ChatBody(_Common, kw_only=True):
 
     def to_request(self) -> ChatRequest:
         """Raises UsageError for what gpt-oss or this version cannot do."""
-        self.refuse_unsupported([image for m in self.messages for image in m.images])
+        others = (m for m in self.messages if m.role.lower() != "tool")
+        self.refuse_unsupported([image for m in others for image in m.images])
         effort, reasoning = self.reasoning
         functions = (tool.function for tool in self.tools if tool.function is not None)
         tools = [Tool(f.name, f.description, f.parameters, f.strict) for f in functions]
@@ -166,14 +162,10 @@ def to_message(wire: WireMessage) -> Message:
             pass
         case _:
             raise UsageError(f"unknown role '{wire.role}'")
-    content = wire.content
-    if isinstance(content, list):
-        if other := next((part.type for part in content if part.type != "text"), None):
-            raise UsageError(f"gpt-oss reads text only, and the request has a part '{other}'")
-        content = "".join(part.text for part in content)
+    content = join_parts(wire.content, is_result=role == "tool")
     return Message(
         role=role,  # type: ignore[arg-type]
-        content=content,
+        content=content + left_out("image") * len(wire.images),  # of others, images are refused
         reasoning=wire.thinking or wire.reasoning or wire.reasoning_content,
         tool_calls=tuple(map(_tool_request, wire.tool_calls)),
         tool_name=wire.tool_name,

@@ -67,16 +67,32 @@ class Sampling(msgspec.Struct, kw_only=True):
         )
 
 
-def join_parts(content: str | list[Part]) -> str:
-    """Text of a message. Raises UsageError for anything that is no text."""
+def join_parts(content: str | list[Part], *, is_result: bool = False) -> str:
+    """Text of a message, or of a tool's result.
+
+    Raises UsageError for anything that is no text; in a result it is only noted.
+    """
     if isinstance(content, str):
         return content
+    texts = []
     for part in content:
-        if part.type not in _TEXT_PARTS:
+        if part.type in _TEXT_PARTS:
+            texts.append(part.text or part.refusal)
+        elif is_result:
+            texts.append(left_out(part.type))
+        else:
             raise UsageError(
                 f"gpt-oss reads text only, and the request has a part of type '{part.type}'"
             )
-    return "".join(part.text or part.refusal for part in content)
+    return "".join(texts)
+
+
+def left_out(kind: str) -> str:
+    """What the model reads where a tool returned something that is no text.
+
+    An agent cannot take a result back, so a refusal would end its conversation for good.
+    """
+    return f"[{kind} left out: only text can be read here]"
 
 
 def parse_effort(value: str) -> tuple[Effort, bool]:

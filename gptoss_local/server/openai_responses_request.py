@@ -218,7 +218,7 @@ class _Turns:
         self._calls.append(call)
 
     def result(self, item: Item) -> None:
-        output = join_parts(item.output)
+        output = join_parts(item.output, is_result=True)
         self._add(Message(role="tool", content=output, tool_call_id=item.call_id))
 
     def finish(self) -> list[Message]:
