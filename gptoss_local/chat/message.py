@@ -80,7 +80,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
     tokens of an earlier answer that this one continues. `must_call` names tools of which the answer
     calls one. `has_next_turn` says that the answer may come back as a message of a longer
-    conversation.
+    conversation. `truncates` leaves out the oldest turns where the prompt does not fit.
     """
 
     messages: tuple[Message, ...]
@@ -94,3 +94,4 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     format: AnswerFormat | None = None
     earlier_tokens: tuple[int, ...] = ()
     has_next_turn: bool = True
+    truncates: bool = False

@@ -92,6 +92,7 @@ class ChatBody(_Common, kw_only=True):
     messages: list[WireMessage] = []
     tools: list[WireTool] = []
     tool_choice: str | dict[str, Any] = "auto"
+    truncate: bool = False
 
     def to_request(self) -> ChatRequest:
         """Raises UsageError for what gpt-oss or this version cannot do."""
@@ -105,6 +106,7 @@ class ChatBody(_Common, kw_only=True):
             effort=effort,
             reasoning=reasoning,
             format=self.answer_format,
+            truncates=self.truncate,
             **offered(tools, self.tool_choice),
             **self.options.request_fields(),
         )

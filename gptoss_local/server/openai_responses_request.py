@@ -150,6 +150,7 @@ class ResponsesBody(Sampling, kw_only=True):
             reasoning=reasoning,
             sampling=self.sampling,
             max_tokens=limit_tokens(self.max_output_tokens),
+            truncates=self.truncation == "auto",
             format=parse_format(self.text.format, self.text.format.get("schema")),
             **offered(tools, self.tool_choice),
         )
