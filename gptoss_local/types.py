@@ -15,11 +15,28 @@ Progress = Callable[[str, int, int], None]
 """Called as `progress(what, done, total)` during long work; `what` names the current step."""
 
 
+class Penalties(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes tokens less likely that the answer has already; special tokens do not count.
+
+    Of the last `last_n` tokens of the answer (None: of all of it): a logit above 0 is divided by
+    `repeat`, one below is multiplied by it, and then `presence`, and `frequency` times the number
+    of occurrences, are subtracted.
+
+    Source: `llama_sampler_penalties_apply` in llama-sampler.cpp.
+    """
+
+    repeat: float = 1.0
+    presence: float = 0.0
+    frequency: float = 0.0
+    last_n: int | None = None
+
+
 class SamplingParams(msgspec.Struct, frozen=True):
     """How the next token is drawn. The defaults are the ones OpenAI recommends for gpt-oss.
 
     `temperature` 0 means greedy; `top_k` 0, `top_p` 1 and `min_p` 0 switch that filter off.
-    The same `seed` on the same build gives the same tokens; None draws a fresh one.
+    The same `seed` on the same build gives the same tokens; None draws a fresh one. Before all
+    filters, `logit_bias` is added to the logits of the tokens that it names.
     """
 
     temperature: float = 1.0
@@ -27,6 +44,13 @@ class SamplingParams(msgspec.Struct, frozen=True):
     top_k: int = 0
     min_p: float = 0.0
     seed: int | None = None
+    penalties: Penalties | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether some tokens cannot be drawn however likely the others are."""
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
 
 class Usage(msgspec.Struct, frozen=True):

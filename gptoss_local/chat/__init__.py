@@ -11,6 +11,7 @@ from gptoss_local.chat.events import (
     Done,
     ReasoningDelta,
     Started,
+    TokenLogprob,
     ToolCall,
     WholeAnswer,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "ReasoningDelta",
     "RegexFormat",
     "Started",
+    "TokenLogprob",
     "Tool",
     "ToolCall",
     "ToolRequest",

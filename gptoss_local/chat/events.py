@@ -23,10 +23,30 @@ class ReasoningDelta(msgspec.Struct, frozen=True):
     text: str
 
 
+class TokenLogprob(msgspec.Struct, frozen=True):
+    """A token of the content, and how likely it was.
+
+    Attributes:
+        data: Its bytes, maybe a part of a character only.
+        logprob: Natural logarithm of its probability, before any sampling setting.
+        top: The likeliest tokens in its place, bytes and logarithm, likeliest first.
+        offset: Characters of content before it.
+    """
+
+    data: bytes
+    logprob: float
+    top: tuple[tuple[bytes, float], ...]
+    offset: int
+
+
 class ContentDelta(msgspec.Struct, frozen=True):
-    """A piece of the answer (final channel, or a preamble before a tool call); never empty."""
+    """A piece of the answer (final channel, or a preamble before a tool call); never empty.
+
+    `logprobs` are those of the tokens that begin in it, if they were asked for.
+    """
 
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -67,13 +87,15 @@ class WholeAnswer:
         self._content: list[str] = []
         self._done: Done | None = None
         self.calls: list[ToolCall] = []
+        self.logprobs: list[TokenLogprob] = []
 
     def add(self, event: ChatEvent) -> None:
         match event:
             case ReasoningDelta(text):
                 self._reasoning.append(text)
-            case ContentDelta(text):
+            case ContentDelta(text, logprobs):
                 self._content.append(text)
+                self.logprobs += logprobs
             case ToolCall():
                 self.calls.append(event)
             case Done():

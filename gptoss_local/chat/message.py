@@ -71,6 +71,7 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     format: AnswerFormat | None = None
+    n_logprobs: int | None = None
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +81,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
     tokens of an earlier answer that this one continues. `must_call` names tools of which the answer
     calls one. `has_next_turn` says that the answer may come back as a message of a longer
-    conversation. `truncates` leaves out the oldest turns where the prompt does not fit.
+    conversation. `n_logprobs` asks for the log-probabilities of the content's tokens, each with so
+    many alternatives. `truncates` leaves out the oldest turns where the prompt does not fit.
     """
 
     messages: tuple[Message, ...]
@@ -95,3 +97,4 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     earlier_tokens: tuple[int, ...] = ()
     has_next_turn: bool = True
     truncates: bool = False
+    n_logprobs: int | None = None

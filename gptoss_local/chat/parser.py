@@ -70,6 +70,11 @@ class HarmonyParser:
         self.n_reasoning = 0
         """Tokens of analysis so far, without tags and headers."""
 
+    def is_content(self, token: int) -> bool:
+        """Whether `token`, fed next, is text of the content."""
+        is_open = self._header is None and not self._recipient and self._channel != "analysis"
+        return is_open and token < FIRST_SPECIAL
+
     def feed(self, token: int) -> list[Delta]:
         """Take one token and return the events it completes, mostly none or one."""
         if token < FIRST_SPECIAL:
@@ -188,6 +193,10 @@ class RawParser:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def is_content(self, token: int) -> bool:
+        """Whether `token` is text: all but the last one."""
+        return token not in STOP_TOKENS
 
     def feed(self, token: int) -> list[Delta]:
         if token in STOP_TOKENS:

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import functools
+import itertools
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import NamedTuple
@@ -10,7 +11,6 @@ from typing import NamedTuple
 from gptoss_local.chat.events import (
     ChatEvent,
     ContentDelta,
-    Delta,
     Done,
     ReasoningDelta,
     Started,
@@ -18,10 +18,11 @@ from gptoss_local.chat.events import (
 )
 from gptoss_local.chat.grammar import compile_grammar
 from gptoss_local.chat.lineage import StartDates, lineage
+from gptoss_local.chat.logprobs import ContentLogprobs
 from gptoss_local.chat.message import ChatRequest, RawRequest
 from gptoss_local.chat.parser import HarmonyParser, RawParser
+from gptoss_local.chat.reader import Reader
 from gptoss_local.chat.render import opens_final, render_chat, render_history
-from gptoss_local.chat.stop import StopFilter
 from gptoss_local.chat.truncation import shorten
 from gptoss_local.chat.vocabulary import STOP_TOKENS, Vocabulary
 from gptoss_local.engine.client import EngineClient
@@ -54,7 +55,8 @@ async def answer(
         grammar = await asyncio.to_thread(_grammar, request, opens_final=start.opens_final)
     yield Started(len(start.prompt), n_left_out)
     history = _History()
-    async with aclosing(_run(engine, start.prompt, start.parser, request, grammar)) as events:
+    running = _run(engine, start.prompt, start.parser, request, grammar, vocabulary)
+    async with aclosing(running) as events:
         async for event in events:
             history.feed(event)
             if start.shows_reasoning or not isinstance(event, ReasoningDelta):
@@ -150,48 +152,32 @@ async def _run(
     parser: HarmonyParser | RawParser,
     request: ChatRequest | RawRequest,
     grammar: str | None,
+    vocabulary: Vocabulary,
 ) -> AsyncGenerator[ChatEvent, None]:
-    stop, tokens = StopFilter(request.stop), list(prompt)
+    scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
+    reader, tokens = Reader(parser, request.stop, scored), list(prompt)
     generation = engine.generate(
         prompt,
         request.sampling,
         stop_tokens=STOP_TOKENS,
         max_tokens=request.max_tokens,
         grammar=grammar,
+        n_logprobs=request.n_logprobs,
     )
     async with aclosing(generation):
         async for event in generation:
             if isinstance(event, Finished):
-                for delta in _last_deltas(parser, stop):
+                for delta in reader.finish():
                     yield delta
-                reason = "stop" if stop.is_stopped else event.reason
-                yield Done(reason, event.usage, tokens, parser.n_reasoning, stop.found)
+                stopped_by = reader.stop.found
+                reason = "stop" if stopped_by else event.reason
+                yield Done(reason, event.usage, tokens, parser.n_reasoning, stopped_by)
                 return
-            for token in event.tokens:
-                if stop.is_stopped:  # tokens decoded before the engine heard of the stop
+            for token, logprob in itertools.zip_longest(event.tokens, event.logprobs):
+                if reader.stop.is_stopped:  # decoded before the engine heard of the stop
                     break
                 tokens.append(token)
-                for delta in _filter(parser.feed(token), stop):
+                for delta in reader.feed(token, logprob):
                     yield delta
-                if stop.is_stopped:
+                if reader.stop.is_stopped:
                     engine.cancel(event.seq_id)
-
-
-def _filter(deltas: list[Delta], stop: StopFilter) -> list[Delta]:
-    """Pass content through the stop filter; what follows a stop string is dropped."""
-    passed: list[Delta] = []
-    for delta in deltas:
-        if stop.is_stopped:
-            break
-        if not isinstance(delta, ContentDelta):
-            passed.append(delta)
-        elif text := stop.feed(delta.text):
-            passed.append(ContentDelta(text))
-    return passed
-
-
-def _last_deltas(parser: HarmonyParser | RawParser, stop: StopFilter) -> list[Delta]:
-    deltas = _filter(parser.finish(), stop)
-    if held := stop.flush():
-        deltas.append(ContentDelta(held))
-    return deltas

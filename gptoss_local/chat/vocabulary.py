@@ -14,7 +14,7 @@ from pathlib import Path
 import openai_harmony
 
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.o200k import render_ranks
+from gptoss_local.o200k import FIRST_SPECIAL, render_ranks
 
 START, END, MESSAGE, CHANNEL, CONSTRAIN = 200006, 200007, 200008, 200005, 200003
 RETURN, CALL, END_OF_TEXT = 200002, 200012, 199999
@@ -62,6 +62,13 @@ class Vocabulary:
         if not (folder / _FILE_NAME).is_file():
             _write_atomically(folder / _FILE_NAME, text)
         return _load(folder)
+
+    def bytes_of(self, token: int) -> bytes:
+        """The bytes of any id; a special token is its tag spelled out."""
+        if token < FIRST_SPECIAL:
+            return self.token_bytes[token]
+        tag: str = self.encoding.decode([token])
+        return tag.encode()
 
     def encode(self, text: str) -> list[int]:
         """Encode text in which nothing stands for a tag."""

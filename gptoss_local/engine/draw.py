@@ -1,11 +1,27 @@
-"""The next tokens of a sequence: sampled, held against its mask, and forced by it."""
+"""The next tokens of a sequence: where they are sampled, held against its mask, forced by it."""
 
 from collections.abc import Sequence as Seq
 
+from gptoss_local.engine.mask import Mask
 from gptoss_local.engine.prefix_cache import PrefixCache
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.errors import EngineError
 from gptoss_local.llama import Context
+from gptoss_local.o200k import FIRST_SPECIAL
+
+
+def place_sampler(sequence: Sequence, context: Context) -> None:
+    """Let the device sample an admitted sequence.
+
+    Not if its tokens are drawn from logits, nor if its mask was violated there.
+    """
+    if sequence.slot is None:
+        raise RuntimeError("an admitted sequence has no slot")
+    is_violated = sequence.mask is not None and sequence.mask.n_rejected > 0
+    if sequence.request.needs_logits or is_violated:
+        context.detach_chain(sequence.slot.index)
+    else:
+        sequence.sampler.bind(context, sequence.slot.index)
 
 
 def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -> list[int]:
@@ -31,6 +47,12 @@ def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -
     Raises:
         EngineError: the mask cannot go on.
     """
+    tokens = _draw(sequence, context, row, draft)
+    sequence.sampler.accept([token for token in tokens if token < FIRST_SPECIAL])
+    return tokens
+
+
+def _draw(sequence: Sequence, context: Context, row: int, draft: Seq[int]) -> list[int]:
     mask, sampler = sequence.mask, sequence.sampler
     if mask is None:
         tokens = [sampler.sample(context, row)]
@@ -42,13 +64,18 @@ def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -
     if not mask.is_rejected:
         token = sampler.sample(context, row)
         if mask.accept(token):
-            return [token, *mask.accept_forced()]
+            return [token, *_forced(sequence, mask)]
         if sampler.is_bound:
             return []
     token = sampler.sample_allowed(context, row, mask.allowed())
     if not mask.accept(token):
         raise EngineError(f"the answer's format allows token {token} and refuses it")
-    return [token, *mask.accept_forced()]
+    return [token, *_forced(sequence, mask)]
+
+
+def _forced(sequence: Sequence, mask: Mask) -> list[int]:
+    """What must follow; nothing if each token is to have logits of its own."""
+    return [] if sequence.request.n_logprobs is not None else mask.accept_forced()
 
 
 def move_to_cpu(sequence: Sequence, context: Context, cache: PrefixCache) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from gptoss_local.engine.archive import Archive
 from gptoss_local.engine.compiling import Compiling
 from gptoss_local.engine.costs import StepCosts
-from gptoss_local.engine.draw import draw, move_to_cpu
+from gptoss_local.engine.draw import draw, move_to_cpu, place_sampler
+from gptoss_local.engine.logprobs import score
 from gptoss_local.engine.mask import MaskCompiler
 from gptoss_local.engine.prefetch import Prefetcher
 from gptoss_local.engine.prefix_cache import PrefixCache
@@ -18,6 +19,7 @@ from gptoss_local.engine.protocol import (
     Event,
     Finished,
     Generate,
+    Logprob,
     Prefetch,
     Stats,
     Tokens,
@@ -126,7 +128,8 @@ class Engine:
             return []
         events = self._queue_compiled()
         for sequence in self._scheduler.admit():
-            self._place_sampler(sequence)
+            if self._backend_sampling:
+                place_sampler(sequence, self._context)
         plan = self._scheduler.plan()
         if not plan:
             self._compiling.wait(_COMPILE_WAIT_S)
@@ -211,15 +214,6 @@ class Engine:
                 events.append(failure(error, sequence.request.seq_id))
         return events
 
-    def _place_sampler(self, sequence: Sequence) -> None:
-        """Let the device sample an admitted sequence, unless its mask was violated there."""
-        if not self._backend_sampling or sequence.slot is None:
-            return
-        if sequence.mask is not None and sequence.mask.n_rejected:
-            self._context.detach_chain(sequence.slot.index)
-        else:
-            sequence.sampler.bind(self._context, sequence.slot.index)
-
     def _advance(self, work: Work, row: int) -> list[Event]:
         """Book the decoded tokens of one sequence, and sample the next one if it is due."""
         sequence, slot = work.sequence, work.sequence.slot
@@ -237,6 +231,7 @@ class Engine:
             return [self._finish(sequence, "length")]
         try:
             tokens = draw(sequence, self._context, row, work.draft)
+            logprobs = score(sequence.request.n_logprobs, self._context, row, tokens)
         except GptOssError as error:
             self._release(sequence)
             return [failure(error, sequence.request.seq_id)]
@@ -248,9 +243,11 @@ class Engine:
             if len(tokens) <= len(work.draft):  # newer than the window: it can always be undone
                 self._context.remove(slot.index, len(slot.tokens))
             self._cache.save_points(slot, n_past + 1)
-        return self._append(sequence, tokens, len(work.draft))
+        return self._append(sequence, tokens, logprobs, len(work.draft))
 
-    def _append(self, sequence: Sequence, tokens: list[int], n_drafted: int) -> list[Event]:
+    def _append(
+        self, sequence: Sequence, tokens: list[int], logprobs: list[Logprob], n_drafted: int
+    ) -> list[Event]:
         """Add drawn tokens as far as there is room, and end the sequence where it is over."""
         n_room = self._context.n_ctx + 1 - len(sequence.tokens)  # the last one needs no cell
         if sequence.n_left is not None:
@@ -262,7 +259,7 @@ class Engine:
             tokens = tokens[: stops[0] + 1]
         sequence.tokens.extend(tokens)
         self._speculation.went_on(sequence, n_drafted, len(tokens) - 1 if n_drafted else 0)
-        event = Tokens(sequence.request.seq_id, tokens)
+        event = Tokens(sequence.request.seq_id, tokens, logprobs)
         if stops or is_over:
             return [event, self._finish(sequence, "stop")]
         if len(tokens) == n_room:

@@ -26,7 +26,8 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         n_batch: Most tokens of a step, which the device computes at once.
         n_draft_max: Most tokens of the drafts of a step; 0: no speculation.
         backend_sampling: Sample on the device; None: where there is a GPU.
-        devices, tensor_overrides, load_mode: See `gptoss_local.llama.ModelParams`.
+        devices, tensor_split, tensor_overrides, load_mode: See `gptoss_local.llama.ModelParams`.
+        offload_min_batch: From how many tokens on a GPU computes with weights of the host.
         cache_type: Of keys and values: f16, bf16, q8_0 or q4_0.
         checkpoint_bytes: Host memory for coming back to earlier points of a conversation; 0: none.
         boundary_tokens: Ids that end a message: the points to come back to.
@@ -46,8 +47,10 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     n_draft_max: int = N_DRAFT_MAX
     backend_sampling: bool | None = None
     devices: tuple[str, ...] | None = None
+    tensor_split: tuple[int, ...] | None = None
     tensor_overrides: tuple[tuple[str, str], ...] = ()
     load_mode: Literal["auto", "none", "mmap", "direct_io"] = "auto"
+    offload_min_batch: int = 32
     cache_type: Literal["f16", "bf16", "q8_0", "q4_0"] = "f16"
     checkpoint_bytes: int = 512 * 2**20
     boundary_tokens: tuple[int, ...] = ()
@@ -63,7 +66,8 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     `max_tokens` None means until a stop token or a full context. A stop token is reported as the
     last token of the sequence. `grammar` is one of llguidance (Lark, or its JSON) that the answer
     keeps to; it is over where the grammar allows no more. Without `drafts` every token is decoded
-    in a step of its own.
+    in a step of its own. `n_logprobs` asks for the log-probability of every token and of so many
+    of the likeliest ones in its place; None: for none.
     """
 
     seq_id: int
@@ -73,6 +77,17 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     max_tokens: int | None = None
     grammar: str | None = None
     drafts: bool = True
+    n_logprobs: int | None = None
+
+    @property
+    def needs_logits(self) -> bool:
+        """Whether the CPU draws each token, from its own row of logits, without drafts.
+
+        The device would not copy the logits, and counts penalties for one row of a step at most.
+        """
+        sampling = self.sampling
+        is_changed = sampling.penalties is not None or bool(sampling.logit_bias)
+        return is_changed or self.n_logprobs is not None
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -124,9 +139,22 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
     buffer_bytes: dict[str, int]
 
 
-class Tokens(msgspec.Struct, frozen=True, tag="tokens"):
+class Logprob(msgspec.Struct, frozen=True, array_like=True):
+    """The natural logarithm of a token's probability, before any sampling setting.
+
+    `top` holds the likeliest tokens in its place with theirs, likeliest first.
+    """
+
+    logprob: float
+    top: list[tuple[int, float]]
+
+
+class Tokens(msgspec.Struct, frozen=True, tag="tokens", omit_defaults=True):
+    """The next tokens of a sequence, and if asked for the log-probability of each."""
+
     seq_id: int
     tokens: list[int]
+    logprobs: list[Logprob] = []
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished"):

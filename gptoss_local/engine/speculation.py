@@ -42,9 +42,10 @@ class Speculation:
         self.costs.measure(decode, 1 + self.n_draft_max)
 
     def start(self, sequence: Sequence) -> None:
-        """Prepare a new sequence; under a mask it has no drafts."""
+        """Prepare a new sequence; under a mask, or drawn from logits, it has no drafts."""
         request = sequence.request
-        if self.n_draft_max > 0 and request.drafts and request.grammar is None:
+        is_free = request.grammar is None and not request.needs_logits
+        if self.n_draft_max > 0 and request.drafts and is_free:
             sequence.drafter = Drafter(sequence.tokens, self._recent)
 
     def drafts(

@@ -100,17 +100,15 @@ class Context:
 
     def _c_params(self, params: ContextParams) -> object:
         c = llama_cpp.llama_context_default_params()
-        c.n_ctx = params.n_ctx
         c.n_batch = c.n_ubatch = self.n_batch
-        c.n_seq_max = params.n_seq_max + 1
+        c.n_ctx, c.n_seq_max = params.n_ctx, params.n_seq_max + 1
         c.n_outputs_max = max(self.n_outputs_max, c.n_seq_max)
         c.n_outputs_max_per_seq = params.n_outputs_max_per_seq
         c.n_threads, c.n_threads_batch = params.n_threads_decode, params.n_threads_prefill
         c.type_k, c.type_v = _CACHE_TYPES[params.type_k], _CACHE_TYPES[params.type_v]
         c.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
-        c.kv_unified = True
+        c.kv_unified = c.no_perf = True
         c.swa_full = False  # the library's default True doubles the cache for nothing
-        c.no_perf = True
         return c
 
     @property
@@ -155,6 +153,13 @@ class Context:
             raise ContextOverflowError(f"the context of {self.n_ctx} tokens is full")
         if status != 0:
             raise EngineError(f"llama_decode failed with status {status}: {recent_log()}")
+
+    def logits(self, row: int) -> npt.NDArray[np.float32]:
+        """Logits of an output of the last batch: (n_vocab,), valid until the next decode."""
+        logits = llama_cpp.llama_get_logits_ith(self.handle, row)
+        if not logits:
+            raise EngineError(f"row {row} has no logits, or the device kept them")
+        return np.ctypeslib.as_array(logits, (self.n_vocab,))
 
     def synchronize(self) -> None:
         """Wait until the device has computed the last batch."""

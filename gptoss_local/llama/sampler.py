@@ -2,6 +2,7 @@
 
 import ctypes
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import llama_cpp
@@ -11,8 +12,11 @@ import numpy.typing as npt
 
 from gptoss_local.errors import EngineError
 from gptoss_local.llama.context import Chain, Context
+from gptoss_local.o200k import VOCAB_SIZE
 from gptoss_local.types import SamplingParams
 
+N_BLOCK = 448  # tokens of a block: about as many as there are blocks
+_N_CTX_MAX = 131_072  # no answer of gpt-oss is longer; the library keeps 4 bytes for each
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 """`llama_token_data` of llama.h."""
 
@@ -45,9 +49,9 @@ class Sampler:
 
     A sampler starts on the CPU. `bind` moves it, with its random state, to the device, where
     every decode of the sequence samples; `unbind` moves it back. `sample` is the same for both.
-    Both draw the same random numbers, but the device adds up probabilities in float32 and the CPU
-    in float64, and they order candidates differently: where a distribution is flat, the same seed
-    gives other tokens.
+    The CPU draws otherwise than the device: the same seed gives other tokens there.
+
+    Penalties count what `accept` was told, no more, and such a chain stays on the CPU.
     """
 
     def __init__(self, params: SamplingParams) -> None:
@@ -95,7 +99,15 @@ class Sampler:
         """Return the token drawn from row `row` of the last batch, or from its last output."""
         if not self._pointer:
             raise EngineError("the sampler is closed")
-        return int(llama_cpp.llama_sampler_sample(self._pointer, context.handle, row))
+        kind = self._kind
+        if self._context is None and kind.penalties is not None:
+            # the library's own loop would count every draw
+            return self._draw(context.logits(row), np.arange(context.n_vocab))
+        if self._context is not None or kind.has_filters or kind.logit_bias:
+            return int(llama_cpp.llama_sampler_sample(self._pointer, context.handle, row))
+        if kind.temperature <= 0:
+            return int(context.logits(row).argmax())
+        return self._draw_in_two(context.logits(row))
 
     def sample_allowed(self, context: Context, row: int, allowed: npt.NDArray[np.intp]) -> int:
         """Return the token drawn from row `row` as if there were no tokens but `allowed`.
@@ -104,23 +116,45 @@ class Sampler:
         the CPU, and in a decode in which the device has not sampled this sequence: it has not
         copied the logits otherwise.
         """
+        if len(allowed) == 0:
+            raise EngineError("no token is allowed")
+        return self._draw(context.logits(row), allowed)
+
+    def accept(self, tokens: Sequence[int]) -> None:
+        """Count tokens of the answer, drawn or not, for the penalties of those after them."""
+        if self._kind.penalties is None:
+            return
         pointer = self._own_pointer()
-        logits = llama_cpp.llama_get_logits_ith(context.handle, row)
-        if not logits or len(allowed) == 0:
-            raise EngineError("there are no logits, or no token is allowed")
+        for token in tokens:
+            llama_cpp.llama_sampler_accept(pointer, token)
+
+    def _draw(self, logits: npt.NDArray[np.float32], allowed: npt.NDArray[np.intp]) -> int:
+        """Run the chain over the tokens `allowed`, on the CPU."""
         candidates = np.zeros(len(allowed), _CANDIDATE)
         candidates["id"] = allowed
-        candidates["logit"] = np.ctypeslib.as_array(logits, (context.n_vocab,))[allowed]
+        candidates["logit"] = logits[allowed]
         array = llama_cpp.llama_token_data_array(
             data=ctypes.cast(candidates.ctypes.data, ctypes.POINTER(llama_cpp.llama_token_data)),
             size=len(allowed),
             selected=-1,
             sorted=False,
         )
-        llama_cpp.llama_sampler_apply(pointer, ctypes.byref(array))
-        token = int(array.data[array.selected].id)
-        llama_cpp.llama_sampler_accept(pointer, token)
-        return token
+        llama_cpp.llama_sampler_apply(self._own_pointer(), ctypes.byref(array))
+        return int(array.data[array.selected].id)
+
+    def _draw_in_two(self, logits: npt.NDArray[np.float32]) -> int:
+        """Draw a block of tokens by its sum of probabilities, then a token of the block.
+
+        Exact, like one draw of all. PERF: 0.3 ms where the library takes 1.9, as it makes a
+        candidate of every token.
+        """
+        temperature = self._kind.temperature
+        odds = np.exp((logits - logits.max()) / np.float32(temperature))
+        sums = np.add.reduceat(odds, np.arange(0, len(odds), N_BLOCK))
+        with np.errstate(divide="ignore"):  # the chain divides by the temperature again
+            block = self._draw(np.log(sums) * np.float32(temperature), np.arange(len(sums)))
+        start = block * N_BLOCK
+        return self._draw(logits, np.arange(start, min(start + N_BLOCK, len(logits))))
 
     def close(self) -> None:
         """Free the chain, or leave it to the context where it is bound."""
@@ -135,10 +169,10 @@ class Sampler:
 
 
 def _samplers(params: SamplingParams) -> list[int]:
+    chain = _changes(params)
     token_alone = llama_cpp.llama_sampler_init(ctypes.byref(_TOKEN_ALONE), None)
     if params.temperature <= 0:
-        return [llama_cpp.llama_sampler_init_greedy(), token_alone]
-    chain = []
+        return [*chain, llama_cpp.llama_sampler_init_greedy(), token_alone]
     if params.top_k > 0:
         chain.append(llama_cpp.llama_sampler_init_top_k(params.top_k))
     if params.top_p < 1:
@@ -150,3 +184,18 @@ def _samplers(params: SamplingParams) -> list[int]:
     seed = secrets.randbits(32) if params.seed is None else params.seed & 0xFFFFFFFF
     chain.append(llama_cpp.llama_sampler_init_dist(seed))
     return [*chain, token_alone]
+
+
+def _changes(params: SamplingParams) -> list[int]:
+    """What changes logits before any filter sees them."""
+    chain = []
+    if biases := params.logit_bias:
+        array = (llama_cpp.llama_logit_bias * len(biases))(*biases)
+        chain.append(llama_cpp.llama_sampler_init_logit_bias(VOCAB_SIZE, len(biases), array))
+    if (p := params.penalties) is not None:
+        last_n = _N_CTX_MAX if p.last_n is None else min(p.last_n, _N_CTX_MAX)
+        sampler = llama_cpp.llama_sampler_init_penalties(
+            VOCAB_SIZE, last_n, p.repeat, p.frequency, p.presence
+        )
+        chain.append(sampler)
+    return chain

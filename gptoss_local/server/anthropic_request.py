@@ -11,8 +11,8 @@ import msgspec
 from gptoss_local.chat import ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.errors import UsageError
 from gptoss_local.server.body import convert
+from gptoss_local.server.bounds import MAX_INT
 from gptoss_local.server.openai_parts import (
-    MAX_INT,
     left_out,
     limit_tokens,
     offered,

@@ -112,9 +112,17 @@ def running(model: LoadedModel) -> dict[str, Any]:
         "digest": model.entry.digest,
         "details": details(model.info, model.entry.defaults.parent),
         "expires_at": _expires_at(model),
-        "size_vram": loaded.size_bytes if loaded.has_gpu else 0,
+        "size_vram": _size_vram(model),
         "context_length": loaded.n_ctx,
     }
+
+
+def _size_vram(model: LoadedModel) -> int:
+    """Weights on GPUs; all of them if llama.cpp chose for itself and found a device."""
+    loaded, plan = model.engine.loaded, model.plan
+    if not plan.n_gpus:
+        return loaded.size_bytes if loaded.has_gpu else 0
+    return round(loaded.size_bytes * plan.vram_share)
 
 
 def _model_info(info: GGUFInfo) -> dict[str, Any]:

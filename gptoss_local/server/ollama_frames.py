@@ -21,6 +21,7 @@ from gptoss_local.chat import (
     WholeAnswer,
 )
 from gptoss_local.errors import GptOssError
+from gptoss_local.server.logprobs import OllamaLogprob, ollama_logprobs
 from gptoss_local.server.streaming import NDJSON
 
 
@@ -53,6 +54,7 @@ class ChatFrame(Metrics, kw_only=True):
     created_at: str
     message: AnswerMessage
     done: bool
+    logprobs: list[OllamaLogprob] = []
 
 
 class GenerateFrame(Metrics, kw_only=True):
@@ -62,6 +64,7 @@ class GenerateFrame(Metrics, kw_only=True):
     thinking: str = ""
     done: bool
     context: list[int] = []
+    logprobs: list[OllamaLogprob] = []
 
 
 class ErrorFrame(msgspec.Struct, omit_defaults=True):
@@ -111,8 +114,9 @@ def generate_frame(model: str, response: str = "", *, done: bool, **fields: Any)
 def chat_event_frame(model: str, event: Delta | Done, timing: Timing) -> ChatFrame:
     """The frame of `/api/chat` for one event."""
     match event:
-        case ContentDelta(text):
+        case ContentDelta(text, logprobs):
             message = AnswerMessage("assistant", text)
+            return chat_frame(model, message, done=False, logprobs=ollama_logprobs(logprobs))
         case ReasoningDelta(text):
             message = AnswerMessage("assistant", "", thinking=text)
         case ToolCall():
@@ -127,8 +131,8 @@ def generate_event_frame(
 ) -> GenerateFrame:
     """The frame of `/api/generate` for one event; it has no tools, so a call is shown as text."""
     match event:
-        case ContentDelta(text):
-            return generate_frame(model, text, done=False)
+        case ContentDelta(text, logprobs):
+            return generate_frame(model, text, done=False, logprobs=ollama_logprobs(logprobs))
         case ReasoningDelta(text):
             return generate_frame(model, thinking=text, done=False)
         case ToolCall():
@@ -172,6 +176,7 @@ class ChatWriter(_Writer):
         frame.message = AnswerMessage(
             "assistant", self._answer.content, self._answer.reasoning, calls
         )
+        frame.logprobs = ollama_logprobs(self._answer.logprobs)
         return frame
 
 
@@ -193,6 +198,7 @@ class GenerateWriter(_Writer):
     def whole(self) -> GenerateFrame:
         frame = self._frame(self._answer.done)
         frame.response, frame.thinking = self._answer.content, self._answer.reasoning
+        frame.logprobs = ollama_logprobs(self._answer.logprobs)
         return frame
 
     def _frame(self, event: Delta | Done) -> GenerateFrame:

@@ -4,18 +4,18 @@ Source: Ollama's api/types.go (Options, ThinkValue, Duration).
 """
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from gptoss_local.errors import UsageError
-from gptoss_local.types import Effort, SamplingParams
+from gptoss_local.server.bounds import MAX_INT, Penalty
+from gptoss_local.types import Effort, Penalties, SamplingParams
 
 _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 _FOREVER_S = 1e9
-_MAX_INT = 2**31 - 1  # what llama.cpp and our frames can carry
 
 
 class Options(msgspec.Struct):
@@ -28,6 +28,10 @@ class Options(msgspec.Struct):
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    repeat_penalty: Annotated[float, msgspec.Meta(ge=0.1, le=10)] = 1.0
+    repeat_last_n: Annotated[int, msgspec.Meta(ge=-1)] = 64
+    presence_penalty: Penalty = 0.0
+    frequency_penalty: Penalty = 0.0
     stop: str | list[str] = []
 
     @property
@@ -35,18 +39,32 @@ class Options(msgspec.Struct):
         """Tokens of context asked for; None leaves it to the settings."""
         return self.num_ctx if self.num_ctx and self.num_ctx > 0 else None
 
+    @property
+    def penalties(self) -> Penalties | None:
+        """None if no setting has an effect."""
+        values = (self.repeat_penalty, self.presence_penalty, self.frequency_penalty)
+        if values == (1, 0, 0) or self.repeat_last_n == 0:
+            return None
+        return Penalties(
+            repeat=self.repeat_penalty,
+            presence=self.presence_penalty,
+            frequency=self.frequency_penalty,
+            last_n=None if self.repeat_last_n == -1 else min(self.repeat_last_n, MAX_INT),
+        )
+
     def request_fields(self) -> dict[str, Any]:
         """The fields of a ChatRequest or RawRequest that options decide."""
         sampling = SamplingParams(
             temperature=self.temperature,
             top_p=self.top_p,
-            top_k=max(0, min(self.top_k, _MAX_INT)),
+            top_k=max(0, min(self.top_k, MAX_INT)),
             min_p=self.min_p,
-            seed=self.seed & _MAX_INT if self.seed >= 0 else None,
+            seed=self.seed & MAX_INT if self.seed >= 0 else None,
+            penalties=self.penalties,
         )
         return {
             "sampling": sampling,
-            "max_tokens": min(self.num_predict, _MAX_INT) if self.num_predict >= 0 else None,
+            "max_tokens": min(self.num_predict, MAX_INT) if self.num_predict >= 0 else None,
             "stop": (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
         }
 

@@ -3,18 +3,17 @@
 Source: Ollama's api/types.go (ChatRequest, GenerateRequest). The wire's names stay in here.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from gptoss_local.chat import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
 from gptoss_local.errors import UsageError
 from gptoss_local.server.body import parse_object
+from gptoss_local.server.bounds import MAX_TOP_LOGPROBS, TokenId, TopCount
 from gptoss_local.server.ollama_options import Options, parse_keep_alive, parse_think
 from gptoss_local.server.openai_parts import Part, join_parts, left_out, offered
 from gptoss_local.types import Effort
-
-TokenId = Annotated[int, msgspec.Meta(ge=0, lt=201_088)]
 
 
 class FunctionCall(msgspec.Struct):
@@ -61,6 +60,7 @@ class _Common(msgspec.Struct, kw_only=True):
     keep_alive: float | str | bool | None = None
     format: str | dict[str, Any] = ""
     logprobs: bool = False
+    top_logprobs: TopCount = 0
 
     @property
     def keep_alive_s(self) -> float | None:
@@ -70,6 +70,15 @@ class _Common(msgspec.Struct, kw_only=True):
     def reasoning(self) -> tuple[Effort, bool]:
         """Effort, and whether to reason at all."""
         return parse_think(self.think)
+
+    @property
+    def n_logprobs(self) -> int | None:
+        """Alternatives of every token; None: no log-probabilities."""
+        if not 0 <= self.top_logprobs <= MAX_TOP_LOGPROBS:
+            raise UsageError(f"top_logprobs must be between 0 and {MAX_TOP_LOGPROBS}")
+        if self.top_logprobs and not self.logprobs:
+            raise UsageError("top_logprobs requires logprobs to be true")
+        return self.top_logprobs if self.logprobs else None
 
     @property
     def answer_format(self) -> JsonFormat | None:
@@ -82,8 +91,6 @@ class _Common(msgspec.Struct, kw_only=True):
         return JsonFormat({}) if self.format else None
 
     def refuse_unsupported(self, images: list[str]) -> None:
-        if self.logprobs:
-            raise UsageError("logprobs are not supported yet")
         if images:
             raise UsageError("gpt-oss reads text only, and the request has images")
 
@@ -106,6 +113,7 @@ class ChatBody(_Common, kw_only=True):
             effort=effort,
             reasoning=reasoning,
             format=self.answer_format,
+            n_logprobs=self.n_logprobs,
             truncates=self.truncate,
             **offered(tools, self.tool_choice),
             **self.options.request_fields(),
@@ -130,7 +138,8 @@ class GenerateBody(_Common, kw_only=True):
             raise UsageError("raw mode does not support template, system, or context")
         if self.template:
             raise UsageError("gpt-oss has one prompt format; template cannot replace it")
-        fields = self.options.request_fields() | {"format": self.answer_format}
+        fields = self.options.request_fields()
+        fields |= {"format": self.answer_format, "n_logprobs": self.n_logprobs}
         if self.raw:
             return RawRequest(prompt=self.prompt, **fields)
         effort, reasoning = self.reasoning

@@ -3,7 +3,7 @@
 Source: OpenAI's API reference (chat.completion, chat.completion.chunk, text_completion).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,10 +14,12 @@ from gptoss_local.chat import (
     Done,
     ReasoningDelta,
     Started,
+    TokenLogprob,
     ToolCall,
     WholeAnswer,
 )
 from gptoss_local.errors import GptOssError
+from gptoss_local.server.logprobs import CompletionLogprobs, completion_logprobs, openai_choice
 from gptoss_local.server.openai_parts import custom_input, error_body, new_id, now_s, usage
 from gptoss_local.server.streaming import SSE, SseEvent
 
@@ -55,12 +57,12 @@ class _Writer:
         counts = usage(self._answer.done, "prompt", "completion")
         return self._head | {
             "object": self._whole_object,
-            "choices": [choice | {"index": 0, "logprobs": None}],
+            "choices": [choice | {"index": 0}],
             "usage": counts,
         }
 
     def _chunk(self, finish_reason: str | None = None, **fields: Any) -> SseEvent:
-        choice = {"index": 0, **fields, "logprobs": None, "finish_reason": finish_reason}
+        choice = {"index": 0, "logprobs": None, **fields, "finish_reason": finish_reason}
         return SseEvent(self._head | {"choices": [choice]})
 
     def _last(self, done: Done) -> list[SseEvent]:
@@ -87,20 +89,21 @@ class ChatCompletionWriter(_Writer):
 
     def feed(self, event: ChatEvent) -> Iterable[SseEvent]:
         self._answer.add(event)
+        logprobs = None
         match event:
             case Started():
                 return []
             case ReasoningDelta(text):
                 delta: dict[str, Any] = {"reasoning": text, "reasoning_content": text}
-            case ContentDelta(text):
-                delta = {"content": text}
+            case ContentDelta(text, tokens):
+                delta, logprobs = {"content": text}, openai_choice(tokens)
             case ToolCall():
                 delta = {"tool_calls": [self._tool_call(event)]}
             case Done():
                 finish = self._chunk(self._finish_reason(), delta=self._opening)
                 return [finish, *self._last(event)]
         delta, self._opening = self._opening | delta, {}
-        return [self._chunk(delta=delta)]
+        return [self._chunk(delta=delta, logprobs=logprobs)]
 
     def whole(self) -> dict[str, Any]:
         answer = self._answer
@@ -109,7 +112,11 @@ class ChatCompletionWriter(_Writer):
             message["reasoning"] = message["reasoning_content"] = answer.reasoning
         if answer.calls:
             message["tool_calls"] = [self._tool_call(call) for call in answer.calls]
-        return self._body({"message": message, "finish_reason": self._finish_reason()})
+        logprobs = openai_choice(answer.logprobs)
+        finish_reason = self._finish_reason()
+        return self._body(
+            {"message": message, "logprobs": logprobs, "finish_reason": finish_reason}
+        )
 
     def _finish_reason(self) -> str:
         if self._answer.done.reason == "length":
@@ -138,14 +145,19 @@ class CompletionWriter(_Writer):
     def feed(self, event: ChatEvent) -> Iterable[SseEvent]:
         self._answer.add(event)
         match event:
-            case ContentDelta(text):
-                return [self._chunk(text=text)]
+            case ContentDelta(text, tokens):
+                return [self._chunk(text=text, logprobs=self._logprobs(tokens))]
             case Done():
                 return [self._chunk(self._finish_reason(), text=""), *self._last(event)]
         return []
 
     def whole(self) -> dict[str, Any]:
-        return self._body({"text": self._answer.content, "finish_reason": self._finish_reason()})
+        text, logprobs = self._answer.content, self._logprobs(self._answer.logprobs)
+        finish_reason = self._finish_reason()
+        return self._body({"text": text, "logprobs": logprobs, "finish_reason": finish_reason})
+
+    def _logprobs(self, tokens: Sequence[TokenLogprob]) -> CompletionLogprobs | None:
+        return completion_logprobs(tokens) if tokens else None
 
     def _finish_reason(self) -> str:
         return "length" if self._answer.done.reason == "length" else "stop"

@@ -11,6 +11,8 @@ import msgspec
 from gptoss_local.chat import ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.errors import UsageError
 from gptoss_local.server.body import parse_object
+from gptoss_local.server.bounds import TopCount
+from gptoss_local.server.logprobs import openai_count
 from gptoss_local.server.openai_parts import (
     Part,
     Reasoning,
@@ -90,7 +92,6 @@ class _Common(Sampling, kw_only=True):
     reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
     reasoning_effort: str = ""
     n: int = 1
-    logprobs: bool | int = False
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
@@ -101,8 +102,6 @@ class _Common(Sampling, kw_only=True):
             raise UsageError("model is required")
         if self.n != 1:
             raise UsageError("n must be 1; send the request again for another answer")
-        if self.logprobs:
-            raise UsageError("logprobs are not supported yet")
 
 
 class ChatCompletionBody(_Common, kw_only=True):
@@ -112,6 +111,8 @@ class ChatCompletionBody(_Common, kw_only=True):
     response_format: dict[str, Any] = msgspec.field(default_factory=dict)
     tools: list[WireTool] = msgspec.field(default_factory=list)
     tool_choice: str | dict[str, Any] = "auto"
+    logprobs: bool = False
+    top_logprobs: TopCount = 0
 
     @property
     def custom_names(self) -> frozenset[str]:
@@ -136,6 +137,11 @@ class ChatCompletionBody(_Common, kw_only=True):
             max_tokens=limit_tokens(next((n for n in limits if n is not None), None)),
             stop=self.stop_strings,
             format=parse_format(self.response_format, schema),
+            n_logprobs=openai_count(
+                *("top_logprobs", self.top_logprobs),
+                is_on=self.logprobs,
+                needs="'logprobs' is enabled",
+            ),
             **offered(tools, self.tool_choice),
         )
 
@@ -149,6 +155,7 @@ class CompletionBody(_Common, kw_only=True):
     prompt: str | list[str] = ""
     suffix: str = ""
     max_tokens: int | None = None
+    logprobs: TopCount | bool = False
 
     def to_request(self) -> ChatRequest:
         """Raises UsageError for what gpt-oss or this version cannot do."""
@@ -167,6 +174,9 @@ class CompletionBody(_Common, kw_only=True):
             sampling=self.sampling,
             max_tokens=limit_tokens(self.max_tokens),
             stop=self.stop_strings,
+            n_logprobs=openai_count(
+                *("logprobs", int(self.logprobs)), is_on=self.logprobs is not False, needs=""
+            ),
         )
 
 

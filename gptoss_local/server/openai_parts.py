@@ -6,15 +6,19 @@ its clients have come to rely on.
 
 import secrets
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from gptoss_local.chat import Done, JsonFormat, Tool
 from gptoss_local.errors import GptOssError, UsageError
-from gptoss_local.types import Effort, SamplingParams
+from gptoss_local.server.bounds import MAX_INT, Penalty, TokenId
+from gptoss_local.types import Effort, Penalties, SamplingParams
 
-MAX_INT = 2**31 - 1  # what llama.cpp and our frames can carry
+LogitBias = Annotated[
+    dict[TokenId, Annotated[float, msgspec.Meta(ge=-100, le=100)]],
+    msgspec.Meta(max_length=300, extra_json_schema={"propertyNames": {"pattern": "^[0-9]+$"}}),
+]
 
 _EFFORTS: dict[str, Effort] = {
     "minimal": "low",
@@ -48,13 +52,22 @@ class Reasoning(msgspec.Struct):
 
 
 class Sampling(msgspec.Struct, kw_only=True):
-    """Sampling fields of every OpenAI body. Penalties and logit_bias are ignored."""
+    """Sampling fields of every OpenAI body."""
 
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
     seed: int | None = None
+    presence_penalty: Penalty = 0.0
+    frequency_penalty: Penalty = 0.0
+    logit_bias: LogitBias = msgspec.field(default_factory=dict)
+
+    @property
+    def penalties(self) -> Penalties | None:
+        """None if no setting has an effect."""
+        presence, frequency = self.presence_penalty, self.frequency_penalty
+        return Penalties(presence=presence, frequency=frequency) if presence or frequency else None
 
     @property
     def sampling(self) -> SamplingParams:
@@ -64,6 +77,8 @@ class Sampling(msgspec.Struct, kw_only=True):
             top_k=max(0, min(self.top_k, MAX_INT)),
             min_p=self.min_p,
             seed=None if self.seed is None else self.seed & MAX_INT,
+            penalties=self.penalties,
+            logit_bias=tuple(sorted((t, bias) for t, bias in self.logit_bias.items() if bias)),
         )
 
 

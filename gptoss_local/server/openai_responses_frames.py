@@ -6,13 +6,15 @@ need to put a response together: a part is added before its first delta, every i
 """
 
 import itertools
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from gptoss_local.chat import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
 from gptoss_local.errors import GptOssError
+from gptoss_local.server.logprobs import OpenAILogprob, openai_logprobs
 from gptoss_local.server.openai_parts import custom_input, error_body, new_id, now_s, usage
 from gptoss_local.server.openai_responses_request import SEAL, ResponsesBody
 from gptoss_local.server.streaming import SSE, SseEvent
@@ -43,8 +45,8 @@ class ResponsesWriter:
                 return []
             case ReasoningDelta(text):
                 return [*self._begin(), *self._text(_ReasoningItem, text)]
-            case ContentDelta(text):
-                return [*self._begin(), *self._text(_MessageItem, text)]
+            case ContentDelta(text, tokens):
+                return [*self._begin(), *self._text(_MessageItem, text, openai_logprobs(tokens))]
             case ToolCall():
                 return [*self._begin(), *self._close(), *self._call(event)]
             case Done():
@@ -70,14 +72,16 @@ class ResponsesWriter:
             yield self._event("response.created", response=empty)
             yield self._event("response.in_progress", response=empty)
 
-    def _text(self, kind: "type[_TextItem]", text: str) -> Iterable[SseEvent]:
+    def _text(
+        self, kind: "type[_TextItem]", text: str, logprobs: Sequence[OpenAILogprob] = ()
+    ) -> Iterable[SseEvent]:
         """A piece of text: of the open item, or of a new one."""
         if not isinstance(self._open, kind):
             yield from self._close()
             self._open = kind(len(self._output))
             yield self._event("response.output_item.added", **self._open.added())
             yield self._event(f"response.{kind.part_event}.added", **self._open.part())
-        yield self._event(f"response.{kind.text_event}.delta", **self._open.delta(text))
+        yield self._event(f"response.{kind.text_event}.delta", **self._open.delta(text, logprobs))
 
     def _close(self) -> Iterable[SseEvent]:
         """End the open item, if there is one."""
@@ -134,7 +138,7 @@ class ResponsesWriter:
         return SseEvent(numbered, kind)
 
 
-class _TextItem:
+class _TextItem(ABC):
     """An output item that grows: its state, and the fields of the events about it."""
 
     id_prefix: str
@@ -146,6 +150,7 @@ class _TextItem:
         self._id = new_id(self.id_prefix)
         self._output_index = output_index
         self._texts: list[str] = []
+        self._logprobs: list[OpenAILogprob] = []
 
     def added(self) -> dict[str, Any]:
         return {"output_index": self._output_index, "item": self._item("in_progress", [])}
@@ -153,12 +158,13 @@ class _TextItem:
     def part(self) -> dict[str, Any]:
         return {**self._place(), "part": self._part()}
 
-    def delta(self, text: str) -> dict[str, Any]:
+    def delta(self, text: str, logprobs: Sequence[OpenAILogprob]) -> dict[str, Any]:
         self._texts.append(text)
-        return {**self._place(), "delta": text, **self._extra()}
+        self._logprobs += logprobs
+        return {**self._place(), "delta": text, **self._extra(logprobs)}
 
     def text_done(self) -> dict[str, Any]:
-        return {**self._place(), "text": "".join(self._texts), **self._extra()}
+        return {**self._place(), "text": "".join(self._texts), **self._extra(self._logprobs)}
 
     def done(self) -> dict[str, Any]:
         """The item as a whole."""
@@ -167,14 +173,14 @@ class _TextItem:
     def _place(self) -> dict[str, Any]:
         return {"item_id": self._id, "output_index": self._output_index, self.part_index: 0}
 
-    def _extra(self) -> dict[str, Any]:
+    def _extra(self, logprobs: Sequence[OpenAILogprob]) -> dict[str, Any]:
         return {}
 
-    def _part(self) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _part(self) -> dict[str, Any]: ...
 
-    def _item(self, status: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _item(self, status: str, parts: list[dict[str, Any]]) -> dict[str, Any]: ...
 
 
 class _ReasoningItem(_TextItem):
@@ -203,12 +209,13 @@ class _MessageItem(_TextItem):
     text_event = "output_text"
     part_index = "content_index"
 
-    def _extra(self) -> dict[str, Any]:
-        return {"logprobs": []}
+    def _extra(self, logprobs: Sequence[OpenAILogprob]) -> dict[str, Any]:
+        return {"logprobs": list(logprobs)}
 
     def _part(self) -> dict[str, Any]:
         text = "".join(self._texts)
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        extra = self._extra(self._logprobs)
+        return {"type": "output_text", "text": text, "annotations": [], **extra}
 
     def _item(self, status: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
         return {
@@ -248,10 +255,10 @@ def _response(body: ResponsesBody) -> dict[str, Any]:
         "text": {"format": body.text.format or {"type": "text"}, "verbosity": body.text.verbosity},
         "tool_choice": body.tool_choice,
         "tools": body.tools,
-        "top_logprobs": 0,
+        "top_logprobs": body.top_logprobs,
         "top_p": body.top_p,
-        "presence_penalty": 0,
-        "frequency_penalty": 0,
+        "presence_penalty": body.presence_penalty,
+        "frequency_penalty": body.frequency_penalty,
         "truncation": body.truncation,
         "usage": None,
         "metadata": body.metadata,

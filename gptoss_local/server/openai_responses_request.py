@@ -12,6 +12,8 @@ import msgspec
 from gptoss_local.chat import ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.errors import UsageError
 from gptoss_local.server.body import convert, parse_object
+from gptoss_local.server.bounds import TopCount
+from gptoss_local.server.logprobs import openai_count
 from gptoss_local.server.openai_parts import (
     Part,
     Reasoning,
@@ -26,6 +28,7 @@ from gptoss_local.server.openai_parts import (
 )
 from gptoss_local.server.response_store import ResponseStore
 
+_LOGPROBS = "message.output_text.logprobs"
 SEAL = "gptoss:"  # begins the encrypted_content we hand out, which is readable text
 
 
@@ -104,7 +107,8 @@ class ResponsesBody(Sampling, kw_only=True):
     conversation: str | dict[str, Any] = ""
     parallel_tool_calls: bool = True
     truncation: str = "disabled"
-    top_logprobs: int = 0
+    include: list[str] = msgspec.field(default_factory=list)
+    top_logprobs: TopCount = 0
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
@@ -152,6 +156,11 @@ class ResponsesBody(Sampling, kw_only=True):
             max_tokens=limit_tokens(self.max_output_tokens),
             truncates=self.truncation == "auto",
             format=parse_format(self.text.format, self.text.format.get("schema")),
+            n_logprobs=openai_count(
+                *("top_logprobs", self.top_logprobs),
+                is_on=_LOGPROBS in self.include,
+                needs=f"'include' has '{_LOGPROBS}'",
+            ),
             **offered(tools, self.tool_choice),
         )
 
@@ -165,8 +174,6 @@ class ResponsesBody(Sampling, kw_only=True):
             )
         if self.background:
             raise UsageError("background answers are not supported")
-        if self.top_logprobs:
-            raise UsageError("logprobs are not supported yet")
 
 
 def _messages(items: list[Item]) -> list[Message]:

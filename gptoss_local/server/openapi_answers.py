@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from gptoss_local.server.logprobs import CompletionLogprobs, OpenAILogprob
+
 
 class Details(msgspec.Struct, kw_only=True):
     parent_model: str
@@ -117,11 +119,16 @@ class ChatMessage(msgspec.Struct):
     tool_calls: list[dict[str, Any]] = []
 
 
+class ChoiceLogprobs(msgspec.Struct):
+    content: list[OpenAILogprob]
+    refusal: None
+
+
 class ChatChoice(msgspec.Struct):
     index: int
     message: ChatMessage
     finish_reason: Literal["stop", "length", "tool_calls"]
-    logprobs: None
+    logprobs: ChoiceLogprobs | None
 
 
 class ChatCompletion(msgspec.Struct):
@@ -138,7 +145,7 @@ class TextChoice(msgspec.Struct):
     index: int
     text: str
     finish_reason: Literal["stop", "length"]
-    logprobs: None
+    logprobs: CompletionLogprobs | None
 
 
 class TextCompletion(msgspec.Struct):

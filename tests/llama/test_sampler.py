@@ -3,17 +3,19 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gptoss_local.llama import Context, ContextParams, Model, Sampler
+from gptoss_local.llama.sampler import N_BLOCK
 from gptoss_local.types import SamplingParams
 
 PROMPT = [12845, 591, 220, 16, 316, 220, 455]
 PARAMS = [
     SamplingParams(temperature=0),
-    SamplingParams(seed=7),
     SamplingParams(temperature=0.7, top_k=40, top_p=0.95, seed=7),
 ]
+PLAIN = SamplingParams(seed=7)
 HOT = SamplingParams(temperature=3, seed=2)
 
 
@@ -46,6 +48,32 @@ def test_device_and_cpu_draw_the_same(context: Context, params: SamplingParams) 
     sampler = Sampler(params)
     assert sampler.bind(context, 0)
     assert generate(context, sampler, PROMPT, 20) == wanted
+
+
+@pytest.mark.parametrize("params", [PLAIN, HOT], ids=str)
+def test_cpu_draws_by_probability(context: Context, params: SamplingParams) -> None:
+    context.decode(PROMPT, position=0)
+    logits = context.logits(-1).astype(np.float64) / params.temperature
+    expected = 4000 * np.exp(logits - logits.max())
+    expected /= np.exp(logits - logits.max()).sum()
+    sampler, again = Sampler(params), Sampler(params)
+    drawn = [sampler.sample(context) for _ in range(4000)]
+    assert drawn[:50] == [again.sample(context) for _ in range(50)]
+    counts = np.bincount(drawn, minlength=len(logits))
+    often = expected >= 5
+    assert often.sum() >= 3
+    errors = (counts[often] - expected[often]) / np.sqrt(expected[often])
+    assert np.abs(errors).max() < 4.5
+    assert counts[~often].sum() == pytest.approx(expected[~often].sum(), rel=0.1, abs=15)
+
+
+@pytest.mark.parametrize("token", [0, N_BLOCK - 1, N_BLOCK, -1])
+def test_cpu_draws_at_the_edges_of_blocks(context: Context, token: int) -> None:
+    context.decode(PROMPT, position=0)
+    logits = context.logits(-1)
+    logits[:] = -200
+    logits[token] = 10
+    assert Sampler(PLAIN).sample(context) == token % len(logits)
 
 
 @pytest.mark.parametrize("params", PARAMS, ids=str)

@@ -45,7 +45,13 @@ LIMITS: dict[str, dict[str, Any]] = {
 }
 MESSAGES = [{"role": "user", "content": "hi"}]
 PLAIN: dict[str, Any] = {"tools": [], "tool_choice": None, "reasoning": None}
-OPENAI = PLAIN | {"n": 1, "logprobs": False, "reasoning_effort": "low", "response_format": {}}
+OPENAI = PLAIN | {
+    "n": 1,
+    "logprobs": True,
+    "reasoning_effort": "none",
+    "response_format": {},
+    "logit_bias": {"5": 1},
+}
 ANTHROPIC = PLAIN | {
     "messages": MESSAGES,
     "system": "",
@@ -54,7 +60,7 @@ ANTHROPIC = PLAIN | {
     "output_format": None,
 }
 HELP: dict[str, dict[str, Any]] = {  # without it hardly a request would reach the model
-    "/api/chat": {"messages": MESSAGES, "images": [], "logprobs": False, "think": "low"},
+    "/api/chat": {"messages": MESSAGES, "images": [], "logprobs": True, "think": False},
     "/v1/chat/completions": OPENAI | {"messages": MESSAGES},
     "/v1/completions": OPENAI | {"prompt": "hi", "suffix": ""},
     "/v1/responses": PLAIN
@@ -64,7 +70,7 @@ HELP: dict[str, dict[str, Any]] = {  # without it hardly a request would reach t
         "previous_response_id": "",
         "conversation": "",
         "text": None,
-        "top_logprobs": 0,
+        "include": ["message.output_text.logprobs"],
     },
     "/v1/messages": ANTHROPIC,
     "/v1/messages/count_tokens": ANTHROPIC,

@@ -1,0 +1,20 @@
+"""What numbers in a request may be, where several dialects agree."""
+
+from typing import Annotated
+
+import msgspec
+
+from gptoss_local.o200k import VOCAB_SIZE
+
+MAX_INT = 2**31 - 1  # what llama.cpp and our frames can carry
+
+TokenId = Annotated[int, msgspec.Meta(ge=0, lt=VOCAB_SIZE)]
+
+Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
+"""Of `presence_penalty` and `frequency_penalty`. Source: OpenAI's API reference."""
+
+MAX_TOP_LOGPROBS = 20
+TopCount = Annotated[
+    int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": MAX_TOP_LOGPROBS})
+]
+"""How many alternatives to a token; out of bounds it is refused in the dialect's own words."""

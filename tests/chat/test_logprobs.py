@@ -1,0 +1,104 @@
+"""Log-probabilities go with the text of their tokens: split characters, stop strings, tags."""
+
+import pytest
+
+from gptoss_local.chat import ContentDelta, ReasoningDelta, TokenLogprob, Tool, Vocabulary
+from gptoss_local.chat.logprobs import ContentLogprobs
+from gptoss_local.chat.parser import HarmonyParser, RawParser
+from gptoss_local.chat.reader import Reader
+from gptoss_local.chat.vocabulary import RETURN
+from gptoss_local.engine.protocol import Logprob
+
+THOUGHT = "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant"
+FINAL = "<|channel|>final<|message|>"
+TEXT = "東京 🙂 is 👋🏽 ça 𓀀!"
+
+
+def read(
+    vocabulary: Vocabulary, tagged: str, *stop: str, raw: bool = False
+) -> tuple[list[ContentDelta], list[TokenLogprob]]:
+    """Pieces of content, and the scored tokens of all of them; token i has -i / 1000."""
+    parser = RawParser(vocabulary) if raw else HarmonyParser(vocabulary, (Tool("f"),))
+    reader = Reader(parser, stop, ContentLogprobs(vocabulary))
+    deltas = []
+    for i, token in enumerate(vocabulary.encode_tagged(tagged)):
+        deltas += reader.feed(token, Logprob(-i / 1000, [(token, -i / 1000), (RETURN, -9.0)]))
+    deltas += reader.finish()
+    pieces = [delta for delta in deltas if isinstance(delta, ContentDelta)]
+    return pieces, [entry for piece in pieces for entry in piece.logprobs]
+
+
+def test_bytes_are_the_content(vocabulary: Vocabulary) -> None:
+    pieces, entries = read(vocabulary, f"{THOUGHT}{FINAL}{TEXT}<|return|>")
+    assert "".join(piece.text for piece in pieces) == TEXT
+    assert b"".join(entry.data for entry in entries).decode() == TEXT
+    assert len(entries) > len(pieces) > 5  # characters of several tokens
+    values = [entry.logprob for entry in entries]
+    assert values == sorted(values, reverse=True)
+    for entry in entries:
+        assert entry.top == ((entry.data, entry.logprob), (b"<|return|>", -9.0))
+        assert TEXT.encode().startswith(entry.data, len(TEXT[: entry.offset].encode())) or (
+            entry.data.decode(errors="ignore") == ""
+        )
+
+
+def test_pieces_have_the_tokens_that_begin_in_them(vocabulary: Vocabulary) -> None:
+    pieces, _ = read(vocabulary, FINAL + TEXT)
+    begin = 0
+    for piece in pieces:
+        end = begin + len(piece.text)
+        assert all(begin <= entry.offset < end for entry in piece.logprobs)
+        begin = end
+
+
+@pytest.mark.parametrize(
+    "stop", ["👋🏽", " is", "𓀀!", "京", "nowhere", "!", "京 🙂 i", "\U0001f3fd ça"]
+)
+def test_stop_string(vocabulary: Vocabulary, stop: str) -> None:
+    """What is shown has all its tokens, and no token begins behind it."""
+    shown = TEXT.partition(stop)[0]
+    pieces, entries = read(vocabulary, f"{THOUGHT}{FINAL}{TEXT}<|return|>", stop)
+    assert "".join(piece.text for piece in pieces) == shown
+    assert b"".join(entry.data for entry in entries).startswith(shown.encode())
+    assert all(entry.offset < len(shown) for entry in entries)
+
+
+def test_only_content_counts(vocabulary: Vocabulary) -> None:
+    call = '<|start|>assistant<|channel|>commentary to=functions.f<|message|>{"a": 1}<|call|>'
+    preamble = "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
+    pieces, entries = read(vocabulary, THOUGHT + FINAL + "One.<|end|>" + preamble + call)
+    assert "".join(piece.text for piece in pieces) == "One.\n\nI look."
+    assert b"".join(entry.data for entry in entries) == b"One.I look."
+    assert read(vocabulary, THOUGHT + call) == ([], [])
+
+
+def test_text_without_a_header_of_its_own(vocabulary: Vocabulary) -> None:
+    """It was no content when it came, so it has no tokens; nothing raises."""
+    pieces, entries = read(vocabulary, "<|channel|>final words<|end|>" + FINAL + "More.")
+    assert "".join(piece.text for piece in pieces) == "words\n\nMore."
+    assert b"".join(entry.data for entry in entries) == b"More."
+
+
+def test_raw_answers_have_their_tags(vocabulary: Vocabulary) -> None:
+    tagged = f"{THOUGHT}{FINAL}{TEXT}"
+    pieces, entries = read(vocabulary, tagged + "<|return|>", raw=True)
+    assert "".join(piece.text for piece in pieces) == tagged
+    assert b"".join(entry.data for entry in entries).decode() == tagged
+
+
+def test_cut_off_amid_a_character(vocabulary: Vocabulary) -> None:
+    tokens = vocabulary.encode("𓀀")
+    assert len(tokens) > 1
+    parser = HarmonyParser(vocabulary, opens_final=True)
+    reader = Reader(parser, (), ContentLogprobs(vocabulary))
+    assert reader.feed(tokens[0], Logprob(-1.0, [])) == []
+    (piece,) = reader.finish()
+    assert isinstance(piece, ContentDelta)
+    assert [entry.data for entry in piece.logprobs] == [vocabulary.token_bytes[tokens[0]]]
+
+
+def test_nobody_asked(vocabulary: Vocabulary) -> None:
+    reader = Reader(HarmonyParser(vocabulary), (), None)
+    deltas = [d for t in vocabulary.encode_tagged(THOUGHT + FINAL + TEXT) for d in reader.feed(t)]
+    assert isinstance(deltas[0], ReasoningDelta)
+    assert not any(d.logprobs for d in deltas if isinstance(d, ContentDelta))
