@@ -166,11 +166,38 @@ def offered(tools: list[Tool], choice: str | dict[str, Any]) -> dict[str, Any]:
             if name not in names:
                 raise UsageError(f"tool_choice names the tool '{name}', which is not in tools")
             wanted = (name,)
+        case {"type": "allowed_tools", **listed}:
+            return _allowed(tools, listed.get("allowed_tools", listed))
         case {"type": str(kind)} if kind != "function":
             return offered(tools, kind if kind in ("none", "any", "required") else "auto")
         case _:
             raise UsageError("tool_choice must be none, auto, required or name a function")
     return {"tools": tuple(tools), "must_call": wanted}
+
+
+def _allowed(tools: list[Tool], choice: Any) -> dict[str, Any]:
+    """Fields for a `tool_choice` that lists tools, of which one may or must be called."""
+    match choice:
+        case {"mode": "auto" | "required" as mode, "tools": list(listed)}:
+            names = {_name(entry) for entry in listed}
+        case _:
+            raise UsageError("tool_choice of type allowed_tools needs mode and tools")
+    allowed = [tool for tool in tools if tool.name in names]
+    if not allowed:
+        raise UsageError("tool_choice allows no tool that is in tools")
+    if mode == "auto":
+        return {"tools": tuple(allowed)}
+    return {"tools": tuple(tools), "must_call": tuple(tool.name for tool in allowed)}
+
+
+def _name(entry: Any) -> str:
+    """The name of a tool in a list, where it may be nested as in Chat Completions."""
+    match entry:
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}:
+            return name
+        case {"name": str(name)}:
+            return name
+    return ""
 
 
 def custom_tool(name: str, description: str, form: dict[str, Any]) -> Tool:
