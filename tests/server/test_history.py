@@ -1,4 +1,4 @@
-"""What a tool returned, in every dialect: agents cannot take a result back."""
+"""What a conversation brings along in every dialect: results of tools, and earlier reasoning."""
 
 import json
 from typing import Any
@@ -15,6 +15,9 @@ from gptoss_local.server.openai_chat_request import ChatCompletionBody
 from gptoss_local.server.openai_responses_request import ResponsesBody
 
 URL = "data:image/png;base64,aGk="
+CALL = {"id": "c", "function": {"name": "look", "arguments": "{}"}}
+USE = {"type": "tool_use", "id": "c", "name": "look", "input": {}}
+FUNCTION_CALL = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
 NOTE = "left out: only text can be read here]"
 
 
@@ -23,9 +26,8 @@ def result(path: str) -> dict[str, Any]:
     body: dict[str, Any] = {"model": "nano", "max_tokens": 1, "max_output_tokens": 1}
     body |= {"stream": False, "options": {"num_predict": 1}}
     text = {"type": "text", "text": "Seen: "}
-    call = {"id": "c", "function": {"name": "look", "arguments": "{}"}}
     asked: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
-    called = [*asked, {"role": "assistant", "tool_calls": [call]}]
+    called = [*asked, {"role": "assistant", "tool_calls": [CALL]}]
     match path:
         case "/api/chat":
             answer = {"role": "tool", "tool_call_id": "c", "content": "Seen: ", "images": ["aGk="]}
@@ -36,16 +38,12 @@ def result(path: str) -> dict[str, Any]:
             return body | {"messages": [*called, answer]}
         case "/v1/responses":
             parts = [text | {"type": "input_text"}, {"type": "input_image", "image_url": URL}]
-            items = [
-                {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
-                {"type": "function_call_output", "call_id": "c", "output": parts},
-            ]
-            return body | {"input": asked + items}
+            output = {"type": "function_call_output", "call_id": "c", "output": parts}
+            return body | {"input": [*asked, FUNCTION_CALL, output]}
     source = {"type": "base64", "media_type": "image/png", "data": "aGk="}
     parts = [text, {"type": "image", "source": source}]
-    use = {"type": "tool_use", "id": "c", "name": "look", "input": {}}
     answer = {"type": "tool_result", "tool_use_id": "c", "content": parts}
-    turns = [{"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]}]
+    turns = [{"role": "assistant", "content": [USE]}, {"role": "user", "content": [answer]}]
     return body | {"messages": asked + turns}
 
 
@@ -82,3 +80,52 @@ def test_a_picture_is_noted_and_refused_from_a_user(http: httpx.Client, path: st
     refused = http.post(path, json=as_user)
     assert refused.status_code == 400
     assert "text only" in refused.text
+
+
+SUMMARY = [{"type": "summary_text", "text": "I must look."}]
+
+
+@pytest.mark.parametrize(
+    ("path", "turn"),
+    [
+        ("/api/chat", [{"thinking": "I must look."}]),
+        ("/api/chat", [{"reasoning": "I must look."}]),
+        ("/api/chat", [{"reasoning_content": "I must look."}]),
+        ("/v1/chat/completions", [{"reasoning": "I must look.", "content": None}]),
+        ("/v1/chat/completions", [{"reasoning": None, "reasoning_content": "I must look."}]),
+        ("/v1/responses", [{"type": "reasoning", "summary": SUMMARY}, FUNCTION_CALL]),
+        (
+            "/v1/responses",
+            [
+                {"type": "reasoning", "summary": [], "encrypted_content": "gptoss:I must look."},
+                FUNCTION_CALL,
+            ],
+        ),
+        (
+            "/v1/responses",
+            [
+                {
+                    "type": "reasoning",
+                    "content": [{"type": "reasoning_text", "text": "I must look."}],
+                },
+                FUNCTION_CALL,
+            ],
+        ),
+        (
+            "/v1/messages",
+            [{"content": [{"type": "thinking", "thinking": "I must look.", "signature": ""}, USE]}],
+        ),
+    ],
+)
+def test_reasoning_of_a_tool_loop_is_read_under_every_name(
+    path: str, turn: list[dict[str, Any]]
+) -> None:
+    user = {"role": "user", "content": "Look."}
+    if path == "/v1/responses":
+        body: dict[str, Any] = {"input": [user, *turn]}
+    else:
+        calls = {} if path == "/v1/messages" else {"tool_calls": [CALL]}
+        body = {"messages": [user, {"role": "assistant", **calls, **turn[0]}]}
+    message = to_request(path, body | {"model": "nano", "max_tokens": 1}).messages[-1]
+    assert (message.role, message.reasoning) == ("assistant", "I must look.")
+    assert [(call.name, call.id) for call in message.tool_calls] == [("look", "c")]
