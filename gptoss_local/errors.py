@@ -9,6 +9,7 @@
     ├── ModelNotFoundError           3        404
     ├── ResponseNotFoundError        3        404   an answer that is not remembered
     ├── DownloadError                4        502   the hub, the network or the disk fails
+    ├── DoesNotFitError              5        507   the memory, or what was wished of it
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
     ├── ServerUnavailableError       7        503   no server answers, or it cannot start
     │   └── ServerBusyError          7        503   too many requests wait already
@@ -77,6 +78,11 @@ class ResponseNotFoundError(GptOssError):
 class DownloadError(GptOssError):
     exit_code = 4
     http_status = 502
+
+
+class DoesNotFitError(GptOssError):
+    exit_code = 5
+    http_status = 507
 
 
 class ConvertError(GptOssError):

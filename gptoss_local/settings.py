@@ -5,6 +5,7 @@ errors.
 """
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,12 +24,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host: str = "127.0.0.1"
     """Address the server binds to and the command line talks to."""
     port: int = 11434
-    context_length: int = 32_768
-    """Tokens of context a model is loaded with, bounded by what the model was made for."""
+    context_length: int = 0
+    """Tokens of context a model is loaded with, at most what it was made for; 0: what fits."""
     threads: int = 0
     """CPU threads of the engine; 0 takes one per physical core."""
     gpu_layers: int = -1
-    """Layers kept in VRAM; negative means all."""
+    """Layers kept in VRAM, the last ones; negative: all of what a token reads whole."""
+    cpu_moe: int = -1
+    """Layers, from the first, whose experts stay in RAM; negative: as few as possible."""
+    vram: str = ""
+    """Most of each GPU's memory to use, `12GiB`; empty: what is free."""
     num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     """Requests that a model answers at once; they share its context."""
     max_queue: Annotated[int, msgspec.Meta(ge=0)] = 512
@@ -52,7 +57,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keep_alive_s: float = 300.0
     """Seconds a model stays loaded after its last request; negative means forever."""
     home: Path | None = None
-    """Root of models, caches and logs; the platform's folders when not set (`GPTOSS_HOME`)."""
+    """Root of models, chats, caches and logs, `GPTOSS_HOME`; if not set, the platform's folders."""
+
+    @property
+    def vram_bytes(self) -> int | None:
+        """`vram` in bytes; None where there is no limit."""
+        return parse_size(self.vram, "vram") if self.vram else None
 
     @property
     def models_dir(self) -> Path:
@@ -97,7 +107,22 @@ def load_settings(**flags: Any) -> Settings:
     values = _from_config(platformdirs.user_config_path(_APP) / "config.toml")
     values |= _from_environment()
     values |= {name: value for name, value in flags.items() if value is not None}
-    return _convert(values, "the settings")
+    settings = _convert(values, "the settings")
+    _ = settings.vram_bytes  # raises now and not with the first request
+    return settings
+
+
+def parse_size(text: str, source: str) -> int:
+    """Read a size as Hugging Face's tools do: `4GB` are 4 * 10^9 bytes, `4GiB` are 4 * 2^30.
+
+    Raises:
+        UsageError: it is none; `source` says where it stands.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
+    if match is None or (match[3] and not match[2]):
+        raise UsageError(f"{source} {text!r} is not a size.", hint="Write it as 4GB.")
+    power = " KMGT".index(match[2].upper() or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 def _from_config(path: Path) -> dict[str, Any]:

@@ -14,15 +14,13 @@ from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, Quiet, Tokenizer, Workers
 from gptoss_local.cli._output import print_json, print_table, progress_bar
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import load_settings
+from gptoss_local.settings import load_settings, parse_size
 
 if TYPE_CHECKING:
     from convert import ConvertOptions, Plan
 
 
 _INTERRUPTED = 130
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 class Dense(StrEnum):
@@ -79,11 +77,12 @@ def convert(
 
     What was interrupted is continued by the same command.
     """
+    max_shard_bytes = parse_size(max_shard_size, "--max-shard-size") if max_shard_size else None
     options: ConvertOptions = {
         "dense": dense.value,
         "experts": experts.value,
         "tokenizer": tokenizer,
-        "max_shard_bytes": _parse_size(max_shard_size) if max_shard_size else None,
+        "max_shard_bytes": max_shard_bytes,
     }
     if dry_run:
         _dry_run(source, target, options, json)
@@ -131,17 +130,6 @@ def _print_result(written: list[Path], json: bool, quiet: bool) -> None:
     elif not quiet:
         more = f" and {len(others)} more" if others else ""
         print(f"wrote {first}{more} ({decimal(size_bytes)})", file=sys.stderr)
-
-
-def _parse_size(text: str) -> int:
-    """Read a size as Hugging Face's tools do: `4GB` are 4 * 10^9 bytes, `4GiB` are 4 * 2^30."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
-    if match is None or (match[3] and not match[2]):
-        raise UsageError(f"--max-shard-size {text!r} is not a size.", hint="Write it as 4GB.")
-    unit = _UNITS[match[2].upper()]
-    if match[3]:
-        unit = 1 << (10 * list(_UNITS).index(match[2].upper()))
-    return int(float(match[1]) * unit)
 
 
 def _print_plan(plan: "Plan", json: bool) -> None:

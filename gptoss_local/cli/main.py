@@ -8,10 +8,13 @@ import typer
 
 from gptoss_local import __version__
 from gptoss_local.cli._output import print_error
+from gptoss_local.cli.bench import bench
 from gptoss_local.cli.chat import chat
 from gptoss_local.cli.convert import convert
+from gptoss_local.cli.doctor import doctor
 from gptoss_local.cli.log import log
 from gptoss_local.cli.ls import ls
+from gptoss_local.cli.plan import plan
 from gptoss_local.cli.ps import ps
 from gptoss_local.cli.run import run
 from gptoss_local.cli.serve import serve
@@ -27,7 +30,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (run, chat, serve, stop, ls, ps, show, log, convert, verify):
+for command in (
+    run,
+    chat,
+    serve,
+    stop,
+    ls,
+    ps,
+    show,
+    log,
+    plan,
+    bench,
+    doctor,
+    convert,
+    verify,
+):
     app.command()(command)
 app.command("list", hidden=True)(ls)  # the names Ollama's users type
 app.command("start", hidden=True)(serve)

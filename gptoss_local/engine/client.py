@@ -39,7 +39,14 @@ _EXIT_TIMEOUT_S = 5.0
 #
 # PERF: on one GPU llama.cpp can compute independent parts of its graph side by side, if asked to:
 # H200, 20b shapes, llama-bench tg128 348 tokens/s against 328.
-_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", "GGML_CUDA_GRAPH_OPT": "1"}
+#
+# GPUs are numbered as the driver does, so that a plan made from its figures names the right one.
+_ENVIRONMENT = {
+    "GOMP_SPINCOUNT": "1000",
+    "GGML_CUDA_GRAPH_OPT": "1",
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+}
+_MIN_BATCH = "GGML_OP_OFFLOAD_MIN_BATCH"  # read when llama.cpp's CUDA backend starts
 
 
 class EngineClient:
@@ -72,7 +79,7 @@ class EngineClient:
             *(sys.executable, "-P", "-m", "gptoss_local.engine.process"),  # -P: not from the cwd
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env=_ENVIRONMENT | os.environ,
+            env=_ENVIRONMENT | {_MIN_BATCH: str(load.offload_min_batch)} | os.environ,
         )
         client = cls(process)
         try:

@@ -95,6 +95,7 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         ModelParams(
             n_gpu_layers=load.n_gpu_layers,
             devices=load.devices,
+            tensor_split=load.tensor_split,
             tensor_overrides=load.tensor_overrides,
             load_mode=load.load_mode,
         ),

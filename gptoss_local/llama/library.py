@@ -11,15 +11,19 @@ from ctypes import c_void_p
 
 import llama_cpp
 
-_WARN = 3  # GGML_LOG_LEVEL_WARN, ggml.h
+_DEBUG, _WARN, _CONT = 1, 3, 5  # GGML_LOG_LEVEL_*, ggml.h; CONT: the rest of an earlier line
+# Said of every gpt-oss: its tags are control tokens, and `<|end|>` ends a message, not the answer.
+_USUAL = ("load: setting token", "load: special_eog_ids contains both")
 _log_lines: deque[str] = deque(maxlen=1000)
 
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _on_log(level: int, text: bytes, _user_data: c_void_p) -> None:
+    if level == _DEBUG:  # hundreds of lines per graph, which would push out the sizes of buffers
+        return
     line = text.decode(errors="replace")
     _log_lines.append(line)
-    if level >= _WARN and level != 5:  # 5 is GGML_LOG_LEVEL_CONT: the rest of an earlier line
+    if level >= _WARN and level != _CONT and not line.startswith(_USUAL):
         sys.stderr.write(line)
 
 

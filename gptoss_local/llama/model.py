@@ -28,12 +28,17 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
             the device whose memory takes those tensors; the first match counts.
         load_mode: `none` reads the file into buffers, which for weights on the host are pinned
             ones where a GPU is there; `mmap` maps it; `auto` is llama.cpp's choice.
+        tensor_split: How many layers each device gets, in order; None leaves it to llama.cpp.
+        no_alloc: Allocate nothing, so that contexts over the model tell what they would take, and
+            can do nothing else. Needs the load mode `none`.
     """
 
     n_gpu_layers: int = -1
     devices: tuple[str, ...] | None = None
     tensor_overrides: tuple[tuple[str, str], ...] = ()
     load_mode: LoadMode = "auto"
+    tensor_split: tuple[int, ...] | None = None
+    no_alloc: bool = False
 
 
 class Closeable(Protocol):
@@ -69,6 +74,9 @@ class Model:
         c.tensor_buft_overrides = (
             ctypes.cast(overrides, c_void_p) if params.tensor_overrides else None
         )
+        split = _tensor_split(params)
+        c.tensor_split = split if params.tensor_split is not None else None
+        c.no_alloc = params.no_alloc
         if on_progress is not None:
             c.progress_callback = _progress_callback(on_progress)
         forget_log()
@@ -133,6 +141,12 @@ def _devices(params: ModelParams) -> ctypes.Array[c_void_p]:
 def _overrides(params: ModelParams) -> ctypes.Array[_Override]:
     pairs = [_Override(p.encode(), buffer_type(device)) for p, device in params.tensor_overrides]
     return (_Override * (len(pairs) + 1))(*pairs, _Override(None, None))
+
+
+def _tensor_split(params: ModelParams) -> ctypes.Array[ctypes.c_float]:
+    """One number per device that llama.cpp may have, of which it reads as many as there are."""
+    n = int(llama_cpp.llama_max_devices())
+    return (ctypes.c_float * n)(*(params.tensor_split or ()))
 
 
 def _progress_callback(on_progress: Callable[[float], None]) -> object:

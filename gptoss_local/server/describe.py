@@ -55,10 +55,19 @@ def details(info: GGUFInfo | None, parent: str = "") -> dict[str, Any]:
     }
 
 
-def show(entry: ModelEntry, info: GGUFInfo) -> dict[str, Any]:
-    """The answer of `POST /api/show`."""
+def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> dict[str, Any]:
+    """The answer of `POST /api/show`.
+
+    Args:
+        entry: The model.
+        info: Its file.
+        basename: What `general.basename` says instead of what the file does.
+    """
     defaults = entry.defaults
     parameters = _parameters(_DEFAULTS | defaults.parameters)
+    model_info = _model_info(info)
+    if basename:
+        model_info["general.basename"] = basename
     return {
         "license": "\n".join(defaults.license),
         "modelfile": _modelfile(entry),
@@ -67,7 +76,7 @@ def show(entry: ModelEntry, info: GGUFInfo) -> dict[str, Any]:
         "system": defaults.system,
         "messages": [{"role": "", "content": ""} | message for message in defaults.messages],
         "details": details(info, defaults.parent),
-        "model_info": _model_info(info),
+        "model_info": model_info,
         "capabilities": CAPABILITIES,
         "modified_at": _modified_at(entry),
     }
@@ -103,9 +112,17 @@ def running(model: LoadedModel) -> dict[str, Any]:
         "digest": model.entry.digest,
         "details": details(model.info, model.entry.defaults.parent),
         "expires_at": _expires_at(model),
-        "size_vram": loaded.size_bytes if loaded.has_gpu else 0,
+        "size_vram": _size_vram(model),
         "context_length": loaded.n_ctx,
     }
+
+
+def _size_vram(model: LoadedModel) -> int:
+    """Weights on GPUs; all of them if llama.cpp chose for itself and found a device."""
+    loaded, plan = model.engine.loaded, model.plan
+    if not plan.n_gpus:
+        return loaded.size_bytes if loaded.has_gpu else 0
+    return round(loaded.size_bytes * plan.vram_share)
 
 
 def _model_info(info: GGUFInfo) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How a file becomes a model in memory, and what that needs."""
+"""How a file becomes a model in memory, once its place is planned."""
 
 import asyncio
 import logging
@@ -6,21 +6,15 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load
+from gptoss_local.plan.outcome import Plan
 from gptoss_local.settings import Settings
 from gptoss_local.store import GGUFInfo, ModelEntry, read_tokens
 
 _log = logging.getLogger("gptoss")
-
-# Below this size a decode step is too short to share: nano takes 4.4 ms with one thread or two, and
-# many times that when a second thread has to wait for a busy core.
-_SMALL_BYTES = 1_000_000_000
-_BUFFER_BYTES = 500_000_000  # compute buffers, vocabulary, checkpoints: roughly, and rather more
 
 
 @dataclass(slots=True)
@@ -35,6 +29,7 @@ class LoadedModel:
 
     entry: ModelEntry
     info: GGUFInfo
+    plan: Plan
     engine: EngineClient
     vocabulary: Vocabulary
     keep_alive_s: float
@@ -57,42 +52,29 @@ def read_vocabulary(path: Path, settings: Settings) -> Vocabulary:
     return Vocabulary.from_model(read_tokens(path), settings.cache_dir)
 
 
-def fits(info: GGUFInfo, n_ctx: int) -> bool:
-    """Whether another model would fit into free memory beside those that are loaded.
-
-    Of the host's memory, and from above: half of the layers keep a short window only. What a GPU
-    holds is known when it refuses.
-    """
-    prefix = f"{info.architecture}."
-
-    def number(key: str) -> int:
-        return int(info.metadata.get(prefix + key) or 0)
-
-    n_cached = number("attention.head_count_kv") * number("attention.key_length")
-    cache_bytes = n_ctx * number("block_count") * n_cached * 2 * 2  # keys and values in 16 bit
-    needed_bytes = info.size_bytes + cache_bytes + _BUFFER_BYTES
-    return needed_bytes < psutil.virtual_memory().available
-
-
 async def load_model(
-    entry: ModelEntry, path: Path, info: GGUFInfo, n_ctx: int, settings: Settings
+    entry: ModelEntry, path: Path, info: GGUFInfo, plan: Plan, settings: Settings
 ) -> LoadedModel:
-    """Start an engine process with a model and a context of `n_ctx` tokens.
+    """Start an engine process with a model, placed as planned.
 
     Raises:
         ModelLoadError: the file is broken, or llama.cpp refused it.
         EngineCrashedError: the process died while loading.
     """
     start_s = time.monotonic()
-    n_threads = settings.threads or psutil.cpu_count(logical=False) or 1
-    is_small = info.size_bytes < _SMALL_BYTES
     load = Load(
         model_path=str(path),
-        n_ctx=n_ctx,
-        n_threads_prefill=n_threads,
-        n_threads_decode=1 if is_small else n_threads,
-        n_gpu_layers=settings.gpu_layers,
-        n_seq=settings.num_parallel,
+        n_ctx=plan.shape.n_ctx,
+        n_batch=plan.shape.n_batch,
+        n_threads_prefill=plan.n_threads_prefill,
+        n_threads_decode=plan.n_threads_decode,
+        n_gpu_layers=plan.placement.n_gpu_layers if plan.n_gpus else settings.gpu_layers,
+        devices=plan.devices,
+        tensor_split=plan.tensor_split,
+        tensor_overrides=plan.placement.tensor_overrides(),
+        load_mode=plan.load_mode,
+        offload_min_batch=plan.speed.offload_min_batch,
+        n_seq=plan.shape.n_seq,
         n_draft_max=N_DRAFT_MAX if settings.speculation else 0,
         checkpoint_bytes=settings.checkpoint_bytes,
         boundary_tokens=MESSAGE_ENDS,
@@ -111,5 +93,6 @@ async def load_model(
             if isinstance(result, EngineClient):
                 await result.close()
         raise
-    _log.info("loaded %s (%d tokens) in %.2f s", entry.name, n_ctx, time.monotonic() - start_s)
-    return LoadedModel(entry, info, engine, vocabulary, settings.keep_alive_s)
+    seconds = time.monotonic() - start_s
+    _log.info("loaded %s (%d tokens) in %.2f s", entry.name, engine.loaded.n_ctx, seconds)
+    return LoadedModel(entry, info, plan, engine, vocabulary, settings.keep_alive_s)

@@ -13,16 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, answer
-from gptoss_local.errors import GptOssError, ModelLoadError, ServerBusyError
+from gptoss_local.errors import (
+    EngineCrashedError,
+    GptOssError,
+    ModelLoadError,
+    ServerBusyError,
+)
 from gptoss_local.progress import each_step
-from gptoss_local.server.loading import LoadedModel, fits, load_model, read_vocabulary
+from gptoss_local.server.loading import LoadedModel, load_model, read_vocabulary
 from gptoss_local.server.metrics import Counters
 from gptoss_local.server.model_defaults import RequestT, begin, default_n_ctx
+from gptoss_local.server.placing import STEP_BYTES, fits_beside, plan_load
 from gptoss_local.settings import Settings
 from gptoss_local.store import ModelEntry, find_model, read_info
 
 _log = logging.getLogger("gptoss")
 
+_MAX_STEPS = 4  # plans with ever more room left free, after the first
 _CLAIM_S = 10.0  # a model that was loaded for clients who have left meanwhile stays so long
 
 
@@ -174,30 +181,49 @@ class ModelManager:
             entry = find_model(name, self.settings)
             path = await asyncio.to_thread(entry.ensure_file, self.settings, each_step(_log.info))
             entry = find_model(name, self.settings)  # an embedded model has a file now
-            for old in list(self._models.values()):  # dead, changed, or with too little context
-                if old.entry.weights_id == entry.weights_id or old.entry.name == name:
-                    await self._unload(old)
-            model = await self._load(entry, path, n_ctx or self.settings.context_length)
+            leaving = [  # dead, changed, or with too little context
+                old
+                for old in self._models.values()
+                if old.entry.weights_id == entry.weights_id or old.entry.name == name
+            ]
+            if leaving:  # no model goes for one that does not fit in its place
+                freed = [old.engine for old in leaving if old.engine.is_alive]
+                await asyncio.to_thread(plan_load, path, self.settings, n_ctx, freed=freed)
+            for old in leaving:
+                await self._unload(old)
+            model = await self._load(entry, path, n_ctx)
             self._models[entry.weights_id] = model
             self._rest(model, max(model.keep_alive_s, _CLAIM_S))
 
-    async def _load(self, entry: ModelEntry, path: Path, n_ctx: int) -> LoadedModel:
-        """Load a model, and unload others where it does not fit beside them."""
+    async def _load(self, entry: ModelEntry, path: Path, n_ctx: int | None) -> LoadedModel:
+        """Load a model, and unload others where it does not fit beside them.
+
+        What does not fit on a GPU though it was planned to is planned with more room left free.
+        """
         info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
-        n_ctx = min(n_ctx, info.n_ctx_train)
         while self._models and (
-            len(self._models) >= self.settings.max_loaded_models or not fits(info, n_ctx)
+            len(self._models) >= self.settings.max_loaded_models
+            or not await self._fits(path, n_ctx)
         ):
             await self._unload(self._next_to_go())
-        while True:
+        for n_steps in range(_MAX_STEPS + 1):
+            plan = await asyncio.to_thread(
+                plan_load, path, self.settings, n_ctx, extra_margin_bytes=n_steps * STEP_BYTES
+            )
             try:
-                return await load_model(entry, path, info, n_ctx, self.settings)
-            except ModelLoadError as error:
-                has_gpu = any(model.engine.loaded.has_gpu for model in self.loaded)
-                if not has_gpu or "alloc" not in error.message:
+                return await load_model(entry, path, info, plan, self.settings)
+            except (ModelLoadError, EngineCrashedError) as error:
+                is_memory = isinstance(error, EngineCrashedError) or "alloc" in error.message
+                if n_steps == _MAX_STEPS or not plan.uses_gpu or not is_memory:
                     raise
-            _log.info("%s does not fit beside the models that are loaded", entry.name)
-            await self._unload(self._next_to_go())
+                _log.warning("%s does not fit as planned (%s)", entry.name, error.message)
+            while self._models:
+                await self._unload(self._next_to_go())
+        raise AssertionError("the last step returns or raises")
+
+    async def _fits(self, path: Path, n_ctx: int | None) -> bool:
+        others = [model.engine for model in self.loaded]
+        return await asyncio.to_thread(fits_beside, path, self.settings, n_ctx, others)
 
     def _next_to_go(self) -> LoadedModel:
         """One that leaves anyway, or is idle, or else the one that was least recently used."""

@@ -113,6 +113,7 @@ _ERRORS = {
     500: "The model or the server failed",
     502: "The hub, the network or the disk failed",
     503: "Too many requests wait, or the server is shutting down",
+    507: "Memory has no room for the model, or for the context that was asked for",
 }
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "digest": {"type": "string", "pattern": "^sha256[:-][0-9a-fA-F]{64}$"},

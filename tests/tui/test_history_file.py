@@ -117,7 +117,7 @@ from tui.history import History
 history = History(Path(sys.argv[1]))
 chat_id = history.new_chat("nano", "low")
 kept = history.add(chat_id, None, "user", "kept")
-resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
 try:
     for n in range(100):
         history.add(chat_id, kept.id, "user", "more " * 5000)
@@ -125,6 +125,8 @@ except HistoryError as error:
     assert error.hint, error
     assert history.turn(kept.id).content == "kept"
     print(n, error.message)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+history.rename(chat_id, "there is room again")
 """
 
 
@@ -139,6 +141,7 @@ def test_full_disk(tmp_path: Path) -> None:
     assert str(path) in message
     history = History(path)
     assert history.chat(1).n_turns == int(n_saved) + 1
+    assert history.chat(1).title == "there is room again"
     assert len(history.search("more", limit=100)) == int(n_saved)
     history.close()
 
@@ -161,4 +164,30 @@ def test_deleted_words_are_nowhere(tmp_path: Path) -> None:
             assert secret not in file.read_bytes(), file
     assert [hit.chat_id for hit in history.search("common")] == [kept_id]
     assert history.search("qwxzsecret") == history.search("zyxwvtitle") == []
+    history.close()
+
+
+def test_a_closed_file_is_no_damaged_one(tmp_path: Path) -> None:
+    history = History(tmp_path / "chats.sqlite3")
+    history.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+        history.chats()
+
+
+def test_long_writes_of_another_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.history.schema._BUSY_S", 0.2)
+    path = tmp_path / "chats.sqlite3"
+    chat_id = filled(path, 1)
+    history = History(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert history.chat(chat_id).n_turns == 1  # reading does not wait
+    with pytest.raises(HistoryError, match="locked") as caught:
+        history.rename(chat_id, "new")
+    assert "Another gptoss process" in caught.value.hint
+    other.execute("COMMIT")
+    history.rename(chat_id, "new")
+    other.close()
     history.close()

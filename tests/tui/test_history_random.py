@@ -58,6 +58,7 @@ class Chats(RuleBasedStateMachine):
     chats = Bundle("chats")
     turns = Bundle("turns")
     which = st.integers(0, 1)
+    states = st.sampled_from([None, "done", "failed"])
 
     @initialize()
     def open(self) -> None:

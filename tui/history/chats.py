@@ -89,7 +89,7 @@ class History:
             found = self._database.execute("DELETE FROM chat WHERE id = ?", (chat_id,)).rowcount
         if not found:
             raise _no_chat(chat_id)
-        with self._write():  # deleted entries stay in the index until it is rewritten
+        with self._write():  # deleted words stay in the index until it is written anew
             for table in ("turn_words", "chat_words"):
                 self._database.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
         with translated(self._path):

@@ -6,6 +6,7 @@ _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours and cursor (ECMA-48, 5.4)
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links, the clipboard
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # all others but tab and newline
+    r"|[\u202a-\u202e\u2066-\u2069]"  # other directions, with which code reads as what it is not
 )
 _SPACE = re.compile(r"\s+")
 
@@ -16,7 +17,7 @@ def storable(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Drop control sequences and characters but tab and newline: no text drives the terminal."""
+    """Drop control sequences and characters but tab and newline: no text drives a terminal."""
     return _CONTROL.sub("", text)
 
 

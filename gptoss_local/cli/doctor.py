@@ -1,0 +1,73 @@
+"""`gptoss doctor`: what stands in the way of a fast model here, and how to mend it."""
+
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+from gptoss_local.cli._options import Json
+from gptoss_local.cli._output import print_json
+from gptoss_local.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.diagnosis import Surroundings
+
+_SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
+
+
+def doctor(json: Json = False) -> None:
+    """Check GPU, driver, build, memory, disk and port; exit code 1 if there is a problem."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from gptoss_local.diagnosis import diagnose
+    from gptoss_local.hardware import read_machine
+
+    settings = load_settings()
+    machine = read_machine(settings.models_dir)
+    findings = diagnose(machine, _look_around(settings))
+    if json:
+        print_json(machine=machine, findings=findings)
+    else:
+        console = Console(highlight=False, soft_wrap=True)
+        for finding in findings:
+            sign, colour = _SIGNS[finding.level]
+            console.print(Text.assemble((f"{sign:<8}", colour), f"{finding.name}: {finding.text}"))
+            if finding.fix:
+                console.print(Text(f"        {finding.fix}"))
+    if any(finding.level == "problem" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _look_around(settings: Settings) -> "Surroundings":
+    import shutil
+
+    from gptoss_local.diagnosis import Surroundings
+
+    folder = settings.models_dir.absolute()
+    while not folder.is_dir():
+        folder = folder.parent
+    return Surroundings(
+        models_dir=str(settings.models_dir),
+        disk_free_bytes=shutil.disk_usage(folder).free,
+        address=settings.url,
+        answers=_who_answers(settings),
+    )
+
+
+def _who_answers(settings: Settings) -> Literal["gptoss", "other", "nobody"]:
+    import socket
+
+    from gptoss_local.client import Client
+    from gptoss_local.errors import ServerUnavailableError
+
+    try:
+        if Client(settings).is_running():
+            return "gptoss"
+    except ServerUnavailableError:
+        return "other"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    try:
+        socket.create_connection((host, settings.port), timeout=2).close()
+    except OSError:
+        return "nobody"
+    return "other"

@@ -1,0 +1,139 @@
+"""`gptoss plan`: where a model would go on this or an imagined machine, and why."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gptoss_local.cli._options import Json, ModelName, named
+from gptoss_local.cli._output import print_json
+from gptoss_local.settings import Settings, load_settings, parse_size
+
+if TYPE_CHECKING:
+    from gptoss_local.hardware import Machine
+    from gptoss_local.plan.facts import ModelFacts
+    from gptoss_local.plan.outcome import Plan
+
+_WIDTH = 64
+_PARTS = (  # letter, colour, what
+    ("#", "cyan", "weights"),
+    ("=", "green", "cache"),
+    ("+", "yellow", "compute"),
+    ("o", "magenta", "CUDA, engine"),
+    ("x", "red", "other programs"),
+    (".", "dim", "free"),
+)
+
+
+def plan(
+    model: ModelName,
+    vram: Annotated[
+        str, typer.Option(help="Imagine cards with so much, e.g. 16GiB or 16GiB,12GiB; 0 is none.")
+    ] = "",
+    ram: Annotated[str, typer.Option(help="Imagine so much RAM, e.g. 64GiB.")] = "",
+    ctx: Annotated[int | None, typer.Option(min=1, help="Tokens of context.")] = None,
+    parallel: Annotated[int | None, typer.Option(min=1, max=64, help="Answers at once.")] = None,
+    gpu_layers: Annotated[int | None, typer.Option(help="Layers in VRAM; -1: planned.")] = None,
+    cpu_moe: Annotated[
+        int | None, typer.Option(help="Layers with experts in RAM; -1: planned.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show how MODEL would be placed in memory, how fast it may be, and why."""
+    from gptoss_local.engine.protocol import N_DRAFT_MAX
+    from gptoss_local.hardware import read_machine
+    from gptoss_local.plan.imagined import imagine
+    from gptoss_local.plan.planner import make_plan
+    from gptoss_local.plan.wishes import wishes_of
+    from gptoss_local.plan.words import explain
+
+    settings = load_settings(
+        context_length=ctx, num_parallel=parallel, gpu_layers=gpu_layers, cpu_moe=cpu_moe
+    )
+    name, facts = _facts(model, settings)
+    machine = imagine(
+        read_machine(settings.models_dir),
+        _card_sizes(vram) if vram else None,
+        parse_size(ram, "--ram") if ram else None,
+    )
+    wishes = wishes_of(settings, N_DRAFT_MAX)
+    chosen = make_plan(facts, machine, wishes)
+    reasons = explain(facts, machine, wishes, chosen)
+    if json:
+        print_json(model=name, machine=machine, plan=chosen, reasons=reasons)
+    else:
+        _print(name, machine, chosen, reasons)
+
+
+def _card_sizes(text: str) -> list[int]:
+    sizes = [parse_size(part, "--vram") for part in text.split(",")]
+    return [size for size in sizes if size]
+
+
+def _facts(model: str, settings: Settings) -> "tuple[str, ModelFacts]":
+    """Facts of a model on the disk, or of a large one that is not here yet."""
+    from gptoss_local.catalog import canonical_name
+    from gptoss_local.errors import ModelNotFoundError
+    from gptoss_local.plan.facts import published_facts, read_facts
+    from gptoss_local.store import find_model
+
+    try:
+        entry = find_model(named(model, settings), settings)
+    except ModelNotFoundError:
+        name = canonical_name(model)
+        if name not in (sizes := {"gpt-oss:20b": (24, 32), "gpt-oss:120b": (36, 128)}):
+            raise
+        return name, published_facts(*sizes[name])
+    return entry.name, read_facts(entry.ensure_file(settings))
+
+
+def _print(name: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{name}: {_summary(chosen)}\n", style="bold")
+    for gpu, memory in zip(machine.usable_gpus, chosen.placement.gpus, strict=False):
+        others = gpu.total_bytes - gpu.free_bytes
+        sizes = (memory.weights, memory.cache, memory.compute, memory.runtime, others)
+        _print_bar(console, f"VRAM {gpu.index}", gpu.total_bytes, sizes, gpu.name)
+    host = chosen.host
+    others = machine.total_bytes - machine.available_bytes
+    sizes = (host.weights + host.mapped, host.cache, host.compute, host.engine, others)
+    _print_bar(console, "RAM", machine.total_bytes, sizes, "pinned" if host.is_pinned else "")
+    legend = "  ".join(f"[{colour}]{letter}[/] {what}" for letter, colour, what in _PARTS)
+    console.print(f"        {legend}\n")
+    for reason in reasons:
+        console.print(f"- {reason}", markup=False)
+
+
+def _summary(chosen: "Plan") -> str:
+    where = "GPU" if chosen.uses_gpu else "CPU"
+    if chosen.uses_gpu and chosen.placement.tensor_overrides() and chosen.host.weights:
+        where = "GPU, experts partly in RAM"
+    return (
+        f"{where}, {chosen.shape.n_ctx:,} tokens of context, batches of {chosen.shape.n_batch}, "
+        f"{chosen.n_threads_prefill} threads for prompts and {chosen.n_threads_decode} for answers"
+    )
+
+
+def _print_bar(
+    console: Any, label: str, total_bytes: int, sizes: tuple[int, ...], remark: str
+) -> None:
+    """One bar of letters: what each part takes of the whole, the rest free."""
+    from rich.markup import escape
+
+    from gptoss_local.plan.words import gib
+
+    bar, n_used, done_bytes = "", 0, 0
+    for n_bytes, (letter, colour, _) in zip((*sizes, total_bytes), _PARTS, strict=True):
+        done_bytes = min(total_bytes, done_bytes + n_bytes)
+        n = round(_WIDTH * done_bytes / total_bytes) - n_used
+        n_used += n
+        bar += f"[{colour}]{letter * n}[/]"
+    parts = (
+        f"{what} {gib(n_bytes)}"
+        for n_bytes, (_, _, what) in zip(sizes, _PARTS, strict=False)
+        if n_bytes >= 50_000_000
+    )
+    remark = f" ({remark})" if remark else ""
+    console.print(f"{label:<8}{bar} {gib(total_bytes)}{escape(remark)}")
+    console.print(f"        {', '.join(parts)}")

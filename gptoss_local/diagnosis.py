@@ -1,0 +1,154 @@
+"""What stands in the way of a fast model on this machine, and how to mend it.
+
+Findings follow from facts alone; `gptoss_local.cli.doctor` gathers and prints them.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from gptoss_local.hardware import Machine
+from gptoss_local.nvidia import Driver, Gpu
+
+Level = Literal["ok", "note", "problem"]
+
+GIB = 2**30
+_SMALLEST_BYTES = 13 * 10**9  # gpt-oss-20b as a file
+_RTX_50 = (12, 0)
+_BUILD = 'CMAKE_ARGS="-DGGML_CUDA=on" python3 installers/from_source.py run nano "hi"'
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing looked at: how it stands, and what to do if it does not stand well."""
+
+    name: str
+    level: Level
+    text: str
+    fix: str = ""
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What else matters besides the machine.
+
+    Attributes:
+        models_dir: Where models lie.
+        disk_free_bytes: On its disk.
+        address: Where the server is, or would be.
+        answers: Who answers there: us, another program, nobody.
+    """
+
+    models_dir: str
+    disk_free_bytes: int
+    address: str
+    answers: Literal["gptoss", "other", "nobody"]
+
+
+def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
+    """Look at everything; the order is that in which to mend it."""
+    return [
+        *_gpus(machine),
+        _build(machine),
+        _processor(machine),
+        _ram(machine),
+        _disk(machine, around),
+        _port(around),
+    ]
+
+
+def _gpus(machine: Machine) -> Iterator[Finding]:
+    if machine.driver is None:
+        yield Finding(
+            "GPU",
+            "note",
+            "NVIDIA's driver does not answer, so there is no GPU to use.",
+            "If there is an NVIDIA card, install its driver, 570 or newer"
+            + (" (in Windows, not in WSL)." if machine.platform == "wsl" else "."),
+        )
+        return
+    if not machine.gpus:
+        yield Finding(
+            "GPU",
+            "problem",
+            f"Driver {machine.driver.version} shows no GPU.",
+            "Is CUDA_VISIBLE_DEVICES set to none?",
+        )
+    for gpu in machine.gpus:
+        yield _gpu(gpu, machine.driver)
+
+
+def _gpu(gpu: Gpu, driver: Driver) -> Finding:
+    name = f"GPU {gpu.index}"
+    used_bytes = gpu.total_bytes - gpu.free_bytes
+    text = f"{gpu.name}: {gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB are free"
+    if gpu.pcie_generation and gpu.pcie_width:
+        text += f", PCIe {gpu.pcie_generation}.0 x{gpu.pcie_width}"
+    text += f", driver {driver.version}."
+    if gpu.compute_capability == _RTX_50 and driver.cuda and driver.cuda < (12, 8):
+        return Finding(name, "problem", text, "RTX 50 needs driver 570 or newer (CUDA 12.8).")
+    if used_bytes > max(2 * GIB, gpu.total_bytes // 5):
+        fix = f"{used_bytes / GIB:.1f} GiB are in use: `nvidia-smi` shows by which programs."
+        return Finding(name, "note", text, fix)
+    if gpu.is_wddm:
+        fix = "Windows pages VRAM to RAM when it is full: leave room for other programs."
+        return Finding(name, "note", text, fix)
+    return Finding(name, "ok", text)
+
+
+def _build(machine: Machine) -> Finding:
+    if machine.has_cuda_build:
+        return Finding("llama.cpp", "ok", "Built with CUDA.")
+    if machine.gpus:
+        text = "Built without CUDA: the GPU is not used."
+        return Finding("llama.cpp", "problem", text, f"In a clone of gptoss: {_BUILD}")
+    return Finding("llama.cpp", "ok", "Built for the CPU.")
+
+
+def _processor(machine: Machine) -> Finding:
+    n = machine.n_cores
+    text = f"{n or 'An unknown number of'} physical cores"
+    if n and machine.n_performance_cores and machine.n_performance_cores < n:
+        text += f", {machine.n_performance_cores} of them fast"
+    if (machine.n_numa_nodes or 1) > 1:
+        text += f", {machine.n_numa_nodes} NUMA nodes"
+    if machine.has_avx2 is False:
+        fix = "Keep all of the model in VRAM: without AVX2 experts in RAM are several times slower."
+        return Finding("CPU", "problem", f"{text}, no AVX2.", fix)
+    return Finding("CPU", "ok", f"{text}{', AVX2' if machine.has_avx2 else ''}.")
+
+
+def _ram(machine: Machine) -> Finding:
+    available, total = machine.available_bytes, machine.total_bytes
+    text = f"{available / GIB:.1f} of {total / GIB:.1f} GiB are available"
+    if machine.pinnable_bytes is not None and machine.pinnable_bytes < available:
+        text += f", of which {machine.pinnable_bytes / GIB:.1f} can be pinned for a GPU"
+    if machine.platform == "wsl":
+        fix = "WSL gets half of the PC's RAM: `memory=` in .wslconfig raises that."
+        return Finding("RAM", "note", f"{text}.", fix)
+    if available < total // 2:
+        return Finding("RAM", "note", f"{text}.", "Other programs hold the rest.")
+    return Finding("RAM", "ok", f"{text}.")
+
+
+def _disk(machine: Machine, around: Surroundings) -> Finding:
+    kind = {"nvme": "NVMe", "ssd": "SSD", "rotating": "rotating disk", None: "disk"}[machine.disk]
+    text = f"{around.disk_free_bytes / 1e9:.0f} GB are free on the {kind} of {around.models_dir}."
+    if around.disk_free_bytes < _SMALLEST_BYTES:
+        fix = "gpt-oss-20b needs 13 GB, 120b 64 GB; GPTOSS_HOME moves the folder."
+        return Finding("disk", "problem", text, fix)
+    if machine.disk == "rotating":
+        return Finding(
+            "disk", "note", text, "Models load in minutes from here, in seconds from NVMe."
+        )
+    return Finding("disk", "ok", text)
+
+
+def _port(around: Surroundings) -> Finding:
+    match around.answers:
+        case "gptoss":
+            return Finding("server", "ok", f"gptoss answers at {around.address}.")
+        case "nobody":
+            return Finding("server", "ok", f"{around.address} is free; no server runs.")
+        case "other":
+            text = f"Another program listens at {around.address}, perhaps Ollama."
+            return Finding("server", "problem", text, "Stop it, or set GPTOSS_PORT=11435.")

@@ -1,0 +1,184 @@
+"""What this machine has: GPUs, cores, memory, disk. Missing pieces are None, not guessed.
+
+Reads the operating system and the NVIDIA driver; knows no llama.cpp but where its library lies.
+"""
+
+import importlib.util
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import psutil
+
+from gptoss_local.nvidia import Driver, Gpu, read_gpus, visible
+
+Platform = Literal["linux", "wsl", "windows", "other"]
+DiskKind = Literal["nvme", "ssd", "rotating"]
+
+_SYS = Path("/sys")
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine, at this moment.
+
+    Attributes:
+        gpus: Those that CUDA programs started from here see, in their order.
+        driver: Of NVIDIA; None without one.
+        has_cuda_build: llama.cpp here was built for CUDA; without, GPUs are of no use to it.
+        n_cores: Physical ones.
+        n_performance_cores: Those that are no efficiency cores; all of them on most machines.
+        has_avx2: What llama.cpp's fast code for MXFP4 on x86 needs; None elsewhere.
+        available_bytes: RAM that programs can get without swapping, within a container's limit.
+        pinnable_bytes: RAM that the driver may lock for fast copies to the GPU.
+        n_numa_nodes: Sockets, or parts of one, with memory of their own.
+        disk: Kind of the disk that holds the models.
+    """
+
+    platform: Platform = "linux"
+    gpus: tuple[Gpu, ...] = ()
+    driver: Driver | None = None
+    has_cuda_build: bool = False
+    n_cores: int | None = None
+    n_performance_cores: int | None = None
+    has_avx2: bool | None = None
+    total_bytes: int
+    available_bytes: int
+    pinnable_bytes: int | None = None
+    n_numa_nodes: int | None = None
+    disk: DiskKind | None = None
+
+    @property
+    def usable_gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs that llama.cpp can use, in its order: `CUDA0` is the first."""
+        return self.gpus if self.has_cuda_build else ()
+
+
+def read_machine(models_dir: Path) -> Machine:
+    """Look at this machine; takes some milliseconds, more with a GPU.
+
+    Args:
+        models_dir: A path, there or not, on the disk in question.
+    """
+    driver, gpus = read_gpus()
+    memory = psutil.virtual_memory()
+    available_bytes = min([memory.available, *_container_bytes(_SYS)])
+    here = _platform()
+    n_cores = psutil.cpu_count(logical=False)
+    return Machine(
+        platform=here,
+        gpus=tuple(visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))),
+        driver=driver,
+        has_cuda_build=has_cuda_build(),
+        n_cores=n_cores,
+        n_performance_cores=_n_performance_cores(_SYS, n_cores),
+        has_avx2=_has_avx2(_CPUINFO),
+        total_bytes=memory.total,
+        available_bytes=available_bytes,
+        pinnable_bytes=pinnable_bytes(here, memory.total, available_bytes),
+        n_numa_nodes=len(list((_SYS / "devices/system/node").glob("node[0-9]*"))) or None,
+        disk=_disk_kind(models_dir, _SYS),
+    )
+
+
+def has_cuda_build() -> bool:
+    """Whether the llama.cpp that will be used brings its CUDA library; loads nothing.
+
+    Source: `llama_cpp/llama_cpp.py`, which looks into LLAMA_CPP_LIB_PATH first.
+    """
+    folder = os.environ.get("LLAMA_CPP_LIB_PATH")
+    spec = importlib.util.find_spec("llama_cpp")
+    if folder is None and spec is not None and spec.origin:
+        folder = str(Path(spec.origin).parent / "lib")
+    return folder is not None and any(Path(folder).glob("*ggml-cuda*"))
+
+
+def pinnable_bytes(here: Platform, total_bytes: int, available_bytes: int) -> int | None:
+    """How much RAM the driver can lock.
+
+    On Windows, and in WSL beneath it, that is half of all RAM; on Linux whatever is available.
+
+    Source: "Known limitations" of NVIDIA's CUDA on WSL user guide; WDDM's shared GPU memory.
+    """
+    if here == "linux":
+        return available_bytes
+    if here in ("wsl", "windows"):
+        return min(total_bytes // 2, available_bytes)
+    return None
+
+
+def _platform() -> Platform:
+    if sys.platform == "win32":
+        return "windows"
+    if sys.platform == "linux":
+        return "wsl" if "microsoft" in platform.release().lower() else "linux"
+    return "other"
+
+
+def _container_bytes(sys_dir: Path) -> list[int]:
+    """Memory that the cgroup (v2) of this process leaves it; empty where there is no limit."""
+    group = sys_dir / "fs/cgroup"
+    limit, used = _read(group / "memory.max"), _read(group / "memory.current")
+    if limit is None or used is None or not limit.isdigit():
+        return []
+    cached = re.search(r"^inactive_file (\d+)$", _read(group / "memory.stat") or "", re.M)
+    return [max(0, int(limit) - int(used) + (int(cached[1]) if cached else 0))]
+
+
+def _n_performance_cores(sys_dir: Path, n_cores: int | None) -> int | None:
+    """Physical cores of the fast kind: all, unless the kernel tells two kinds apart."""
+    fast = _read(sys_dir / "devices/cpu_core/cpus")  # only where there are cpu_atom ones, too
+    if fast is None:
+        return n_cores if sys.platform == "linux" else None
+    topology = sys_dir / "devices/system/cpu"
+    cores = set()
+    for cpu in _cpu_list(fast):
+        folder = topology / f"cpu{cpu}/topology"
+        cores.add((_read(folder / "physical_package_id"), _read(folder / "core_id") or cpu))
+    return len(cores) or None
+
+
+def _cpu_list(text: str) -> list[int]:
+    """Read the kernel's `0-7,16`."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _has_avx2(cpuinfo: Path) -> bool | None:
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return None
+    flags = re.search(r"^flags\s*:(.*)$", _read(cpuinfo) or "", re.M)
+    return "avx2" in flags[1].split() if flags else None
+
+
+def _disk_kind(path: Path, sys_dir: Path) -> DiskKind | None:
+    """Kind of the disk below the nearest folder that exists; Linux alone tells it."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    if os.name != "posix":
+        return None
+    device = path.stat().st_dev
+    folder = (sys_dir / f"dev/block/{os.major(device)}:{os.minor(device)}").resolve()
+    if folder.name.startswith("nvme"):
+        return "nvme"
+    if folder.name.startswith(("vd", "xvd")):  # a virtual disk claims to rotate whatever it is
+        return None
+    for place in (folder, folder.parent):  # a partition's queue is its disk's
+        if rotational := _read(place / "queue/rotational"):
+            return "rotating" if rotational == "1" else "ssd"
+    return None
+
+
+def _read(path: Path) -> str | None:
+    """The kernel's word on something, if it says anything."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,182 @@
+"""What a plan must know of a model: sizes of its tensors and of its state, from GGUF headers."""
+
+import re
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gptoss_local.errors import ModelLoadError
+from gptoss_local.gguf_file import GGUFInfo, read_info
+
+_ALIGNMENT = 32  # general.alignment of all gpt-oss files, and the default of GGUF
+_LAYER = re.compile(r"blk\.(\d+)\.(.*)")
+_EXPERTS = re.compile(r"ffn_(gate|up|down)_exps\.")
+_SPLIT = re.compile(r"-00001-of-(\d{5})\.gguf$")
+
+EXPERT_PARTS = ("gate", "up", "down")
+
+
+class LayerFacts(NamedTuple):
+    """Bytes of one layer: what every token reads, and its experts by `EXPERT_PARTS`."""
+
+    dense_bytes: int
+    expert_bytes: tuple[int, int, int]
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Sizes of a model. Bytes of tensors are those in the file, padding included.
+
+    Attributes:
+        n_ctx_train: Context the model was made for, in tokens.
+        n_expert_ff: Rows of an expert's gate and up matrices.
+        n_swa: Width of the sliding window, in tokens; the even layers have it.
+        input_bytes: The embedding table, which llama.cpp keeps on the host.
+        output_bytes: Head and last norm.
+    """
+
+    n_ctx_train: int
+    n_embd: int
+    n_expert_ff: int
+    n_heads: int
+    n_heads_kv: int
+    n_key: int
+    n_swa: int
+    n_experts: int
+    n_experts_used: int
+    n_vocab: int
+    input_bytes: int
+    output_bytes: int
+    layers: tuple[LayerFacts, ...]
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.layers)
+
+    @cached_property
+    def expert_bytes(self) -> int:
+        """Of all layers."""
+        return sum(sum(layer.expert_bytes) for layer in self.layers)
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        dense_bytes = sum(layer.dense_bytes for layer in self.layers)
+        return self.input_bytes + dense_bytes + self.expert_bytes + self.output_bytes
+
+    @property
+    def used_fraction(self) -> float:
+        """Share of the experts that one token uses."""
+        return self.n_experts_used / self.n_experts
+
+    @property
+    def n_expert_params(self) -> int:
+        """Weights of the experts that one token uses, in one layer."""
+        return 3 * self.n_experts_used * self.n_embd * self.n_expert_ff
+
+    @property
+    def n_active_params(self) -> int:
+        """Weights that one token is multiplied with, in all layers; without the head."""
+        n_attention = self.n_embd * self.n_key * 2 * (self.n_heads + self.n_heads_kv)
+        return self.n_layers * (self.n_expert_params + n_attention)
+
+
+def read_facts(path: Path) -> ModelFacts:
+    """Read the headers of a GGUF; `path` is the first of several files, if it is split.
+
+    Raises:
+        ModelLoadError: a file is missing or broken, or this is no gpt-oss.
+    """
+    infos = [read_info(path)]
+    if split := _SPLIT.search(path.name):
+        stem = path.name.removesuffix(split[0])
+        for i in range(2, int(split[1]) + 1):
+            infos.append(read_info(path.with_name(f"{stem}-{i:05d}-of-{split[1]}.gguf")))
+    return model_facts(*infos)
+
+
+def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
+    """Gather the facts from the header of a GGUF, and of its other files if it is split.
+
+    Raises:
+        ModelLoadError: keys or tensors of a gpt-oss are missing.
+    """
+    sizes: dict[str, int] = {}
+    for file in (info, *others):
+        sizes |= _tensor_bytes(file)
+    n_layers = _number(info, "block_count")
+    dense = [0] * n_layers
+    experts = [[0, 0, 0] for _ in range(n_layers)]
+    try:
+        for name, n_bytes in sizes.items():
+            if match := _LAYER.match(name):
+                layer = int(match[1])
+                if part := _EXPERTS.match(match[2]):
+                    experts[layer][EXPERT_PARTS.index(part[1])] += n_bytes
+                else:
+                    dense[layer] += n_bytes
+        input_bytes = sizes["token_embd.weight"]
+    except (IndexError, KeyError) as error:
+        raise ModelLoadError(f"the file is no gpt-oss: {error}") from error
+    return ModelFacts(
+        n_ctx_train=info.n_ctx_train,
+        n_embd=info.n_embd,
+        n_expert_ff=_number(info, "expert_feed_forward_length"),
+        n_heads=_number(info, "attention.head_count"),
+        n_heads_kv=_number(info, "attention.head_count_kv"),
+        n_key=_number(info, "attention.key_length"),
+        n_swa=_number(info, "attention.sliding_window"),
+        n_experts=_number(info, "expert_count"),
+        n_experts_used=_number(info, "expert_used_count"),
+        n_vocab=next(t.shape[0] for t in info.tensors if t.name == "token_embd.weight"),
+        input_bytes=input_bytes,
+        output_bytes=sizes.get("output.weight", 0) + sizes.get("output_norm.weight", 0),
+        layers=tuple(
+            LayerFacts(n, (gate, up, down))
+            for n, (gate, up, down) in zip(dense, experts, strict=True)
+        ),
+    )
+
+
+def published_facts(n_layers: int, n_experts: int) -> ModelFacts:
+    """Facts of gpt-oss-20b (24 layers, 32 experts) or -120b (36, 128) before they are here.
+
+    As `gptoss convert` makes them: experts in MXFP4, the rest in Q8_0, vectors and routers in f32.
+    """
+    n_embd, n_vocab, n_query, n_kv, n_heads = 2880, 201_088, 4096, 512, 64
+    table_bytes = n_embd * n_vocab * 34 // 32
+    n_matrix = n_embd * (2 * n_query + 2 * n_kv)
+    n_vectors = 2 * n_embd + n_query + 2 * n_kv + n_embd + n_heads + (n_embd + 1) * n_experts
+    expert_bytes = n_experts * n_embd * (n_embd * 17 // 32 + 4)  # 4: the biases, one f32 a row
+    layer = LayerFacts(n_matrix * 34 // 32 + 4 * n_vectors, (expert_bytes,) * 3)
+    return ModelFacts(
+        n_ctx_train=131_072,
+        n_embd=n_embd,
+        n_expert_ff=n_embd,
+        n_heads=n_heads,
+        n_heads_kv=8,
+        n_key=64,
+        n_swa=128,
+        n_experts=n_experts,
+        n_experts_used=4,
+        n_vocab=n_vocab,
+        input_bytes=table_bytes,
+        output_bytes=table_bytes + 4 * n_embd,
+        layers=(layer,) * n_layers,
+    )
+
+
+def _tensor_bytes(info: GGUFInfo) -> dict[str, int]:
+    """Size of each tensor with its padding: the way to the next one."""
+    start = -(-info.n_header_bytes // _ALIGNMENT) * _ALIGNMENT
+    tensors = sorted(info.tensors, key=lambda tensor: tensor.offset)
+    ends = [tensor.offset for tensor in tensors] + [info.size_bytes - start]
+    return {t.name: end - begin for t, (begin, end) in zip(tensors, pairwise(ends), strict=True)}
+
+
+def _number(info: GGUFInfo, key: str) -> int:
+    try:
+        return int(info.metadata[f"{info.architecture}.{key}"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelLoadError(f"the file is no gpt-oss: it has no {key}") from error

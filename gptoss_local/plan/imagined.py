@@ -1,0 +1,74 @@
+"""Machines that are not this one: cards by their VRAM, for a look before one buys or downloads."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gptoss_local.hardware import Machine
+from gptoss_local.nvidia import Gpu
+
+GIB = 2**30
+
+
+class _Card(msgspec.Struct, frozen=True):
+    """A card as its data sheet has it, the common one of its size."""
+
+    gib: int
+    name: str
+    bandwidth_bytes_s: float
+    n_cores: int
+    clock_hz: float
+    compute_capability: tuple[int, int]
+    pcie: tuple[int, int]
+
+
+_CARDS = (
+    _Card(8, "RTX 5060", 448e9, 3840, 2.5e9, (12, 0), (5, 8)),
+    _Card(12, "RTX 5070", 672e9, 6144, 2.51e9, (12, 0), (5, 16)),
+    _Card(16, "RTX 5060 Ti 16GB", 448e9, 4608, 2.57e9, (12, 0), (5, 8)),
+    _Card(24, "RTX 4090", 1008e9, 16384, 2.52e9, (8, 9), (4, 16)),
+    _Card(32, "RTX 5090", 1792e9, 21760, 2.41e9, (12, 0), (5, 16)),
+)
+_DESKTOP_BYTES = 600 * 2**20  # what a driver and a desktop usually take of the first card
+
+
+def imagine(
+    here: Machine, vram_bytes: Sequence[int] | None = None, ram_bytes: int | None = None
+) -> Machine:
+    """Replace this machine's GPUs, or its RAM, by others; the rest stays.
+
+    Args:
+        here: This machine.
+        vram_bytes: Of each card; computes like the smallest known one that is as large.
+        ram_bytes: All of it, of which nine tenths count as available.
+    """
+    if vram_bytes is not None:
+        gpus = tuple(_imagine_gpu(i, n_bytes) for i, n_bytes in enumerate(vram_bytes))
+        here = msgspec.structs.replace(here, gpus=gpus, has_cuda_build=True)
+    if ram_bytes is not None:
+        available_bytes = ram_bytes * 9 // 10
+        here = msgspec.structs.replace(
+            here,
+            total_bytes=ram_bytes,
+            available_bytes=available_bytes,
+            pinnable_bytes=available_bytes,
+        )
+    return here
+
+
+def _imagine_gpu(index: int, n_bytes: int) -> Gpu:
+    card = next((card for card in _CARDS if card.gib * GIB >= n_bytes), _CARDS[-1])
+    return Gpu(
+        index=index,
+        name=f"{n_bytes / GIB:.0f} GiB, like {card.name}",
+        total_bytes=n_bytes,
+        free_bytes=max(0, n_bytes - (0 if index else _DESKTOP_BYTES)),
+        compute_capability=card.compute_capability,
+        pcie_generation=card.pcie[0],
+        pcie_width=card.pcie[1],
+        bandwidth_bytes_s=card.bandwidth_bytes_s,
+        n_cores=card.n_cores,
+        clock_hz=card.clock_hz,
+        n_processes=0,
+        is_wddm=False,
+    )

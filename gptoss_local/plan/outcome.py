@@ -1,0 +1,73 @@
+"""What the planner hands on: how to load a model, what memory it takes, how fast it may be."""
+
+from typing import Literal
+
+import msgspec
+
+from gptoss_local.plan.memory import Shape
+from gptoss_local.plan.placement import Placement
+from gptoss_local.plan.speed import Speed
+
+
+class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan puts into RAM, in bytes.
+
+    Attributes:
+        mapped: Weights in the page cache, which the system may drop and read again.
+        weights: Weights in memory of the process.
+        is_pinned: `weights` is locked for fast copies to a GPU.
+    """
+
+    mapped: int = 0
+    weights: int = 0
+    cache: int = 0
+    compute: int = 0
+    engine: int = 0
+    is_pinned: bool = False
+
+    @property
+    def total(self) -> int:
+        return self.mapped + self.weights + self.cache + self.compute + self.engine
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is to be loaded, and what is expected of it.
+
+    Attributes:
+        n_gpus: GPUs that could be used. With none, llama.cpp chooses for itself, as it may know
+            devices that we do not.
+        vram_share: How much of the weights is on GPUs, not counting the embedding table, of which
+            a token reads one row and which is always on the host.
+    """
+
+    shape: Shape
+    placement: Placement
+    host: HostMemory
+    n_threads_prefill: int
+    n_threads_decode: int
+    n_gpus: int
+    vram_share: float
+    speed: Speed
+
+    @property
+    def uses_gpu(self) -> bool:
+        return self.placement.n_gpu_layers > 0
+
+    @property
+    def devices(self) -> tuple[str, ...] | None:
+        """Names of the GPUs to use, as llama.cpp has them; None leaves it to llama.cpp."""
+        if not self.n_gpus:
+            return None
+        return tuple(f"CUDA{i}" for i, n in enumerate(self.placement.layers_per_gpu) if n)
+
+    @property
+    def tensor_split(self) -> tuple[int, ...] | None:
+        """Layers of each of `devices`; None without any."""
+        return tuple(n for n in self.placement.layers_per_gpu if n) if self.uses_gpu else None
+
+    @property
+    def load_mode(self) -> Literal["auto", "none", "mmap"]:
+        """How the file is read: into pinned memory, or mapped; see `llama.ModelParams`."""
+        if not self.uses_gpu:
+            return "auto"
+        return "none" if self.host.is_pinned else "mmap"

@@ -1,0 +1,202 @@
+"""How fast a placement would run, and what bounds it: an estimate to choose by.
+
+Decode reads the weights that a token uses once, from wherever they are. Prefill computes, and
+brings the experts of the host over to the GPU once per ubatch. The constants below are fitted to
+published and measured figures; what a machine does not tell is assumed, and said so.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+
+from gptoss_local.hardware import Machine
+from gptoss_local.nvidia import Gpu
+from gptoss_local.plan.facts import ModelFacts
+from gptoss_local.plan.memory import MAX_HOST_BATCH, Shape
+from gptoss_local.plan.placement import Placement
+
+Bound = Literal["GPU memory", "GPU compute", "RAM", "CPU", "PCIe", "disk"]
+
+N_PROMPT, N_ANSWER = 4096, 512
+"""The request that plans are compared by: an agent's turn, read and answered."""
+
+_READ = 0.7  # share of a memory's peak bandwidth that decode gets
+_LAYER_S = 80e-6  # of a decoded token per layer beside reading: kernels' starts, dependencies
+_SPLIT_S = 60e-6  # and per layer whose experts are on the host: the hand-over
+_PINNED, _PAGEABLE = 0.85, 0.25  # share of PCIe's peak; PERF: H200, 56 and 13 of 63 GB/s
+_LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}
+_CORE_BYTES_S = 7e9  # weights that one core can read and multiply while it decodes
+_CPU_PARAMS_S = 2.5e10  # MXFP4 weights times tokens, per core, in large batches with AVX2
+_DISK_BYTES_S = {"nvme": 2.5e9, "ssd": 0.45e9, "rotating": 0.1e9}
+
+# Assumed where the machine does not tell.
+_RAM_BYTES_S = 75e9  # two channels of DDR5-4800
+_VRAM_BYTES_S = 400e9
+_GPU_CORES_HZ = 15e12  # cores times clock
+_PCIE_BYTES_S = 15.75e9  # generation 4, 8 lanes
+
+
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens a second of one stream, and what bounds them.
+
+    Attributes:
+        offload_min_batch: From how many tokens on it is faster to bring experts to the GPU than to
+            compute them where they are.
+        assumed: What the machine did not tell.
+    """
+
+    prefill_tok_s: float
+    prefill_bound: Bound
+    decode_tok_s: float
+    decode_bound: Bound
+    offload_min_batch: int = 32
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def request_s(self) -> float:
+        """A prompt of N_PROMPT tokens and an answer of N_ANSWER."""
+        return N_PROMPT / self.prefill_tok_s + N_ANSWER / self.decode_tok_s
+
+
+def estimate_speed(
+    facts: ModelFacts, shape: Shape, placement: Placement, machine: Machine, *, pinned: bool
+) -> Speed:
+    """Estimate a placement's speed on a machine; `pinned`: host experts lie in locked memory."""
+    decode_s = _decode_s(facts, placement, machine)
+    prefill_s, min_batch = _prefill_s(facts, shape, placement, machine, pinned=pinned)
+    return Speed(
+        prefill_tok_s=N_PROMPT / sum(prefill_s.values()),
+        prefill_bound=max(prefill_s, key=lambda bound: prefill_s[bound]),
+        decode_tok_s=1 / sum(decode_s.values()),
+        decode_bound=max(decode_s, key=lambda bound: decode_s[bound]),
+        offload_min_batch=min_batch,
+        assumed=_assumed(machine, placement),
+    )
+
+
+def _decode_s(facts: ModelFacts, placement: Placement, machine: Machine) -> dict[Bound, float]:
+    """Seconds a token, by what they are spent on, behind a prompt of N_PROMPT tokens."""
+    host_expert_bytes = placement.expert_bytes_on_host(facts)
+    expert_bytes = host_expert_bytes * facts.used_fraction
+    dense_bytes = placement.dense_bytes_on_host(facts)
+    n_host = len(placement.host_experts) + len(placement.host_parts)
+    on_host_bytes = expert_bytes + dense_bytes
+    by_ram, by_cores = _RAM_BYTES_S * _READ, _n_fast_cores(machine) * _CORE_BYTES_S
+    host_bytes_s = min(by_ram, by_cores)
+    host: Bound = "RAM" if by_ram <= by_cores else "CPU"
+    spent: dict[Bound, float] = {host: on_host_bytes / host_bytes_s + n_host * _SPLIT_S}
+    cache_bytes = 2 * facts.n_heads_kv * facts.n_key * 2 * N_PROMPT * facts.n_layers / 2
+    if placement.n_gpu_layers:
+        all_bytes = float(facts.weight_bytes - facts.input_bytes - facts.expert_bytes)
+        all_bytes += facts.expert_bytes * facts.used_fraction + cache_bytes
+        spent["GPU memory"] = (all_bytes - on_host_bytes) / (_vram_bytes_s(placement, machine))
+    else:
+        spent[host] += cache_bytes / host_bytes_s
+    spent["GPU memory" if placement.n_gpu_layers else host] += facts.n_layers * _LAYER_S
+    if missing := _missing_share(facts, placement, machine):
+        rate = _DISK_BYTES_S[machine.disk or "ssd"]
+        spent["disk"] = missing * on_host_bytes / rate
+    return spent
+
+
+def _n_fast_cores(machine: Machine) -> int:
+    return machine.n_performance_cores or machine.n_cores or 8
+
+
+def _missing_share(facts: ModelFacts, placement: Placement, machine: Machine) -> float:
+    """Share of the host's weights that does not fit into RAM and is read from the disk again."""
+    host_bytes = placement.expert_bytes_on_host(facts) + placement.dense_bytes_on_host(facts)
+    host_bytes += facts.input_bytes
+    return max(0.0, 1 - machine.available_bytes / host_bytes)
+
+
+def _prefill_s(
+    facts: ModelFacts, shape: Shape, placement: Placement, machine: Machine, *, pinned: bool
+) -> tuple[dict[Bound, float], int]:
+    """Seconds for N_PROMPT tokens, by what they are spent on, and the threshold of offloading."""
+    cpu_params_s = _CPU_PARAMS_S * (machine.n_cores or 4)
+    if not placement.n_gpu_layers:
+        return {"CPU": N_PROMPT * facts.n_active_params / cpu_params_s}, 32
+    host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes
+    layer_bytes = facts.expert_bytes / facts.n_layers
+    link_bytes_s = _link_bytes_s(machine) * (_PINNED if pinned else _PAGEABLE)
+    min_batch = _break_even(facts, layer_bytes, link_bytes_s, cpu_params_s)
+    spent: dict[Bound, float] = {"GPU compute": 0.0, "PCIe": 0.0, "CPU": 0.0}
+    n_ubatch = min(shape.n_batch, shape.n_ctx)
+    sizes = [n_ubatch] * (N_PROMPT // n_ubatch)
+    if rest := N_PROMPT % n_ubatch:
+        sizes.append(rest)
+    for n in sizes:
+        spent["GPU compute"] += n * facts.n_active_params / _gpu_params_s(placement, machine, n)
+        n_host = host_share * facts.n_layers
+        if n >= min_batch:
+            spent["PCIe"] += n_host * layer_bytes * _used_share(facts, n) / link_bytes_s
+        else:
+            spent["CPU"] += n_host * n * facts.n_expert_params / cpu_params_s
+    if missing := _missing_share(facts, placement, machine):
+        host_bytes = placement.expert_bytes_on_host(facts)
+        spent["disk"] = len(sizes) * missing * host_bytes / _DISK_BYTES_S[machine.disk or "ssd"]
+    return spent, min_batch
+
+
+def _used_share(facts: ModelFacts, n_tokens: int) -> float:
+    """Share of a layer's experts that `n_tokens` use, if they choose evenly."""
+    return float(1 - (1 - facts.used_fraction) ** n_tokens)
+
+
+def _break_even(
+    facts: ModelFacts, layer_bytes: float, link_bytes_s: float, cpu_params_s: float
+) -> int:
+    """Smallest batch for which a layer's experts are brought over faster than computed."""
+    for n in range(32, MAX_HOST_BATCH, 8):
+        cpu_s = n * facts.n_expert_params / cpu_params_s
+        if layer_bytes * _used_share(facts, n) / link_bytes_s < cpu_s:
+            return n
+    return MAX_HOST_BATCH
+
+
+def _used_gpus(placement: Placement, machine: Machine) -> list[tuple[Gpu, float]]:
+    """The GPUs with layers, each with its share of them: they take turns."""
+    n = sum(placement.layers_per_gpu)
+    pairs = zip(machine.usable_gpus, placement.layers_per_gpu, strict=False)
+    return [(gpu, count / n) for gpu, count in pairs if count]
+
+
+def _vram_bytes_s(placement: Placement, machine: Machine) -> float:
+    gpus = _used_gpus(placement, machine)
+    seconds = sum(share / (gpu.bandwidth_bytes_s or _VRAM_BYTES_S) for gpu, share in gpus)
+    return _READ / seconds
+
+
+def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> float:
+    """Weights times tokens a second. Fitted: RTX 3090, 4090, 5080, H200 within 25 %."""
+    seconds = 0.0
+    for gpu, share in _used_gpus(placement, machine):
+        rate = (gpu.n_cores * gpu.clock_hz) if gpu.n_cores and gpu.clock_hz else _GPU_CORES_HZ
+        major = (gpu.compute_capability or (8, 0))[0]
+        per_core = {9: 1.5, 10: 1.5, 12: 1.1}.get(major, 0.87)
+        seconds += share / (rate * per_core)
+    return n_tokens / (n_tokens + 200) / seconds
+
+
+def _link_bytes_s(machine: Machine) -> float:
+    """PCIe to the first GPU, to which all experts of the host go."""
+    gpu = machine.usable_gpus[0]
+    if gpu.pcie_generation is None or gpu.pcie_width is None:
+        return _PCIE_BYTES_S
+    return _LANE_BYTES_S.get(gpu.pcie_generation, _LANE_BYTES_S[6]) * gpu.pcie_width
+
+
+def _assumed(machine: Machine, placement: Placement) -> tuple[str, ...]:
+    found = []
+    if not placement.n_gpu_layers or placement.host_experts or placement.host_parts:
+        found.append(f"RAM of {_RAM_BYTES_S / 1e9:.0f} GB/s")
+    for gpu, _ in _used_gpus(placement, machine) if placement.n_gpu_layers else ():
+        if gpu.bandwidth_bytes_s is None:
+            found.append(f"{gpu.name}: memory of {_VRAM_BYTES_S / 1e9:.0f} GB/s")
+        if gpu.n_cores is None or gpu.clock_hz is None:
+            found.append(f"{gpu.name}: {_GPU_CORES_HZ / 1e12:.0f} T core cycles/s")
+        if gpu.pcie_generation is None or gpu.pcie_width is None:
+            found.append(f"{gpu.name}: PCIe of {math.floor(_PCIE_BYTES_S / 1e9)} GB/s")
+    return tuple(found)

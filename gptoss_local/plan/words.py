@@ -1,0 +1,103 @@
+"""A plan's reasons in sentences."""
+
+from gptoss_local.hardware import Machine
+from gptoss_local.plan.facts import EXPERT_PARTS, ModelFacts
+from gptoss_local.plan.outcome import Plan
+from gptoss_local.plan.planner import FLOOR_CTX
+from gptoss_local.plan.speed import N_ANSWER, N_PROMPT
+from gptoss_local.plan.wishes import Wishes
+
+
+def explain(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) -> list[str]:
+    """Say where the weights are and why, why this context, what bounds the speed."""
+    lines = [
+        *_placement(facts, machine, wishes, plan),
+        *_host(machine, plan),
+        *_context(facts, machine, wishes, plan),
+        *_speed(plan),
+    ]
+    if plan.speed.assumed:
+        lines.append(f"Not known here, and assumed: {', '.join(plan.speed.assumed)}.")
+    return lines
+
+
+def gib(n_bytes: float) -> str:
+    return f"{n_bytes / 2**30:.1f} GiB"
+
+
+def _placement(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) -> list[str]:
+    if not plan.uses_gpu:
+        return [_why_no_gpu(machine, wishes)]
+    n_host_layers = plan.placement.n_host_layers(facts)
+    lines = []
+    if n_host_layers:
+        lines.append(
+            f"The first {n_host_layers} of {facts.n_layers} layers are on the host, as wished."
+        )
+    n_bytes = plan.placement.expert_bytes_on_host(facts)
+    whole, parts = plan.placement.host_experts, plan.placement.host_parts
+    if not whole and not parts:
+        if not n_host_layers:
+            lines.append("The whole model is in VRAM, but for the embedding table.")
+        return lines
+    n_tensors = sum(len(names) for _, names in parts)
+    also = f" and {n_tensors} of {len(EXPERT_PARTS) * len(parts)} tensors more" if parts else ""
+    why = "as wished" if wishes.n_cpu_moe is not None else "as VRAM is too small for more"
+    lines.append(
+        f"Attention, cache and head are in VRAM; the experts of {len(whole)} of {facts.n_layers} "
+        f"layers{also}, {gib(n_bytes)}, are in RAM, {why}. A token reads "
+        f"{facts.used_fraction:.1%} of them."
+    )
+    return lines
+
+
+def _why_no_gpu(machine: Machine, wishes: Wishes) -> str:
+    if wishes.n_gpu_layers == 0:
+        return "No layer is on a GPU, as wished."
+    if not machine.gpus:
+        return "There is no NVIDIA GPU, so the CPU computes everything."
+    if not machine.has_cuda_build:
+        return "This build of llama.cpp has no CUDA, so the GPU is not used."
+    return "VRAM is too small even without experts, or would be slower than the CPU alone."
+
+
+def _host(machine: Machine, plan: Plan) -> list[str]:
+    if not plan.uses_gpu or not plan.placement.tensor_overrides() or plan.host.is_pinned:
+        if plan.host.is_pinned:
+            return [f"{gib(plan.host.weights)} of weights in RAM are pinned, for fast copies."]
+        return []
+    if not (plan.placement.host_experts or plan.placement.host_parts):
+        return []
+    if plan.host.total > machine.available_bytes:
+        return [
+            f"RAM is too small for the weights ({gib(machine.available_bytes)} are free): parts "
+            "are read from the disk again and again."
+        ]
+    limit = gib(machine.pinnable_bytes) if machine.pinnable_bytes is not None else "unknown"
+    return [f"Weights in RAM are mapped, not pinned (limit: {limit}): long prompts are slower."]
+
+
+def _context(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) -> list[str]:
+    n_ctx = plan.shape.n_ctx
+    shared = f", shared by {plan.shape.n_seq} answers" if plan.shape.n_seq > 1 else ""
+    text = f"A context of {n_ctx:,} tokens{shared}"
+    if wishes.n_ctx is not None:
+        return [f"{text}, as wished."]
+    if n_ctx >= facts.n_ctx_train:
+        return [f"{text}: all that the model knows."]
+    if not plan.uses_gpu:
+        return [f"{text}: more takes RAM, and a CPU minutes to read it; --ctx asks for it."]
+    if n_ctx < FLOOR_CTX:
+        return [f"{text}: no more fits."]
+    return [f"{text}: the memory of more is worth more for weights and batches here."]
+
+
+def _speed(plan: Plan) -> list[str]:
+    speed = plan.speed
+    return [
+        f"Expected: prompts {speed.prefill_tok_s:,.0f} tokens/s, bound by {speed.prefill_bound}; "
+        f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. An "
+        "estimate.",
+        f"That is {speed.request_s:.1f} s for {N_PROMPT:,} tokens read and {N_ANSWER} written, "
+        "by which this plan was chosen; half the context counts as a tenth more.",
+    ]

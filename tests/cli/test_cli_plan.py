@@ -1,0 +1,69 @@
+"""`gptoss plan` and `gptoss doctor`, as users call them."""
+
+import json
+import socket
+
+import pytest
+
+from tests.cli.conftest import Cli, run_cli
+from tests.conftest import RunningServer
+
+
+def test_plan_of_nano_on_this_machine(cli: Cli) -> None:
+    shown = cli("plan", "nano").stdout
+    assert shown.startswith("nano: ")
+    assert "RAM" in shown
+    assert "tokens of context" in shown
+
+
+def test_plan_of_an_imagined_machine(cli: Cli) -> None:
+    """120b before it is here, on the PC of the README."""
+    shown = cli("plan", "gpt-oss:120b", "--vram", "16GiB", "--ram", "64GiB").stdout
+    assert "experts partly in RAM" in shown
+    assert "are pinned" in shown
+    bars = [line for line in shown.splitlines() if line.startswith(("VRAM 0", "RAM"))]
+    assert [line[8:].count("#") > 20 for line in bars] == [True, True]
+    data = json.loads(
+        cli("plan", "120b", "--vram", "16GiB", "--ram", "64GiB", "--ctx", "65536", "--json").stdout
+    )
+    assert data["plan"]["shape"]["n_ctx"] == 65_536
+    assert data["plan"]["host"]["is_pinned"]
+    assert data["machine"]["gpus"][0]["total_bytes"] == 16 * 2**30
+
+
+def test_two_cards_and_none(cli: Cli) -> None:
+    two = json.loads(cli("plan", "20b", "--vram", "8GiB,8GiB", "--json").stdout)
+    assert sum(two["plan"]["placement"]["layers_per_gpu"]) == 25
+    none = json.loads(cli("plan", "20b", "--vram", "0", "--ram", "32GiB", "--json").stdout)
+    assert none["plan"]["placement"]["n_gpu_layers"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("20b", "--vram", "8GiB", "--gpu-layers", "25"), 5, "25 layers on the GPU"),
+        (("20b", "--vram", "much"), 2, "is not a size"),
+        (("nope",), 3, "not found"),
+    ],
+)
+def test_errors(cli: Cli, arguments: tuple[str, ...], code: int, text: str) -> None:
+    done = cli("plan", *arguments)
+    assert done.returncode == code
+    assert text in done.stderr
+
+
+def test_doctor_sees_our_server(cli: Cli) -> None:
+    findings = {
+        each["name"]: each for each in json.loads(cli("doctor", "--json").stdout)["findings"]
+    }
+    assert findings["server"]["text"].startswith("gptoss answers at")
+    assert {"llama.cpp", "CPU", "RAM", "disk"} <= findings.keys()
+    assert "server: gptoss answers" in cli("doctor").stdout
+
+
+def test_doctor_sees_another_program(server: RunningServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        done = run_cli(server.environment | {"GPTOSS_PORT": port}, "doctor")
+    assert done.returncode == 1
+    assert "PROBLEM server: Another program listens" in done.stdout

@@ -1,0 +1,102 @@
+"""Predicted memory against llama.cpp's own figures: never less than it takes, at most 3 % more."""
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.llama import Context, ContextParams, Model, ModelParams
+from gptoss_local.llama.library import whole_log
+from gptoss_local.plan.facts import ModelFacts, read_facts
+from gptoss_local.plan.memory import (
+    CacheType,
+    Shape,
+    all_cache_bytes,
+    compute_bytes,
+    n_cells,
+    output_bytes,
+)
+
+MIB = 2**20
+GRID = [
+    Shape(n_ctx=n_ctx, n_batch=n_batch, n_seq=n_seq, n_outputs=n_seq + n_draft)
+    for n_ctx, n_batch, n_seq, n_draft in itertools.product(
+        (2048, 5000, 32_768, 131_072), (64, 256, 512, 2048, 4096), (1, 4, 16, 64), (0, 15)
+    )
+]
+
+
+def make_context(model: Model, shape: Shape) -> Context:
+    """As `engine/process.py` does."""
+    params = ContextParams(
+        n_ctx=shape.n_ctx,
+        n_threads_prefill=1,
+        n_threads_decode=1,
+        n_batch=shape.n_batch,
+        n_seq_max=shape.n_seq,
+        n_outputs_max=shape.n_outputs,
+        n_outputs_max_per_seq=1 + shape.n_outputs - shape.n_seq,
+        type_k=shape.cache_type,
+        type_v=shape.cache_type,
+    )
+    return Context(model, params)
+
+
+@pytest.fixture(scope="module", params=["20b", "120b"])
+def unallocated(
+    request: pytest.FixtureRequest, real_sizes: dict[str, Path]
+) -> Iterator[tuple[Model, ModelFacts]]:
+    """A model of which llama.cpp computes the sizes without allocating anything."""
+    path = real_sizes[request.param]
+    model = Model(path, ModelParams(load_mode="none", no_alloc=True))
+    yield model, read_facts(path)
+    model.close()
+
+
+def test_contexts_take_what_was_predicted(unallocated: tuple[Model, ModelFacts]) -> None:
+    model, facts = unallocated
+    assert 0 <= facts.weight_bytes - model.size_bytes < 32 * 600  # the padding of the file
+    for shape in GRID:
+        context = make_context(model, shape)
+        cells = [int(n) for n in re.findall(r"MiB \( *(\d+) cells", whole_log())]
+        caches = re.findall(r"size = +([0-9.]+) MiB \( *\d+ cells", whole_log())
+        cache_bytes = sum(round(float(n) * MIB) for n in caches)
+        (compute,) = (b.n_bytes for b in context.buffers if b.purpose == "compute")
+        context.close()
+        assert n_cells(facts, shape) == tuple(cells)
+        assert all_cache_bytes(facts, shape) == pytest.approx(cache_bytes, abs=0.02 * MIB)
+        predicted = compute_bytes(facts, shape)
+        assert predicted >= compute - 0.01 * MIB, shape
+        # 3 % of what stands beside it, and of the buffer itself where that is the larger part
+        whole = facts.weight_bytes + cache_bytes + compute
+        assert predicted - compute <= 0.03 * whole, shape
+        if shape.n_batch >= 512 and shape.n_ctx >= 32_768 and shape.n_seq <= 16:
+            assert predicted <= 1.05 * compute, shape
+
+
+@pytest.mark.parametrize("cache_type", ["q8_0", "q4_0", "bf16"])
+def test_caches_of_other_types(
+    unallocated: tuple[Model, ModelFacts], cache_type: CacheType
+) -> None:
+    model, facts = unallocated
+    shape = Shape(n_ctx=32_768, n_batch=512, n_seq=4, n_outputs=19, cache_type=cache_type)
+    make_context(model, shape).close()
+    caches = re.findall(r"size = +([0-9.]+) MiB \( *\d+ cells", whole_log())
+    total = sum(round(float(n) * MIB) for n in caches)
+    assert all_cache_bytes(facts, shape) == pytest.approx(total, abs=0.02 * MIB)
+
+
+def test_nano_really_allocates_it(nano_gguf: Path) -> None:
+    facts = read_facts(nano_gguf)
+    model = Model(nano_gguf, ModelParams(load_mode="none"))
+    shape = Shape(n_ctx=32_768, n_batch=512, n_seq=4, n_outputs=19)
+    context = make_context(model, shape)
+    actual = sum(buffer.n_bytes for buffer in model.buffers + context.buffers)
+    predicted = facts.weight_bytes + all_cache_bytes(facts, shape)
+    predicted += compute_bytes(facts, shape) + output_bytes(facts, shape)
+    model.close()
+    # The rows of logits beyond n_seq + 1 come with the first draft; the rest is the envelope,
+    # which is wide for a model as small as this.
+    assert actual <= predicted <= actual + 15 * facts.n_vocab * 4 + 10 * MIB

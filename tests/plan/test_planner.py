@@ -1,0 +1,246 @@
+"""Plans for known cards, and what holds for every machine."""
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gptoss_local.errors import DoesNotFitError
+from gptoss_local.hardware import Machine
+from gptoss_local.plan.facts import ModelFacts, published_facts
+from gptoss_local.plan.imagined import imagine
+from gptoss_local.plan.memory import all_cache_bytes
+from gptoss_local.plan.outcome import Plan
+from gptoss_local.plan.planner import FLOOR_CTX, gpu_budget, make_plan, worth_s
+from gptoss_local.plan.wishes import Wishes
+from gptoss_local.plan.words import explain
+from tests.plan.machines import GIB, gpu, machine, machines
+
+SMALL, LARGE = published_facts(24, 32), published_facts(36, 128)
+FACTS = st.sampled_from([SMALL, LARGE])
+
+
+def test_published_facts_are_those_of_the_files(facts: dict[str, ModelFacts]) -> None:
+    assert facts == {"20b": SMALL, "120b": LARGE}
+
+
+def test_20b_on_16_gb_has_all_context() -> None:
+    plan = make_plan(SMALL, machine(gpu(16, 15.3)))
+    assert plan.shape.n_ctx == 131_072
+    assert plan.placement.n_gpu_layers == 25
+    assert plan.placement.tensor_overrides() == ()
+    assert plan.speed.decode_bound == "GPU memory"
+    assert plan.vram_share == 1
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "n_least", "n_most"), [(11.4, 1, 5), (7.4, 10, 16), (4.6, 18, 24)]
+)
+def test_20b_on_smaller_cards_keeps_what_every_token_reads(
+    free_gib: float, n_least: int, n_most: int
+) -> None:
+    plan = make_plan(SMALL, machine(gpu(free_gib + 0.5, free_gib)))
+    assert plan.placement.n_gpu_layers == 25
+    assert n_least <= len(plan.placement.host_experts) <= n_most
+    assert plan.shape.n_ctx >= FLOOR_CTX
+    assert plan.host.is_pinned
+
+
+def test_120b_on_16_gb_with_64_gb_of_ram() -> None:
+    """As measured on an H200 with 15.6 GiB free: 31 layers outside, large batches, pinned."""
+    plan = make_plan(LARGE, machine(gpu(16, 15.5)))
+    assert plan.host.is_pinned
+    assert plan.shape.n_batch >= 2048
+    assert plan.shape.n_ctx >= 32_768
+    assert 29 <= len(plan.placement.host_experts) <= 34
+    assert plan.speed.prefill_bound == "PCIe"
+    assert plan.speed.decode_bound == "RAM"
+    assert 64 <= plan.speed.offload_min_batch <= 512
+
+
+def test_windows_pins_half_of_ram() -> None:
+    here = machine(gpu(16, 15.0, is_wddm=True), pinnable_bytes=32 * GIB)
+    assert not make_plan(LARGE, here).host.is_pinned
+    assert make_plan(SMALL, here).placement.tensor_overrides() == ()
+
+
+def test_two_gpus_share_the_layers() -> None:
+    plan = make_plan(SMALL, machine(gpu(8), gpu(8, index=1)))
+    assert sum(plan.placement.layers_per_gpu) == 25
+    assert min(plan.placement.layers_per_gpu) > 8
+    # one override, which is of no consequence but to switch pipelining off
+    assert plan.placement.tensor_overrides() == ((r"^output\.weight$", "CUDA1"),)
+
+
+def test_single_tensors_fill_what_whole_layers_leave() -> None:
+    """Every size of card has the next tensor only when it fits."""
+    n_parts = set()
+    for mib in range(6000, 7000, 100):
+        plan = make_plan(SMALL, machine(gpu(8, mib / 1024)), Wishes(n_ctx=32_768))
+        n_parts.add(sum(len(names) for _, names in plan.placement.host_parts))
+    assert n_parts == {0, 1, 2}
+
+
+def test_no_gpu_plans_as_before() -> None:
+    plan = make_plan(SMALL, machine(ram_gib=32, n_performance_cores=8))
+    assert (plan.uses_gpu, plan.shape.n_ctx, plan.shape.n_batch) == (False, 32_768, 512)
+    assert (plan.n_threads_prefill, plan.n_threads_decode) == (8, 8)
+
+
+def test_efficiency_cores_do_not_decode() -> None:
+    plan = make_plan(SMALL, machine(ram_gib=32, n_cores=24, n_performance_cores=8))
+    assert (plan.n_threads_prefill, plan.n_threads_decode) == (24, 8)
+
+
+def test_wishes_are_kept() -> None:
+    here = machine(gpu(16))
+    assert make_plan(SMALL, here, Wishes(n_ctx=5000)).shape.n_ctx == 5120
+    assert make_plan(SMALL, here, Wishes(n_ctx=10**6)).shape.n_ctx == 131_072
+    assert make_plan(SMALL, here, Wishes(min_ctx=100_000)).shape.n_ctx >= 100_000
+    assert make_plan(SMALL, here, Wishes(n_gpu_layers=0)).placement.n_gpu_layers == 0
+    assert make_plan(SMALL, here, Wishes(n_gpu_layers=10)).placement.n_gpu_layers == 10
+    assert make_plan(SMALL, here, Wishes(n_seq=9)).shape.n_seq == 9
+    moe = make_plan(SMALL, here, Wishes(n_cpu_moe=7))
+    assert moe.placement.host_experts == tuple(range(7))
+    assert make_plan(LARGE, machine(ram_gib=96), Wishes(min_ctx=50_000)).shape.n_ctx >= 50_000
+
+
+@pytest.mark.parametrize(
+    ("wishes", "reason"),
+    [
+        (Wishes(n_gpu_layers=25), "25 layers on the GPU"),
+        (Wishes(n_cpu_moe=2), "first 2 layers"),
+        (Wishes(n_ctx=131_072, vram_bytes=3 * GIB, n_cpu_moe=24), "131072 tokens"),
+    ],
+)
+def test_impossible_wishes_are_named(wishes: Wishes, reason: str) -> None:
+    with pytest.raises(DoesNotFitError, match=reason):
+        make_plan(SMALL, machine(gpu(8)), wishes)
+
+
+def test_no_machine_for_it() -> None:
+    with pytest.raises(DoesNotFitError, match=r"5\.5 GiB of RAM are free, 3\.5 GiB on card 0"):
+        make_plan(LARGE, machine(gpu(4), ram_gib=6))
+
+
+def try_plan(facts: ModelFacts, here: Machine, wishes: Wishes) -> Plan | None:
+    try:
+        return make_plan(facts, here, wishes)
+    except DoesNotFitError:
+        return None
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    facts=FACTS,
+    here=machines(),
+    wishes=st.builds(
+        Wishes,
+        n_ctx=st.sampled_from([None, 4096, 40_000, 131_072]),
+        vram_bytes=st.sampled_from([None, 5 * GIB, 20 * GIB]),
+        n_gpu_layers=st.sampled_from([None, None, 0, 12, 99]),
+        n_cpu_moe=st.sampled_from([None, None, 0, 12, 99]),
+        n_seq=st.sampled_from([1, 4, 16]),
+    ),
+)
+def test_every_plan_keeps_budgets_and_wishes(
+    facts: ModelFacts, here: Machine, wishes: Wishes
+) -> None:
+    plan = try_plan(facts, here, wishes)
+    if plan is None:
+        return
+    placement = plan.placement
+    for card, memory in zip(here.usable_gpus, placement.gpus, strict=False):
+        assert memory.total <= gpu_budget(card, wishes) <= card.free_bytes
+        assert wishes.vram_bytes is None or memory.total <= wishes.vram_bytes
+    host = plan.host
+    assert host.total - host.mapped <= here.available_bytes
+    assert not host.is_pinned or host.weights <= (here.pinnable_bytes or 0)
+    # each byte of weights and cache is somewhere, once
+    in_vram = sum(memory.weights for memory in placement.gpus)
+    assert in_vram + host.weights + host.mapped == facts.weight_bytes
+    caches = host.cache + sum(memory.cache for memory in placement.gpus)
+    assert caches == all_cache_bytes(facts, plan.shape)
+    if wishes.n_ctx:
+        assert 0 <= plan.shape.n_ctx - wishes.n_ctx < 256
+    if wishes.n_gpu_layers is not None and here.usable_gpus:
+        assert placement.n_gpu_layers == min(wishes.n_gpu_layers, facts.n_layers + 1)
+    if wishes.n_cpu_moe is not None and placement.n_gpu_layers == facts.n_layers + 1:
+        assert placement.host_experts == tuple(range(min(wishes.n_cpu_moe, facts.n_layers)))
+        assert placement.host_parts == ()
+    assert all(explain(facts, here, wishes, plan))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    facts=FACTS,
+    here=machines(min_gpus=1),
+    more_mib=st.integers(1, 20_000),
+    which=st.integers(0, 2),
+    n_ctx=st.sampled_from([None, 32_768, 131_072]),
+)
+def test_more_vram_is_never_slower(
+    facts: ModelFacts, here: Machine, more_mib: int, which: int, n_ctx: int | None
+) -> None:
+    """For a given context the request is as fast or faster; without one it is worth as much.
+
+    Of up to two GPUs: to three and more, layers are dealt out by their memory, which is coarse.
+    """
+    here = msgspec.structs.replace(here, gpus=here.gpus[:2])
+    index = which % len(here.gpus)
+    cards = list(here.gpus)
+    card = cards[index]
+    cards[index] = msgspec.structs.replace(card, free_bytes=card.free_bytes + more_mib * 2**20)
+    larger = msgspec.structs.replace(here, gpus=tuple(cards))
+    wishes = Wishes(n_ctx=n_ctx)
+    before, after = try_plan(facts, here, wishes), try_plan(facts, larger, wishes)
+    if before is None:
+        return
+    assert after is not None
+    if n_ctx:
+        assert after.speed.request_s <= before.speed.request_s * (1 + 1e-9)
+    elif before.shape.n_ctx >= FLOOR_CTX:
+        assert worth_s(facts, after) <= worth_s(facts, before) * (1 + 1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(facts=FACTS, here=machines(), more_gib=st.integers(1, 64))
+def test_more_ram_is_never_slower(facts: ModelFacts, here: Machine, more_gib: int) -> None:
+    more = more_gib * GIB
+    larger = msgspec.structs.replace(
+        here,
+        available_bytes=here.available_bytes + more,
+        pinnable_bytes=None if here.pinnable_bytes is None else here.pinnable_bytes + more,
+    )
+    wishes = Wishes(n_ctx=32_768)
+    before, after = try_plan(facts, here, wishes), try_plan(facts, larger, wishes)
+    if before is not None:
+        assert after is not None
+        assert after.speed.request_s <= before.speed.request_s * (1 + 1e-9)
+
+
+@given(facts=FACTS, here=machines(min_gpus=1))
+@settings(max_examples=200, deadline=None)
+def test_overrides_name_exactly_the_experts_of_the_host(facts: ModelFacts, here: Machine) -> None:
+    plan = try_plan(facts, here, Wishes())
+    if plan is None or not plan.uses_gpu:
+        return
+    placement = plan.placement
+    parts = dict(placement.host_parts)
+    for layer in range(facts.n_layers):
+        for part in ("gate", "up", "down"):
+            for kind in ("weight", "bias"):
+                name = f"blk.{layer}.ffn_{part}_exps.{kind}"
+                hits = [d for p, d in placement.tensor_overrides() if re.search(p, name)]
+                on_host = layer in placement.host_experts or part in parts.get(layer, ())
+                assert hits == (["CPU"] if on_host else [])
+
+
+def test_imagined_cards_leave_room_for_a_desktop() -> None:
+    here = imagine(machine(), [16 * GIB, 12 * GIB], 48 * GIB)
+    assert [g.total_bytes for g in here.usable_gpus] == [16 * GIB, 12 * GIB]
+    assert here.usable_gpus[0].free_bytes < 16 * GIB
+    assert here.total_bytes == 48 * GIB
+    assert not imagine(here, []).usable_gpus

@@ -1,0 +1,55 @@
+"""Each finding of the doctor, by machines that have it."""
+
+import msgspec
+import pytest
+
+from gptoss_local.diagnosis import GIB, Finding, Level, Surroundings, diagnose
+from gptoss_local.hardware import Machine
+from gptoss_local.nvidia import Driver
+from tests.plan.machines import gpu, machine
+
+AROUND = Surroundings(
+    models_dir="/models", disk_free_bytes=10**12, address="http://127.0.0.1:11434", answers="nobody"
+)
+GOOD = msgspec.structs.replace(machine(gpu(16, 15.5)), driver=Driver("570.86", (12, 8)))
+
+
+def finding(name: str, here: Machine = GOOD, around: Surroundings = AROUND) -> Finding:
+    (found,) = (each for each in diagnose(here, around) if each.name == name)
+    return found
+
+
+def test_a_good_machine_needs_nothing() -> None:
+    findings = diagnose(GOOD, AROUND)
+    assert {each.level for each in findings} == {"ok"}
+    assert not any(each.fix for each in findings)
+    assert "15.5 of 16.0 GiB" in finding("GPU 0").text
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "level", "fix"),
+    [
+        ({"driver": None, "gpus": ()}, "GPU", "note", "install its driver"),
+        ({"gpus": ()}, "GPU", "problem", "CUDA_VISIBLE_DEVICES"),
+        ({"driver": Driver("550.1", (12, 4))}, "GPU 0", "problem", "570"),
+        ({"gpus": (gpu(16, 11),)}, "GPU 0", "note", "nvidia-smi"),
+        ({"gpus": (gpu(16, 15.5, is_wddm=True),)}, "GPU 0", "note", "Windows"),
+        ({"has_cuda_build": False}, "llama.cpp", "problem", "GGML_CUDA=on"),
+        ({"has_avx2": False}, "CPU", "problem", "AVX2"),
+        ({"available_bytes": 20 * GIB}, "RAM", "note", "Other programs"),
+        ({"platform": "wsl"}, "RAM", "note", ".wslconfig"),
+        ({"disk": "rotating"}, "disk", "note", "NVMe"),
+    ],
+)
+def test_findings(change: dict[str, object], name: str, level: Level, fix: str) -> None:
+    found = finding(name, msgspec.structs.replace(GOOD, **change))
+    assert found.level == level
+    assert fix in found.fix
+
+
+def test_full_disk_and_taken_port() -> None:
+    around = msgspec.structs.replace(AROUND, disk_free_bytes=10**9, answers="other")
+    assert finding("disk", GOOD, around).level == "problem"
+    assert "GPTOSS_PORT" in finding("server", GOOD, around).fix
+    around = msgspec.structs.replace(AROUND, answers="gptoss")
+    assert finding("server", GOOD, around).level == "ok"

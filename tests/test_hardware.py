@@ -1,0 +1,193 @@
+"""Facts of this machine, and of machines told by their files and drivers."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pynvml
+import pytest
+
+from gptoss_local import hardware, nvidia
+from gptoss_local.hardware import Machine, pinnable_bytes, read_machine
+from gptoss_local.nvidia import Gpu, read_gpus, visible
+
+GIB = 2**30
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_this_machine(tmp_path: Path) -> None:
+    machine = read_machine(tmp_path / "not" / "there")
+    assert machine.total_bytes == psutil.virtual_memory().total
+    assert 0 < machine.available_bytes <= machine.total_bytes
+    assert machine.n_cores == psutil.cpu_count(logical=False)
+    assert machine.usable_gpus == () or machine.has_cuda_build
+
+
+def test_hybrid_processors(tmp_path: Path) -> None:
+    """An i9 with 2 fast cores of two threads and 4 slow ones, as the kernel lists it."""
+    files = {"devices/cpu_core/cpus": "0-3\n", "devices/cpu_atom/cpus": "4-7\n"}
+    for cpu, core in enumerate((0, 0, 4, 4, 8, 9, 10, 11)):
+        folder = f"devices/system/cpu/cpu{cpu}/topology"
+        files |= {f"{folder}/core_id": str(core), f"{folder}/physical_package_id": "0"}
+    assert hardware._n_performance_cores(write(tmp_path, files), 6) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone says so by saying nothing")
+def test_one_kind_of_core(tmp_path: Path) -> None:
+    assert hardware._n_performance_cores(tmp_path, 6) == 6
+
+
+def test_containers_limit_memory(tmp_path: Path) -> None:
+    group = {"memory.max": "4000", "memory.current": "3000", "memory.stat": "inactive_file 500\n"}
+    files = {f"fs/cgroup/{name}": text for name, text in group.items()}
+    assert hardware._container_bytes(write(tmp_path, files)) == [1500]
+    assert hardware._container_bytes(write(tmp_path, {"fs/cgroup/memory.max": "max"})) == []
+    assert hardware._container_bytes(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "known"), [("fpu sse avx2 fma", True), ("fpu sse avx", False), (None, None)]
+)
+def test_avx2(tmp_path: Path, flags: str | None, known: bool | None, monkeypatch: Any) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    files = {"cpuinfo": f"model name\t: any\nflags\t\t: {flags}\n"} if flags else {}
+    assert hardware._has_avx2(write(tmp_path, files) / "cpuinfo") is known
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices have numbers on POSIX")
+@pytest.mark.parametrize(
+    ("disk", "rotational", "kind"),
+    [("nvme0n1", "0", "nvme"), ("sda", "0", "ssd"), ("sda", "1", "rotating"), ("vda", "1", None)],
+)
+def test_kinds_of_disk(tmp_path: Path, disk: str, rotational: str, kind: str | None) -> None:
+    device = tmp_path.stat().st_dev
+    part = write(tmp_path / f"devices/{disk}", {"queue/rotational": rotational}) / f"{disk}1"
+    part.mkdir()
+    link = tmp_path / f"dev/block/{os.major(device)}:{os.minor(device)}"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(part)
+    assert hardware._disk_kind(tmp_path / "models" / "there", tmp_path) == kind
+
+
+def test_what_can_be_pinned() -> None:
+    assert pinnable_bytes("linux", 64 * GIB, 60 * GIB) == 60 * GIB
+    assert pinnable_bytes("windows", 64 * GIB, 60 * GIB) == 32 * GIB
+    assert pinnable_bytes("wsl", 64 * GIB, 20 * GIB) == 20 * GIB
+    assert pinnable_bytes("other", 64 * GIB, 60 * GIB) is None
+
+
+def test_builds_with_and_without_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
+    assert not hardware.has_cuda_build()
+    (tmp_path / "libggml-cuda.so").touch()
+    assert hardware.has_cuda_build()
+
+
+def test_a_build_without_cuda_uses_no_gpu() -> None:
+    card = Gpu(index=0, name="any", total_bytes=GIB, free_bytes=GIB)
+    machine = Machine(gpus=(card,), total_bytes=GIB, available_bytes=GIB)
+    assert machine.usable_gpus == ()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (None, "abc"),
+        ("", ""),
+        ("-1", ""),
+        ("2,0", "ca"),
+        ("GPU-b", "b"),
+        ("1,7,0", "b"),
+        ("1,1", "b"),
+    ],
+)
+def test_visible_devices(wanted: str | None, found: str) -> None:
+    gpus = [
+        Gpu(index=i, name=name, uuid=f"GPU-{name}", total_bytes=1, free_bytes=1)
+        for i, name in enumerate("abc")
+    ]
+    assert "".join(gpu.name for gpu in visible(gpus, wanted)) == found
+
+
+# What NVML says of an RTX 4090 under Linux; all else is not supported.
+ANSWERS = {
+    "nvmlInit": None,
+    "nvmlShutdown": None,
+    "nvmlSystemGetDriverVersion": "570.86.15",
+    "nvmlSystemGetCudaDriverVersion": 12080,
+    "nvmlDeviceGetCount": 1,
+    "nvmlDeviceGetHandleByIndex": "handle",
+    "nvmlDeviceGetName": b"NVIDIA GeForce RTX 4090",
+    "nvmlDeviceGetUUID": "GPU-1234",
+    "nvmlDeviceGetMemoryInfo": type("M", (), {"total": 24 * GIB, "free": 23 * GIB})(),
+    "nvmlDeviceGetCudaComputeCapability": (8, 9),
+    "nvmlDeviceGetMaxPcieLinkGeneration": 4,
+    "nvmlDeviceGetMaxPcieLinkWidth": 16,
+    "nvmlDeviceGetMemoryBusWidth": 384,
+    "nvmlDeviceGetNumGpuCores": 16384,
+    "nvmlDeviceGetGraphicsRunningProcesses": [type("P", (), {"pid": 7})()],
+}
+
+
+def fake_driver(monkeypatch: pytest.MonkeyPatch, *, missing: str = "") -> None:
+    """Let NVML answer so, and refuse the call `missing`."""
+    for name in vars(pynvml).copy():
+        if name.startswith("nvml") and name != "nvmlExceptionClass":
+            answer = ANSWERS.get(name, pynvml.NVMLError_NotSupported())
+            is_missing = name == missing
+            monkeypatch.setattr(
+                pynvml, name, _call(pynvml.NVMLError_NotSupported() if is_missing else answer)
+            )
+    clocks = {pynvml.NVML_CLOCK_MEM: 10501, pynvml.NVML_CLOCK_SM: 2520}
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMaxClockInfo", lambda _, kind: clocks[kind])
+
+
+def _call(answer: object) -> Any:
+    def call(*_: object) -> object:
+        if isinstance(answer, pynvml.NVMLError):
+            raise answer
+        return answer
+
+    return call
+
+
+def test_what_a_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch)
+    driver, (gpu,) = read_gpus()
+    assert driver == nvidia.Driver("570.86.15", (12, 8))
+    assert gpu.name == "NVIDIA GeForce RTX 4090"
+    assert (gpu.total_bytes, gpu.free_bytes) == (24 * GIB, 23 * GIB)
+    assert gpu.bandwidth_bytes_s == pytest.approx(1008e9, rel=0.001)
+    assert (gpu.pcie_generation, gpu.pcie_width, gpu.n_processes) == (4, 16, 1)
+    assert gpu.is_wddm is False
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        ("nvmlDeviceGetMaxPcieLinkWidth", "pcie_width"),
+        ("nvmlDeviceGetMemoryBusWidth", "bandwidth_bytes_s"),
+        ("nvmlDeviceGetNumGpuCores", "n_cores"),
+        ("nvmlDeviceGetGraphicsRunningProcesses", "n_processes"),
+    ],
+)
+def test_what_it_does_not_tell_is_none(
+    monkeypatch: pytest.MonkeyPatch, call: str, field: str
+) -> None:
+    fake_driver(monkeypatch, missing=call)
+    _, (gpu,) = read_gpus()
+    assert getattr(gpu, field) is None
+
+
+def test_no_driver_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, missing="nvmlInit")
+    assert read_gpus() == (None, [])
