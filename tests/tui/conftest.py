@@ -1,16 +1,12 @@
 """A real file of chats for every test, and the app on it, with the real server."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gptoss_local.client import AsyncClient
-from gptoss_local.settings import Settings
 from tests.conftest import RunningServer
-from tests.tui.running_chat import Chat, OpenChat, run_chat
+from tests.tui.running_chat import OpenChat, opener
 from tui.history import History
 
 
@@ -29,15 +25,10 @@ def history(history_path: Path) -> Iterator[History]:
 @pytest.fixture
 def open_chat(server: RunningServer, history_path: Path) -> OpenChat:
     """Opens the app on the shared server; several times on the same chats if a test wants."""
-    port = int(server.url.rpartition(":")[2])
+    return opener(server, history_path)
 
-    @asynccontextmanager
-    async def opened(chat_id: int | None = None, **options: Any) -> AsyncIterator[Chat]:
-        client = AsyncClient(Settings(port=port))
-        try:
-            async with run_chat(client, history_path, chat_id, **options) as chat:
-                yield chat
-        finally:
-            await client.close()
 
-    return opened
+@pytest.fixture
+def open_own_chat(own_server: RunningServer, history_path: Path) -> OpenChat:
+    """Opens the app on a server that the test may break."""
+    return opener(own_server, history_path)

@@ -7,6 +7,9 @@ from typing import Any
 
 from textual.pilot import Pilot
 
+from gptoss_local.client import AsyncClient
+from gptoss_local.settings import Settings
+from tests.conftest import RunningServer
 from tui.app import ChatApp
 from tui.conversation import Conversation
 from tui.history import History
@@ -88,3 +91,19 @@ async def run_chat(
             yield Chat(app, pilot)
     finally:
         history.close()
+
+
+def opener(server: RunningServer, path: Path) -> OpenChat:
+    """Returns what opens the app on a server and a file of chats, several times if wanted."""
+    port = int(server.url.rpartition(":")[2])
+
+    @asynccontextmanager
+    async def opened(chat_id: int | None = None, **options: Any) -> AsyncIterator[Chat]:
+        client = AsyncClient(Settings(port=port))
+        try:
+            async with run_chat(client, path, chat_id, **options) as chat:
+                yield chat
+        finally:
+            await client.close()
+
+    return opened

@@ -150,7 +150,7 @@ def test_files_that_cannot_be_attached(tmp_path: Path) -> None:
 @given(st.text())
 def test_no_text_drives_the_terminal(text: str) -> None:
     shown = printable(f"{text}\x1b]52;c;AAAA\x07\x9b31m\u202e")
-    assert not any(ord(c) < 32 and c not in "\n\t" or 127 <= ord(c) < 160 for c in shown)
+    assert not any((ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 for c in shown)
     assert "\u202e" not in shown
 
 

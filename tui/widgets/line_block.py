@@ -111,6 +111,7 @@ class LineBlock(Widget):
 
     def _fit(self, width: int) -> None:
         """Make rows for this width and the present theme."""
+        width = max(1, width)  # a terminal can be narrower than our margins
         key = (self.app.theme, self.visual_style)
         if width != self._width or key != self._style_key:
             self._width, self._style_key = width, key

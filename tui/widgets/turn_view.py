@@ -105,6 +105,12 @@ class UserTurnView(TurnView):
 class AssistantTurnView(TurnView):
     """An answer with its reasoning, stored or streaming."""
 
+    DEFAULT_CSS = """
+    AssistantTurnView {
+        margin: 0;
+        .meta { margin: 0 0 1 0; }
+    }
+    """  # Markdown ends in a blank row
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space,enter", "reasoning", "Reasoning", id="turn.reasoning"),
     ]
