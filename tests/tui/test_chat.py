@@ -54,6 +54,18 @@ async def test_escape_stops_at_once_and_keeps_the_part(
         assert await chat.ask(FRANCE) == PARIS
 
 
+async def test_escape_stops_a_prefill(open_chat: OpenChat, server: RunningServer) -> None:
+    async with open_chat() as chat:
+        chat.app.chat.prompt.fill("some words " * 10_000)
+        await chat.press("enter")
+        await chat.until(lambda: _n_running(server) == 1)
+        await chat.until(lambda: "reading the prompt" in chat.screen())
+        await chat.press("escape")
+        assert await chat.answered() == ""
+        await chat.until(lambda: _n_running(server) == 0, timeout_s=5)
+        assert chat.turns()[-1].state == "stopped"
+
+
 def _n_running(server: RunningServer) -> float:
     metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
     found = re.search(r"^gptoss_answers_active(?:{[^}]*})? ([\d.]+)", metrics, re.MULTILINE)
