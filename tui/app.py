@@ -1,7 +1,7 @@
 """`gptoss chat`: the Textual application. A client of the server like any other."""
 
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -10,6 +10,7 @@ from textual.app import App
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.screen import Screen
 
+from gptoss_local.errors import UsageError
 from tui.actions import REGISTRY
 from tui.conversation import Conversation
 from tui.history import History
@@ -45,6 +46,11 @@ class ChatApp(App[None]):
         server: Answers and lists of models.
         history: Where chats are stored; closed by the caller.
         conversation: The chat that is shown first.
+        theme: One of Textual's; empty for its default.
+        keys: Ids of bindings, and the keys they get instead of ours.
+
+    Raises:
+        UsageError: there is no such theme.
     """
 
     TITLE = "gptoss"
@@ -52,8 +58,21 @@ class ChatApp(App[None]):
     COMMANDS: ClassVar = {RegistryProvider}
     BINDINGS: ClassVar = []
 
-    def __init__(self, server: ChatServer, history: History, conversation: Conversation) -> None:
+    def __init__(
+        self,
+        server: ChatServer,
+        history: History,
+        conversation: Conversation,
+        *,
+        theme: str = "",
+        keys: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
+        if theme and theme not in self.available_themes:
+            names = ", ".join(sorted(self.available_themes))
+            raise UsageError(f"there is no theme '{theme}'", hint=f"There are {names}.")
+        self.theme = theme or self.theme
+        self.set_keymap(dict(keys or {}))
         self._chat = ChatScreen(server, history, conversation)
 
     def on_load(self) -> None:

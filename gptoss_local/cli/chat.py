@@ -80,6 +80,7 @@ def _show(
     if chat_id is not None:
         conversation.open(chat_id)
     conversation.set_model(model, effort or conversation.effort)
-    app = ChatApp(ChatServer(AsyncClient(settings)), history, conversation)
+    server = ChatServer(AsyncClient(settings))
+    app = ChatApp(server, history, conversation, theme=settings.theme, keys=settings.keys)
     app.run()
     return conversation.chat_id

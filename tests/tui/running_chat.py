@@ -78,13 +78,17 @@ OpenChat = Callable[..., AbstractAsyncContextManager[Chat]]
 
 @asynccontextmanager
 async def run_chat(
-    source: Any, path: Path, chat_id: int | None = None, size: tuple[int, int] = (80, 24)
+    source: Any,
+    path: Path,
+    chat_id: int | None = None,
+    size: tuple[int, int] = (80, 24),
+    **options: Any,
 ) -> AsyncIterator[Chat]:
     history = History(path)
     conversation = Conversation(history, "nano", "medium")
     if chat_id is not None:
         conversation.open(chat_id)
-    app = ChatApp(ChatServer(source), history, conversation)
+    app = ChatApp(ChatServer(source), history, conversation, **options)
     try:
         async with app.run_test(size=size) as pilot:
             await pilot.pause()

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import httpx
 import pytest
+from textual.binding import Binding
 
 from tests.conftest import RunningServer
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat
+from tui.actions import REGISTRY
 from tui.history import History
-from tui.widgets.turn_view import AssistantTurnView
+from tui.screens.chat import ChatScreen
+from tui.screens.chats import ChatsDialog
+from tui.widgets.prompt import Prompt
+from tui.widgets.turn_view import AssistantTurnView, TurnView
 
 COUNT = "Count from 1 to 900."
 
@@ -263,3 +268,30 @@ async def test_sizes(open_chat: OpenChat, size: tuple[int, int]) -> None:
         await chat.until(lambda: "Keys" in chat.screen())
         await chat.press("escape")
         assert "Paris" in chat.screen()
+
+
+async def test_keys_and_theme_are_the_users(open_chat: OpenChat) -> None:
+    keys = {"chat.effort": "f9", "turn.copy": "y"}
+    async with open_chat(keys=keys, theme="ansi-light") as chat:
+        await chat.press("f4")
+        assert "nano │ medium" in chat.screen()
+        await chat.press("f9")
+        assert "nano │ high" in chat.screen()
+        assert await chat.ask(FRANCE) == PARIS
+        chat.views()[-1].focus()
+        await chat.press("y")
+        assert chat.app.clipboard == PARIS
+
+
+def test_binding_ids_are_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+    classes = (ChatScreen, Prompt, TurnView, AssistantTurnView, ChatsDialog)
+    bindings = [binding for owner in classes for binding in owner.BINDINGS]
+    ids = [binding.id for binding in bindings if isinstance(binding, Binding) and binding.id]
+    assert len(ids) > 20
+    assert [name for name in ids if f"`{name}`" not in page] == []
+
+
+def test_commands_are_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+    assert [c.name for c in REGISTRY.commands if f"/{c.name}" not in page] == []
