@@ -2,7 +2,7 @@
 
 import datetime
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,15 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in (header, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("    ".join(cells).rstrip())
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Print a line per fact, its name in a column; further lines of a value are set in."""
+    for name, value in facts.items():
+        first, *others = value.splitlines() or [""]
+        print(f"{name:<16}{first}")
+        for line in others:
+            print(f"{'':<16}{line}".rstrip())
 
 
 @contextmanager
