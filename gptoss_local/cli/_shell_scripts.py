@@ -85,10 +85,22 @@ fi
 """
 
 _FISH = r"""# Completion of gptoss for fish: gptoss completion fish | source
-function __gptoss_takes --description 'whether COMMAND was typed and takes one more of N models'
-    set -l words (commandline -opc | string match --invert -- '-*')
-    test (count $words) -ge 2; and test "$words[2]" = $argv[1]
-    and test (count $words) -lt (math $argv[2] + 2)
+function __gptoss_takes --argument-names command most --description 'room for one more model'
+    string match -qr -- '^[./~]' (commandline -ct); and return 1
+    set -l words (commandline -opc)
+    test (count $words) -ge 2; and test "$words[2]" = $command; or return 1
+    set -l n 0
+    set -l option ''
+    for word in $words[3..-1]
+        if test -n "$option"
+            set option ''
+        else if contains -- $word $argv[3..-1]
+            set option $word
+        else if not string match -q -- '-*' $word
+            set n (math $n + 1)
+        end
+    end
+    test -z "$option"; and test $n -lt $most
 end
 function __gptoss_names
     set -l words (commandline -opc)
@@ -160,8 +172,9 @@ def fish(commands: Sequence["Command"]) -> str:
         for option in command.options:
             lines.append(f"complete -c gptoss {condition} {_fish_option(option)}")
         if command.n_models:
-            takes = f"-n '__gptoss_takes {command.name} {command.n_models}'"
-            lines.append(f"complete -c gptoss {takes} -a '(__gptoss_names {command.names})'")
+            valued = " ".join(_flags(command, valued=True))
+            takes = f"-n '__gptoss_takes {command.name} {command.n_models} {valued}'"
+            lines.append(f"complete -c gptoss {takes} -f -a '(__gptoss_names {command.names})'")
         if command.values:
             words = " ".join(command.values)
             lines.append(f"complete -c gptoss {condition} -f -a '{words}'")
@@ -172,17 +185,16 @@ def powershell(commands: Sequence["Command"]) -> str:
     """A table of hashes, read by one completer."""
     rows = []
     for command in commands:
-        flags = [flag for option in command.options for flag in option.flags]
         values = "; ".join(
             f"'{flag}' = {_powershell_list(option.values)}"
             for option in command.options
             if option.takes_value
             for flag in option.flags
         )
+        options, words = _powershell_list(_flags(command)), _powershell_list(command.values)
         rows.append(
             f"        '{command.name}' = @{{ names = '{command.names}'; most = {command.n_models}; "
-            f"options = {_powershell_list(flags)}; words = {_powershell_list(command.values)}; "
-            f"values = @{{ {values} }} }}"
+            f"options = {options}; words = {words}; values = @{{ {values} }} }}"
         )
     return _POWERSHELL.replace("@TABLE@", "\n".join(rows))
 
@@ -191,10 +203,7 @@ def _cases(commands: Sequence["Command"]) -> str:
     """What a command offers, as assignments that bash and zsh read alike."""
     lines = []
     for command in commands:
-        flags = " ".join(flag for option in command.options for flag in option.flags)
-        valued = " ".join(
-            flag for option in command.options if option.takes_value for flag in option.flags
-        )
+        flags, valued = " ".join(_flags(command)), " ".join(_flags(command, valued=True))
         lines.append(
             f"        {command.name}) names={command.names} most={command.n_models} "
             f'options="{flags}" valued="{valued}" values="{" ".join(command.values)}" ;;'
@@ -212,6 +221,12 @@ def _value_cases(commands: Sequence["Command"]) -> str:
             elif option.names:
                 lines.append(f"            {pattern}) names={option.names} n=0 most=1 ;;")
     return '        case "$command $option" in\n' + "\n".join(lines) + "\n        esac"
+
+
+def _flags(command: "Command", *, valued: bool = False) -> list[str]:
+    """Its options in all spellings, or of those that take a value."""
+    options = [option for option in command.options if option.takes_value or not valued]
+    return [flag for option in options for flag in option.flags]
 
 
 def _fish_option(option: "Option") -> str:

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from gptoss_local.nano.materialize import materialize
 from tests.cli.conftest import Cli, run_cli
 
@@ -88,20 +86,6 @@ def test_closed_pipe_is_quiet(nano_home: Path) -> None:
     show.stdout.close()
     _, errors = show.communicate(timeout=60)
     assert errors == b""
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
-    """The reason for the lazy imports; the time itself depends on the machine."""
-    code = (
-        "import sys\nsys.argv[1:] = sys.argv[1:]\n"
-        "from gptoss_local.cli.main import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'numpy', 'llama_cpp', 'httpx', 'starlette', 'gguf'} & set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_ls_imports_no_numpy(nano_home: Path) -> None:
