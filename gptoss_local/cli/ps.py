@@ -30,7 +30,7 @@ def ps(json: Json = False) -> None:
             model["name"],
             model["digest"][:12],
             decimal(model["size"]),
-            _processor(model),
+            processor(model),
             str(model["context_length"]),
             _until(model),
         )
@@ -39,12 +39,13 @@ def ps(json: Json = False) -> None:
     print_table(("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"), rows)
 
 
-def _processor(model: dict[str, Any]) -> str:
+def processor(model: dict[str, Any]) -> str:
     """Where the weights are, in Ollama's words."""
     share = model["size_vram"] / model["size"]
     if share in (0, 1):
         return "100% GPU" if share else "100% CPU"
-    return f"{1 - share:.0%}/{share:.0%} CPU/GPU"
+    cpu = round(100 * (1 - share))
+    return f"{cpu}%/{100 - cpu}% CPU/GPU"
 
 
 def _until(model: dict[str, Any]) -> str:

@@ -27,7 +27,7 @@ def status(json: Json = False) -> None:
             found |= {
                 "version": facts["server_version"],
                 "process": str(facts["pid"]),
-                "up for": human_age(facts["uptime_s"]),
+                "up for": human_age(facts["uptime_s"]).lower(),
                 "models": ", ".join(model["name"] for model in models) or "none loaded",
             }
         print_facts(found)

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from gptoss_local.cli._output import human_age
+from gptoss_local.cli.ps import processor
 from gptoss_local.nano.materialize import materialize
 from tests.cli.conftest import Cli, run_cli
 
@@ -95,3 +99,23 @@ def test_ls_imports_no_numpy(nano_home: Path) -> None:
     )
     environment = os.environ | {"GPTOSS_HOME": str(nano_home)}
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        *((0, "Less than a second"), (1, "1 second"), (59, "59 seconds"), (60, "About a minute")),
+        *((3599, "59 minutes"), (3600, "About an hour"), (5500, "2 hours"), (86_400, "24 hours")),
+        *((172_800, "2 days"), (13 * 86_400, "13 days"), (14 * 86_400, "2 weeks")),
+        *((61 * 86_400, "2 months"), (800 * 86_400, "2 years")),
+    ],
+)
+def test_ages_in_the_words_of_ollama(seconds: float, words: str) -> None:
+    assert human_age(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("vram", "words"), [(0, "100% CPU"), (1000, "100% GPU"), (520, "48%/52% CPU/GPU")]
+)
+def test_processor_in_the_words_of_ollama(vram: int, words: str) -> None:
+    assert processor({"size": 1000, "size_vram": vram}) == words

@@ -96,7 +96,9 @@ def test_ctrl_c_stops_the_answer_not_the_conversation(server: RunningServer) -> 
         terminal.process.send_signal(signal.SIGINT)
         terminal.screen = ""
         terminal.read_until(">>> ")
+        terminal.screen = ""
         terminal.process.send_signal(signal.SIGINT)  # at the prompt, too
+        terminal.read_until(">>> ")
         terminal.type("What is 17 + 25?\n")
         terminal.read_until(SUM)
         terminal.screen = ""
