@@ -35,8 +35,12 @@ def catalog() -> tuple[CatalogModel, ...]:
 
 
 def canonical_name(name: str) -> str:
-    """Bring a name as people type it to the form we list: lower case, aliases, no `:latest`."""
+    """Bring a name as people type it to the form we list: lower case, aliases, no `:latest`.
+
+    Nor the host and the namespace that Ollama puts before a name that has none.
+    """
     wanted = name.strip().lower().removesuffix(":latest")
+    wanted = wanted.removeprefix("registry.ollama.ai/").removeprefix("library/")
     for model in catalog():
         if wanted in (model.name, *model.aliases):
             return model.name

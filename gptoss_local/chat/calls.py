@@ -14,6 +14,7 @@ import msgspec
 from gptoss_local.chat.message import Tool
 
 _PREFIX = "functions."
+_PYTHON = "python"
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
     "integer": int,
@@ -99,8 +100,13 @@ def _unwrapped(value: Any) -> list[dict[str, Any]]:
 
 
 def _as_only_argument(text: str, tool: Tool) -> dict[str, Any] | None:
-    """Bare text, such as a script, for a tool that takes nothing but one text."""
-    properties, _ = _properties(tool)
+    """Bare text, such as a script, for a tool that takes nothing but one text.
+
+    Harmony's own `python` takes bare code, so there the other arguments may be left out.
+    """
+    properties, required = _properties(tool)
+    if tool.name == _PYTHON and len(properties.keys() & required) == 1:
+        properties = {name: properties[name] for name in properties.keys() & required}
     if len(properties) != 1 or not text.strip() or text.lstrip()[0] in "{[":
         return None
     ((name, schema),) = properties.items()

@@ -8,9 +8,13 @@ from gptoss_local.types import FinishReason, Usage
 
 
 class Started(msgspec.Struct, frozen=True):
-    """First event of every answer: the prompt is rendered, fits, and goes to the engine."""
+    """First event of every answer: the prompt is rendered, fits, and goes to the engine.
+
+    `n_left_out` messages of the conversation are not in it, as the request allowed.
+    """
 
     n_prompt: int
+    n_left_out: int = 0
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):

@@ -31,7 +31,10 @@ final: <|channel|> "final" typed? <|message|> {body} <|return|>
 typed: " "? <|constrain|> /[Jj][Ss][Oo][Nn]/
 TEXT: /(.|\\n)*/
 """
-_OPEN_ANSWER = "start: @body <|return|>"
+_OPEN_ANSWER = """
+start: {body} <|return|>
+TEXT: /(.|\\n)*/
+"""
 _CALLS = """
 channel: <|channel|> "commentary"
 preamble: channel <|message|> TEXT <|end|>
@@ -76,8 +79,9 @@ def compile_grammar(
         grammars.append({"name": "body", **_json_schema(schemas["#"])})
     elif answer_format is not None:
         grammars.append({"name": "body", **_regex(answer_format)})
+    body = "TEXT" if answer_format is None else "@body"
     if opens_final:
-        top = _OPEN_ANSWER
+        top = _OPEN_ANSWER.format(body=body)
     else:
         # A model that must call and would rather answer does so wherever else it may say a word:
         # in a preamble, or in analysis without end. So it gets one message of analysis.
@@ -86,7 +90,6 @@ def compile_grammar(
             last, thoughts = "call", "?"
         elif tools:
             last = "final | (preamble turn (analysis turn)*)? call"
-        body = "TEXT" if answer_format is None else "@body"
         top = _ANSWER.format(last=last, thoughts=thoughts, body=body)
         if tools:
             groups = list(_argument_schemas(tools, must_call))

@@ -75,14 +75,14 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to answer and how.
+    """What to answer and how. The last message may be the beginning of the answer.
 
     `reasoning` False means that no analysis is made or shown. `stop` strings are looked for in
     content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
     tokens of an earlier answer that this one continues. `must_call` names tools of which the answer
     calls one. `has_next_turn` says that the answer may come back as a message of a longer
     conversation. `n_logprobs` asks for the log-probabilities of the content's tokens, each with so
-    many alternatives.
+    many alternatives. `truncates` leaves out the oldest turns where the prompt does not fit.
     """
 
     messages: tuple[Message, ...]
@@ -96,4 +96,5 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     format: AnswerFormat | None = None
     earlier_tokens: tuple[int, ...] = ()
     has_next_turn: bool = True
+    truncates: bool = False
     n_logprobs: int | None = None

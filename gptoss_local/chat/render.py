@@ -4,6 +4,7 @@ All text is encoded as text: a user, a tool result or a tool name that spells `<
 forge a message.
 """
 
+import contextlib
 import datetime
 import json
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from openai_harmony import Message as HarmonyMessage
 
 from gptoss_local.chat.message import ChatRequest, JsonFormat, Message
 from gptoss_local.chat.typescript import render_tools
-from gptoss_local.chat.vocabulary import CHANNEL, MESSAGE, START, Vocabulary
+from gptoss_local.chat.vocabulary import CHANNEL, END, MESSAGE, START, Vocabulary
 from gptoss_local.errors import UsageError
 from gptoss_local.types import Effort
 
@@ -38,7 +39,8 @@ def render_chat(
 ) -> list[int]:
     """Render the prompt for the next assistant turn, ending in `<|start|>assistant`.
 
-    The system message says that today is `date`, which is the real one by default.
+    The system message says that today is `date`, which is the real one by default. An answer that
+    the request has begun stands open at the end.
 
     Reasoning of finished turns is dropped, that of a running tool loop is kept, as gpt-oss's chat
     template does; openai-harmony itself would keep that of all finished turns but the first.
@@ -59,8 +61,14 @@ def render_chat(
         tokens += encoding.render_conversation_for_completion(messages, Role.ASSISTANT)
     except (ValueError, HarmonyError) as error:
         raise UsageError(f"the conversation cannot be rendered: {error}") from error
+    begun = begun_answer(request)
+    if begun is not None and begun.reasoning:
+        tokens += [CHANNEL, *vocabulary.encode("analysis"), MESSAGE]
+        tokens += [*vocabulary.encode(begun.reasoning), END, START, *vocabulary.encode("assistant")]
     if opens_final(request):
         tokens += [CHANNEL, *vocabulary.encode("final"), MESSAGE]
+    if begun is not None:
+        tokens += vocabulary.encode(begun.content)
     return tokens
 
 
@@ -71,8 +79,11 @@ def render_history(
 
     That is without the answer's reasoning. A user's message comes next.
     """
+    messages, begun = request.messages, begun_answer(request)
+    if begun is not None:
+        messages, answer = messages[:-1], begun.content + answer
     reply, question = Message(role="assistant", content=answer), Message(role="user")
-    messages = (*request.messages, reply, question)
+    messages = (*messages, reply, question)
     tokens = render_chat(msgspec.structs.replace(request, messages=messages), vocabulary, date)
     starts = [i for i, token in enumerate(tokens) if token == START]
     return tokens[: starts[-2]]  # of the question; the very last one opens the next answer
@@ -80,7 +91,19 @@ def render_history(
 
 def opens_final(request: ChatRequest) -> bool:
     """Whether the rendered prompt ends inside an open message of the final channel."""
-    return not request.reasoning and not request.tools
+    is_begun = begun_answer(request) is not None
+    return is_begun or (not request.reasoning and not request.tools)
+
+
+def begun_answer(request: ChatRequest) -> Message | None:
+    """The assistant's message that a conversation ends in, from which the answer goes on.
+
+    A format and a call that must be made bind an answer from its start, so there it is a message
+    like any other.
+    """
+    last = request.messages[-1] if request.messages else None
+    is_bound = request.format is not None or bool(request.must_call)
+    return last if last is not None and _is_final(last) and not is_bound else None
 
 
 def _system(effort: Effort, date: datetime.date) -> HarmonyMessage:
@@ -97,7 +120,7 @@ def _history(request: ChatRequest) -> Iterator[HarmonyMessage]:
 
     All other messages keep their places.
     """
-    messages = request.messages
+    messages = request.messages if begun_answer(request) is None else request.messages[:-1]
     n_leading = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
     instructions = "\n\n".join(m.content for m in messages[:n_leading] if m.content)
     if content := "\n\n".join(_sections(instructions, request)):
@@ -171,20 +194,23 @@ def _assistant(message: Message) -> Iterator[HarmonyMessage]:
 
 
 class _CallLog:
-    """Which calls still wait for their result."""
+    """Which calls there were, and which of them still wait for their result."""
 
     def __init__(self) -> None:
+        self._names: dict[str, str] = {}  # by id; programs that count anew in each turn repeat ids
         self._open: list[tuple[str, str]] = []  # (id, name) in order
 
     def add(self, message: Message) -> None:
-        self._open += [(call.id, call.name) for call in message.tool_calls]
+        calls = [(call.id, call.name) for call in message.tool_calls]
+        self._open += calls
+        self._names |= {call_id: name for call_id, name in calls if call_id}
 
     def answered_by(self, result: Message) -> str:
         """Name of the function that `result` comes from: by id, else by name, else by order."""
-        for index, (call_id, name) in enumerate(self._open):
-            if result.tool_call_id and result.tool_call_id == call_id:
-                del self._open[index]
-                return name
+        if name := self._names.get(result.tool_call_id):
+            with contextlib.suppress(ValueError):  # a second part of the same result
+                self._open.remove((result.tool_call_id, name))
+            return name
         for index, (_, name) in enumerate(self._open):
             if result.tool_name in ("", name):
                 del self._open[index]

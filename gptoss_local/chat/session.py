@@ -23,6 +23,7 @@ from gptoss_local.chat.message import ChatRequest, RawRequest
 from gptoss_local.chat.parser import HarmonyParser, RawParser
 from gptoss_local.chat.reader import Reader
 from gptoss_local.chat.render import opens_final, render_chat, render_history
+from gptoss_local.chat.truncation import shorten
 from gptoss_local.chat.vocabulary import STOP_TOKENS, Vocabulary
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished
@@ -40,13 +41,19 @@ async def answer(
 
     Raises:
         UsageError: the conversation cannot be rendered, or its format not enforced.
-        ContextOverflowError: the prompt does not fit; it is never cut.
+        ContextOverflowError: the prompt does not fit; it is cut only if the request says so.
         EngineError: the engine failed or died.
     """
+    n_ctx, n_left_out = engine.loaded.n_ctx, 0
+    if isinstance(request, ChatRequest) and request.truncates:
+        request, n_left_out = await asyncio.to_thread(shorten, request, vocabulary, n_ctx)
     start = _start(request, vocabulary)
+    if len(start.prompt) >= n_ctx:
+        raise _overflow(len(start.prompt), n_ctx)
     grammar = None
     if _is_bound(request):  # in a thread, as a large schema takes a while
         grammar = await asyncio.to_thread(_grammar, request, opens_final=start.opens_final)
+    yield Started(len(start.prompt), n_left_out)
     history = _History()
     running = _run(engine, start.prompt, start.parser, request, grammar, vocabulary)
     async with aclosing(running) as events:
@@ -131,6 +138,14 @@ def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:
     return len(render_chat(request, vocabulary))
 
 
+def _overflow(n_prompt: int, n_ctx: int) -> ContextOverflowError:
+    return ContextOverflowError(
+        f"the prompt is longer than the context length currently available to the model: "
+        f"{n_prompt} tokens > {n_ctx} maximum",
+        hint="Shorten the prompt, or ask for more context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
+    )
+
+
 async def _run(
     engine: EngineClient,
     prompt: list[int],
@@ -139,14 +154,6 @@ async def _run(
     grammar: str | None,
     vocabulary: Vocabulary,
 ) -> AsyncGenerator[ChatEvent, None]:
-    n_ctx = engine.loaded.n_ctx
-    if len(prompt) >= n_ctx:
-        raise ContextOverflowError(
-            f"the prompt is longer than the context length currently available to the model: "
-            f"{len(prompt)} tokens, and {n_ctx} fit",
-            hint="Shorten the prompt, or ask for more context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
-        )
-    yield Started(len(prompt))
     scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
     reader, tokens = Reader(parser, request.stop, scored), list(prompt)
     generation = engine.generate(

@@ -5,6 +5,7 @@ from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
 from gptoss_local.engine.archive import Archive
+from gptoss_local.engine.common_prefix import common_prefix
 from gptoss_local.engine.pace import PrefillPace
 from gptoss_local.engine.prefix_cache import Match, PrefixCache
 from gptoss_local.engine.sequence import Sequence
@@ -15,6 +16,7 @@ from gptoss_local.llama import Batch
 # Cells that must be free for every sequence to grow into before another one is admitted, so that
 # it does not push one out again a few tokens later.
 _ROOM_TO_GROW = 32
+_WORTH_WAITING = 256  # tokens that somebody else is prefilling anyway
 
 
 class Work(NamedTuple):
@@ -68,7 +70,7 @@ class Scheduler:
             sequence = self.waiting[0]
             n_max = len(sequence.tokens) - 1
             match = self._cache.match(sequence.tokens, n_max)
-            if not self._has_room(sequence, match):
+            if self._is_coming(sequence, match) or not self._has_room(sequence, match):
                 break
             if self._archive and self._archive.fetch(sequence.tokens, match.n_tokens, n_max):
                 match = self._cache.match(sequence.tokens, n_max)
@@ -127,6 +129,19 @@ class Scheduler:
         self.running.remove(sequence)
         (self._cache.retire if is_intact else self._cache.discard)(sequence.slot)
         sequence.slot = None
+
+    def _is_coming(self, sequence: Sequence, match: Match) -> bool:
+        """Whether a running prompt will soon hold more of the sequence's start than is cached.
+
+        Agents ask several things about the same files at once: these are prefilled once.
+        """
+        for other in self.running:
+            if other.n_past < other.n_prompt:
+                n_common = common_prefix(sequence.tokens, other.tokens)
+                n_elsewhere = 0 if match.slot is other.slot else match.n_tokens
+                if other.n_past < n_common and n_common - n_elsewhere > _WORTH_WAITING:
+                    return True
+        return False
 
     def _has_room(self, sequence: Sequence, match: Match) -> bool:
         if not self.running:

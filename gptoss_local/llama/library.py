@@ -12,6 +12,8 @@ from ctypes import c_void_p
 import llama_cpp
 
 _DEBUG, _WARN, _CONT = 1, 3, 5  # GGML_LOG_LEVEL_*, ggml.h; CONT: the rest of an earlier line
+# Said of every gpt-oss: its tags are control tokens, and `<|end|>` ends a message, not the answer.
+_USUAL = ("load: setting token", "load: special_eog_ids contains both")
 _log_lines: deque[str] = deque(maxlen=1000)
 
 
@@ -21,7 +23,7 @@ def _on_log(level: int, text: bytes, _user_data: c_void_p) -> None:
         return
     line = text.decode(errors="replace")
     _log_lines.append(line)
-    if level >= _WARN and level != _CONT:
+    if level >= _WARN and level != _CONT and not line.startswith(_USUAL):
         sys.stderr.write(line)
 
 

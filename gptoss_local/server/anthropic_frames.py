@@ -9,17 +9,15 @@ from typing import Any
 import msgspec
 
 from gptoss_local.chat import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
-from gptoss_local.errors import GptOssError
+from gptoss_local.errors import ContextOverflowError, GptOssError
 from gptoss_local.server.openai_parts import new_id
 from gptoss_local.server.streaming import SSE, SseEvent
 
 _SIGNATURE = "gptoss"  # SDKs want one; nobody checks it here
 _ERRORS = {
-    400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error",
     413: "request_too_large",
     503: "overloaded_error",
 }
@@ -136,11 +134,13 @@ class MessagesWriter:
 def error_body(error: GptOssError) -> dict[str, Any]:
     """Anthropic's error shape, also as an event amid a stream."""
     text = f"{error.message}. {error.hint}" if error.hint else error.message
+    if isinstance(error, ContextOverflowError):
+        text = f"prompt is too long: {text}"  # what agents look for to shorten a conversation
     return error_shape(text, error.http_status)
 
 
 def error_shape(text: str, status: int) -> dict[str, Any]:
-    kind = _ERRORS.get(status, "api_error")
+    kind = _ERRORS.get(status, "invalid_request_error" if status < 500 else "api_error")
     return {
         "type": "error",
         "error": {"type": kind, "message": text},

@@ -13,6 +13,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.server.body import convert
 from gptoss_local.server.bounds import MAX_INT
 from gptoss_local.server.openai_parts import (
+    left_out,
     limit_tokens,
     offered,
     parse_effort,
@@ -150,17 +151,22 @@ def _messages(wire: WireMessage) -> list[Message]:
 def _result(block: Block) -> Message:
     content = block.content
     if not isinstance(content, str):
-        content = _text(convert(content, list[Block]))
+        content = _text(convert(content, list[Block]), is_result=True)
     return Message(role="tool", content=content, tool_call_id=block.tool_use_id)
 
 
-def _text(blocks: str | list[Block]) -> str:
-    """The text of content; raises UsageError for what cannot be read."""
+def _text(blocks: str | list[Block], *, is_result: bool = False) -> str:
+    """The text of content; raises UsageError for what cannot be read, unless a tool returned it."""
     if isinstance(blocks, str):
         return blocks
+    texts = []
     for block in blocks:
-        if block.type in ("image", "document"):
-            raise UsageError(
-                f"gpt-oss reads text only, and the request has a block of type '{block.type}'"
-            )
-    return "".join(block.text for block in blocks if block.type == "text")
+        if block.type == "text":
+            texts.append(block.text)
+        elif block.type in ("image", "document"):
+            if not is_result:
+                raise UsageError(
+                    f"gpt-oss reads text only, and the request has a block of type '{block.type}'"
+                )
+            texts.append(left_out(block.type))
+    return "".join(texts)

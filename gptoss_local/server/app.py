@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +15,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gptoss_local import __version__
 from gptoss_local.errors import ServerUnavailableError
@@ -81,10 +83,26 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
             *openai_responses.routes(),
             *anthropic.routes(),
         ],
-        middleware=[Middleware(Guard, settings=settings)],
+        middleware=[Middleware(CleanPath), Middleware(Guard, settings=settings)],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
+
+
+class CleanPath:
+    """ASGI middleware for base URLs that end in a slash: `//api/chat` and `/api/tags/` are served.
+
+    Ollama redirects them, but few clients follow a redirect of a POST.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = re.sub(r"/{2,}", "/", scope["path"])
+            scope = {**scope, "path": path.rstrip("/") or "/"}
+        await self._app(scope, receive, send)
 
 
 def serve(settings: Settings) -> None:

@@ -55,10 +55,19 @@ def details(info: GGUFInfo | None, parent: str = "") -> dict[str, Any]:
     }
 
 
-def show(entry: ModelEntry, info: GGUFInfo) -> dict[str, Any]:
-    """The answer of `POST /api/show`."""
+def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> dict[str, Any]:
+    """The answer of `POST /api/show`.
+
+    Args:
+        entry: The model.
+        info: Its file.
+        basename: What `general.basename` says instead of what the file does.
+    """
     defaults = entry.defaults
     parameters = _parameters(_DEFAULTS | defaults.parameters)
+    model_info = _model_info(info)
+    if basename:
+        model_info["general.basename"] = basename
     return {
         "license": "\n".join(defaults.license),
         "modelfile": _modelfile(entry),
@@ -67,7 +76,7 @@ def show(entry: ModelEntry, info: GGUFInfo) -> dict[str, Any]:
         "system": defaults.system,
         "messages": [{"role": "", "content": ""} | message for message in defaults.messages],
         "details": details(info, defaults.parent),
-        "model_info": _model_info(info),
+        "model_info": model_info,
         "capabilities": CAPABILITIES,
         "modified_at": _modified_at(entry),
     }

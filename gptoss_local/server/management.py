@@ -235,7 +235,11 @@ async def embed(request: Request) -> Response:
     name = (await read_body(request, ModelBody)).model
     if not name:
         raise UsageError("model is required")
-    find_model(name, _settings(request))
+    try:
+        find_model(name, _settings(request))
+    except ModelNotFoundError as error:
+        text = f'model "{name}" not found, try pulling it first'
+        raise ModelNotFoundError(text, hint=error.hint) from error
     raise UsageError(
         f'"{name}" does not support embeddings', hint="Use an embedding model in another server."
     )

@@ -4,6 +4,7 @@ Source: Ollama's server/routes.go. Deliberate differences are listed in docs/api
 """
 
 import asyncio
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -50,8 +51,13 @@ async def tags(request: Request) -> Response:
 
 
 async def ps(request: Request) -> Response:
-    models = reversed(_manager(request).loaded)  # the last used first
-    return json_response({"models": [describe.running(model) for model in models]})
+    last_used_first = reversed(_manager(request).loaded)
+    models = sorted(map(describe.running, last_used_first), key=_expiry, reverse=True)
+    return json_response({"models": models})
+
+
+def _expiry(running: dict[str, Any]) -> str:
+    return str(running["expires_at"])
 
 
 async def show(request: Request) -> Response:
@@ -63,7 +69,10 @@ async def show(request: Request) -> Response:
     entry = find_model(name, settings)
     path = await asyncio.to_thread(entry.ensure_file, settings)
     entry = find_model(name, settings)  # an embedded model has a file now
-    return json_response(describe.show(entry, await asyncio.to_thread(read_info, path)))
+    info = await asyncio.to_thread(read_info, path)
+    # Copilot Chat lists models by this field, so two of one family would look the same.
+    is_copilot = request.headers.get("user-agent", "").startswith("GitHubCopilotChat/")
+    return json_response(describe.show(entry, info, basename=name if is_copilot else ""))
 
 
 async def chat(request: Request) -> Response:

@@ -3,6 +3,8 @@
 Source: Ollama's api/types.go (Options, ThinkValue, Duration).
 """
 
+import contextlib
+import math
 import re
 from typing import Annotated, Any
 
@@ -100,10 +102,9 @@ def parse_keep_alive(value: float | str | bool) -> float:
 
 
 def _duration_s(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        pass
+    with contextlib.suppress(ValueError):
+        if math.isfinite(seconds := float(text)):
+            return seconds
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
     parts = _DURATION.findall(digits)
     if not parts or "".join(number + unit for number, unit in parts) != digits:

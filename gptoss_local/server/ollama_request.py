@@ -12,12 +12,8 @@ from gptoss_local.errors import UsageError
 from gptoss_local.server.body import parse_object
 from gptoss_local.server.bounds import MAX_TOP_LOGPROBS, TokenId, TopCount
 from gptoss_local.server.ollama_options import Options, parse_keep_alive, parse_think
+from gptoss_local.server.openai_parts import Part, join_parts, left_out, offered
 from gptoss_local.types import Effort
-
-
-class Part(msgspec.Struct):
-    type: str = "text"
-    text: str = ""
 
 
 class FunctionCall(msgspec.Struct):
@@ -46,6 +42,7 @@ class Function(msgspec.Struct):
     name: str
     description: str = ""
     parameters: dict[str, Any] | None = None
+    strict: bool = False
 
 
 class WireTool(msgspec.Struct):
@@ -101,22 +98,24 @@ class _Common(msgspec.Struct, kw_only=True):
 class ChatBody(_Common, kw_only=True):
     messages: list[WireMessage] = []
     tools: list[WireTool] = []
+    tool_choice: str | dict[str, Any] = "auto"
+    truncate: bool = False
 
     def to_request(self) -> ChatRequest:
         """Raises UsageError for what gpt-oss or this version cannot do."""
-        self.refuse_unsupported([image for m in self.messages for image in m.images])
+        others = (m for m in self.messages if m.role.lower() != "tool")
+        self.refuse_unsupported([image for m in others for image in m.images])
         effort, reasoning = self.reasoning
+        functions = (tool.function for tool in self.tools if tool.function is not None)
+        tools = [Tool(f.name, f.description, f.parameters, f.strict) for f in functions]
         return ChatRequest(
             messages=tuple(map(to_message, self.messages)),
-            tools=tuple(
-                Tool(t.function.name, t.function.description, t.function.parameters)
-                for t in self.tools
-                if t.function is not None
-            ),
             effort=effort,
             reasoning=reasoning,
             format=self.answer_format,
             n_logprobs=self.n_logprobs,
+            truncates=self.truncate,
+            **offered(tools, self.tool_choice),
             **self.options.request_fields(),
         )
 
@@ -174,14 +173,10 @@ def to_message(wire: WireMessage) -> Message:
             pass
         case _:
             raise UsageError(f"unknown role '{wire.role}'")
-    content = wire.content
-    if isinstance(content, list):
-        if other := next((part.type for part in content if part.type != "text"), None):
-            raise UsageError(f"gpt-oss reads text only, and the request has a part '{other}'")
-        content = "".join(part.text for part in content)
+    content = join_parts(wire.content, is_result=role == "tool")
     return Message(
         role=role,  # type: ignore[arg-type]
-        content=content,
+        content=content + left_out("image") * len(wire.images),  # of others, images are refused
         reasoning=wire.thinking or wire.reasoning or wire.reasoning_content,
         tool_calls=tuple(map(_tool_request, wire.tool_calls)),
         tool_name=wire.tool_name,

@@ -181,8 +181,9 @@ class CompletionBody(_Common, kw_only=True):
 
 
 def _message(wire: WireMessage) -> Message:
-    content = join_parts(wire.content)
-    match wire.role.lower():
+    role = wire.role.lower()
+    content = join_parts(wire.content, is_result=role in ("tool", "function"))
+    match role:
         case "system" | "developer":
             return Message(role="system", content=content)
         case "user":

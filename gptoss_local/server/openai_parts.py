@@ -82,16 +82,32 @@ class Sampling(msgspec.Struct, kw_only=True):
         )
 
 
-def join_parts(content: str | list[Part]) -> str:
-    """Text of a message. Raises UsageError for anything that is no text."""
+def join_parts(content: str | list[Part], *, is_result: bool = False) -> str:
+    """Text of a message, or of a tool's result.
+
+    Raises UsageError for anything that is no text; in a result it is only noted.
+    """
     if isinstance(content, str):
         return content
+    texts = []
     for part in content:
-        if part.type not in _TEXT_PARTS:
+        if part.type in _TEXT_PARTS:
+            texts.append(part.text or part.refusal)
+        elif is_result:
+            texts.append(left_out(part.type))
+        else:
             raise UsageError(
                 f"gpt-oss reads text only, and the request has a part of type '{part.type}'"
             )
-    return "".join(part.text or part.refusal for part in content)
+    return "".join(texts)
+
+
+def left_out(kind: str) -> str:
+    """What the model reads where a tool returned something that is no text.
+
+    An agent cannot take a result back, so a refusal would end its conversation for good.
+    """
+    return f"[{kind} left out: only text can be read here]"
 
 
 def parse_effort(value: str) -> tuple[Effort, bool]:
@@ -150,11 +166,38 @@ def offered(tools: list[Tool], choice: str | dict[str, Any]) -> dict[str, Any]:
             if name not in names:
                 raise UsageError(f"tool_choice names the tool '{name}', which is not in tools")
             wanted = (name,)
+        case {"type": "allowed_tools", **listed}:
+            return _allowed(tools, listed.get("allowed_tools", listed))
         case {"type": str(kind)} if kind != "function":
-            return offered(tools, kind if kind in ("none", "auto", "any") else "auto")
+            return offered(tools, kind if kind in ("none", "any", "required") else "auto")
         case _:
             raise UsageError("tool_choice must be none, auto, required or name a function")
     return {"tools": tuple(tools), "must_call": wanted}
+
+
+def _allowed(tools: list[Tool], choice: Any) -> dict[str, Any]:
+    """Fields for a `tool_choice` that lists tools, of which one may or must be called."""
+    match choice:
+        case {"mode": "auto" | "required" as mode, "tools": list(listed)}:
+            names = {_name(entry) for entry in listed}
+        case _:
+            raise UsageError("tool_choice of type allowed_tools needs mode and tools")
+    allowed = [tool for tool in tools if tool.name in names]
+    if not allowed:
+        raise UsageError("tool_choice allows no tool that is in tools")
+    if mode == "auto":
+        return {"tools": tuple(allowed)}
+    return {"tools": tuple(tools), "must_call": tuple(tool.name for tool in allowed)}
+
+
+def _name(entry: Any) -> str:
+    """The name of a tool in a list, where it may be nested as in Chat Completions."""
+    match entry:
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}:
+            return name
+        case {"name": str(name)}:
+            return name
+    return ""
 
 
 def custom_tool(name: str, description: str, form: dict[str, Any]) -> Tool:

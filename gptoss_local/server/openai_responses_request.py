@@ -154,6 +154,7 @@ class ResponsesBody(Sampling, kw_only=True):
             reasoning=reasoning,
             sampling=self.sampling,
             max_tokens=limit_tokens(self.max_output_tokens),
+            truncates=self.truncation == "auto",
             format=parse_format(self.text.format, self.text.format.get("schema")),
             n_logprobs=openai_count(
                 *("top_logprobs", self.top_logprobs),
@@ -225,7 +226,7 @@ class _Turns:
         self._calls.append(call)
 
     def result(self, item: Item) -> None:
-        output = join_parts(item.output)
+        output = join_parts(item.output, is_result=True)
         self._add(Message(role="tool", content=output, tool_call_id=item.call_id))
 
     def finish(self) -> list[Message]:

@@ -11,10 +11,12 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gptoss_local.chat import Started
 from gptoss_local.errors import GptOssError, ServerUnavailableError
 
 _log = logging.getLogger("gptoss")
 
+_LEFT_OUT = "X-Messages-Left-Out"
 _HEARTBEAT_S = 10.0  # some clients give up when nothing has arrived for 30 s
 _encode_json = msgspec.json.Encoder().encode
 _LINE_BREAKS = {c.encode(): f"\\u{ord(c):04x}".encode() for c in "\x85\u2028\u2029"}
@@ -141,6 +143,8 @@ class AnswerResponse(Response, Generic[EventT]):
         async with aclosing(self._events) as events:
             try:
                 async for event in events:
+                    if isinstance(event, Started) and event.n_left_out:
+                        self._tell_left_out(event.n_left_out)
                     frames = self._writer.feed(event)
                     if self._stream:
                         await self._send_frames(frames, send)
@@ -158,7 +162,15 @@ class AnswerResponse(Response, Generic[EventT]):
         if self._stream:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
-            await json_response(self._writer.whole())(scope, receive, send)
+            whole = json_response(self._writer.whole())
+            if _LEFT_OUT in self.headers:
+                whole.headers[_LEFT_OUT] = self.headers[_LEFT_OUT]
+            await whole(scope, receive, send)
+
+    def _tell_left_out(self, n_messages: int) -> None:
+        """Say in a header, unless a sign of life has sent them, that the prompt was shortened."""
+        _log.warning("%d messages did not fit and were left out", n_messages)
+        self.headers[_LEFT_OUT] = str(n_messages)
 
     async def _fail(self, error: GptOssError, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._has_started:

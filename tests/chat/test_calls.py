@@ -83,6 +83,21 @@ def test_bare_text_for_a_function_of_one_text() -> None:
     assert find_call("run_script", "[1", TOOLS) is None
 
 
+@pytest.mark.parametrize(
+    "declared",
+    [tool("python", code="string"), tool("python", "code", code="string", timeout="integer")],
+)
+def test_python_takes_bare_code(declared: Tool) -> None:
+    """As harmony's built-in tool of that name does, which models call whoever declares it."""
+    for recipient in ("python", "functions.python"):
+        found = find_call(recipient, "print(1)\n", (declared, SHELL))
+        assert found == ("python", {"code": "print(1)\n"})
+        found = find_call(recipient, '{"code": "print(1)"}', (declared, SHELL))
+        assert found == ("python", {"code": "print(1)"})
+    two = tool("python", "code", "file", code="string", file="string")
+    assert find_call("python", "print(1)", (two,)) is None
+
+
 def test_what_was_cut_off_is_not_completed() -> None:
     """Half a command must not run."""
     assert find_call("exec_command", '{"cmd": "rm -rf /tmp', TOOLS, is_cut=True) is None

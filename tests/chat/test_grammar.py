@@ -155,6 +155,9 @@ def test_an_open_final_message(masks: MaskCompiler, vocabulary: Vocabulary) -> N
     grammar = compile_grammar(JsonFormat(PERSON), opens_final=True)
     assert accepts(masks, vocabulary, grammar, BOB)
     assert not accepts(masks, vocabulary, grammar, FINAL + BOB)
+    text = compile_grammar(None, [Tool("f", strict=True)], opens_final=True)
+    assert accepts(masks, vocabulary, text, ", 4\n<|return|>")
+    assert not accepts(masks, vocabulary, text, ", 4<|end|>")
 
 
 def test_any_json_and_regex(masks: MaskCompiler, vocabulary: Vocabulary) -> None:

@@ -155,6 +155,37 @@ def test_undeclared_functions_are_content(vocabulary: Vocabulary) -> None:
     assert parse(vocabulary, code) == ("", "python(print(1))", [])
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "arguments"),
+    [
+        (
+            "<|channel|>analysis to=python code<|message|>print(1)<|call|>",
+            "python",
+            {"code": "print(1)"},
+        ),
+        (
+            '<|channel|>analysis to=browser.search code<|message|>{"query": "x"}<|call|>',
+            "browser.search",
+            {"query": "x"},
+        ),
+        (
+            '<|channel|>commentary to=functions.browser.open json<|message|>{"id": 1}<|call|>',
+            "browser.open",
+            {"id": 1},
+        ),
+    ],
+)
+def test_harmonys_own_tools_when_a_client_declares_them(
+    vocabulary: Vocabulary, text: str, name: str, arguments: dict[str, Any]
+) -> None:
+    """Models call them in the analysis channel and without `functions.`, as they were trained."""
+    code = {"type": "object", "properties": {"code": {"type": "string"}}}
+    tools = (Tool("python", "", code), Tool("browser.search"), Tool("browser.open"))
+    tokens = vocabulary.encoding.encode(text, allowed_special="all")
+    reasoning, content, (call,) = join(HarmonyParser(vocabulary, tools), tokens)
+    assert (reasoning, content, call.name, call.arguments) == ("", "", name, arguments)
+
+
 def test_a_name_with_spaces(vocabulary: Vocabulary) -> None:
     tools = (Tool("say"), Tool("say hi"))
     text = "<|channel|>commentary to=functions.say hi <|constrain|>json<|message|>{}<|call|>"

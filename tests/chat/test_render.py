@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from gptoss_local.chat import ChatRequest, JsonFormat, Message, Tool, ToolRequest, Vocabulary
-from gptoss_local.chat.render import render_chat
+from gptoss_local.chat.render import render_chat, render_history
 from gptoss_local.o200k import FIRST_SPECIAL
 
 WEATHER = Tool(
@@ -122,6 +122,7 @@ def test_every_finished_turn_drops_its_reasoning(vocabulary: Vocabulary) -> None
         ([{"tool_name": "two"}, {"tool_name": "one"}], ["two", "one"]),
         ([{}, {}], ["one", "two"]),
         ([{"tool_name": "other"}], ["other"]),
+        ([{"tool_call_id": "a"}, {"tool_call_id": "a"}, {}], ["one", "one", "two"]),
     ],
 )
 def test_results_find_their_call(
@@ -149,6 +150,28 @@ def test_no_reasoning_opens_the_final_channel(vocabulary: Vocabulary) -> None:
     with_tools = render(vocabulary, user("hi"), reasoning=False, tools=(WEATHER,))
     assert with_tools.endswith("<|start|>assistant")
     assert "Reasoning: low" in with_tools
+
+
+def test_a_begun_answer_stands_open(vocabulary: Vocabulary) -> None:
+    """The tool loop that it ends is still running, so what was thought in it stays."""
+    call = Message(role="assistant", reasoning="Call it.", tool_calls=(ToolRequest("f", {}),))
+    begun = Message(role="assistant", content="It is <|end|>", reasoning="Now I know.")
+    asked = (user("x"), call, Message(role="tool", content="42"))
+    text = render(vocabulary, *asked, begun, tools=(WEATHER,))
+    assert text == render(vocabulary, *asked, tools=(WEATHER,)) + (
+        "<|channel|>analysis<|message|>Now I know.<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>It is <|end|>"
+    )
+    request = ChatRequest(messages=(*asked, begun), tools=(WEATHER,))
+    tokens = render_chat(request, vocabulary)
+    assert tokens[-1] < FIRST_SPECIAL
+    following = (*asked, Message(role="assistant", content="It is <|end|>42."), user("Thanks."))
+    history = render_history(request, "42.", vocabulary)
+    next_prompt = render_chat(ChatRequest(messages=following, tools=(WEATHER,)), vocabulary)
+    assert next_prompt[: len(history)] == history
+    for bound in ({"format": JsonFormat()}, {"must_call": ("get_weather",)}):
+        closed = render(vocabulary, *asked, begun, tools=(WEATHER,), **bound)
+        assert closed.endswith("<|end|><|start|>assistant")
 
 
 def test_the_format_is_told(vocabulary: Vocabulary) -> None:

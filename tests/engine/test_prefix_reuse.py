@@ -108,6 +108,41 @@ def test_running_sequences_share_the_cells_of_a_prefix(start: Callable[..., Run]
     assert max(run.errors()) <= TOLERANCE
 
 
+def test_the_same_prompt_at_once_is_prefilled_once(start: Callable[..., Run]) -> None:
+    run = start(n_ctx=2048, n_seq=4)
+    for _ in range(3):
+        run.ask(messages(0, 10), n_answer=10)
+    run.finish()
+    assert run.asked[0].answer == run.asked[1].answer == run.asked[2].answer
+    assert [a.n_cached for a in run.asked] == [0, 999, 999]
+    assert run.engine.stats().n_prefilled <= 1000 + 2
+    assert max(run.errors()) <= TOLERANCE
+
+
+def test_those_that_begin_alike_wait_for_what_they_share(start: Callable[..., Run]) -> None:
+    run = start(n_ctx=2048, n_seq=4)
+    for seed in (50, 51, 52):
+        run.ask(messages(0, 6) + text(seed, 100), n_answer=4)
+    run.ask(text(60, 100), n_answer=4)  # behind them, and as soon as they go on
+    run.finish()
+    assert [a.n_cached for a in run.asked] == [0, 600, 600, 0]
+    assert max(run.errors()) <= TOLERANCE
+
+
+def test_who_waited_for_a_prompt_goes_on_when_that_is_cancelled(start: Callable[..., Run]) -> None:
+    run = start(n_ctx=2048, n_seq=4)
+    for _ in range(2):
+        run.ask(messages(0, 10), n_answer=4)
+    run.step()
+    n_done = run.engine.stats().n_prefilled
+    assert 0 < n_done < 1000
+    run.engine.cancel(0)
+    run.finish()
+    assert len(run.asked[1].answer) == 4
+    assert run.asked[1].n_cached <= n_done
+    assert max(run.errors()) <= TOLERANCE
+
+
 def test_every_cell_can_be_used(start: Callable[..., Run]) -> None:
     """The count of shared cells is llama.cpp's: the cache takes as many tokens as we say."""
     run = start(n_ctx=512, n_seq=3)

@@ -1,6 +1,7 @@
 """The real `anthropic` SDK against `/v1/messages`."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -279,7 +280,7 @@ def test_what_claude_code_sends(http: httpx.Client) -> None:
             {"messages": [{"role": "user", "content": "word " * 40_000}]},
             400,
             "invalid_request_error",
-            "32768 fit",
+            "prompt is too long: the prompt is longer than the context",
         ),
     ],
 )
@@ -293,6 +294,15 @@ def test_errors(
         assert (body["type"], body["error"]["type"]) == ("error", kind)
         assert text in body["error"]["message"]
         assert body["request_id"].startswith("req_")
+
+
+def test_a_prompt_that_is_too_long_is_told_as_agents_read_it(http: httpx.Client) -> None:
+    """Claude Code shortens the conversation on these words, by how much these numbers say."""
+    long = ASK | {"messages": [{"role": "user", "content": "word " * 40_000}]}
+    text = http.post("/v1/messages", json=long).json()["error"]["message"]
+    numbers = re.search(r"prompt is too long[^0-9]*(\d+)\s*tokens?\s*>\s*(\d+)", text)
+    assert numbers is not None, text
+    assert int(numbers[1]) > max(40_000, int(numbers[2]))
 
 
 def test_errors_through_the_sdk(client: anthropic.Anthropic) -> None:

@@ -121,3 +121,5 @@ def test_unknown_encodings(http: httpx.Client, path: str) -> None:
         reply = post(http, BODY, encoding, path)
         assert reply.status_code == 415
         assert f"'{encoding}' are not supported" in message_of(reply, path)
+        if path.startswith("/v1/"):
+            assert reply.json()["error"]["type"] == "invalid_request_error"

@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.conftest import RunningServer
+
 HI: dict[str, Any] = {"model": "nano", "messages": [{"role": "user", "content": "hi"}]}
 
 
@@ -22,6 +24,18 @@ def test_unknown_path_and_verb(http: httpx.Client) -> None:
     assert (http.get("/nope").status_code, http.get("/nope").text) == (404, "404 page not found")
     wrong = http.get("/api/chat")
     assert (wrong.status_code, wrong.text) == (405, "405 method not allowed")
+
+
+def test_slashes_too_many(server: RunningServer) -> None:
+    """Programs join a base URL that ends in a slash with a path that begins with one."""
+    body = HI | {"stream": False, "max_tokens": 1, "options": {"num_predict": 1}}
+    for path in ("//api/chat", "/api/chat/", "/v1//chat/completions", "//v1/messages"):
+        reply = httpx.post(server.url + path, json=body, trust_env=False, timeout=60)
+        assert reply.status_code == 200, path
+    for path in ("//", "//api/version", "/api/version/", "/v1/models/"):
+        reply = httpx.get(server.url + path, trust_env=False)
+        clean = httpx.get(f"{server.url}/{path.strip('/')}", trust_env=False)
+        assert (reply.status_code, reply.content) == (200, clean.content), path
 
 
 def test_stream_is_the_default_and_framed_as_ndjson(http: httpx.Client) -> None:
@@ -64,6 +78,21 @@ def test_lenient_fields(http: httpx.Client) -> None:
     reply = http.post("/api/chat", json=body)
     assert reply.status_code == 200, reply.text
     assert reply.json()["model"] == "NANO:latest"
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}])
+def test_tool_choice_and_strict(http: httpx.Client, choice: Any) -> None:
+    """Ollama ignores both; nano answers a greeting, and knows no function like this."""
+    parameters = {"type": "object", "properties": {"n": {"const": 5}}, "required": ["n"]}
+    function = {"name": "f", "parameters": parameters, "strict": True}
+    greedy = {"temperature": 0, "num_predict": 300}
+    body = HI | {"stream": False, "tools": [{"type": "function", "function": function}]}
+    body |= {"options": greedy}
+    forced = http.post("/api/chat", json=body | {"tool_choice": choice}).json()["message"]
+    (call,) = forced["tool_calls"]
+    assert (call["function"]["name"], call["function"]["arguments"]) == ("f", {"n": 5})
+    free = http.post("/api/chat", json=body).json()["message"]
+    assert "tool_calls" not in free
 
 
 @pytest.mark.parametrize(
@@ -138,6 +167,14 @@ def test_load_and_unload(http: httpx.Client) -> None:
     assert unloaded.json()["done_reason"] == "unload"
     assert unloaded.json()["message"] == {"role": "assistant", "content": ""}
     assert http.get("/api/ps").json()["models"] == []
+
+
+def test_copilot_is_told_the_name_it_asked_for(http: httpx.Client) -> None:
+    """It shows `general.basename` as the name of the model."""
+    for agent, basename in (("GitHubCopilotChat/0.30.1", "gpt-oss:nano"), ("curl/8", "gpt-oss")):
+        headers = {"User-Agent": agent}
+        shown = http.post("/api/show", json={"model": "gpt-oss:nano"}, headers=headers).json()
+        assert shown["model_info"]["general.basename"] == basename
 
 
 def test_show_accepts_name(http: httpx.Client) -> None:

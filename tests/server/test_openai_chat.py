@@ -131,6 +131,35 @@ def test_forced_call(client: openai.OpenAI, choice: str, effort: str) -> None:
     assert not free.message.tool_calls
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_allowed_tools(http: httpx.Client, path: str) -> None:
+    """A list of tools, of which one must be called, or only these may be."""
+    function = WEATHER["function"]
+    flat = [{"type": "function", **function}, {"type": "function", "name": "other"}]
+    nested = [WEATHER, {"type": "function", "function": {"name": "other"}}]
+    is_chat = path.endswith("completions")
+    body = TOKYO | {"input": TOKYO["messages"], "tools": nested if is_chat else flat}
+
+    def ask(mode: str, *names: str) -> httpx.Response:
+        listed: list[dict[str, Any]] = [{"type": "function", "name": name} for name in names]
+        if is_chat:
+            listed = [{"type": "function", "function": {"name": name}} for name in names]
+        spec = {"mode": mode, "tools": listed}
+        choice = {"type": "allowed_tools"} | ({"allowed_tools": spec} if is_chat else spec)
+        return http.post(path, json=body | {"tool_choice": choice})
+
+    assert '"name":"get_current_weather"' in ask("auto", function["name"]).text
+    forced = ask("required", "other").json()
+    if is_chat:
+        (call,) = forced["choices"][0]["message"]["tool_calls"]
+        assert call["function"]["name"] == "other"
+    else:
+        assert forced["output"][-1]["name"] == "other"
+    for refused in (ask("auto", "nope"), ask("sometimes", "other"), ask("required")):
+        assert refused.status_code == 400
+        assert "tool_choice" in refused.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_custom_tool(client: openai.OpenAI, stream: bool) -> None:
     """A tool of free text; nano has to be told to call it."""
@@ -228,7 +257,7 @@ def test_errors_have_openais_shape(client: openai.OpenAI) -> None:
         with pytest.raises(openai.BadRequestError) as overflow:
             client.chat.completions.create(**ASK | {"messages": long}, stream=stream)
         assert overflow.value.code == "context_length_exceeded"
-        assert "32768 fit" in overflow.value.message
+        assert "tokens > 32768 maximum" in overflow.value.message
 
 
 IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]

@@ -27,7 +27,9 @@ def test_keep_alive(value: float | str, seconds: float) -> None:
     assert parse_keep_alive(value) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("value", [True, "", "m", "5 m", "5x", "five minutes", "--1s"])
+@pytest.mark.parametrize(
+    "value", [True, "", "m", "5 m", "5x", "five minutes", "--1s", "nan", "inf"]
+)
 def test_bad_keep_alive(value: bool | str) -> None:
     with pytest.raises(UsageError, match=r"keep_alive|duration"):
         parse_keep_alive(value)

@@ -115,6 +115,9 @@ def test_several_models(two_models: Path) -> None:
         assert http.post("/api/chat", json=HI | {"model": "third"}).status_code == 200
         assert running(http) == ["third", "nano"]
         assert nano in engines(server)
+        for more in ({"keep_alive": -1}, {"model": "third"}):
+            assert http.post("/api/chat", json=HI | more).status_code == 200
+        assert running(http) == ["nano", "third"]  # what stays longest is first
 
 
 def test_a_model_that_is_wanted_by_clients_who_left_still_loads(nano_home: Path) -> None:

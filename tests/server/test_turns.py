@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.conftest import RunningServer, run_server, wait_until
+from tests.server import well_formed
 
 
 def chat(server: RunningServer, messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -54,6 +55,49 @@ def test_generate_goes_on_from_its_context(server: RunningServer) -> None:
     more = body | {"prompt": "And back.", "context": first["context"]}
     second = httpx.post(url, json=more, timeout=60, trust_env=False).json()
     assert second["prompt_cached_count"] == len(first["context"]) - 1  # the stop token is new
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_oldest_turns_are_left_out_on_request(nano_home: Path, stream: bool) -> None:
+    """And only then; the answer says so."""
+    filler = [user("word " * 300), {"role": "assistant", "content": "Yes."}] * 4
+    messages = [*filler, user("What is the capital of France?")]
+    chat_body = {"messages": messages, "options": {"temperature": 0}}
+    bodies: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "/api/chat": (chat_body, {"truncate": True}),
+        "/v1/responses": ({"input": messages, "temperature": 0}, {"truncation": "auto"}),
+    }
+    with (
+        run_server(nano_home, context_length="1024") as server,
+        httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http,
+    ):
+        for path, (body, asked) in bodies.items():
+            body |= {"model": "nano", "stream": stream}
+            refused = http.post(path, json=body)
+            assert refused.status_code == 400, refused.text
+            assert "X-Messages-Left-Out" not in refused.headers
+            reply = http.post(path, json=body | asked)
+            assert reply.status_code == 200, reply.text
+            assert reply.headers["X-Messages-Left-Out"] == "4"
+            if stream:
+                well_formed.check_stream(path, reply.text)
+            else:
+                well_formed.check_whole(path, reply.json())
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/chat", "/v1/chat/completions", "/v1/responses", "/v1/messages"]
+)
+def test_a_begun_answer_goes_on(server: RunningServer, path: str) -> None:
+    """The reply is what comes after it, without reasoning, as its place is over."""
+    messages = [user("Count from 1 to 12."), {"role": "assistant", "content": "1, 2, 3, 4, 5"}]
+    body = {"model": "nano", "messages": messages, "input": messages, "stream": False}
+    body |= {"temperature": 0, "options": {"temperature": 0}}
+    limit = {} if path == "/v1/responses" else {"max_tokens": 200}
+    reply = httpx.post(server.url + path, json=body | limit, timeout=60, trust_env=False)
+    assert ", 6, 7, 8, 9, 10, 11, 12" in reply.text
+    for absent in ("1, 2, 3", "thinking", "reasoning_content", '"summary_text"'):
+        assert absent not in reply.text
 
 
 @pytest.mark.parametrize("is_killed", [True, False])

@@ -39,6 +39,8 @@ from gptoss_local.store.manifests import remove_unnamed_weights
         ("gpt-oss", "gpt-oss:20b"),
         ("openai/gpt-oss-120b", "gpt-oss:120b"),
         ("My-Model", "my-model"),
+        ("registry.ollama.ai/library/gpt-oss:20b", "gpt-oss:20b"),
+        ("library/Mine:7b", "mine:7b"),
     ],
 )
 def test_names(typed: str, name: str) -> None:

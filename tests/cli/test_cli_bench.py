@@ -1,0 +1,37 @@
+"""`gptoss bench`, on nano: what it prints, and that the numbers are of what it says."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.cli.conftest import Cli
+
+
+def test_bench_prints_json_and_draws(cli: Cli, tmp_path: Path) -> None:
+    picture = tmp_path / "bench.svg"
+    ran = cli("bench", "nano", "--ctx", "1024", "--parallel", "2", "--json", "--plot", str(picture))
+    found = json.loads(ran.stdout)["benchmark"]
+    assert found["n_ctx"] == 1024
+    assert [d["n_tokens"] for d in found["depths"]] == [128, 512]
+    assert [w["n_streams"] for w in found["widths"]] == [1, 2]
+    for depth in found["depths"]:
+        assert depth["prefill_tok_s"] > depth["decode_tok_s"] > 1
+    assert found["widths"][1]["decode_tok_s"] > 1
+    assert found["plan"]["speed"]["decode_bound"] == "CPU"
+    assert "a prompt of 512 tokens" in ran.stderr
+    lines = [e for e in ElementTree.parse(picture).iter() if e.tag.endswith("polyline")]
+    assert [len(line.attrib["points"].split()) for line in lines] == [2, 2]
+
+
+def test_bench_prints_tables(cli: Cli) -> None:
+    ran = cli("bench", "nano", "--ctx", "512", "--parallel", "1", "--quiet")
+    titles = [line for line in ran.stdout.splitlines() if line.startswith(("PROMPT", "ANSWERS"))]
+    assert len(titles) == 2
+    assert "Expected of 4,096 tokens" in ran.stdout
+    assert "a prompt of" not in ran.stderr
+
+
+def test_a_picture_of_another_kind_is_refused(cli: Cli) -> None:
+    ran = cli("bench", "nano", "--plot", "bench.png")
+    assert ran.returncode == 2
+    assert "bench.png is no .svg file" in ran.stderr

@@ -1,0 +1,152 @@
+"""Reasoning, text and calls in every order: nothing is lost, and every stream is well formed.
+
+The real model writes few of these orders; gpt-oss itself thinks again after a preamble.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gptoss_local.chat import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
+from gptoss_local.server.anthropic_frames import MessagesWriter
+from gptoss_local.server.ollama_frames import ChatWriter
+from gptoss_local.server.openai_chat_frames import ChatCompletionWriter
+from gptoss_local.server.openai_responses_frames import ResponsesWriter
+from gptoss_local.server.openai_responses_request import ResponsesBody
+from gptoss_local.types import Usage
+from tests.server import sse, well_formed
+from tests.server.test_streaming import answer, respond
+
+WRITERS: dict[str, Any] = {
+    "/api/chat": lambda: ChatWriter("m"),
+    "/v1/chat/completions": lambda: ChatCompletionWriter("m", include_usage=True),
+    "/v1/responses": lambda: ResponsesWriter(ResponsesBody(model="m"), lambda _made: None),
+    "/v1/messages": lambda: MessagesWriter("m"),
+}
+ORDERS = [order for n in range(5) for order in itertools.product("rct", repeat=n)]
+
+
+def events(order: tuple[str, ...]) -> Iterator[ChatEvent]:
+    yield Started(3)
+    n_calls = 0
+    for position, kind in enumerate(order):
+        match kind:
+            case "r":
+                yield ReasoningDelta(f"r{position}.")
+            case "c":
+                yield ContentDelta(f"c{position}.")
+            case _:
+                yield ToolCall(n_calls, f"call_{position}", "f", {"at": position})
+                n_calls += 1
+    yield Done("stop", Usage(3, 1, 0, 0), [])
+
+
+def runs(order: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Blocks that the order makes: neighbours of a kind are one, but each call is its own."""
+    blocks: list[tuple[str, str]] = []
+    for position, kind in enumerate(order):
+        if kind != "t" and blocks and blocks[-1][0] == kind:
+            blocks[-1] = (kind, f"{blocks[-1][1]}{kind}{position}.")
+        else:
+            blocks.append((kind, str(position) if kind == "t" else f"{kind}{position}."))
+    return blocks
+
+
+def joined(order: tuple[str, ...], kind: str) -> list[str]:
+    return [text for found, text in runs(order) if found == kind]
+
+
+@pytest.mark.parametrize("path", WRITERS)
+async def test_streamed(path: str) -> None:
+    for order in ORDERS:
+        _, sent = await respond(answer(0, list(events(order))), WRITERS[path]())
+        text = b"".join(sent).decode()
+        well_formed.check_stream(path, text)
+        if path == "/v1/responses":
+            check_items(order, sse.events(text)[-1][1]["response"]["output"])
+        elif path == "/v1/messages":
+            check_blocks(order, list(blocks_of(text)))
+
+
+@pytest.mark.parametrize("path", WRITERS)
+async def test_whole(path: str) -> None:
+    for order in ORDERS:
+        _, (sent,) = await respond(answer(0, list(events(order))), WRITERS[path](), stream=False)
+        body = json.loads(sent)
+        well_formed.check_whole(path, body)
+        match path:
+            case "/v1/responses":
+                check_items(order, body["output"])
+            case "/v1/messages":
+                check_blocks(order, body["content"])
+                assert body["stop_reason"] == ("tool_use" if "t" in order else "end_turn")
+            case _:
+                check_message(order, body)
+
+
+def check_message(order: tuple[str, ...], body: dict[str, Any]) -> None:
+    choice = body["choices"][0] if "choices" in body else body
+    message = choice["message"]
+    assert message["content"] == "".join(joined(order, "c"))
+    names = ("reasoning", "reasoning_content") if "choices" in body else ("thinking",)
+    for name in names:
+        assert message.get(name, "") == "".join(joined(order, "r"))
+    arguments = [call["function"]["arguments"] for call in message.get("tool_calls", [])]
+    parsed = [json.loads(a) if isinstance(a, str) else a for a in arguments]
+    assert [str(a["at"]) for a in parsed] == joined(order, "t")
+    if "choices" in body:
+        assert choice["finish_reason"] == ("tool_calls" if "t" in order else "stop")
+    else:
+        assert body["done_reason"] == "stop"
+
+
+def check_items(order: tuple[str, ...], items: list[dict[str, Any]]) -> None:
+    """Ollama drops the text beside a call, and all text behind one."""
+    found = []
+    for item in items:
+        match item["type"]:
+            case "reasoning":
+                found.append(("r", item["summary"][0]["text"]))
+            case "message":
+                assert item["status"] == "completed"
+                found.append(("c", item["content"][0]["text"]))
+            case _:
+                found.append(("t", str(json.loads(item["arguments"])["at"])))
+    assert found == runs(order)
+
+
+def check_blocks(order: tuple[str, ...], blocks: list[dict[str, Any]]) -> None:
+    """Ollama drops what is thought after a text."""
+    found = []
+    for block in blocks:
+        match block["type"]:
+            case "thinking":
+                assert block["signature"]
+                found.append(("r", block["thinking"]))
+            case "text":
+                found.append(("c", block["text"]))
+            case _:
+                found.append(("t", str(block["input"]["at"])))
+    assert found == runs(order)
+
+
+def blocks_of(text: str) -> Iterator[dict[str, Any]]:
+    """The content blocks, put together from their deltas as Anthropic's SDKs do."""
+    block: dict[str, Any] = {}
+    for name, data in sse.events(text):
+        match name:
+            case "content_block_start":
+                block = data["content_block"]
+            case "content_block_delta":
+                delta = data["delta"]
+                match delta["type"]:
+                    case "thinking_delta" | "text_delta" | "signature_delta":
+                        field = delta["type"].removesuffix("_delta")
+                        block[field] += delta[field]
+                    case "input_json_delta":
+                        block["input"] = json.loads(delta["partial_json"])
+            case "content_block_stop":
+                yield block
