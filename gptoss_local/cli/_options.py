@@ -16,6 +16,7 @@ INTERRUPTED = 130  # the exit code after Ctrl-C
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+NamesOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print names only.")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Threads; by default one per core, at most 8.")
 ]

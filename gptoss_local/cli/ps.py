@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json
+from gptoss_local.cli._options import Json, NamesOnly
 from gptoss_local.cli._output import (
     human_age,
     print_json,
@@ -16,7 +16,7 @@ from gptoss_local.settings import load_settings
 _FOREVER_S = 50 * 365 * 86_400
 
 
-def ps(json: Json = False) -> None:
+def ps(quiet: NamesOnly = False, json: Json = False) -> None:
     """List the models in memory."""
     from gptoss_local.client import Client
 
@@ -24,6 +24,9 @@ def ps(json: Json = False) -> None:
     models = client.get("/api/ps")["models"] if client.is_running() else []
     if json:
         print_json(models=models)
+        return
+    if quiet:
+        print("".join(f"{model['name']}\n" for model in models), end="")
         return
     rows = [
         (

@@ -26,6 +26,7 @@ def test_ls(cli: Cli) -> None:
     assert data["version"] == 1
     assert [m["name"] for m in data["models"]] == ["nano"]
     assert cli("list").stdout == cli("ls").stdout
+    assert cli("ls", "--quiet").stdout == "nano\n"
 
 
 def test_ps_and_stop(cli: Cli) -> None:
@@ -36,6 +37,7 @@ def test_ps_and_stop(cli: Cli) -> None:
     assert json.loads(cli("ps", "--json").stdout)["models"][0]["name"] == "nano"
     assert cli("stop", "nano").returncode == 0
     assert json.loads(cli("ps", "--json").stdout)["models"] == []
+    assert cli("ps", "-q").stdout == ""
 
 
 def test_no_server(fresh: dict[str, str]) -> None:

@@ -114,8 +114,8 @@ def test_a_model_of_the_catalogue_that_is_not_here(cli: Cli) -> None:
     [(["--help"], 0.15), (["__complete", "installed"], 0.1), (["__complete", "loaded"], 0.1)],
 )
 def test_quick_start(server: RunningServer, arguments: list[str], limit_s: float) -> None:
-    """Processor time, the least of several: what the machine does besides does not count."""
-    assert min(_cpu_s(server, arguments) for _ in range(15)) < limit_s
+    """Processor time, which a busy machine doubles; once without that is enough."""
+    assert any(_cpu_s(server, arguments) < limit_s for _ in range(40))
 
 
 def _cpu_s(server: RunningServer, arguments: list[str]) -> float:
@@ -135,7 +135,16 @@ def _cpu_s(server: RunningServer, arguments: list[str]) -> float:
 )
 def test_imports_nothing_heavy(server: RunningServer, arguments: list[str], is_light: bool) -> None:
     """The reason for the lazy imports."""
-    heavy = {"numpy", "llama_cpp", "textual", "httpx", "starlette", "gguf", "huggingface_hub"}
+    heavy = {
+        "numpy",
+        "llama_cpp",
+        "textual",
+        "httpx",
+        "starlette",
+        "gguf",
+        "huggingface_hub",
+        "asyncio",
+    }
     code = (
         "import sys\nfrom gptoss_local.__main__ import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
