@@ -15,6 +15,8 @@
     │   └── ServerBusyError          7        503   too many requests wait already
     ├── ContextOverflowError         8        400   prompt + answer do not fit in n_ctx
     ├── VerifyError                 11        422   a GGUF is not what it should be
+    ├── HistoryError                12        500   the file of chats cannot be used
+    │   └── ChatNotFoundError        3        404   a chat or turn that is not there
     └── EngineError                 10        500   llama.cpp refused something
         ├── ModelLoadError          10        500
         └── EngineCrashedError      10        500   the engine process died
@@ -105,6 +107,15 @@ class ContextOverflowError(GptOssError):
 class VerifyError(GptOssError):
     exit_code = 11
     http_status = 422
+
+
+class HistoryError(GptOssError):
+    exit_code = 12
+
+
+class ChatNotFoundError(HistoryError):
+    exit_code = 3
+    http_status = 404
 
 
 class EngineError(GptOssError):

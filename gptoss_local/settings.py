@@ -57,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keep_alive_s: float = 300.0
     """Seconds a model stays loaded after its last request; negative means forever."""
     home: Path | None = None
-    """Root of models, caches and logs; the platform's folders when not set (`GPTOSS_HOME`)."""
+    """Root of models, chats, caches and logs, `GPTOSS_HOME`; if not set, the platform's folders."""
 
     @property
     def vram_bytes(self) -> int | None:
@@ -78,6 +78,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def prefix_dir(self) -> Path:
         """Saved prefixes, which are conversations in effect; may be removed at any time."""
         return self.cache_dir / "prefixes"
+
+    @property
+    def history_path(self) -> Path:
+        """The chats of `gptoss chat`: one SQLite file, with `-wal` and `-shm` beside it in use."""
+        return self._folder("chats.sqlite3", platformdirs.user_data_path(_APP) / "chats.sqlite3")
 
     @property
     def log_dir(self) -> Path:

@@ -15,6 +15,7 @@ from gptoss_local.cli.cp import cp
 from gptoss_local.cli.create import create
 from gptoss_local.cli.doctor import doctor
 from gptoss_local.cli.load import load
+from gptoss_local.cli.log import log
 from gptoss_local.cli.logs import logs
 from gptoss_local.cli.ls import ls
 from gptoss_local.cli.plan import plan
@@ -37,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    *(run, pull, ls, ps, show, load, stop),
+    *(run, log, pull, ls, ps, show, load, stop),
     *(create, cp, rm, convert, verify),
     *(serve, status, logs, plan, bench, doctor, completion),
 ):

@@ -22,6 +22,20 @@ COMMANDS = [
     if command.callback is not None
 ]
 
+HEAVY = set(
+    [
+        "asyncio",
+        "gguf",
+        "httpx",
+        "huggingface_hub",
+        "llama_cpp",
+        "numpy",
+        "sqlite3",
+        "starlette",
+        "textual",
+    ]
+)
+
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_and_page(command: str) -> None:
@@ -41,7 +55,7 @@ def test_page_names_no_option_that_is_not_there() -> None:
     "arguments",
     [
         *(["ls"], ["ps"], ["show", "nano"], ["load", "nano"], ["status"], ["plan", "nano"]),
-        *(["pull", "nano"], ["run", "nano", "hi"], ["logs"], ["doctor"]),
+        *(["pull", "nano"], ["run", "nano", "hi"], ["logs"], ["log"], ["doctor"]),
     ],
     ids=" ".join,
 )
@@ -135,20 +149,10 @@ def _cpu_s(server: RunningServer, arguments: list[str]) -> float:
 )
 def test_imports_nothing_heavy(server: RunningServer, arguments: list[str], is_light: bool) -> None:
     """The reason for the lazy imports."""
-    heavy = {
-        "numpy",
-        "llama_cpp",
-        "textual",
-        "httpx",
-        "starlette",
-        "gguf",
-        "huggingface_hub",
-        "asyncio",
-    }
     code = (
         "import sys\nfrom gptoss_local.__main__ import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"found = {heavy | ({'typer', 'rich'} if is_light else set())} & set(sys.modules)\n"
+        f"found = {HEAVY | ({'typer', 'rich'} if is_light else set())} & set(sys.modules)\n"
         "sys.exit(f'imported {found}' if found else 0)"
     )
     done = subprocess.run(

@@ -1,0 +1,87 @@
+"""`gptoss log`: list, search and print chats."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import run_cli
+from tui.history import History
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A user with two chats; no server runs, and none is needed."""
+    history = History(tmp_path / "chats.sqlite3")
+    for title, answer in (("Capitals", "Paris is the \x1b[31mcapital."), ("Sums", "42")):
+        chat_id = history.new_chat("nano", "low", title)
+        question = history.add(chat_id, None, "user", f"A question of {title.lower()}?")
+        history.add(chat_id, question.id, "assistant", answer)
+    history.close()
+    return os.environ | {"GPTOSS_HOME": str(tmp_path)}
+
+
+def test_list(environment: dict[str, str]) -> None:
+    header, *rows = run_cli(environment, "log").stdout.splitlines()
+    assert header.split() == ["CHAT", "TITLE", "MODEL", "TURNS", "UPDATED"]
+    assert [row.split()[:4] for row in rows] == [
+        ["2", "Sums", "nano", "2"],
+        ["1", "Capitals", "nano", "2"],
+    ]
+    data = json.loads(run_cli(environment, "log", "--json", "-n", "1").stdout)
+    assert data["version"] == 1
+    assert [chat["title"] for chat in data["chats"]] == ["Sums"]
+
+
+def test_search(environment: dict[str, str]) -> None:
+    header, *rows = run_cli(environment, "log", "-q", "paris").stdout.splitlines()
+    assert header.split() == ["CHAT", "TITLE", "FOUND"]
+    assert [row.split() for row in rows] == [["1", "Capitals", "Paris", "is", "the", "capital."]]
+    (hit,) = json.loads(run_cli(environment, "log", "-q", "42", "--json").stdout)["hits"]
+    assert (hit["chat_id"], hit["snippet"]) == (2, "42")
+    nothing = run_cli(environment, "log", "--query", 'NEAR("')
+    assert (nothing.returncode, len(nothing.stdout.splitlines())) == (0, 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no pty on Windows")
+def test_matches_are_bold_in_a_terminal(environment: dict[str, str]) -> None:
+    def shown(**more: str) -> bytes:
+        terminal, end = os.openpty()
+        command = [sys.executable, "-m", "gptoss_local", "log", "-q", "paris"]
+        with subprocess.Popen(command, env=environment | more, stdout=end):
+            os.close(end)
+        text = os.read(terminal, 10_000)
+        os.close(terminal)
+        return text
+
+    assert b"\x1b[1mParis\x1b[0m is the capital." in shown()
+    assert b"\x1b" not in shown(NO_COLOR="1")
+
+
+def test_print(environment: dict[str, str]) -> None:
+    shown = run_cli(environment, "log", "1").stdout
+    assert shown.startswith("# Capitals\n")
+    assert shown.endswith("## You\n\nA question of capitals?\n\n## Assistant\n\n"
+                          "Paris is the capital.\n")  # fmt: skip
+    data = json.loads(run_cli(environment, "log", "1", "--json").stdout)
+    assert [turn["role"] for turn in data["turns"]] == ["user", "assistant"]
+
+
+def test_errors(environment: dict[str, str], tmp_path: Path) -> None:
+    missing = run_cli(environment, "log", "9")
+    assert (missing.returncode, missing.stdout) == (3, "")
+    assert "no chat 9" in missing.stderr
+    assert run_cli(environment, "log", "1", "-q", "x").returncode == 2
+    (tmp_path / "chats.sqlite3").write_bytes(b"junk" * 999)
+    damaged = run_cli(environment, "log")
+    assert damaged.returncode == 12
+    assert "Traceback" not in damaged.stderr
+    assert "chats.sqlite3" in damaged.stderr
+
+
+def test_no_chats_yet(tmp_path: Path) -> None:
+    done = run_cli(os.environ | {"GPTOSS_HOME": str(tmp_path)}, "log")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)

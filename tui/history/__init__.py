@@ -1,0 +1,19 @@
+"""The chats of `gptoss chat`, kept in one SQLite file: a tree of turns each, searchable as a whole.
+
+Knows nothing of the terminal, of HTTP or of a model.
+"""
+
+from tui.history.chats import History
+from tui.history.search import MATCH_END, MATCH_START
+from tui.history.turn import ChatSummary, Hit, Role, Turn, TurnState
+
+__all__ = [
+    "MATCH_END",
+    "MATCH_START",
+    "ChatSummary",
+    "History",
+    "Hit",
+    "Role",
+    "Turn",
+    "TurnState",
+]
