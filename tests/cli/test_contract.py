@@ -22,19 +22,17 @@ COMMANDS = [
     if command.callback is not None
 ]
 
-HEAVY = set(
-    [
-        "asyncio",
-        "gguf",
-        "httpx",
-        "huggingface_hub",
-        "llama_cpp",
-        "numpy",
-        "sqlite3",
-        "starlette",
-        "textual",
-    ]
-)
+HEAVY = {
+    "asyncio",
+    "gguf",
+    "httpx",
+    "huggingface_hub",
+    "llama_cpp",
+    "numpy",
+    "sqlite3",
+    "starlette",
+    "textual",
+}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
