@@ -3,13 +3,15 @@
 Foreign errors are translated here, once: no answer, another server on the port, an error body.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import httpx
 import msgspec
@@ -20,6 +22,7 @@ from gptoss_local.settings import Settings
 _START_TIMEOUT_S = 30.0
 _POLL_S = 0.05
 _PROBE_TIMEOUT_S = 5.0
+_MAX_LOG_BYTES = 4 << 20
 
 
 class Client:
@@ -60,9 +63,8 @@ class Client:
         """
         if self.is_running():
             return
-        log_path = self._settings.log_dir / "server.log"
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        with log_path.open("ab") as log:
+        log_path = self._settings.server_log
+        with _open_log(log_path) as log:
             process = _spawn_server(self._settings, log.fileno())
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while not self.is_running():
@@ -82,12 +84,21 @@ class Client:
         with _translated(self._settings):
             return _checked(self._http.post(path, json=body))
 
+    def delete(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        with _translated(self._settings):
+            return _checked(self._http.request("DELETE", path, json=body))
+
     def stream_chat(self, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
         """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
-        with (
-            _translated(self._settings),
-            self._http.stream("POST", "/api/chat", json=body) as response,
-        ):
+        return self.stream("/api/chat", body)
+
+    def stream(self, path: str, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
+        """Yield the lines of a POST; closing the iterator ends the work behind it.
+
+        Raises:
+            GptOssError: the server refused it, or a line says that it failed.
+        """
+        with _translated(self._settings), self._http.stream("POST", path, json=body) as response:
             if response.is_error:
                 response.read()
                 _checked(response)
@@ -96,6 +107,15 @@ class Client:
                 if "error" in frame:
                     raise _error(frame)
                 yield frame
+
+
+def _open_log(path: Path) -> BinaryIO:
+    """Open the log to append; one that has grown large first becomes `server.log.1`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
+        with contextlib.suppress(OSError):  # Windows: a server that ends just now still has it open
+            path.replace(path.with_name(f"{path.name}.1"))
+    return path.open("ab")
 
 
 def _spawn_server(settings: Settings, log_fd: int) -> subprocess.Popen[bytes]:
@@ -127,11 +147,13 @@ def _translated(settings: Settings) -> Iterator[None]:
     except httpx.TransportError as error:
         raise ServerUnavailableError(
             f"the connection to {settings.url} broke: {error}",
-            hint=f"See {settings.log_dir / 'server.log'}",
+            hint=f"See {settings.server_log}",
         ) from error
 
 
 def _checked(response: httpx.Response) -> dict[str, Any]:
+    if response.is_success and not response.content:  # as copy and delete answer
+        return {}
     try:
         body: dict[str, Any] = msgspec.json.decode(response.content, type=dict)
     except msgspec.DecodeError:

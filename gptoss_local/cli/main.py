@@ -9,15 +9,23 @@ import typer
 from gptoss_local import __version__
 from gptoss_local.cli._output import print_error
 from gptoss_local.cli.bench import bench
+from gptoss_local.cli.completion import completion
 from gptoss_local.cli.convert import convert
+from gptoss_local.cli.cp import cp
+from gptoss_local.cli.create import create
 from gptoss_local.cli.doctor import doctor
+from gptoss_local.cli.load import load
 from gptoss_local.cli.log import log
+from gptoss_local.cli.logs import logs
 from gptoss_local.cli.ls import ls
 from gptoss_local.cli.plan import plan
 from gptoss_local.cli.ps import ps
+from gptoss_local.cli.pull import pull
+from gptoss_local.cli.rm import rm
 from gptoss_local.cli.run import run
 from gptoss_local.cli.serve import serve
 from gptoss_local.cli.show import show
+from gptoss_local.cli.status import status
 from gptoss_local.cli.stop import stop
 from gptoss_local.cli.verify import verify
 from gptoss_local.errors import GptOssError
@@ -29,7 +37,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (run, serve, stop, ls, ps, show, log, plan, bench, doctor, convert, verify):
+for command in (
+    *(run, log, pull, ls, ps, show, load, stop),
+    *(create, cp, rm, convert, verify),
+    *(serve, status, logs, plan, bench, doctor, completion),
+):
     app.command()(command)
 app.command("list", hidden=True)(ls)  # the names Ollama's users type
 app.command("start", hidden=True)(serve)
@@ -53,7 +65,7 @@ def _root(
 
 
 def main() -> None:
-    """Entry point of `gptoss`."""
+    """Run the command of this process, and end it with its exit code."""
     try:
         try:
             app()
