@@ -1,5 +1,19 @@
-"""`python -m gptoss_local` is `gptoss`."""
+"""`gptoss`, also as `python -m gptoss_local`: a quick way for what the shell asks, and the rest."""
 
-from gptoss_local.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Entry point of `gptoss`."""
+    if sys.argv[1:2] == ["__complete"]:
+        from gptoss_local.cli._names import print_names
+
+        print_names(sys.argv[2:])
+        return
+    from gptoss_local.cli.main import main as run_command
+
+    run_command()
+
+
+if __name__ == "__main__":
+    main()

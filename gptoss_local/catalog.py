@@ -2,6 +2,7 @@
 
 import functools
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -44,3 +45,16 @@ def canonical_name(name: str) -> str:
         if wanted in (model.name, *model.aliases):
             return model.name
     return wanted
+
+
+def known_names() -> list[str]:
+    """All names and aliases of the catalogue."""
+    return [name for model in catalog() for name in (model.name, *model.aliases)]
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that somebody may have meant."""
+    import difflib  # PERF: 2 ms, for a mistake only
+
+    found = difflib.get_close_matches(name.lower(), list(names), n=1)
+    return found[0] if found else None

@@ -3,14 +3,15 @@
 Foreign errors are translated here, once: no answer, another server on the port, an error body.
 """
 
-import asyncio
+import contextlib
 import os
 import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import httpx
 import msgspec
@@ -22,6 +23,7 @@ _START_TIMEOUT_S = 30.0
 _POLL_S = 0.05
 _PROBE_TIMEOUT_S = 5.0
 _TIMEOUT = httpx.Timeout(None, connect=5)
+_MAX_LOG_BYTES = 4 << 20
 
 
 class Client:
@@ -62,9 +64,8 @@ class Client:
         """
         if self.is_running():
             return
-        log_path = self._settings.log_dir / "server.log"
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        with log_path.open("ab") as log:
+        log_path = self._settings.server_log
+        with _open_log(log_path) as log:
             process = _spawn_server(self._settings, log.fileno())
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while not self.is_running():
@@ -84,12 +85,21 @@ class Client:
         with _translated(self._settings):
             return _checked(self._http.post(path, json=body))
 
+    def delete(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        with _translated(self._settings):
+            return _checked(self._http.request("DELETE", path, json=body))
+
     def stream_chat(self, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
         """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
-        with (
-            _translated(self._settings),
-            self._http.stream("POST", "/api/chat", json=body) as response,
-        ):
+        return self.stream("/api/chat", body)
+
+    def stream(self, path: str, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
+        """Yield the lines of a POST; closing the iterator ends the work behind it.
+
+        Raises:
+            GptOssError: the server refused it, or a line says that it failed.
+        """
+        with _translated(self._settings), self._http.stream("POST", path, json=body) as response:
             if response.is_error:
                 response.read()
                 _checked(response)
@@ -109,10 +119,6 @@ class AsyncClient:
             trust_env=False,  # as in Client
             verify=False,
         )
-
-    async def ensure_running(self) -> None:
-        """Start a server unless one answers; see `Client.ensure_running`."""
-        await asyncio.to_thread(Client(self._settings).ensure_running)
 
     async def get(self, path: str) -> dict[str, Any]:
         with _translated(self._settings):
@@ -144,6 +150,15 @@ def _frame(line: str) -> dict[str, Any]:
     return frame
 
 
+def _open_log(path: Path) -> BinaryIO:
+    """Open the log to append; one that has grown large first becomes `server.log.1`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
+        with contextlib.suppress(OSError):  # Windows: a server that ends just now still has it open
+            path.replace(path.with_name(f"{path.name}.1"))
+    return path.open("ab")
+
+
 def _spawn_server(settings: Settings, log_fd: int) -> subprocess.Popen[bytes]:
     environment = os.environ | {"GPTOSS_HOST": settings.host, "GPTOSS_PORT": str(settings.port)}
     command = [sys.executable, "-P", "-m", "gptoss_local", "serve"]
@@ -173,11 +188,13 @@ def _translated(settings: Settings) -> Iterator[None]:
     except httpx.TransportError as error:
         raise ServerUnavailableError(
             f"the connection to {settings.url} broke: {error}",
-            hint=f"See {settings.log_dir / 'server.log'}",
+            hint=f"See {settings.server_log}",
         ) from error
 
 
 def _checked(response: httpx.Response) -> dict[str, Any]:
+    if response.is_success and not response.content:  # as copy and delete answer
+        return {}
     try:
         body: dict[str, Any] = msgspec.json.decode(response.content, type=dict)
     except msgspec.DecodeError:

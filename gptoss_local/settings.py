@@ -93,6 +93,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self._folder("log", platformdirs.user_log_path(_APP))
 
     @property
+    def server_log(self) -> Path:
+        """What the server says that a command started; `gptoss serve` logs to its terminal."""
+        return self.log_dir / "server.log"
+
+    @property
     def url(self) -> str:
         """Where a client on this machine reaches the server."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)

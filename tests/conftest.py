@@ -113,6 +113,13 @@ def empty_home(tmp_path: Path, nano_home: Path) -> Path:
     return tmp_path / "home"
 
 
+@pytest.fixture
+def home_server(empty_home: Path) -> Iterator[RunningServer]:
+    """A server for a test that changes what models there are."""
+    with run_server(empty_home) as running:
+        yield running
+
+
 def wait_until(condition: object, *, timeout_s: float = 10.0) -> None:
     """Poll until `condition()` holds, or fail."""
     assert callable(condition)

@@ -1,14 +1,22 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what these need before they ask the server."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gptoss_local.cli._output import progress_bar
 from gptoss_local.settings import Settings
+
+if TYPE_CHECKING:
+    from gptoss_local.client import Client
+
+INTERRUPTED = 130  # the exit code after Ctrl-C
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+NamesOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print names only.")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Threads; by default one per core, at most 8.")
 ]
@@ -28,3 +36,32 @@ def named(model: str, settings: Settings) -> str:
 
     is_file = model.endswith(".gguf") and Path(model).is_file()
     return adopt_file(Path(model), settings).name if is_file else model
+
+
+def running_server(settings: Settings) -> "Client":
+    """A client of the server, which is started unless it runs."""
+    from gptoss_local.client import Client
+
+    client = Client(settings)
+    client.ensure_running()
+    return client
+
+
+def server_for(model: str, settings: Settings) -> "Client":
+    """Make sure that a model's file and a server are there; say on stderr what takes time.
+
+    Raises:
+        ModelNotFoundError: there is no such model.
+    """
+    from gptoss_local.store import find_model
+
+    entry = find_model(model, settings)
+    if entry.path is None:
+        with progress_bar() as progress:
+            entry.ensure_file(settings, progress)
+    client = running_server(settings)
+    if sys.stderr.isatty() and entry.name not in (
+        m["name"] for m in client.get("/api/ps")["models"]
+    ):
+        print(f"loading {entry.name} …", file=sys.stderr)
+    return client

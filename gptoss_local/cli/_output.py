@@ -1,8 +1,9 @@
 """How commands print: data on stdout, talk and progress on stderr."""
 
 import datetime
+import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +14,18 @@ from gptoss_local.progress import each_step, each_tenth
 from gptoss_local.types import Progress
 
 JSON_VERSION = 1
+
+_HOUR_S, _DAY_S = 3600, 86_400
+_UNITS = (  # name, seconds, up to where it is used
+    ("second", 1, 60),
+    ("minute", 60, _HOUR_S),
+    ("hour", _HOUR_S, 2 * _DAY_S),
+    ("day", _DAY_S, 14 * _DAY_S),
+    ("week", 7 * _DAY_S, 60 * _DAY_S),
+    ("month", 30 * _DAY_S, 730 * _DAY_S),
+    ("year", 365 * _DAY_S, math.inf),
+)
+_ABOUT = {"minute": "About a minute", "hour": "About an hour"}
 
 
 def print_json(**data: Any) -> None:
@@ -26,6 +39,15 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in (header, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("    ".join(cells).rstrip())
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Print a line per fact, its name in a column; further lines of a value are set in."""
+    for name, value in facts.items():
+        first, *others = value.splitlines() or [""]
+        print(f"{name:<16}{first}")
+        for line in others:
+            print(f"{'':<16}{line}".rstrip())
 
 
 @contextmanager
@@ -68,12 +90,16 @@ def progress_bar(*, tenths: bool = False, quiet: bool = False) -> Iterator[Progr
 
 
 def human_age(seconds: float) -> str:
-    """A duration in its largest unit, e.g. `3 hours`."""
-    for name, unit_s in (("day", 86_400), ("hour", 3600), ("minute", 60)):
-        if seconds >= unit_s:
-            n = int(seconds // unit_s)
-            return f"{n} {name}{'s' if n > 1 else ''}"
-    return "less than a minute"
+    """A duration in words, e.g. `3 hours`. Source: Ollama's format/time.go."""
+    if seconds < 1:
+        return "Less than a second"
+    if seconds >= _HOUR_S:
+        seconds = round(seconds / _HOUR_S) * _HOUR_S
+    name, unit_s = next((name, unit_s) for name, unit_s, end_s in _UNITS if seconds < end_s)
+    n = int(seconds // unit_s)
+    if n == 1 and name in _ABOUT:
+        return _ABOUT[name]
+    return f"{n} {name}{'s' if n > 1 else ''}"
 
 
 def seconds_until(timestamp: str) -> float:

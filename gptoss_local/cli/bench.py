@@ -1,6 +1,5 @@
 """`gptoss bench`: how fast a model is here, beside what was expected of it."""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +26,8 @@ def bench(
     quiet: Quiet = False,
 ) -> None:
     """Measure MODEL: prompts and answers behind short and long contexts, answers at once."""
+    import asyncio
+
     from gptoss_local.cli._plot import draw
     from gptoss_local.server.benchmark import measure
     from gptoss_local.store import find_model

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json, Quiet, Tokenizer, Workers
+from gptoss_local.cli._options import INTERRUPTED, Json, Quiet, Tokenizer, Workers
 from gptoss_local.cli._output import print_json, print_table, progress_bar
 from gptoss_local.settings import load_settings, parse_size
 
 if TYPE_CHECKING:
     from convert import ConvertOptions, Plan
-
-
-_INTERRUPTED = 130
 
 
 class Dense(StrEnum):
@@ -101,7 +98,7 @@ def convert(
             )
     except KeyboardInterrupt:
         print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED) from None
     _print_result(written, json, quiet)
 
 

@@ -4,12 +4,12 @@ import time
 
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json
+from gptoss_local.cli._options import Json, NamesOnly
 from gptoss_local.cli._output import human_age, print_json, print_table
 from gptoss_local.settings import load_settings
 
 
-def ls(json: Json = False) -> None:
+def ls(quiet: NamesOnly = False, json: Json = False) -> None:
     """List the models on this machine."""
     from gptoss_local.store import list_models
 
@@ -27,6 +27,9 @@ def ls(json: Json = False) -> None:
             for entry, stat in stats
         ]
         print_json(models=models)
+        return
+    if quiet:
+        print("".join(f"{entry.name}\n" for entry in entries), end="")
         return
     rows = [
         (

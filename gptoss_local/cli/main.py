@@ -10,15 +10,23 @@ from gptoss_local import __version__
 from gptoss_local.cli._output import print_error
 from gptoss_local.cli.bench import bench
 from gptoss_local.cli.chat import chat
+from gptoss_local.cli.completion import completion
 from gptoss_local.cli.convert import convert
+from gptoss_local.cli.cp import cp
+from gptoss_local.cli.create import create
 from gptoss_local.cli.doctor import doctor
+from gptoss_local.cli.load import load
 from gptoss_local.cli.log import log
+from gptoss_local.cli.logs import logs
 from gptoss_local.cli.ls import ls
 from gptoss_local.cli.plan import plan
 from gptoss_local.cli.ps import ps
+from gptoss_local.cli.pull import pull
+from gptoss_local.cli.rm import rm
 from gptoss_local.cli.run import run
 from gptoss_local.cli.serve import serve
 from gptoss_local.cli.show import show
+from gptoss_local.cli.status import status
 from gptoss_local.cli.stop import stop
 from gptoss_local.cli.verify import verify
 from gptoss_local.errors import GptOssError
@@ -31,19 +39,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    run,
-    chat,
-    serve,
-    stop,
-    ls,
-    ps,
-    show,
-    log,
-    plan,
-    bench,
-    doctor,
-    convert,
-    verify,
+    *(run, chat, log, pull, ls, ps, show, load, stop),
+    *(create, cp, rm, convert, verify),
+    *(serve, status, logs, plan, bench, doctor, completion),
 ):
     app.command()(command)
 app.command("list", hidden=True)(ls)  # the names Ollama's users type
@@ -68,7 +66,7 @@ def _root(
 
 
 def main() -> None:
-    """Entry point of `gptoss`."""
+    """Run the command of this process, and end it with its exit code."""
     try:
         try:
             app()

@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json
+from gptoss_local.cli._options import Json, NamesOnly
 from gptoss_local.cli._output import (
     human_age,
     print_json,
@@ -16,7 +16,7 @@ from gptoss_local.settings import load_settings
 _FOREVER_S = 50 * 365 * 86_400
 
 
-def ps(json: Json = False) -> None:
+def ps(quiet: NamesOnly = False, json: Json = False) -> None:
     """List the models in memory."""
     from gptoss_local.client import Client
 
@@ -25,12 +25,15 @@ def ps(json: Json = False) -> None:
     if json:
         print_json(models=models)
         return
+    if quiet:
+        print("".join(f"{model['name']}\n" for model in models), end="")
+        return
     rows = [
         (
             model["name"],
             model["digest"][:12],
             decimal(model["size"]),
-            _processor(model),
+            processor(model),
             str(model["context_length"]),
             _until(model),
         )
@@ -39,12 +42,13 @@ def ps(json: Json = False) -> None:
     print_table(("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"), rows)
 
 
-def _processor(model: dict[str, Any]) -> str:
+def processor(model: dict[str, Any]) -> str:
     """Where the weights are, in Ollama's words."""
     share = model["size_vram"] / model["size"]
     if share in (0, 1):
         return "100% GPU" if share else "100% CPU"
-    return f"{1 - share:.0%}/{share:.0%} CPU/GPU"
+    cpu = round(100 * (1 - share))
+    return f"{cpu}%/{100 - cpu}% CPU/GPU"
 
 
 def _until(model: dict[str, Any]) -> str:

@@ -1,10 +1,15 @@
 """`gptoss show`: what a model's file says of itself. Reads the disk, needs no server."""
 
+from typing import TYPE_CHECKING
+
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, ModelName, named
-from gptoss_local.cli._output import print_json, progress_bar
+from gptoss_local.cli._output import print_facts, print_json, progress_bar
 from gptoss_local.settings import load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.store import ModelDefaults
 
 
 def show(model: ModelName, json: Json = False) -> None:
@@ -17,7 +22,13 @@ def show(model: ModelName, json: Json = False) -> None:
         path = entry.ensure_file(settings, progress)
     info = read_info(path)
     if json:
-        print_json(name=entry.name, path=str(path), size_bytes=info.size_bytes, keys=info.metadata)
+        print_json(
+            name=entry.name,
+            path=str(path),
+            size_bytes=info.size_bytes,
+            defaults=entry.defaults,
+            keys=info.metadata,
+        )
         return
     arch = info.architecture
     facts = {
@@ -32,5 +43,18 @@ def show(model: ModelName, json: Json = False) -> None:
         "experts": f"{info.metadata.get(f'{arch}.expert_count', '?')}, "
         f"{info.metadata.get(f'{arch}.expert_used_count', '?')} active",
     }
-    for name, value in facts.items():
-        print(f"{name:<16}{value}")
+    print_facts(facts | _carried(entry.defaults))
+
+
+def _carried(defaults: "ModelDefaults") -> dict[str, str]:
+    """What `create` gave the model, by its names there."""
+    parameters = (f"{key} {value}" for key, value in defaults.parameters.items())
+    messages = (f"{m.get('role')}: {m.get('content', '')}" for m in defaults.messages)
+    found = {
+        "made from": defaults.parent,
+        "system": defaults.system,
+        "defaults": "\n".join(parameters),
+        "messages": "\n".join(messages),
+        "license": "\n".join(defaults.license),
+    }
+    return {name: value for name, value in found.items() if value}

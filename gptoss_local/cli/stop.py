@@ -1,4 +1,4 @@
-"""`gptoss stop`: unload a model, or end the server."""
+"""`gptoss stop`: unload models, or end the server."""
 
 import sys
 from typing import Annotated
@@ -6,23 +6,34 @@ from typing import Annotated
 import typer
 
 from gptoss_local.cli._options import named
+from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 
 
 def stop(
     model: Annotated[
-        str | None, typer.Argument(help="Model to unload; without one, the server ends.")
+        str | None,
+        typer.Argument(metavar="MODEL", help="Model to unload; without one, the server ends."),
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Unload all models; the server goes on.")
+    ] = False,
 ) -> None:
     """Unload MODEL, or stop the server."""
     from gptoss_local.client import Client
 
+    if every and model is not None:
+        raise UsageError("either a model or --all")
     settings = load_settings()
     client = Client(settings)
     if not client.is_running():
         print("no server is running", file=sys.stderr)
-    elif model is None:
+        return
+    if model is None and not every:
         client.post("/api/gptoss/shutdown", {})
         print("the server stops", file=sys.stderr)
-    else:
-        client.post("/api/generate", {"model": named(model, settings), "keep_alive": 0})
+        return
+    loaded = [m["name"] for m in client.get("/api/ps")["models"]] if every else []
+    for name in loaded if model is None else [named(model, settings)]:
+        client.post("/api/generate", {"model": name, "keep_alive": 0})
+        print(f"unloaded {name}", file=sys.stderr)

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -58,6 +59,13 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         await app.state.pulls.close()
         await app.state.manager.close()
 
+    start_s = time.monotonic()
+
+    async def status(_request: Request) -> Response:
+        uptime_s = round(time.monotonic() - start_s, 3)
+        facts = {"server_version": __version__, "pid": os.getpid(), "uptime_s": uptime_s}
+        return json_response(facts)
+
     async def stop(_request: Request) -> Response:
         shut_down()
         return json_response({"status": "success"})
@@ -66,6 +74,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         routes=[
             Route("/", _root, methods=["GET"]),
             *metrics.routes(),
+            Route("/api/gptoss/status", status, methods=["GET"]),
             Route("/api/gptoss/shutdown", stop, methods=["POST"]),
             *ollama.routes(),
             *management.routes(),

@@ -50,6 +50,7 @@ OPERATIONS = (
     Operation("get", "/health", "Whether the server lives", answers.Health),
     Operation("get", "/metrics", "Counters for Prometheus"),
     Operation("get", "/openapi.json", "This document", dict),
+    Operation("get", "/api/gptoss/status", "Of the server's process", answers.ServerStatus),
     Operation("post", "/api/gptoss/shutdown", "End the server", Status),
     Operation("get", "/api/version", "Version of Ollama's API", answers.Version),
     Operation("get", "/api/status", "Whether models of a cloud are offered", answers.CloudStatus),

@@ -80,6 +80,12 @@ class Health(msgspec.Struct):
     status: Literal["ok"]
 
 
+class ServerStatus(msgspec.Struct):
+    server_version: str
+    pid: int
+    uptime_s: float
+
+
 class OpenAIErrorDetails(msgspec.Struct):
     message: str
     type: str

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.catalog import CatalogModel, canonical_name
+from gptoss_local.catalog import CatalogModel, canonical_name, closest, known_names
 from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError, error_by_name
 from gptoss_local.server.pull_process import Failure, Step
 from gptoss_local.settings import Settings
@@ -53,8 +53,7 @@ class Pulls:
         if model is None:
             raise ModelNotFoundError(
                 "pull model manifest: file does not exist",
-                hint="gptoss pulls the models of its catalogue, such as gpt-oss:20b. For any other "
-                "checkpoint of the hub: gptoss convert OWNER/NAME.",
+                hint=_advice(wanted),
             )
         if not _is_here(wanted, self._settings):
             job = await self._job(model)
@@ -147,6 +146,15 @@ class _Job:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+
+
+def _advice(wanted: str) -> str:
+    if close := closest(wanted, known_names()):
+        return f"Did you mean {close}?"
+    return (
+        "gptoss pulls the models of its catalogue, such as gpt-oss:20b. For any other checkpoint "
+        "of the hub: gptoss convert OWNER/NAME OUT.gguf"
+    )
 
 
 def _is_here(name: str, settings: Settings) -> bool:

@@ -19,8 +19,8 @@ import msgspec
 from gptoss_local.catalog import canonical_name
 from gptoss_local.errors import ModelLoadError, UsageError
 from gptoss_local.gguf_file import read_info
+from gptoss_local.names import MANIFEST_SUFFIX
 from gptoss_local.settings import Settings
-from gptoss_local.store import manifests
 from gptoss_local.store.blobs import disk_errors, remove_unused
 from gptoss_local.store.manifests import (
     Manifest,
@@ -104,7 +104,7 @@ def adopt_file(file: Path, settings: Settings) -> ModelEntry:
 
 
 def _manifest_file(name: str, settings: Settings) -> Path:
-    return settings.models_dir / (quote(canonical_name(name), safe="") + manifests.SUFFIX)
+    return settings.models_dir / (quote(canonical_name(name), safe="") + MANIFEST_SUFFIX)
 
 
 def _place_with_defaults(

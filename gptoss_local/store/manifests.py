@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from gptoss_local.errors import ModelLoadError
+from gptoss_local.names import MANIFEST_SUFFIX
 from gptoss_local.settings import Settings
 
-SUFFIX = ".json"
 _UNUSED_S = 24 * 3600  # weights whose manifest has not come, as when a process died between the two
 
 
@@ -103,6 +103,6 @@ def remove_unnamed_weights(settings: Settings, older_than_s: float = _UNUSED_S) 
 
 
 def _named_weights(folder: Path) -> Iterator[str]:
-    for path in folder.glob(f"*{SUFFIX}"):
+    for path in folder.glob(f"*{MANIFEST_SUFFIX}"):
         with contextlib.suppress(OSError, ModelLoadError):
             yield read_manifest(path).weights

@@ -6,23 +6,21 @@ change of the store is decided by one rename or removal, and several processes n
 """
 
 import contextlib
-import difflib
 import hashlib
 import re
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 
 from gptoss_local import nano
-from gptoss_local.catalog import CatalogModel, canonical_name, catalog
+from gptoss_local.catalog import CatalogModel, canonical_name, catalog, closest, known_names
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.names import MANIFEST_SUFFIX, WEIGHTS_SUFFIX, name_of
 from gptoss_local.settings import Settings
 from gptoss_local.store import manifests
 from gptoss_local.store.manifests import ModelDefaults
 from gptoss_local.types import Progress
-
-SUFFIX = ".gguf"
 
 # `[host/][namespace/]model[:tag]`, each part of 1 to 80 characters (Ollama's types/model/name.go).
 _PART = r"[a-z0-9_][a-z0-9_.-]{0,79}"
@@ -65,13 +63,9 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
 def list_models(settings: Settings) -> list[ModelEntry]:
     """Every model that can be run, the newest file first, the embedded one last."""
-    by_file = {model.file: model.name for model in catalog() if model.file}
-    names = {
-        file: by_file.get(file.name, unquote(file.stem).lower())
-        for file in settings.models_dir.glob(f"*{SUFFIX}")
-    }
-    found = [entry for file, name in names.items() if (entry := _entry(name, file))]
-    for manifest in settings.models_dir.glob(f"*{manifests.SUFFIX}"):
+    files = settings.models_dir.glob(f"*{WEIGHTS_SUFFIX}")
+    found = [entry for file in files if (entry := _entry(name_of(file), file))]
+    for manifest in settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"):
         if entry := _entry_of(manifest, settings):
             found = [other for other in found if other.name != entry.name] + [entry]
     found.sort(key=lambda entry: entry.modified_ns, reverse=True)
@@ -98,8 +92,8 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         if entry.name == wanted:
             return entry
     with contextlib.suppress(OSError):
-        manifests.read_manifest(settings.models_dir / (_stem(wanted) + manifests.SUFFIX))
-    raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(wanted, entries, settings))
+        manifests.read_manifest(settings.models_dir / (_stem(wanted) + MANIFEST_SUFFIX))
+    raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(wanted, entries))
 
 
 def file_for(name: str, settings: Settings) -> Path:
@@ -117,7 +111,7 @@ def file_for(name: str, settings: Settings) -> Path:
     for entry in list_models(settings):  # a file of the user's may be spelled in other letters
         if entry.name == wanted and entry.path is not None and entry.manifest is None:
             return entry.path
-    return settings.models_dir / (known.file if known else _stem(wanted) + SUFFIX)
+    return settings.models_dir / (known.file if known else _stem(wanted) + WEIGHTS_SUFFIX)
 
 
 def known_model(name: str) -> CatalogModel | None:
@@ -135,8 +129,8 @@ def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
         built = nano.cached_gguf(settings.cache_dir)
         return _entry(name, built, embedded=True) if built else None
     stem = _stem(name)
-    manifest = settings.models_dir / (stem + manifests.SUFFIX)
-    file = settings.models_dir / (known.file if known else stem + SUFFIX)
+    manifest = settings.models_dir / (stem + MANIFEST_SUFFIX)
+    file = settings.models_dir / (known.file if known else stem + WEIGHTS_SUFFIX)
     return _entry_of(manifest, settings) or _entry(name, file)
 
 
@@ -163,18 +157,17 @@ def _entry_of(path: Path, settings: Settings) -> ModelEntry | None:
     except (OSError, ModelLoadError):
         return None
     file = manifests.weights_folder(settings) / manifest.weights
-    entry = _entry(unquote(path.stem).lower(), file)
+    entry = _entry(name_of(path), file)
     return entry and msgspec.structs.replace(
         entry, manifest=path, modified_ns=modified_ns, defaults=manifest.defaults
     )
 
 
-def _advice(wanted: str, entries: list[ModelEntry], settings: Settings) -> str:
+def _advice(wanted: str, entries: list[ModelEntry]) -> str:
     known = known_model(wanted)
     if known is not None:
-        target = settings.models_dir / known.file
-        return f"Fetch and convert it: gptoss convert {known.repo} {target}, or POST /api/pull."
+        return f"Fetch it: gptoss pull {known.name}"
     names = [entry.name for entry in entries]
-    if close := difflib.get_close_matches(wanted, names, n=1):
-        return f"Did you mean {close[0]}?"
+    if close := closest(wanted, [*names, *known_names()]):
+        return f"Did you mean {close}?"
     return f"Models on this machine: {', '.join(names)}."

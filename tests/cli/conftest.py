@@ -1,8 +1,11 @@
 """Runs the real `gptoss` command in processes of its own."""
 
 import os
+import pty
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,8 +36,57 @@ def cli(server: RunningServer) -> Cli:
 
 
 @pytest.fixture
+def home_cli(home_server: RunningServer) -> Cli:
+    """A command line that reaches a server whose models may be changed."""
+    return lambda *arguments, **kwargs: run_cli(home_server.environment, *arguments, **kwargs)
+
+
+@pytest.fixture
 def fresh(empty_home: Path) -> Iterator[dict[str, str]]:
     """Environment of a user whose server does not run; stops the one a test started."""
     environment = os.environ | {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": str(free_port())}
     yield environment
     run_cli(environment, "stop")
+
+
+class PseudoTerminal:
+    """A process whose three streams are one pseudo terminal."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], folder: Path) -> None:
+        self._fd, child_fd = pty.openpty()
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=folder,
+            stdin=child_fd,
+            stdout=child_fd,
+            stderr=child_fd,
+            start_new_session=True,
+        )
+        os.close(child_fd)
+        self.screen = ""
+
+    def read_until(self, text: str) -> None:
+        deadline_s = time.monotonic() + 30
+        while text not in self.screen:
+            left_s = max(0.0, deadline_s - time.monotonic())
+            assert select.select([self._fd], [], [], left_s)[0], self.screen
+            self.screen += os.read(self._fd, 4096).decode(errors="replace")
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._fd)
+
+
+class Terminal(PseudoTerminal):
+    """A command of gptoss in a terminal: `run`, unless told."""
+
+    def __init__(
+        self, server: RunningServer, *arguments: str, command: str = "run", **variables: str
+    ) -> None:
+        program = [sys.executable, "-m", "gptoss_local", command, *arguments]
+        super().__init__(program, server.environment | variables, Path())

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.cli._output import human_age
+from gptoss_local.cli.ps import processor
 from gptoss_local.nano.materialize import materialize
 from tests.cli.conftest import Cli, run_cli
 
@@ -24,6 +26,7 @@ def test_ls(cli: Cli) -> None:
     assert data["version"] == 1
     assert [m["name"] for m in data["models"]] == ["nano"]
     assert cli("list").stdout == cli("ls").stdout
+    assert cli("ls", "--quiet").stdout == "nano\n"
 
 
 def test_ps_and_stop(cli: Cli) -> None:
@@ -34,6 +37,7 @@ def test_ps_and_stop(cli: Cli) -> None:
     assert json.loads(cli("ps", "--json").stdout)["models"][0]["name"] == "nano"
     assert cli("stop", "nano").returncode == 0
     assert json.loads(cli("ps", "--json").stdout)["models"] == []
+    assert cli("ps", "-q").stdout == ""
 
 
 def test_no_server(fresh: dict[str, str]) -> None:
@@ -90,21 +94,6 @@ def test_closed_pipe_is_quiet(nano_home: Path) -> None:
     assert errors == b""
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
-    """The reason for the lazy imports; the time itself depends on the machine."""
-    code = (
-        "import sys\nsys.argv[1:] = sys.argv[1:]\n"
-        "from gptoss_local.cli.main import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'numpy', 'llama_cpp', 'httpx', 'starlette', 'gguf', 'sqlite3'}\n"
-        "heavy &= set(sys.modules)\n"
-        "sys.exit(f'imported {heavy}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_ls_imports_no_numpy(nano_home: Path) -> None:
     code = (
         "import sys\nfrom gptoss_local.cli.ls import ls\nls()\n"
@@ -112,3 +101,23 @@ def test_ls_imports_no_numpy(nano_home: Path) -> None:
     )
     environment = os.environ | {"GPTOSS_HOME": str(nano_home)}
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        *((0, "Less than a second"), (1, "1 second"), (59, "59 seconds"), (60, "About a minute")),
+        *((3599, "59 minutes"), (3600, "About an hour"), (5500, "2 hours"), (86_400, "24 hours")),
+        *((172_800, "2 days"), (13 * 86_400, "13 days"), (14 * 86_400, "2 weeks")),
+        *((61 * 86_400, "2 months"), (800 * 86_400, "2 years")),
+    ],
+)
+def test_ages_in_the_words_of_ollama(seconds: float, words: str) -> None:
+    assert human_age(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("vram", "words"), [(0, "100% CPU"), (1000, "100% GPU"), (520, "48%/52% CPU/GPU")]
+)
+def test_processor_in_the_words_of_ollama(vram: int, words: str) -> None:
+    assert processor({"size": 1000, "size_vram": vram}) == words

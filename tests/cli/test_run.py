@@ -1,19 +1,15 @@
 """`gptoss run`: streams, pipes, JSON, Ctrl-C, the server it starts."""
 
 import json
-import os
-import pty
-import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.cli.conftest import Cli, run_cli
+from tests.cli.conftest import Cli, Terminal, run_cli
 from tests.conftest import RunningServer, wait_until
 
 FRANCE = "What is the capital of France?"
@@ -65,7 +61,7 @@ def test_unknown_model(cli: Cli) -> None:
     assert done.returncode == 3
     assert "model 'nanoo' not found" in done.stderr
     assert "Did you mean nano?" in done.stderr
-    assert "gptoss convert" in cli("run", "gpt-oss:20b", "hi").stderr
+    assert "gptoss pull gpt-oss:20b" in cli("run", "gpt-oss:20b", "hi").stderr
 
 
 def test_gguf_path_as_model(fresh: dict[str, str], nano_gguf: Path, tmp_path: Path) -> None:
@@ -131,38 +127,6 @@ def _connects(port: str) -> bool:
     except httpx.TransportError:
         return False
     return True
-
-
-class Terminal:
-    """A `gptoss run` whose three streams are one pseudo terminal."""
-
-    def __init__(self, server: RunningServer, *arguments: str) -> None:
-        self._fd, child_fd = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gptoss_local", "run", *arguments],
-            env=server.environment,
-            stdin=child_fd,
-            stdout=child_fd,
-            stderr=child_fd,
-            start_new_session=True,
-        )
-        os.close(child_fd)
-        self.screen = ""
-
-    def read_until(self, text: str) -> None:
-        deadline_s = time.monotonic() + 30
-        while text not in self.screen:
-            left_s = max(0.0, deadline_s - time.monotonic())
-            assert select.select([self._fd], [], [], left_s)[0], self.screen
-            self.screen += os.read(self._fd, 4096).decode(errors="replace")
-
-    def type(self, text: str) -> None:
-        os.write(self._fd, text.encode())
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._fd)
 
 
 def test_terminal_dims_the_reasoning(server: RunningServer) -> None:

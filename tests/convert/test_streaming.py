@@ -78,9 +78,15 @@ def test_a_tensor_does_not_wait_for_the_others(
     folder, shards = download
     seen = []
 
+    def n_written() -> int:
+        return len(read_journal(folder, tmp_path / "model.gguf").sums)
+
     def watched() -> Iterator[Path]:
-        for path in arrive(folder, shards, delay_s=0.3):
-            seen.append(len(read_journal(folder, tmp_path / "model.gguf").sums))
+        for path in arrive(folder, shards):
+            end_s = time.monotonic() + 30
+            while seen and n_written() <= seen[-1] and time.monotonic() < end_s:
+                time.sleep(0.02)
+            seen.append(n_written())
             yield path
 
     convert_checkpoint(folder, tmp_path / "model.gguf", arrivals=watched())

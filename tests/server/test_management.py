@@ -13,7 +13,7 @@ import ollama
 import psutil
 import pytest
 
-from tests.conftest import RunningServer, run_server, wait_until
+from tests.conftest import RunningServer, wait_until
 from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account  # noqa: F401
 from tests.hub.server import Fault, HubServer, run_hub
@@ -36,12 +36,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
         server.add(REPO, read_folder(files))
         monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
         yield server
-
-
-@pytest.fixture
-def home_server(empty_home: Path) -> Iterator[RunningServer]:
-    with run_server(empty_home) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,0 +1,67 @@
+"""`gptoss create`: a model of another one, with a system message, parameters, a beginning."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gptoss_local.cli._modelfile import parse_modelfile, parse_parameter
+from gptoss_local.cli._options import named, running_server
+from gptoss_local.errors import UsageError
+from gptoss_local.settings import load_settings
+
+
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new model's name.")],
+    file: Annotated[
+        str, typer.Option("--file", "-f", metavar="FILE", help="A Modelfile; - is stdin.")
+    ] = "",
+    parent: Annotated[
+        str, typer.Option("--from", metavar="MODEL", help="Model, or path of a GGUF file.")
+    ] = "",
+    system: Annotated[str, typer.Option(help="System message.")] = "",
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", metavar="KEY=VALUE", help="As temperature=0.2; repeat."),
+    ] = None,
+) -> None:
+    """Make the model NAME of another one, with defaults of its own.
+
+    What is given beside a Modelfile wins over it.
+    """
+    if not (file or parent):
+        raise UsageError(
+            "a model is made of another one", hint=f"gptoss create {name} --from MODEL, or -f FILE"
+        )
+    body, folder = _read(file) if file else ({}, Path())
+    if parent:
+        body["from"], folder = parent, Path()
+    if system:
+        body["system"] = system
+    body["parameters"] = body.get("parameters", {}) | _parameters(parameter or [])
+    settings = load_settings()
+    if (path := folder / body.get("from", "")).suffix == ".gguf" and path.is_file():
+        body["from"] = named(str(path), settings)
+    running_server(settings).post("/api/create", {"model": name, "stream": False, **body})
+    print(f"created {name}: gptoss run {name}", file=sys.stderr)
+
+
+def _read(file: str) -> tuple[dict[str, Any], Path]:
+    """A Modelfile as a request, and the folder from which its paths are meant."""
+    if file == "-":
+        return parse_modelfile(sys.stdin.read()), Path()
+    try:
+        return parse_modelfile(Path(file).read_text(encoding="utf-8")), Path(file).parent
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {file}: {error}") from error
+
+
+def _parameters(pairs: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--parameter {pair}: there is no =", hint="As in temperature=0.2.")
+        parse_parameter(found, key.strip(), value)
+    return found

@@ -1,0 +1,39 @@
+"""`gptoss rm`: delete models."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gptoss_local.cli._options import running_server
+from gptoss_local.errors import UsageError
+from gptoss_local.settings import load_settings
+
+
+def rm(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Models to delete.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete models. Asks first; where nobody can answer, -y is needed."""
+    from gptoss_local.store import file_for, find_model
+
+    settings = load_settings()
+    names = [find_model(model, settings).name for model in models]
+    for name in names:  # all or none
+        file_for(name, settings)
+    if not yes:
+        _confirm(names)
+    client = running_server(settings)
+    for name in dict.fromkeys(names):
+        client.delete("/api/delete", {"model": name})
+        print(f"deleted {name}", file=sys.stderr)
+
+
+def _confirm(names: list[str]) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"nobody is there to confirm that {', '.join(names)} may be deleted",
+            hint=f"Say so: gptoss rm -y {' '.join(names)}",
+        )
+    if not typer.confirm(f"Delete {', '.join(names)}?", err=True):
+        raise typer.Exit(1)

@@ -1,0 +1,35 @@
+"""`gptoss status`: whether a server runs, and what it holds."""
+
+import typer
+
+from gptoss_local.cli._options import Json
+from gptoss_local.cli._output import human_age, print_facts, print_json
+from gptoss_local.errors import ServerUnavailableError
+from gptoss_local.settings import load_settings
+
+
+def status(json: Json = False) -> None:
+    """Say whether a server runs, and what it holds; exit code 7 if none does."""
+    from gptoss_local.client import Client
+
+    settings = load_settings()
+    client = Client(settings)
+    is_running = client.is_running()
+    facts = client.get("/api/gptoss/status") if is_running else {}
+    models = client.get("/api/ps")["models"] if is_running else []
+    if json:
+        address = {"url": settings.url, "host": settings.host, "port": settings.port}
+        logs = {"log": str(settings.server_log)}
+        print_json(running=is_running, **address, **facts, models=models, **logs)
+    else:
+        found = {"server": f"{'running' if is_running else 'not running'}, {settings.url}"}
+        if is_running:
+            found |= {
+                "version": facts["server_version"],
+                "process": str(facts["pid"]),
+                "up for": human_age(facts["uptime_s"]).lower(),
+                "models": ", ".join(model["name"] for model in models) or "none loaded",
+            }
+        print_facts(found)
+    if not is_running:
+        raise typer.Exit(ServerUnavailableError.exit_code)

@@ -1,0 +1,157 @@
+"""Completion scripts, in the shells that they are for."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gptoss_local.cli.completion import read_commands
+from gptoss_local.cli.main import app
+from tests.cli.conftest import PseudoTerminal, run_cli
+from tests.conftest import RunningServer
+
+CASES = [
+    ("gptoss sta", ["status"]),  # aliases are not offered
+    ("gptoss run mi", ["mine:7b"]),
+    ("gptoss run mine:", ["mine:7b"]),
+    ("gptoss run nano ", []),
+    ("gptoss run --effort ", ["high", "low", "medium"]),
+    ("gptoss run --effort low n", ["nano"]),
+    ("gptoss rm nano m", ["mine:7b"]),
+    ("gptoss stop ", ["nano"]),
+    ("gptoss pull gpt-oss:", ["gpt-oss:120b", "gpt-oss:20b"]),
+    ("gptoss create x --from m", ["mine:7b"]),
+    ("gptoss run --hide", ["--hide-reasoning"]),
+    ("gptoss completion z", ["zsh"]),
+]
+
+Complete = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def environment(home_server: RunningServer, tmp_path: Path) -> dict[str, str]:
+    """A shell's, with gptoss in PATH, a model mine:7b, a hostile file, and nano in memory."""
+    command = tmp_path / "bin" / "gptoss"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gptoss_local "$@"\n')
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    variables = home_server.environment
+    assert run_cli(variables, "cp", "nano", "mine:7b").returncode == 0
+    assert run_cli(variables, "load", "nano").returncode == 0
+    (home_server.home / "models" / "m$(touch evil)`touch evil`;touch evil.gguf").write_bytes(b"")
+    root = str(Path(__file__).parents[2])
+    path = f"{command.parent}{os.pathsep}{variables['PATH']}"
+    return variables | {"PATH": path, "PYTHONPATH": root, "HOME": str(tmp_path), "TERM": "xterm"}
+
+
+def in_bash(environment: dict[str, str], folder: Path) -> Complete:
+    """What readline would put on the line, with the part before a colon that stays there."""
+
+    def complete(line: str) -> list[str]:
+        script = (
+            'source <(gptoss completion bash); COMP_LINE=$1 COMP_POINT=${#1}; _gptoss gptoss "" ""'
+            '; [[ ${#COMPREPLY[@]} == 0 ]] || printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        found = run_shell(["bash", "-c", script, "bash", line], environment, folder)
+        word = line.rpartition(" ")[2]
+        kept = word[: word.rfind(":") + 1]
+        return sorted(kept + each for each in found)
+
+    return complete
+
+
+def in_fish(environment: dict[str, str], folder: Path) -> Complete:
+    def complete(line: str) -> list[str]:
+        script = "gptoss completion fish | source; complete -C $argv[1]"
+        found = run_shell(["fish", "-c", script, line], environment, folder)
+        return sorted(each.partition("\t")[0] for each in found)
+
+    return complete
+
+
+def run_shell(command: list[str], environment: dict[str, str], folder: Path) -> list[str]:
+    done = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "shell", [pytest.param(in_bash, id="bash"), pytest.param(in_fish, id="fish")]
+)
+def test_candidates(
+    shell: Callable[[dict[str, str], Path], Complete], environment: dict[str, str], tmp_path: Path
+) -> None:
+    name = shell.__name__.removeprefix("in_")
+    if not shutil.which(name):
+        pytest.skip(f"{name} is not installed")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    complete = shell(environment, folder)
+    assert {line: complete(line) for line, _ in CASES} == dict(CASES)
+    assert set(complete("gptoss ")) >= {"run", "pull", "stop", "completion"}
+    assert list(folder.iterdir()) == []  # no name was run
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_typed_into_a_terminal(
+    shell: str, environment: dict[str, str], home_server: RunningServer, tmp_path: Path
+) -> None:
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    start = {"bash": ["bash", "--norc", "-i"], "zsh": ["zsh", "-f", "-i"]}[shell]
+    show = 'gptoss() { [[ $1 == __complete ]] && command gptoss "$@" || printf "<%s>" "$@"; }'
+    terminal = PseudoTerminal(start, environment | {"PS1": "ready> "}, folder)
+    try:
+        terminal.read_until("ready> ")
+        terminal.type(f"source <(gptoss completion {shell}); {show}; echo sour''ced\n")
+        terminal.read_until("sourced\r\n")
+        for typed, words in (
+            ("gptoss run mine:", "<run><mine:7b>"),
+            ("gptoss stop n", "<stop><nano>"),
+            ("gptoss pull gpt-oss:1", "<pull><gpt-oss:120b>"),
+            ("gptoss run --effort h", "<run><--effort><high>"),
+            ("gptoss compl", "<completion>"),
+        ):
+            terminal.type(f"{typed}\t\n")
+            terminal.read_until(words)
+    finally:
+        terminal.close()
+    assert list(folder.iterdir()) == []
+
+
+def test_scripts_offer_what_help_lists() -> None:
+    for command in read_commands(app):
+        output = CliRunner().invoke(app, [command.name, "--help"]).output
+        listed = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", output, re.MULTILINE))
+        offered = {flag for option in command.options for flag in option.flags}
+        assert listed <= offered, command.name
+        for option in command.options:
+            assert any(flag in output for flag in option.flags), (command.name, option)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
+def test_every_shell_has_a_script(shell: str) -> None:
+    done = CliRunner().invoke(app, ["completion", shell])
+    assert done.exit_code == 0
+    for command in read_commands(app):
+        assert command.name in done.output
+    assert CliRunner().invoke(app, ["completion", "tcsh"]).exit_code == 2
+
+
+def test_names_where_nothing_answers(fresh: dict[str, str]) -> None:
+    for kind in ("loaded", "nonsense"):
+        done = run_cli(fresh, "__complete", kind)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = run_cli(fresh | {"GPTOSS_THREADS": "many"}, "__complete", "installed")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

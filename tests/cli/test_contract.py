@@ -1,0 +1,162 @@
+"""What all commands keep: help, JSON with a version, exit codes, suggestions, a quick start."""
+
+import json
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gptoss_local import errors
+from gptoss_local.cli.main import app
+from tests.cli.conftest import Cli, run_cli
+from tests.conftest import RunningServer
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+COMMANDS = [
+    command.name or command.callback.__name__
+    for command in app.registered_commands
+    if command.callback is not None
+]
+
+HEAVY = {
+    "asyncio",
+    "gguf",
+    "httpx",
+    "huggingface_hub",
+    "llama_cpp",
+    "numpy",
+    "sqlite3",
+    "starlette",
+    "textual",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_and_page(command: str) -> None:
+    done = CliRunner().invoke(app, [command, "--help"])
+    assert done.exit_code == 0
+    assert re.search(r"^Usage: ", done.output)
+    assert re.search(rf"`(gptoss )?{command}\b", PAGE), f"docs/cli.md does not name {command}"
+
+
+def test_page_names_no_option_that_is_not_there() -> None:
+    outputs = [CliRunner().invoke(app, [command, "--help"]).output for command in COMMANDS]
+    known = set(re.findall(r"--?[a-z][a-z-]*", " ".join(outputs)))
+    assert set(re.findall(r"`(--?[a-z][a-z-]*)", PAGE)) <= known
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["ls"], ["ps"], ["show", "nano"], ["load", "nano"], ["status"], ["plan", "nano"]),
+        *(["pull", "nano"], ["run", "nano", "hi"], ["logs"], ["log"], ["doctor"]),
+    ],
+    ids=" ".join,
+)
+def test_json(cli: Cli, arguments: list[str]) -> None:
+    done = cli(*arguments, "--json")
+    assert done.returncode == 0 or arguments == ["doctor"], done.stderr
+    lines = done.stdout.splitlines()
+    assert lines or arguments == ["logs"]
+    assert {json.loads(line)["version"] for line in lines} <= {1}
+
+
+def test_exit_codes_are_those_of_the_page() -> None:
+    rows = re.findall(r"^\| (\d+) \| (\w*) ?\|", PAGE, re.MULTILINE)
+    classes = [c for c in vars(errors).values() if isinstance(c, type) and hasattr(c, "exit_code")]
+    assert {int(code) for code, _ in rows} == {0, 130} | {c.exit_code for c in classes}
+    for code, name in rows:
+        assert not name or getattr(errors, name).exit_code == int(code), name
+        assert name or code in ("0", "130")
+
+
+def test_examples_of_the_page(home_server: RunningServer) -> None:
+    (script,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    shim = f'gptoss() {{ "{sys.executable}" -m gptoss_local "$@"; }}\n'
+    done = subprocess.run(
+        ["sh", "-ec", shim + script],
+        env=home_server.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    for words in ("You are a pirate.", "quiet-river-42", '"event":"done"', "running, http"):
+        assert words in done.stdout
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("rnu", "run"), ("lst", "list"), ("stat", "start")])
+def test_misspelt_command(cli: Cli, wrong: str, right: str) -> None:
+    done = cli(wrong)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.search(rf"Did you mean.*'{right}'", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["run", "nanno", "hi"], "nano"),
+        (["show", "nanno"], "nano"),
+        (["load", "gpt-oss:20"], "gpt-oss:20b"),
+        (["stop", "nanno"], "nano"),
+        (["rm", "-y", "nanno"], "nano"),
+        (["cp", "nanno", "x"], "nano"),
+        (["create", "x", "--from", "nanno"], "nano"),
+        (["pull", "gpt-os:120b"], "gpt-oss:120b"),
+    ],
+)
+def test_misspelt_model(cli: Cli, arguments: list[str], meant: str) -> None:
+    done = cli(*arguments)
+    assert (done.returncode, done.stdout) == (3, ""), done.stderr
+    assert f"Did you mean {meant}?" in done.stderr
+
+
+def test_a_model_of_the_catalogue_that_is_not_here(cli: Cli) -> None:
+    done = cli("show", "20b")
+    assert done.returncode == 3
+    assert "gptoss pull gpt-oss:20b" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limit_s"),
+    [(["--help"], 0.15), (["__complete", "installed"], 0.1), (["__complete", "loaded"], 0.1)],
+)
+def test_quick_start(server: RunningServer, arguments: list[str], limit_s: float) -> None:
+    """Processor time, which a busy machine doubles; once without that is enough."""
+    assert any(_cpu_s(server, arguments) < limit_s for _ in range(40))
+
+
+def _cpu_s(server: RunningServer, arguments: list[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert run_cli(server.environment, *arguments).returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_light"),
+    [
+        *((["--help"], False), (["run", "--help"], False), (["--version"], False)),
+        *((["completion", "bash"], False), (["__complete", "known"], True)),
+        *((["__complete", "installed"], True), (["__complete", "loaded"], True)),
+    ],
+)
+def test_imports_nothing_heavy(server: RunningServer, arguments: list[str], is_light: bool) -> None:
+    """The reason for the lazy imports."""
+    code = (
+        "import sys\nfrom gptoss_local.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"found = {HEAVY | ({'typer', 'rich'} if is_light else set())} & set(sys.modules)\n"
+        "sys.exit(f'imported {found}' if found else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=server.environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr

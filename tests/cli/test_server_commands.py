@@ -1,0 +1,80 @@
+"""status and logs."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gptoss_local.settings import Settings
+from tests.cli.conftest import Cli, run_cli
+from tests.conftest import RunningServer
+
+
+def test_status(cli: Cli, server: RunningServer) -> None:
+    cli("load", "nano")
+    found = json.loads(cli("status", "--json").stdout)
+    assert found["running"] is True
+    assert found["pid"] == server.process.pid
+    assert found["url"] == server.url
+    assert [model["name"] for model in found["models"]] == ["nano"]
+    shown = cli("status").stdout
+    assert f"running, {server.url}\n" in shown
+    assert "models          nano\n" in shown
+
+
+def test_status_without_a_server(fresh: dict[str, str]) -> None:
+    done = run_cli(fresh, "status", "--json")
+    assert done.returncode == 7
+    assert json.loads(done.stdout)["running"] is False
+    assert "not running" in run_cli(fresh, "status").stdout
+
+
+def test_logs(fresh: dict[str, str]) -> None:
+    nothing = run_cli(fresh, "logs")
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert "no log yet" in nothing.stderr
+    run_cli(fresh, "load", "nano")
+    assert "listening on" in run_cli(fresh, "logs").stdout
+    (last,) = run_cli(fresh, "logs", "-n", "1").stdout.splitlines()
+    assert "loaded nano" in last
+    assert json.loads(run_cli(fresh, "logs", "-n", "1", "--json").stdout)["line"] == last
+
+
+def test_logs_follow_a_log_that_is_replaced(fresh: dict[str, str]) -> None:
+    log = Path(fresh["GPTOSS_HOME"]) / "log" / "server.log"
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "gptoss_local", "logs", "-f", "-n", "1"],
+        env=fresh,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert follower.stdout is not None
+    try:
+        time.sleep(0.5)  # it waits for the log
+        log.parent.mkdir(parents=True)
+        with log.open("a") as file:
+            file.write("one\ntwo\nthr")
+            file.flush()
+            assert follower.stdout.readline() in ("one\n", "two\n", "thr\n")
+            time.sleep(0.5)
+            file.write("ee\nfour\n")
+        lines = []
+        while not lines or lines[-1] != "four\n":
+            lines.append(follower.stdout.readline())
+        log.replace(log.with_name("server.log.1"))
+        log.write_text("five\n")
+        assert follower.stdout.readline() == "five\n"
+    finally:
+        follower.terminate()
+        follower.communicate()
+
+
+def test_a_large_log_makes_room(empty_home: Path, fresh: dict[str, str]) -> None:
+    settings = Settings(home=empty_home, port=int(fresh["GPTOSS_PORT"]))
+    settings.server_log.parent.mkdir()
+    settings.server_log.write_bytes(b"old\n" * 2_000_000)
+    assert run_cli(fresh, "load", "nano").returncode == 0
+    assert settings.server_log.stat().st_size < 100_000
+    assert settings.server_log.with_name("server.log.1").stat().st_size == 8_000_000
