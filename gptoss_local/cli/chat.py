@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptoss_local.cli._options import named
-from gptoss_local.cli._output import progress_bar
+from gptoss_local.cli._options import named, server_for
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.types import Effort
@@ -16,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def chat(
-    model: Annotated[str | None, typer.Argument(help="Name, or path of a GGUF file.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last chat.")] = False,
     chat_id: Annotated[int | None, typer.Option("--chat", help="Go on with this chat.")] = None,
     effort: Annotated[Effort | None, typer.Option("--effort", help="How long to think.")] = None,
@@ -45,7 +46,7 @@ def chat(
 
 
 def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settings) -> str:
-    """Find the model to use, and make sure that its file is there; returns its name."""
+    """Find the model to use, make sure of its file and of a server; returns its name."""
     from gptoss_local.store import find_model, list_models
 
     installed = [entry.name for entry in list_models(settings)]
@@ -55,11 +56,8 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
         name = last.model
     else:
         name = installed[0]
-    entry = find_model(name, settings)
-    if entry.path is None:
-        with progress_bar() as progress:
-            entry.ensure_file(settings, progress)
-    return entry.name
+    server_for(name, settings)
+    return find_model(name, settings).name
 
 
 def _show(
@@ -70,12 +68,11 @@ def _show(
     chat_id: int | None,
 ) -> int | None:
     """Run the app until it is left; returns the chat that was open then."""
-    from gptoss_local.client import AsyncClient, Client
+    from gptoss_local.client import AsyncClient
     from tui.app import ChatApp
     from tui.conversation import Conversation
     from tui.server import ChatServer
 
-    Client(settings).ensure_running()
     conversation = Conversation(history, model, "medium")
     if chat_id is not None:
         conversation.open(chat_id)
