@@ -19,7 +19,7 @@ class Answer:
 
     Attributes:
         n_frames: Frames with text; one per token, or per few tokens if the model was sure of them.
-        stats: Figures of the last frame and our `ttft_s`; empty until then.
+        stats: Figures of the last frame and what was measured here; empty until then.
         error: Why it failed, and what to do.
     """
 
@@ -56,7 +56,11 @@ class Answer:
             self.phase = "answering"
         if frame["done"]:
             self.stats = {key: frame[key] for key in _STATS if key in frame}
-            self.stats["ttft_s"] = self.ttft_s
+            self.stats |= {
+                "ttft_s": self.ttft_s,
+                "reasoning_s": self.reasoning_s,
+                "n_reasoning_frames": self.n_reasoning_frames,
+            }
             self.end("done")
 
     def end(self, phase: Literal["done", "stopped", "failed"], error: str = "") -> None:

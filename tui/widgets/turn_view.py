@@ -128,6 +128,16 @@ class AssistantTurnView(TurnView):
         yield self._answer
         yield self._meta
 
+    def on_mount(self) -> None:
+        stats = self.turn.stats
+        if n_tokens := stats.get("n_reasoning_frames"):
+            self.reasoning.show(
+                printable(self.turn.reasoning),
+                n_tokens=n_tokens,
+                seconds=stats["reasoning_s"],
+                is_live=False,
+            )
+
     @property
     def meta(self) -> str:
         state = _STATES.get(self._state, "")
