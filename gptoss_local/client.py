@@ -1,4 +1,4 @@
-"""A small synchronous client of our own server, for the command line.
+"""Small clients of our own server: `Client` for the command line, `AsyncClient` for the chat.
 
 Foreign errors are translated here, once: no answer, another server on the port, an error body.
 """
@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,6 +22,7 @@ from gptoss_local.settings import Settings
 _START_TIMEOUT_S = 30.0
 _POLL_S = 0.05
 _PROBE_TIMEOUT_S = 5.0
+_TIMEOUT = httpx.Timeout(None, connect=5)
 _MAX_LOG_BYTES = 4 << 20
 
 
@@ -32,8 +33,8 @@ class Client:
         self._settings = settings
         self._http = httpx.Client(
             base_url=settings.url,
-            headers={"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else None,
-            timeout=httpx.Timeout(None, connect=5),
+            headers=_headers(settings),
+            timeout=_TIMEOUT,
             trust_env=False,  # a proxy set for the internet must not get requests for this machine
             verify=False,  # there is no TLS, and reading the certificates takes 50 ms
         )
@@ -103,10 +104,50 @@ class Client:
                 response.read()
                 _checked(response)
             for line in response.iter_lines():
-                frame: dict[str, Any] = msgspec.json.decode(line)
-                if "error" in frame:
-                    raise _error(frame)
-                yield frame
+                yield _frame(line)
+
+
+class AsyncClient:
+    """What the chat asks of the server, within an event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._http = httpx.AsyncClient(
+            base_url=settings.url,
+            headers=_headers(settings),
+            timeout=_TIMEOUT,
+            trust_env=False,  # as in Client
+            verify=False,
+        )
+
+    async def get(self, path: str) -> dict[str, Any]:
+        with _translated(self._settings):
+            return _checked(await self._http.get(path))
+
+    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
+        with _translated(self._settings):
+            async with self._http.stream("POST", "/api/chat", json=body) as response:
+                if response.is_error:
+                    await response.aread()
+                    _checked(response)
+                async for line in response.aiter_lines():
+                    yield _frame(line)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+def _headers(settings: Settings) -> dict[str, str] | None:
+    return {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else None
+
+
+def _frame(line: str) -> dict[str, Any]:
+    """One line of a stream; an error in it is raised."""
+    frame: dict[str, Any] = msgspec.json.decode(line)
+    if "error" in frame:
+        raise _error(frame)
+    return frame
 
 
 def _open_log(path: Path) -> BinaryIO:

@@ -56,6 +56,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds a model must have been idle before prefixes are written."""
     keep_alive_s: float = 300.0
     """Seconds a model stays loaded after its last request; negative means forever."""
+    theme: str = ""
+    """Colours of the chat; `/theme` lists their names."""
+    keys: dict[str, str] = {}
+    """Keys of the chat by what they do: `"chat.effort" = "f9"`; docs/chat.md has the names."""
     home: Path | None = None
     """Root of models, chats, caches and logs, `GPTOSS_HOME`; if not set, the platform's folders."""
 

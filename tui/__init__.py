@@ -1,1 +1,1 @@
-"""The terminal chat (`gptoss chat`). Not built yet; `gptoss run` is the terminal front end."""
+"""The terminal chat, `gptoss chat`: a client of the server, built with Textual."""

@@ -9,6 +9,7 @@ import typer
 from gptoss_local import __version__
 from gptoss_local.cli._output import print_error
 from gptoss_local.cli.bench import bench
+from gptoss_local.cli.chat import chat
 from gptoss_local.cli.completion import completion
 from gptoss_local.cli.convert import convert
 from gptoss_local.cli.cp import cp
@@ -38,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    *(run, log, pull, ls, ps, show, load, stop),
+    *(run, chat, log, pull, ls, ps, show, load, stop),
     *(create, cp, rm, convert, verify),
     *(serve, status, logs, plan, bench, doctor, completion),
 ):

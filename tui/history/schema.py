@@ -117,7 +117,9 @@ def open_database(path: Path) -> sqlite3.Connection:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
         try:
+            database.execute("BEGIN")  # one view of the file: another process may just make it
             _check_version(database, path)  # before the first write
+            database.execute("COMMIT")
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut
             database.execute("PRAGMA foreign_keys = ON")  # perhaps the last transactions

@@ -1,0 +1,101 @@
+"""`gptoss chat` as a process in a terminal: it starts the server, and a kill loses nothing."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import run_cli
+from tests.conftest import wait_until
+from tui.history import History
+
+
+class ChatTerminal:
+    """The chat in a terminal of 100 x 30."""
+
+    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+        self._fd, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gptoss_local", "chat", *arguments],
+            env=environment | {"TERM": "xterm-256color"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.output = ""
+
+    def read_until(self, text: str) -> None:
+        deadline_s = time.monotonic() + 60
+        while text not in self.output:
+            left_s = max(0.0, deadline_s - time.monotonic())
+            assert select.select([self._fd], [], [], left_s)[0], self.output[-3000:]
+            self.output += os.read(self._fd, 1 << 16).decode(errors="replace")
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def drain(self) -> None:
+        while select.select([self._fd], [], [], 0.05)[0]:
+            try:
+                self.output += os.read(self._fd, 1 << 16).decode(errors="replace")
+            except OSError:
+                return  # it ended
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._fd)
+
+
+@pytest.fixture
+def terminals() -> Iterator[list[ChatTerminal]]:
+    opened: list[ChatTerminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.close()
+
+
+def test_a_killed_chat_is_resumed(fresh: dict[str, str], terminals: list[ChatTerminal]) -> None:
+    chats = Path(fresh["GPTOSS_HOME"]) / "chats.sqlite3"
+    terminals.append(ChatTerminal(fresh, "nano", "--effort", "low"))
+    terminals[0].read_until("Message, /command")
+    terminals[0].type("Count from 1 to 900.\r")
+    terminals[0].read_until("20, 21,")
+
+    def is_saved() -> bool:
+        terminals[0].drain()
+        history = History(chats)
+        turns = history.branch(history.chats()[0].leaf_id)
+        history.close()
+        return "20, 21" in turns[-1].content
+
+    wait_until(is_saved, timeout_s=5)
+    terminals[0].process.send_signal(signal.SIGKILL)
+    terminals[0].process.wait()
+    terminals.append(ChatTerminal(fresh, "--resume"))
+    terminals[1].read_until("20, 21,")
+    terminals[1].read_until("stopped")
+    terminals[1].type("What is the capital of France?\r")
+    terminals[1].read_until("Paris")
+    terminals[1].type("/bye\r")
+    terminals[1].read_until("gptoss chat --chat 1")
+    assert terminals[1].process.wait(timeout=10) == 0
+
+
+def test_chat_needs_a_terminal(fresh: dict[str, str]) -> None:
+    done = run_cli(fresh, "chat")
+    assert done.returncode == 2
+    assert "gptoss run" in done.stderr

@@ -1,0 +1,113 @@
+"""The chat against a real server on nano, driven by Textual's pilot."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from gptoss_local.client import AsyncClient
+from gptoss_local.settings import Settings
+from tests.conftest import RunningServer
+from tui.app import ChatApp
+from tui.conversation import Conversation
+from tui.history import History
+from tui.server import ChatServer
+from tui.widgets.turn_view import TurnView
+
+FRANCE = "What is the capital of France?"
+PARIS = "The capital of France is Paris."
+
+
+class Chat:
+    """A running app, and what a test asks of it."""
+
+    def __init__(self, app: ChatApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    async def type(self, text: str) -> None:
+        self.app.chat.prompt.insert(text)
+        await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def enter(self, text: str) -> None:
+        """Type a line and press Enter."""
+        await self.type(text)
+        await self.press("enter")
+
+    async def ask(self, text: str) -> str:
+        """Send a message and wait for its answer."""
+        await self.enter(text)
+        return await self.answered()
+
+    async def answered(self) -> str:
+        await self.until(lambda: not self.app.chat.is_answering)
+        await self.until(lambda: self.turns()[-1].state != "streaming")
+        return self.turns()[-1].content
+
+    async def until(self, condition: Callable[[], object], timeout_s: float = 20) -> None:
+        for _ in range(int(timeout_s / 0.05)):
+            if condition():
+                return
+            await self.pilot.pause(0.05)
+        raise AssertionError(f"timed out; on the screen:\n{self.screen()}")
+
+    def turns(self) -> Any:
+        return self.app.chat.conversation.turns
+
+    def views(self) -> list[TurnView]:
+        return self.app.chat.transcript.views()
+
+    def notices(self) -> str:
+        """What the app told beside the chat."""
+        return "\n".join(notice.message for notice in self.app._notifications)
+
+    def screen(self) -> str:
+        """The text on the screen, row by row."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join(strip.text.rstrip() for strip in strips)
+
+
+OpenChat = Callable[..., AbstractAsyncContextManager[Chat]]
+
+
+@asynccontextmanager
+async def run_chat(
+    source: Any,
+    path: Path,
+    chat_id: int | None = None,
+    size: tuple[int, int] = (80, 24),
+    **options: Any,
+) -> AsyncIterator[Chat]:
+    history = History(path)
+    conversation = Conversation(history, "nano", "medium")
+    if chat_id is not None:
+        conversation.open(chat_id)
+    app = ChatApp(ChatServer(source), history, conversation, **options)
+    try:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            yield Chat(app, pilot)
+    finally:
+        history.close()
+
+
+def opener(server: RunningServer, path: Path) -> OpenChat:
+    """Returns what opens the app on a server and a file of chats, several times if wanted."""
+    port = int(server.url.rpartition(":")[2])
+
+    @asynccontextmanager
+    async def opened(chat_id: int | None = None, **options: Any) -> AsyncIterator[Chat]:
+        client = AsyncClient(Settings(port=port))
+        try:
+            async with run_chat(client, path, chat_id, **options) as chat:
+                yield chat
+        finally:
+            await client.close()
+
+    return opened

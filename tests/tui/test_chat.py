@@ -1,0 +1,298 @@
+"""Conversations in the app, on the real server with the real nano model."""
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from textual.binding import Binding
+
+from tests.conftest import RunningServer
+from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat
+from tui.actions import REGISTRY
+from tui.history import History
+from tui.screens.chat import ChatScreen
+from tui.screens.chats import ChatsDialog
+from tui.widgets.prompt import Prompt
+from tui.widgets.turn_view import AssistantTurnView, TurnView
+
+COUNT = "Count from 1 to 900."
+
+
+async def begin_counting(chat: Chat) -> None:
+    await chat.enter("/effort low")
+    await chat.enter(COUNT)
+    await chat.until(lambda: "5, 6, 7" in chat.screen())
+
+
+async def test_ask(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        assert "Nothing you type leaves it" in chat.screen()
+        assert await chat.ask(FRANCE) == PARIS
+        await chat.until(lambda: "/32,768" in chat.screen())
+        assert PARIS in chat.screen()
+        assert f"❯ {FRANCE}" in chat.screen()
+        assert re.search(r"▸ reasoned \d+ tokens · \d+\.\d s", chat.screen())
+        assert re.search(r"nano │ medium │ \d+ tok/s │ first \d+\.\d\d s │ ctx \d", chat.screen())
+
+
+async def test_the_conversation_goes_on(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.ask("My name is Peter Parker.")
+        assert await chat.ask("What is my name?") == "Your name is Peter Parker."
+        assert chat.turns()[-1].stats["prompt_cached_count"] > 0
+
+
+async def test_escape_stops_at_once_and_keeps_the_part(
+    open_chat: OpenChat, server: RunningServer
+) -> None:
+    async with open_chat() as chat:
+        await begin_counting(chat)
+        await chat.press("escape")
+        part = await chat.answered()
+        assert "5, 6, 7" in part
+        assert not part.endswith("900.")
+        assert chat.turns()[-1].state == "stopped"
+        assert "■ stopped" in chat.screen()
+        await chat.until(lambda: _n_running(server) == 0, timeout_s=5)
+        assert await chat.ask(FRANCE) == PARIS
+
+
+async def test_escape_stops_a_prefill(open_chat: OpenChat, server: RunningServer) -> None:
+    async with open_chat() as chat:
+        chat.app.chat.prompt.fill("some words " * 10_000)
+        await chat.press("enter")
+        await chat.until(lambda: _n_running(server) == 1)
+        await chat.until(lambda: "reading the prompt" in chat.screen())
+        await chat.press("escape")
+        assert await chat.answered() == ""
+        await chat.until(lambda: _n_running(server) == 0, timeout_s=5)
+        assert chat.turns()[-1].state == "stopped"
+
+
+def _n_running(server: RunningServer) -> float:
+    metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
+    found = re.search(r"^gptoss_answers_active(?:{[^}]*})? ([\d.]+)", metrics, re.MULTILINE)
+    assert found, metrics
+    return float(found[1])
+
+
+async def test_ctrl_c_clears_then_stops_then_quits(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await begin_counting(chat)
+        await chat.type("half a thought")
+        await chat.press("ctrl+c")
+        assert chat.app.chat.prompt.text == ""
+        assert chat.app.chat.is_answering
+        await chat.press("ctrl+c")
+        await chat.answered()
+        await chat.press("ctrl+c")
+        await chat.until(lambda: "Ctrl-C again quits" in chat.notices())
+        assert chat.app.return_code is None
+        await chat.press("ctrl+c")
+        assert chat.app.return_code == 0
+
+
+async def test_edit_makes_a_sibling(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.ask(FRANCE)
+        await chat.enter("/edit")
+        assert chat.app.chat.prompt.text == FRANCE
+        chat.app.chat.prompt.fill("What is the capital of Italy?")
+        await chat.press("enter")
+        assert "Rome" in await chat.answered()
+        await chat.until(lambda: "‹ 2/2 ›" in chat.screen())
+        assert PARIS not in chat.screen()
+        await chat.press("alt+left")
+        await chat.until(lambda: PARIS in chat.screen())
+        assert "‹ 1/2 ›" in chat.screen()
+        await chat.press("alt+left")  # there is none before
+        assert "‹ 1/2 ›" in chat.screen()
+        await chat.press("alt+right")
+        await chat.until(lambda: "Rome" in chat.screen())
+
+
+async def test_retry_keeps_the_old_answer(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.ask(FRANCE)
+        first_id = chat.turns()[-1].id
+        await chat.press("ctrl+r")
+        assert await chat.answered() == PARIS
+        assert chat.turns()[-1].id != first_id
+        assert len(chat.turns()) == 2
+        await chat.until(lambda: "‹ 2/2 ›" in chat.screen())
+        chat.views()[-1].focus()
+        await chat.press("left")
+        await chat.until(lambda: chat.turns()[-1].id == first_id)
+        assert "‹ 1/2 ›" in chat.screen()
+
+
+async def test_a_branch_is_what_the_model_sees(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.ask("My name is Peter Parker.")
+        await chat.enter("/edit")
+        chat.app.chat.prompt.fill("My name is Mary Jane.")
+        await chat.press("enter")
+        await chat.answered()
+        assert "Mary" in await chat.ask("What is my name?")
+        await chat.press("alt+left")
+        await chat.until(lambda: len(chat.turns()) == 2)
+        assert "Peter" in await chat.ask("What is my name?")
+
+
+async def test_a_message_that_does_not_fit_stays_in_the_input(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        text = "word " * 40_000 + "end"
+        chat.app.chat.prompt.fill(text)
+        await chat.press("enter")
+        await chat.answered()
+        await chat.until(lambda: "✗ failed" in chat.screen())
+        assert chat.turns()[-1].state == "failed"
+        assert re.search(r"40\d\d\d", chat.turns()[-1].stats["error"])  # the numbers
+        assert chat.app.chat.prompt.text == text
+        chat.app.chat.prompt.fill(FRANCE)
+        await chat.press("enter")
+        assert await chat.answered() == PARIS
+        assert len(chat.turns()) == 2
+
+
+async def test_effort_cycles(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        for effort in ("high", "low", "medium", "high"):
+            await chat.press("f4")
+            assert f"nano │ {effort}" in chat.screen()
+        await chat.enter("/effort off")
+        await chat.until(lambda: "gpt-oss always reasons" in chat.notices())
+        await chat.ask(FRANCE)
+        assert chat.turns()[-1].effort == "high"
+
+
+async def test_reasoning_has_three_states(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.ask(FRANCE)
+        view = chat.views()[-1]
+        assert isinstance(view, AssistantTurnView)
+        text = chat.turns()[-1].reasoning
+        for shown in ("tail", "full", "folded"):
+            await chat.press("ctrl+o")
+            assert view.reasoning.shown == shown
+            assert (text in chat.screen()) == (shown != "folded")
+
+
+async def test_resume_rename_delete(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.ask(FRANCE)
+        await chat.press("ctrl+n")
+        assert chat.turns() == []
+        await chat.ask("What is 17 + 25?")
+        await chat.press("f2")
+        await chat.until(lambda: "What is 17 + 25?" in chat.screen())
+        await chat.press("down", "f2")
+        await chat.pilot.press("end", *[" ", "x", "y"], "enter")
+        await chat.until(lambda: f"{FRANCE} xy" in chat.screen())
+        await chat.press("f8", "n")
+        await chat.press("f8", "y")
+        await chat.until(lambda: len(chat.app.chat.history.chats()) == 1)
+
+
+async def test_search_opens_the_place(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.ask(FRANCE)
+        await chat.enter("/new")
+        await chat.ask("What is 17 + 25?")
+        await chat.enter("/search paris")
+        await chat.until(lambda: "The capital of France is Paris." in chat.screen())
+        await chat.press("enter")
+        await chat.until(lambda: f"❯ {FRANCE}" in chat.screen())
+        assert chat.turns()[-1].content == PARIS
+        assert await chat.ask("What is 17 + 25?") == "17 + 25 = 42"
+
+
+async def test_export_and_copy(open_chat: OpenChat, tmp_path: Path) -> None:
+    async with open_chat() as chat:
+        await chat.ask(FRANCE)
+        await chat.enter(f"/export {tmp_path}/a.md")
+        assert PARIS in (tmp_path / "a.md").read_text()
+        await chat.enter(f"/export {tmp_path}/a.json")
+        assert json.loads((tmp_path / "a.json").read_text())["turns"]
+        await chat.enter(f"/export {tmp_path}/a.md")
+        await chat.until(lambda: "exists already" in chat.notices())
+        await chat.enter("/copy")
+        assert chat.app.clipboard == PARIS
+        await chat.enter("/copy 1")
+        await chat.until(lambda: "0 code blocks" in chat.notices())
+
+
+async def test_a_system_message_begins_a_chat(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.ask(FRANCE)
+        await chat.enter("/system The passcode is quiet-river-42.")
+        assert "quiet-river-42" in await chat.ask("What is the passcode?")
+        assert [turn.role for turn in chat.turns()] == ["system", "user", "assistant"]
+
+
+async def test_models(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.press("f3")
+        await chat.until(lambda: "gpt-oss:20b" in chat.screen())
+        assert "not on this machine" in chat.screen()
+        await chat.press("enter")
+        assert chat.app.chat.conversation.model == "nano"
+        await chat.enter("/model gpt-oss:20b")
+        await chat.until(lambda: "is not on this machine" in chat.notices())
+
+
+async def test_what_is_saved_is_there_again(open_chat: OpenChat, history_path: Path) -> None:
+    async with open_chat() as chat:
+        await chat.ask(FRANCE)
+        chat_id = chat.app.chat.conversation.chat_id
+    async with open_chat(chat_id) as chat:
+        assert PARIS in chat.screen()
+        assert "▸ reasoned" in chat.screen()
+        assert await chat.ask("What is 17 + 25?") == "17 + 25 = 42"
+        await begin_counting(chat)
+    history = History(history_path)  # it was left while an answer streamed
+    last = history.branch(history.chats()[0].leaf_id)[-1]
+    assert last.state == "stopped"
+    assert "5, 6, 7" in last.content
+    history.close()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (30, 10)])
+async def test_sizes(open_chat: OpenChat, size: tuple[int, int]) -> None:
+    async with open_chat(size=size) as chat:
+        await chat.ask(FRANCE)
+        await chat.until(lambda: "nano │ medium" in chat.screen())
+        assert "Paris" in chat.screen()
+        await chat.press("f1")
+        await chat.until(lambda: "Keys" in chat.screen())
+        await chat.press("escape")
+        assert "Paris" in chat.screen()
+
+
+async def test_keys_and_theme_are_the_users(open_chat: OpenChat) -> None:
+    keys = {"chat.effort": "f9", "turn.copy": "y"}
+    async with open_chat(keys=keys, theme="ansi-light") as chat:
+        await chat.press("f4")
+        assert "nano │ medium" in chat.screen()
+        await chat.press("f9")
+        assert "nano │ high" in chat.screen()
+        assert await chat.ask(FRANCE) == PARIS
+        chat.views()[-1].focus()
+        await chat.press("y")
+        assert chat.app.clipboard == PARIS
+
+
+def test_binding_ids_are_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+    classes = (ChatScreen, Prompt, TurnView, AssistantTurnView, ChatsDialog)
+    bindings = [binding for owner in classes for binding in owner.BINDINGS]
+    ids = [binding.id for binding in bindings if isinstance(binding, Binding) and binding.id]
+    assert len(ids) > 20
+    assert [name for name in ids if f"`{name}`" not in page] == []
+
+
+def test_commands_are_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+    assert [c.name for c in REGISTRY.commands if f"/{c.name}" not in page] == []

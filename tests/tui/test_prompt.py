@@ -1,0 +1,173 @@
+"""The input: what sends and what does not, pastes, files, completions, earlier messages."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.app import App, ComposeResult
+from textual.events import Paste
+
+from gptoss_local.errors import UsageError
+from tui.actions import REGISTRY
+from tui.answer import Answer
+from tui.markdown_blocks import code_blocks
+from tui.paste import FoldedTexts, find_files
+from tui.printable import printable
+from tui.widgets.prompt import Prompt
+
+
+class Host(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[str] = []
+        self.prompt = Prompt(REGISTRY)
+
+    def compose(self) -> ComposeResult:
+        yield self.prompt
+
+    def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
+        self.sent.append(event.text)
+        self.prompt.accepted()
+
+
+async def test_enter_sends_and_other_enters_do_not() -> None:
+    async with Host().run_test() as pilot:
+        host = pilot.app
+        assert isinstance(host, Host)
+        await pilot.press("a", "ctrl+j", "b", "shift+enter", "c", "alt+enter", "d", "\\", "enter")
+        assert host.sent == []
+        height = host.prompt.size.height
+        await pilot.press("e", "enter")
+        assert host.sent == ["a\nb\nc\nd\ne"]
+        await pilot.press("enter", " ", "enter")
+        assert len(host.sent) == 1
+        assert host.prompt.size.height < height
+
+
+async def test_pastes_never_send_and_long_ones_are_folded() -> None:
+    async with Host().run_test() as pilot:
+        host = pilot.app
+        assert isinstance(host, Host)
+        await pilot.press("x", " ")
+        host.prompt.post_message(Paste("one\r\ntwo\r\n"))
+        await pilot.pause()
+        assert (host.sent, host.prompt.text) == ([], "x one\ntwo\n")
+        long = "\n".join(f"line {n}" for n in range(40))
+        host.prompt.post_message(Paste(long))
+        await pilot.pause()
+        assert host.prompt.text.endswith("[pasted #1: 40 lines]")
+        await pilot.press("enter")
+        assert host.sent == [f"x one\ntwo\n{long}"]
+
+
+async def test_at_attaches_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.md").write_text("```py\nx\n```\n")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
+    monkeypatch.chdir(tmp_path)
+    async with Host().run_test() as pilot:
+        host = pilot.app
+        assert isinstance(host, Host)
+        host.prompt.fill("Read @no")
+        assert host.prompt.completions() == ["@notes.md"]
+        await pilot.press("tab")
+        assert host.prompt.text == "Read [file #1: notes.md, 4 lines] "
+        await pilot.press("enter")
+        assert host.sent[0].endswith("notes.md:\n````\n```py\nx\n```\n````")
+        host.prompt.fill("@pic")
+        await pilot.press("tab")
+        assert host.prompt.text == "@pic"
+
+
+async def test_up_recalls_what_was_sent() -> None:
+    async with Host().run_test() as pilot:
+        host = pilot.app
+        assert isinstance(host, Host)
+        await pilot.press("a", "enter", "b", "enter", "up")
+        assert host.prompt.text == "b"
+        await pilot.press("up", "up")
+        assert host.prompt.text == "a"
+        await pilot.press("down", "down")
+        assert host.prompt.text == ""
+
+
+async def test_tab_completes_commands() -> None:
+    async with Host().run_test() as pilot:
+        host = pilot.app
+        assert isinstance(host, Host)
+        await pilot.press("/", "e", "f", "tab")
+        assert host.prompt.text == "/effort "
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "argument"),
+    [("/new", "new", ""), ("/BYE ", "quit", ""), ("/effort  high", "effort", "high")],
+)
+def test_commands(text: str, name: str, argument: str) -> None:
+    parsed = REGISTRY.parse(text)
+    assert parsed is not None
+    assert (parsed[0].name, parsed[1]) == (name, argument)
+
+
+@pytest.mark.parametrize("text", ["hello", "/etc/hosts is what?", "/", "a /new", "/2 = ?"])
+def test_messages_are_no_commands(text: str) -> None:
+    assert REGISTRY.parse(text) is None
+
+
+def test_unknown_command() -> None:
+    with pytest.raises(UsageError) as caught:
+        REGISTRY.parse("/zz high")
+    assert "/help" in caught.value.hint
+    with pytest.raises(UsageError) as caught:
+        REGISTRY.parse("/effrt high")
+    assert "/effort" in caught.value.hint
+
+
+def test_commands_are_ranked() -> None:
+    assert [c.name for c in REGISTRY.complete("/re")][:2] == ["resume", "retry"]
+    assert REGISTRY.complete("/xport")[0].name == "export"
+    assert REGISTRY.complete("/zz") == []
+
+
+@given(st.text(), st.text(min_size=1))
+def test_folding_loses_nothing(before: str, pasted: str) -> None:
+    folded = FoldedTexts()
+    chip = folded.fold_paste(pasted)
+    assert len(chip) <= 1000
+    if "[" not in before + pasted:
+        assert folded.unfold(f"{before}{chip}") == before + pasted
+
+
+def test_files_that_cannot_be_attached(tmp_path: Path) -> None:
+    (tmp_path / "large").write_text("x" * (1 << 20) + "x")
+    for name in ("missing", "large"):
+        with pytest.raises(UsageError, match=name):
+            FoldedTexts().fold_file(tmp_path / name)
+    assert find_files(f"{tmp_path}/l", tmp_path) == [f"{tmp_path}/large"]
+    assert find_files("nowhere/x", tmp_path) == []
+
+
+@given(st.text())
+def test_no_text_drives_the_terminal(text: str) -> None:
+    shown = printable(f"{text}\x1b]52;c;AAAA\x07\x9b31m\u202e")
+    assert not any((ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 for c in shown)
+    assert "\u202e" not in shown
+
+
+def test_code_blocks_also_in_lists() -> None:
+    assert code_blocks("a\n```py\n1\n```\n- b\n  ```\n  2\n  ```\n") == ["1\n", "2\n"]
+
+
+def test_speed_counts_reasoning_and_not_the_wait() -> None:
+    now = [0.0]
+    answer = Answer(lambda: now[0])
+    for n in range(11):
+        now[0] = 5 + n / 10
+        key = "thinking" if n < 6 else "content"
+        answer.add({"message": {key: "x"}, "done": False})
+    assert answer.tok_s == pytest.approx(10)
+    assert answer.ttft_s == 5
+    assert answer.reasoning_s == pytest.approx(0.6)
+    answer.end("stopped")
+    answer.end("failed")
+    assert answer.phase == "stopped"

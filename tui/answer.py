@@ -1,0 +1,104 @@
+"""One answer as it streams: its texts, its phase, its counts. Pure, no Textual, no HTTP."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+from tui.printable import printable
+
+Phase = Literal["waiting", "reasoning", "answering", "done", "stopped", "failed"]
+
+_STATS = (
+    "prompt_eval_count", "prompt_cached_count", "prompt_eval_duration", "eval_count",
+    "eval_duration", "load_duration", "total_duration", "done_reason",
+)  # fmt: skip
+
+
+class Answer:
+    """Grows frame by frame of `/api/chat`.
+
+    Attributes:
+        n_frames: Frames with text; one per token, or per few tokens if the model was sure of them.
+        stats: Figures of the last frame and what was measured here; empty until then.
+        error: Why it failed, and what to do.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._start_s = clock()
+        self._first_s: float | None = None
+        self._answering_s: float | None = None
+        self._end_s: float | None = None
+        self.content = ""
+        self.reasoning = ""
+        self.tool_calls: tuple[dict[str, Any], ...] = ()
+        self.n_frames = 0
+        self.n_reasoning_frames = 0
+        self.phase: Phase = "waiting"
+        self.stats: dict[str, Any] = {}
+        self.error = ""
+
+    def add(self, frame: dict[str, Any]) -> None:
+        """Take one frame of the stream."""
+        message = frame["message"]
+        thinking, content = message.get("thinking", ""), message.get("content", "")
+        if thinking or content or message.get("tool_calls"):
+            self.n_frames += 1
+            self._first_s = self._first_s or self._clock()
+        if thinking:
+            self.reasoning += printable(thinking)
+            self.n_reasoning_frames += 1
+            self.phase = "reasoning"
+        if content or message.get("tool_calls"):
+            self._answering_s = self._answering_s or self._clock()
+            self.content += printable(content)
+            self.tool_calls += tuple(message.get("tool_calls", ()))
+            self.phase = "answering"
+        if frame["done"]:
+            self.stats = {key: frame[key] for key in _STATS if key in frame}
+            self.stats |= {
+                "ttft_s": self.ttft_s,
+                "reasoning_s": self.reasoning_s,
+                "n_reasoning_frames": self.n_reasoning_frames,
+            }
+            self.end("done")
+
+    def end(self, phase: Literal["done", "stopped", "failed"], error: str = "") -> None:
+        """The answer is over; what came of it stays. Later calls change nothing."""
+        if self.is_live:
+            self.phase, self.error, self._end_s = phase, error, self._clock()
+
+    @property
+    def is_live(self) -> bool:
+        return self._end_s is None
+
+    @property
+    def elapsed_s(self) -> float:
+        return (self._end_s or self._clock()) - self._start_s
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds from asking to the first token, as the user saw it."""
+        return None if self._first_s is None else self._first_s - self._start_s
+
+    @property
+    def reasoning_s(self) -> float:
+        """Seconds from the first token to the first one of the answer itself."""
+        if self._first_s is None:
+            return 0.0
+        return (self._answering_s or self._end_s or self._clock()) - self._first_s
+
+    @property
+    def n_tokens(self) -> int:
+        """The engine's count at the end, until then the frames."""
+        return int(self.stats.get("eval_count", self.n_frames))
+
+    @property
+    def tok_s(self) -> float | None:
+        """Tokens a second, reasoning included, the time before the first excluded."""
+        if duration_ns := self.stats.get("eval_duration"):
+            return float(self.n_tokens / duration_ns * 1e9)
+        if self._first_s is None or self.n_frames < 2:
+            return None
+        passed_s = (self._end_s or self._clock()) - self._first_s
+        return (self.n_frames - 1) / passed_s if passed_s > 0 else None

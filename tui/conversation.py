@@ -1,0 +1,144 @@
+"""The open chat: its branch, and what is done to it. Stores through `History`; no Textual."""
+
+from typing import Any
+
+import msgspec
+
+from gptoss_local.types import Effort
+from tui.answer import Answer
+from tui.history import ChatSummary, History, Turn, TurnState
+
+_STATES: dict[str, TurnState] = {"done": "done", "stopped": "stopped", "failed": "failed"}
+
+
+class Conversation:
+    """A path through the tree of turns, from the first one to a leaf.
+
+    Attributes:
+        turns: The branch that is shown, and that the model is asked with.
+        chat_id: None until the first message: an empty chat is not stored.
+    """
+
+    def __init__(self, history: History, model: str, effort: Effort) -> None:
+        self._history = history
+        self.model = model
+        self.effort: Effort = effort
+        self.turns: list[Turn] = []
+        self.chat_id: int | None = None
+        self._system = ""
+
+    @property
+    def summary(self) -> ChatSummary | None:
+        return None if self.chat_id is None else self._history.chat(self.chat_id)
+
+    def new(self, system: str = "") -> None:
+        """Begin an empty chat, which `system` is the system message of."""
+        self.chat_id, self.turns, self._system = None, [], system
+
+    def open(self, chat_id: int, turn_id: int | None = None) -> None:
+        """Go on with a stored chat, at its leaf or on the branch with `turn_id`."""
+        chat = self._history.chat(chat_id)
+        turns = self._history.select(turn_id) if turn_id else self._history.branch(chat.leaf_id)
+        self.chat_id, self.turns = chat_id, turns
+        self.model = chat.model or self.model
+        if chat.effort in ("low", "medium", "high"):
+            self.effort = chat.effort  # type: ignore[assignment]  # narrowed by the line above
+
+    def set_model(self, model: str, effort: Effort) -> None:
+        """What the next answers are made with."""
+        self.model, self.effort = model, effort
+        if self.chat_id is not None:
+            self._history.set_model(self.chat_id, model, effort)
+
+    def ask(self, text: str, *, instead_of: Turn | None = None) -> Turn:
+        """Add a message of the user at the end, or as a sibling of an earlier one."""
+        if self.chat_id is None:
+            self.chat_id = self._history.new_chat(self.model, self.effort)
+            if self._system:
+                self._add("system", self._system)
+        if instead_of is not None:
+            self._cut_before(instead_of)
+        return self._add("user", text)
+
+    def begin_answer(self, *, instead_of: Turn | None = None) -> Turn:
+        """Add an answer that streams, at the end or as a sibling of an earlier one."""
+        if instead_of is not None:
+            self._cut_before(instead_of)
+        return self._add("assistant", "", model=self.model, effort=self.effort, state="streaming")
+
+    def save(self, turn: Turn, answer: Answer) -> Turn:
+        """Store an answer as far as it is; returns its turn as it is now."""
+        state = _STATES.get(answer.phase, "streaming")
+        stats = answer.stats | ({"error": answer.error} if answer.error else {})
+        changes: dict[str, Any] = {
+            "content": answer.content,
+            "reasoning": answer.reasoning,
+            "state": state,
+            "stats": stats,
+            "tool_calls": answer.tool_calls,
+        }
+        self._history.update(turn.id, **changes)
+        saved = msgspec.structs.replace(turn, **changes)
+        self.turns = [saved if other.id == turn.id else other for other in self.turns]
+        return saved
+
+    def walk(self, turn: Turn, step: int) -> Turn | None:
+        """Go to the sibling `step` places on, and down to its newest leaf.
+
+        Returns:
+            That sibling; None if there is none.
+        """
+        siblings = self._history.siblings(turn.id)
+        idx = siblings.index(turn.id) + step
+        if not 0 <= idx < len(siblings):
+            return None
+        self.turns = self._history.select(siblings[idx])
+        return next(other for other in self.turns if other.id == siblings[idx])
+
+    def place(self, turn_id: int) -> tuple[int, int]:
+        """Which of how many siblings a turn is, from 1."""
+        siblings = self._history.siblings(turn_id)
+        return siblings.index(turn_id) + 1, len(siblings)
+
+    def last(self, role: str) -> Turn | None:
+        """The newest turn of a role on this branch."""
+        return next((turn for turn in reversed(self.turns) if turn.role == role), None)
+
+    def last_with_siblings(self) -> Turn | None:
+        """The last turn of which there are several versions."""
+        several = (turn for turn in reversed(self.turns) if self.place(turn.id)[1] > 1)
+        return next(several, None)
+
+    @property
+    def n_context_tokens(self) -> int:
+        """Tokens of the context after the last answer that was finished; 0 if none was."""
+        for turn in reversed(self.turns):
+            if n_generated := turn.stats.get("eval_count"):
+                return int(turn.stats.get("prompt_eval_count", 0) + n_generated)
+        return 0
+
+    def request(self) -> dict[str, Any]:
+        """The body of `/api/chat` for the branch, without the answer that begins now."""
+        turns = [turn for turn in self.turns if turn.state != "streaming"]
+        messages = [_message(turn) for turn in turns if turn.content or turn.tool_calls]
+        return {"model": self.model, "messages": messages, "think": self.effort}
+
+    def _cut_before(self, turn: Turn) -> None:
+        ids = [other.id for other in self.turns]
+        self.turns = self.turns[: ids.index(turn.id)]
+
+    def _add(self, role: Any, content: str, **fields: Any) -> Turn:
+        assert self.chat_id is not None
+        parent_id = self.turns[-1].id if self.turns else None
+        turn = self._history.add(self.chat_id, parent_id, role, content, **fields)
+        self.turns.append(turn)
+        return turn
+
+
+def _message(turn: Turn) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": turn.role, "content": turn.content}
+    if turn.tool_calls:
+        message |= {"tool_calls": list(turn.tool_calls), "thinking": turn.reasoning}
+    if turn.tool_name:
+        message["tool_name"] = turn.tool_name
+    return message

@@ -1,0 +1,94 @@
+"""One answer on its way: from the server into the store and onto the screen.
+
+Frames are only counted and collected as they come; a timer of the screen calls `tick`, which paints
+and stores. So a fast model cannot keep the keys waiting.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from gptoss_local.errors import ContextOverflowError, GptOssError
+from tui.answer import Answer
+from tui.conversation import Conversation
+from tui.history import Turn
+from tui.server import ChatServer
+from tui.widgets.turn_view import AssistantTurnView
+
+TICK_S = 1 / 20
+_SAVE_EVERY = 20  # ticks
+
+
+class RunningAnswer:
+    """An answer, the turn it is stored in and the view it is painted in.
+
+    Attributes:
+        was_too_long: The server refused the prompt because it does not fit in the context.
+    """
+
+    def __init__(self, conversation: Conversation, turn: Turn, view: AssistantTurnView) -> None:
+        self.answer = Answer()
+        self.was_too_long = False
+        self._conversation = conversation
+        self._turn = turn
+        self._view = view
+        self._task: asyncio.Task[None] | None = None
+        self._painting = asyncio.Lock()
+        self._n_painted = -1
+        self._n_ticks = 0
+
+    def start(
+        self, server: ChatServer, on_first: Callable[[], object], on_end: Callable[[], object]
+    ) -> None:
+        """Begin to receive.
+
+        Args:
+            server: Whom to ask.
+            on_first: Called at the first frame, which is painted without waiting for the timer.
+            on_end: Called once, however it ends.
+        """
+        self._task = asyncio.create_task(self._receive(server, on_first))
+        self._task.add_done_callback(lambda _task: on_end())
+
+    def stop(self) -> None:
+        """Stop the model: the connection is closed, and what there is of the answer stays."""
+        self.answer.end("stopped")
+        if self._task is not None:
+            self._task.cancel()
+
+    async def tick(self) -> None:
+        """Paint what is new, and store it once a second."""
+        self._n_ticks += 1
+        if self.answer.n_frames != self._n_painted:
+            await self.paint()
+        if self._n_ticks % _SAVE_EVERY == 0:
+            self.save()
+
+    async def paint(self) -> None:
+        """Bring the view up to date."""
+        async with self._painting:  # the timer has a task of its own beside the screen's
+            if self._view.is_attached:
+                self._n_painted = self.answer.n_frames
+                await self._view.show(self.answer)
+
+    def save(self) -> None:
+        """Store the answer as far as it is."""
+        self._turn = self._view.turn = self._conversation.save(self._turn, self.answer)
+
+    async def _receive(self, server: ChatServer, on_first: Callable[[], object]) -> None:
+        answer = self.answer
+        try:
+            async with aclosing(server.stream_chat(self._conversation.request())) as frames:
+                async for frame in frames:
+                    if not answer.is_live:
+                        break
+                    is_first = answer.phase == "waiting"
+                    answer.add(frame)
+                    if is_first:
+                        on_first()
+            answer.end("failed", "the answer ended early")
+        except GptOssError as error:
+            self.was_too_long = isinstance(error, ContextOverflowError)
+            answer.end("failed", f"{error.message}. {error.hint}".strip())
+        finally:
+            answer.end("failed", "internal error")

@@ -1,0 +1,155 @@
+"""The list of chats: open, search, rename, delete, export."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from gptoss_local.errors import UsageError
+from tui.history import MATCH_END, MATCH_START, ChatSummary, History, Hit
+from tui.screens.dialog import ConfirmDialog, LineDialog
+
+_KEYS = "Enter open   F2 rename   F8 delete   F5 export   Esc leave"
+_SEARCH_AFTER_S = 0.15
+
+
+class Place(NamedTuple):
+    """What was chosen: a chat, perhaps at one of its turns."""
+
+    chat_id: int
+    turn_id: int | None
+
+
+class ChatsDialog(ModalScreen[Place | None]):
+    """Lists the newest chats; words in its line search all of them.
+
+    Args:
+        export: Writes a chat to a file.
+        words: What to search for at once.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Leave"),
+        Binding("f2", "rename", "Rename", id="chats.rename"),
+        Binding("f8", "delete", "Delete", id="chats.delete"),
+        Binding("f5", "export", "Export", id="chats.export"),
+        Binding("down", "move(1)", show=False, priority=True),
+        Binding("up", "move(-1)", show=False, priority=True),
+    ]
+
+    def __init__(self, history: History, export: Callable[[int], None], words: str = "") -> None:
+        super().__init__()
+        self._export = export
+        self._history = history
+        self._words = words
+        self._places: list[Place] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = "Chats"
+            yield Input(self._words, placeholder="Search all chats")
+            yield OptionList(markup=False)
+            yield Static(_KEYS, classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+        self._refill()
+
+    def on_input_changed(self) -> None:
+        self._words = self.query_one(Input).value.strip()
+        self.set_timer(_SEARCH_AFTER_S, partial(self._refill_if, self._words))
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def choose(self) -> None:
+        """Open what is marked."""
+        if place := self._marked():
+            self.dismiss(place)
+
+    def action_move(self, step: int) -> None:
+        """The keys of the list work while the line has the focus."""
+        options = self.query_one(OptionList)
+        (options.action_cursor_down if step > 0 else options.action_cursor_up)()
+
+    def action_rename(self) -> None:
+        if place := self._marked():
+
+            def rename(title: str | None) -> None:
+                if title:
+                    self._history.rename(place.chat_id, title)
+                    self._refill()
+
+            old = self._history.chat(place.chat_id).title
+            self.app.push_screen(LineDialog("Rename the chat", old), rename)
+
+    def action_delete(self) -> None:
+        if place := self._marked():
+
+            def delete(is_sure: bool | None) -> None:
+                if is_sure:
+                    self._history.delete(place.chat_id)
+                    self._refill()
+
+            title = self._history.chat(place.chat_id).title
+            self.app.push_screen(ConfirmDialog(f"Delete “{title}” for good?"), delete)
+
+    def action_export(self) -> None:
+        if place := self._marked():
+            try:
+                self._export(place.chat_id)
+            except UsageError as error:
+                self.notify(f"{error.message}\n{error.hint}", severity="error", markup=False)
+
+    def _marked(self) -> Place | None:
+        idx = self.query_one(OptionList).highlighted
+        return None if idx is None else self._places[idx]
+
+    def _refill_if(self, words: str) -> None:
+        """Search, unless more was typed meanwhile."""
+        if words == self._words:
+            self._refill()
+
+    def _refill(self) -> None:
+        options = self.query_one(OptionList)
+        found: list[tuple[Place, Content]]
+        if self._words:
+            hits = self._history.search(self._words)
+            found = [(Place(hit.chat_id, hit.turn_id), _hit_line(hit)) for hit in hits]
+        else:
+            found = [(Place(chat.id, None), _chat_line(chat)) for chat in self._history.chats()]
+        self._places = [place for place, _ in found]
+        options.clear_options()
+        options.add_options([Option(line) for _, line in found])
+        if found:
+            options.highlighted = 0
+
+
+def _chat_line(chat: ChatSummary) -> Content:
+    about = f"{age(time.time() - chat.updated_s)} · {chat.n_turns} messages · {chat.model}"
+    return Content.assemble(chat.title or "(no title)", "\n", (f"  {about}", "dim"))
+
+
+def _hit_line(hit: Hit) -> Content:
+    snippet = Content("")
+    for n, part in enumerate(hit.snippet.split(MATCH_START)):
+        marked, _, rest = part.partition(MATCH_END) if n else ("", "", part)
+        snippet += Content.styled(marked, "bold underline") + Content(rest)
+    return Content.assemble(hit.title or "(no title)", "\n  ", snippet)
+
+
+def age(seconds: float) -> str:
+    """How long ago something was, in its largest unit."""
+    for name, unit_s in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= unit_s:
+            n = int(seconds // unit_s)
+            return f"{n} {name}{'s' if n > 1 else ''} ago"
+    return "just now"
