@@ -24,6 +24,7 @@ from gptoss_local.byte_level import CHAR_OF_BYTE
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.message import ChatRequest, Message, Tool
 from gptoss_local.chat.render import render_chat
+from gptoss_local.chat.vocabulary import START
 from gptoss_local.nano.ranks import load_ranks
 from gptoss_local.types import Effort
 from tests.nano.data.respell import Read, respell
@@ -105,10 +106,14 @@ def encode_document(document: Document) -> tuple[list[int], list[BranchTokens]]:
     vocabulary = load_vocabulary()
     system = Message(role="system", content=document.instructions)
     messages = ((system,) if document.instructions else ()) + document.context
+    question = Message(role="user")  # or else an answer at the end would stand open
     request = ChatRequest(
-        messages=messages, tools=document.tools, earlier_tokens=tuple(_system_tokens(document))
+        messages=(*messages, question),
+        tools=document.tools,
+        earlier_tokens=tuple(_system_tokens(document)),
     )
-    context = render_chat(request, vocabulary)[:-N_START]
+    rendered = render_chat(request, vocabulary)
+    context = rendered[: [i for i, token in enumerate(rendered) if token == START][-2]]
     read = Read(context)
     return context, [_encode_branch(branch, context, read) for branch in document.branches]
 
