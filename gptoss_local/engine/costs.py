@@ -8,7 +8,6 @@ from itertools import pairwise
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 _MEASURE_S = 1.5  # no wider steps are measured after so long
 _REPEAT_S = 0.05  # nor is one repeated that takes longer
-_N_REPEATS = 3
 _LEARN = 0.1  # weight of a new step
 _NOTABLE = 0.02  # smaller changes do not matter to anybody
 _MIN_GAIN = 1.05  # a draft must promise so much, as promises are often broken
@@ -38,22 +37,20 @@ class StepCosts:
                 decode(width)
             return time.monotonic() - start_s
 
-        timed(1)
-        narrow_s = timed(1)
+        steady_s = 0.0
         for width in (w for w in WIDTHS if w <= n_rows_max):
             steady_s = timed(width)
-            if steady_s < _REPEAT_S:  # or else the switch is nothing beside it
-                switched_s = math.inf
-                for _ in range(_N_REPEATS):
-                    steady_s = min(steady_s, timed(width))
-                    narrow_s = min(timed(1), narrow_s, timed(1))
-                    switched_s = min(switched_s, timed(width, 1))
-                    timed(width)
-                self.switch_s = max(self.switch_s, switched_s - steady_s - narrow_s)
+            if steady_s < _REPEAT_S:  # PERF: few steps, as the model is being loaded
+                steady_s = min(timed(width), timed(width))
             self._seconds[width] = steady_s
             self._tabulate()
             if time.monotonic() > end_s:
                 return
+        if steady_s < _REPEAT_S:  # or else the switch is nothing beside it
+            timed(1)
+            narrow_s = timed(1)
+            switched_s = min(timed(width, 1), timed(width, 1))
+            self.switch_s = max(0.0, switched_s - steady_s - narrow_s)
 
     def observe(self, n_rows: int, step_s: float) -> None:
         """Learn from a step that had `n_rows` rows, and nothing of a prompt among them."""
