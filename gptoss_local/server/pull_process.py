@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from gptoss_local.errors import GptOssError
-from gptoss_local.pull import pull_checkpoint
 
 _REPORT_EVERY_S = 0.1
 
@@ -36,6 +35,9 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
 
 
 def main() -> None:
+    # Not at the top: the server reads our lines, and needs neither converter nor hub for that.
+    from gptoss_local.pull import pull_checkpoint
+
     repo, target = sys.argv[1], Path(sys.argv[2])
     lock = threading.Lock()
     reported_s: dict[str, float] = {}
