@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.nano.materialize import materialize
 from tests.conftest import RunningServer, free_port
 from tests.docs.pages import PAGES, ROOT, Block, blocks
 from tests.hub.server import run_hub
@@ -63,16 +62,17 @@ class Pc:
 
 
 @pytest.fixture(scope="module")
-def pc(nano_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pc]:
-    home, checkpoint = tmp_path_factory.mktemp("pc"), tmp_path_factory.mktemp("checkpoint")
+def pc(
+    nano_home: Path, nano_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pc]:
+    home = tmp_path_factory.mktemp("pc")
     shutil.copytree(nano_home / "cache", home / ".cache" / "gptoss")
     for name, script in {"gptoss": GPTOSS, "curl": CURL}.items():
         file = home / "bin" / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(script)
         file.chmod(0o755)
-    materialize(checkpoint)
-    files = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    files = {path.name: path.read_bytes() for path in nano_checkpoint.iterdir()}
     ports = {"11434": str(free_port()), "11435": str(free_port())}
     with run_hub() as hub:
         for name in ("openai/gpt-oss-20b", "openai/gpt-oss-120b"):
