@@ -4,6 +4,7 @@ Knows token ids only. Thread: one event loop.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import sys
@@ -31,6 +32,9 @@ from gptoss_local.errors import EngineCrashedError, GptOssError, error_by_name
 from gptoss_local.types import SamplingParams
 
 _EXIT_TIMEOUT_S = 5.0
+_KILLED = 9  # SIGKILL, which Windows does not name
+_HINT_CRASHED = "The next request starts it again. If this repeats, look into the server log."
+_HINT_KILLED = "The system does so when RAM runs out; close other programs. " + _HINT_CRASHED
 
 # llama.cpp's CPU threads (OpenMP) spin while they wait for each other. As soon as another program
 # needs one of the cores, a spinning thread takes the time of the one that everybody waits for.
@@ -86,6 +90,8 @@ class EngineClient:
             client._send(load)
             client._loaded = await client._wait_loaded(on_progress or (lambda _: None))
         except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()  # it has nothing to save, and may be amid a long read
             await client.close()
             raise
         client._reader = asyncio.create_task(client._read_events())
@@ -217,9 +223,11 @@ class EngineClient:
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             code = await self._process.wait()
             what = f"signal {-code}" if code < 0 else f"exit code {code}"
+            was_killed = code == -_KILLED
             raise EngineCrashedError(
                 f"the model runner has unexpectedly stopped ({what})",
-                hint="The next request starts it again. If this repeats, look into the server log.",
+                hint=_HINT_KILLED if was_killed else _HINT_CRASHED,
+                was_killed=was_killed,
             ) from error
         return protocol.decode_event(body)
 

@@ -98,6 +98,7 @@ def _load(load: Load, events: BinaryIO) -> Engine:
             tensor_split=load.tensor_split,
             tensor_overrides=load.tensor_overrides,
             load_mode=load.load_mode,
+            repack=load.repack,
         ),
         on_progress=lambda fraction: _send(events, [Loading(fraction)]),
     )

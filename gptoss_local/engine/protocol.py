@@ -26,7 +26,8 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         n_batch: Most tokens of a step, which the device computes at once.
         n_draft_max: Most tokens of the drafts of a step; 0: no speculation.
         backend_sampling: Sample on the device; None: where there is a GPU.
-        devices, tensor_split, tensor_overrides, load_mode: See `gptoss_local.llama.ModelParams`.
+        devices, tensor_split, tensor_overrides, load_mode, repack: See
+            `gptoss_local.llama.ModelParams`.
         offload_min_batch: From how many tokens on a GPU computes with weights of the host.
         cache_type: Of keys and values: f16, bf16, q8_0 or q4_0.
         checkpoint_bytes: Host memory for coming back to earlier points of a conversation; 0: none.
@@ -50,6 +51,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     tensor_split: tuple[int, ...] | None = None
     tensor_overrides: tuple[tuple[str, str], ...] = ()
     load_mode: Literal["auto", "none", "mmap", "direct_io"] = "auto"
+    repack: bool = True
     offload_min_batch: int = 32
     cache_type: Literal["f16", "bf16", "q8_0", "q4_0"] = "f16"
     checkpoint_bytes: int = 512 * 2**20

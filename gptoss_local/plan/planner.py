@@ -138,8 +138,10 @@ def _complete(
 ) -> Plan | None:
     """Add what the host does; None if RAM is too small for it."""
     host = _host(facts, machine, wishes, shape, placement)
-    # What is mapped may be larger than RAM and is read again from the disk, but not by much.
-    if max(host.total - host.mapped, host.total / 2) > machine.available_bytes:
+    if _is_too_large(host, machine):  # slow from the page cache is better than not at all
+        mapped = msgspec.structs.replace(wishes, maps_host=True)
+        host = _host(facts, machine, mapped, shape, placement)
+    if _is_too_large(host, machine):
         return None
     n_cores = machine.n_cores or 1
     is_small = facts.weight_bytes < _SMALL_BYTES
@@ -157,6 +159,11 @@ def _complete(
     )
 
 
+def _is_too_large(host: HostMemory, machine: Machine) -> bool:
+    """What is mapped may be larger than RAM and is read again from the disk, but not by much."""
+    return max(host.total - host.mapped, host.total / 2) > machine.available_bytes
+
+
 def _host(
     facts: ModelFacts, machine: Machine, wishes: Wishes, shape: Shape, placement: Placement
 ) -> HostMemory:
@@ -164,7 +171,8 @@ def _host(
     engine = _ENGINE_BYTES + wishes.checkpoint_bytes
     if not placement.n_gpu_layers:
         # llama.cpp makes a copy of MXFP4 experts in an order that CPUs compute faster with.
-        copied = facts.expert_bytes if machine.has_avx2 is not False else 0
+        can_copy = machine.has_avx2 is not False and not wishes.maps_host
+        copied = facts.expert_bytes if can_copy else 0
         return HostMemory(
             mapped=facts.weight_bytes - copied,
             weights=copied,
@@ -178,7 +186,7 @@ def _host(
     compute = host_bytes(facts, shape, has_experts=expert_bytes > 0)
     n_other = cache + compute + engine
     room = min(machine.pinnable_bytes or 0, machine.available_bytes - n_other - _RAM_MARGIN_BYTES)
-    if expert_bytes and on_host <= room:
+    if expert_bytes and on_host <= room and not wishes.maps_host:
         return HostMemory(
             weights=on_host, cache=cache, compute=compute, engine=engine, is_pinned=True
         )

@@ -62,17 +62,17 @@ def _why_no_gpu(machine: Machine, wishes: Wishes) -> str:
 
 
 def _host(machine: Machine, plan: Plan) -> list[str]:
-    if not plan.uses_gpu or not plan.placement.tensor_overrides() or plan.host.is_pinned:
-        if plan.host.is_pinned:
-            return [f"{gib(plan.host.weights)} of weights in RAM are pinned, for fast copies."]
-        return []
-    if not (plan.placement.host_experts or plan.placement.host_parts):
+    if plan.host.is_pinned:
+        return [f"{gib(plan.host.weights)} of weights in RAM are pinned, for fast copies."]
+    if plan.uses_gpu and not (plan.placement.host_experts or plan.placement.host_parts):
         return []
     if plan.host.total > machine.available_bytes:
         return [
             f"RAM is too small for the weights ({gib(machine.available_bytes)} are free): parts "
             "are read from the disk again and again."
         ]
+    if not plan.uses_gpu:
+        return []
     limit = gib(machine.pinnable_bytes) if machine.pinnable_bytes is not None else "unknown"
     return [f"Weights in RAM are mapped, not pinned (limit: {limit}): long prompts are slower."]
 

@@ -1,8 +1,10 @@
 """How a file becomes a model in memory, once its place is planned."""
 
 import asyncio
+import itertools
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,9 +12,13 @@ from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load
+from gptoss_local.errors import EngineError
 from gptoss_local.plan.outcome import Plan
+from gptoss_local.server.attempts import MAX_TRIES, Attempt, next_attempt
+from gptoss_local.server.loads import LoadProgress
+from gptoss_local.server.placing import free_vram, plan_load
 from gptoss_local.settings import Settings
-from gptoss_local.store import GGUFInfo, ModelEntry, read_tokens
+from gptoss_local.store import GGUFInfo, ModelEntry, read_info, read_tokens
 
 _log = logging.getLogger("gptoss")
 
@@ -46,16 +52,78 @@ class LoadedModel:
         loaded = self.engine.loaded
         return n_ctx is None or loaded.n_ctx >= min(n_ctx, loaded.n_ctx_train)
 
+    def stop_expiry(self) -> None:
+        """Stop the keep-alive clock."""
+        self.expires_s = None
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
+
 
 def read_vocabulary(path: Path, settings: Settings) -> Vocabulary:
     """Read and check the tokenizer inside a GGUF; takes a moment, so not in the event loop."""
     return Vocabulary.from_model(read_tokens(path), settings.cache_dir)
 
 
+async def load_as_fits(
+    entry: ModelEntry,
+    path: Path,
+    n_ctx: int | None,
+    settings: Settings,
+    progress: LoadProgress,
+    make_room: Callable[[Attempt], Awaitable[None]],
+) -> LoadedModel:
+    """Load a model as planned, or smaller where memory turns out to be shorter than planned for.
+
+    Args:
+        entry: The name it is wanted by.
+        path: Its file.
+        n_ctx: Context that a request needs; None leaves it to the plan.
+        settings: The user's.
+        progress: Told of every try.
+        make_room: Unloads other models, before each try, where its plan needs that.
+
+    Raises:
+        DoesNotFitError: there is no plan that keeps to the wishes.
+        ModelLoadError: the file is broken, or llama.cpp refused it.
+        EngineCrashedError: the process died while loading.
+    """
+    info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
+    attempt = Attempt()
+    for n_tries in itertools.count(1):
+        await make_room(attempt)
+        free = await asyncio.to_thread(free_vram, settings)
+        plan = await asyncio.to_thread(plan_load, path, settings, n_ctx, attempt=attempt)
+        progress.begin_try(info.size_bytes)
+        try:
+            return await load_model(entry, path, info, plan, settings, progress.report)
+        except EngineError as error:
+            free_now = await asyncio.to_thread(free_vram, settings)
+            smaller = next_attempt(attempt, plan, error, free_before=free, free_now=free_now)
+            if smaller is None or n_tries == MAX_TRIES:
+                raise
+            _log.warning("%s does not fit as planned (%s)", entry.name, error.message)
+            attempt = smaller
+    raise AssertionError("the last try returns or raises")
+
+
 async def load_model(
-    entry: ModelEntry, path: Path, info: GGUFInfo, plan: Plan, settings: Settings
+    entry: ModelEntry,
+    path: Path,
+    info: GGUFInfo,
+    plan: Plan,
+    settings: Settings,
+    on_progress: Callable[[float], None] | None = None,
 ) -> LoadedModel:
     """Start an engine process with a model, placed as planned.
+
+    Args:
+        entry: The name it is wanted by.
+        path: Its file.
+        info: What its header says.
+        plan: Where its parts go.
+        settings: The user's.
+        on_progress: Called with 0.0 .. 1.0 while the weights are read.
 
     Raises:
         ModelLoadError: the file is broken, or llama.cpp refused it.
@@ -73,6 +141,7 @@ async def load_model(
         tensor_split=plan.tensor_split,
         tensor_overrides=plan.placement.tensor_overrides(),
         load_mode=plan.load_mode,
+        repack=plan.repacks,
         offload_min_batch=plan.speed.offload_min_batch,
         n_seq=plan.shape.n_seq,
         n_draft_max=N_DRAFT_MAX if settings.speculation else 0,
@@ -83,7 +152,7 @@ async def load_model(
         prefix_save_s=settings.prefix_save_s,
         model_digest=entry.weights_id,
     )
-    loading = asyncio.create_task(EngineClient.start(load))
+    loading = asyncio.create_task(EngineClient.start(load, on_progress=on_progress))
     try:  # the tokenizer is checked while the weights load
         vocabulary = await asyncio.to_thread(read_vocabulary, path, settings)
         engine = await loading

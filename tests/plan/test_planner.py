@@ -94,6 +94,20 @@ def test_efficiency_cores_do_not_decode() -> None:
     assert (plan.n_threads_prefill, plan.n_threads_decode) == (24, 8)
 
 
+def test_a_cpu_maps_what_it_cannot_copy() -> None:
+    """120b without a GPU on 64 GB: slow from the page cache, instead of refused."""
+    here = machine(ram_gib=64)
+    plan = make_plan(LARGE, here)
+    assert not plan.repacks
+    assert plan.host.weights == 0
+    assert plan.host.mapped == LARGE.weight_bytes
+    assert "disk" in " ".join(explain(LARGE, here, Wishes(), plan))
+    assert make_plan(LARGE, machine(ram_gib=96)).repacks
+    assert not make_plan(SMALL, machine(ram_gib=32), Wishes(maps_host=True)).repacks
+    with pytest.raises(DoesNotFitError, match="RAM"):
+        make_plan(LARGE, machine(ram_gib=24))
+
+
 def test_wishes_are_kept() -> None:
     here = machine(gpu(16))
     assert make_plan(SMALL, here, Wishes(n_ctx=5000)).shape.n_ctx == 5120
