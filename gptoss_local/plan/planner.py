@@ -18,6 +18,7 @@ from gptoss_local.errors import DoesNotFitError
 from gptoss_local.hardware import Machine
 from gptoss_local.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts
+from gptoss_local.plan.measured import Tuning
 from gptoss_local.plan.memory import (
     Shape,
     all_cache_bytes,
@@ -46,8 +47,19 @@ _MIB = 2**20
 _RAM_MARGIN_BYTES = 1024 * _MIB  # left free where weights are pinned: nobody can take them back
 
 
-def make_plan(facts: ModelFacts, machine: Machine, wishes: Wishes = Wishes()) -> Plan:  # noqa: B008
+def make_plan(
+    facts: ModelFacts,
+    machine: Machine,
+    wishes: Wishes = Wishes(),  # noqa: B008
+    tuning: Tuning | None = None,
+) -> Plan:
     """Choose the best plan for a model on a machine.
+
+    Args:
+        facts: Of the model.
+        machine: As it is now, or imagined.
+        wishes: Of the user.
+        tuning: What was measured of the model on this machine.
 
     Raises:
         DoesNotFitError: there is none that keeps to the wishes; it says which memory is too small.
@@ -56,7 +68,7 @@ def make_plan(facts: ModelFacts, machine: Machine, wishes: Wishes = Wishes()) ->
     best_rank: tuple[float, ...] = ()
     for n_ctx in _contexts(facts, machine, wishes):
         for n_batch in _BATCHES if _may_use_gpu(machine, wishes) else (_HOST_BATCH,):
-            plan = _plan(facts, machine, wishes, n_ctx, n_batch)
+            plan = _plan(facts, machine, wishes, n_ctx, n_batch, tuning)
             if plan is None:
                 continue
             rank = _rank(facts, plan)
@@ -106,7 +118,12 @@ def _may_use_gpu(machine: Machine, wishes: Wishes) -> bool:
 
 
 def _plan(
-    facts: ModelFacts, machine: Machine, wishes: Wishes, n_ctx: int, n_batch: int
+    facts: ModelFacts,
+    machine: Machine,
+    wishes: Wishes,
+    n_ctx: int,
+    n_batch: int,
+    tuning: Tuning | None = None,
 ) -> Plan | None:
     """Best of one shape, on GPUs or without; None if it fits nowhere."""
     shape = Shape(
@@ -125,16 +142,21 @@ def _plan(
             n_gpu_layers=wishes.n_gpu_layers,
             n_cpu_moe=wishes.n_cpu_moe,
         )
-        found += [_complete(facts, machine, wishes, shape, each) for each in placements]
+        found += [_complete(facts, machine, wishes, shape, each, tuning) for each in placements]
     is_free = wishes.n_gpu_layers is None and wishes.n_cpu_moe is None
     if is_free or not _may_use_gpu(machine, wishes):
-        found.append(_complete(facts, machine, wishes, shape, HOST_ONLY))
+        found.append(_complete(facts, machine, wishes, shape, HOST_ONLY, tuning))
     fitting = [plan for plan in found if plan is not None]
     return min(fitting, key=lambda plan: plan.speed.request_s, default=None)
 
 
 def _complete(
-    facts: ModelFacts, machine: Machine, wishes: Wishes, shape: Shape, placement: Placement
+    facts: ModelFacts,
+    machine: Machine,
+    wishes: Wishes,
+    shape: Shape,
+    placement: Placement,
+    tuning: Tuning | None,
 ) -> Plan | None:
     """Add what the host does; None if RAM is too small for it."""
     host = _host(facts, machine, wishes, shape, placement)
@@ -143,20 +165,33 @@ def _complete(
         host = _host(facts, machine, mapped, shape, placement)
     if _is_too_large(host, machine):
         return None
-    n_cores = machine.n_cores or 1
-    is_small = facts.weight_bytes < _SMALL_BYTES
-    n_decode = wishes.n_threads or machine.n_performance_cores or n_cores
+    is_tuned = tuning is not None and tuning.uses_gpu == (placement.n_gpu_layers > 0)
+    n_prefill, n_decode = _threads(facts, machine, wishes, tuning if is_tuned else None)
+    speed = estimate_speed(facts, shape, placement, machine, pinned=host.is_pinned)
     return Plan(
         shape=shape,
         placement=placement,
         host=host,
-        n_threads_prefill=wishes.n_threads or n_cores,
-        n_threads_decode=1 if is_small else n_decode,
+        n_threads_prefill=n_prefill,
+        n_threads_decode=n_decode,
         n_gpus=len(machine.usable_gpus),
         vram_share=sum(memory.weights for memory in placement.gpus)
         / (facts.weight_bytes - facts.input_bytes),
-        speed=estimate_speed(facts, shape, placement, machine, pinned=host.is_pinned),
+        speed=tuning.correct(speed) if tuning else speed,
     )
+
+
+def _threads(
+    facts: ModelFacts, machine: Machine, wishes: Wishes, tuning: Tuning | None
+) -> tuple[int, int]:
+    """Of prefill and decode: as wished, or as measured, or by the cores that there are."""
+    is_small = facts.weight_bytes < _SMALL_BYTES
+    if wishes.n_threads:
+        return wishes.n_threads, 1 if is_small else wishes.n_threads
+    if tuning:
+        return tuning.n_threads_prefill, tuning.n_threads_decode
+    n_cores = machine.n_cores or 1
+    return n_cores, 1 if is_small else machine.n_performance_cores or n_cores
 
 
 def _is_too_large(host: HostMemory, machine: Machine) -> bool:

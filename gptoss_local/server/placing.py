@@ -10,11 +10,13 @@ from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.errors import DoesNotFitError
 from gptoss_local.hardware import Machine, read_machine
 from gptoss_local.plan.facts import ModelFacts, read_facts
+from gptoss_local.plan.measured import Tuning, measured_path
 from gptoss_local.plan.outcome import Plan
 from gptoss_local.plan.planner import FLOOR_CTX, make_plan, worth_s
 from gptoss_local.plan.wishes import Wishes, wishes_of
 from gptoss_local.server.attempts import Attempt
 from gptoss_local.settings import Settings
+from gptoss_local.store import ModelEntry
 
 _BESIDE = 1.2  # a plan beside other models may be worse than one without them by a fifth
 
@@ -26,6 +28,7 @@ def plan_load(
     *,
     freed: Iterable[EngineClient] = (),
     attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
+    tuning: Tuning | None = None,
 ) -> Plan:
     """Plan the load of a GGUF into what is free; asks the driver, so not in the event loop.
 
@@ -35,13 +38,14 @@ def plan_load(
         n_ctx: Context that a request needs; None leaves it to the plan.
         freed: Engines whose memory counts as free.
         attempt: What to leave free, after others that failed.
+        tuning: What was measured of the model here.
 
     Raises:
         DoesNotFitError: there is no plan that keeps to the wishes.
         ModelLoadError: the file is no gpt-oss.
     """
     machine, wishes = _situation(settings, n_ctx, attempt)
-    return make_plan(read_facts(path), _without(machine, freed), wishes)
+    return make_plan(read_facts(path), _without(machine, freed), wishes, tuning)
 
 
 def who_leaves(
@@ -77,6 +81,12 @@ def who_leaves(
         if _is_as_good(facts, plan, alone):
             return gone[0] if gone else None
     return others[0]
+
+
+def measured_file(entry: ModelEntry, settings: Settings) -> Path:
+    """Where that is kept what loads and `gptoss tune` have found out of a model here."""
+    machine = read_machine(settings.models_dir)
+    return measured_path(settings.cache_dir, entry.weights_id, machine)
 
 
 def free_vram(settings: Settings) -> list[int]:

@@ -11,15 +11,25 @@ import psutil
 import pytest
 
 from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Load, StepTimes
 from gptoss_local.errors import DoesNotFitError, EngineCrashedError, ModelLoadError
 from gptoss_local.hardware import Machine
+from gptoss_local.plan.measured import (
+    Measured,
+    Outcome,
+    plan_id,
+    read_measured,
+    write_measured,
+)
 from gptoss_local.plan.outcome import Plan
 from gptoss_local.server import loading, placing
-from gptoss_local.server.attempts import STEP_BYTES
+from gptoss_local.server.attempts import STEP_BYTES, Attempt
+from gptoss_local.server.loading import LoadedModel, load_command
 from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.manager import ModelManager
-from gptoss_local.server.placing import plan_load, who_leaves
+from gptoss_local.server.placing import measured_file, plan_load, who_leaves
 from gptoss_local.settings import Settings
+from gptoss_local.store import find_model
 from tests.plan.machines import GIB, gpu, machine
 
 
@@ -105,7 +115,7 @@ class Refusing:
         self._errors, self._on_try = errors, on_try
 
     async def __call__(
-        self, _entry: Any, _path: Any, _info: Any, plan: Plan, _settings: Any, report: Any
+        self, _entry: Any, _info: Any, plan: Plan, _load: Any, _settings: Any, report: Any
     ) -> None:
         self.plans.append(plan)
         report(1.0)
@@ -189,6 +199,76 @@ def test_a_process_that_the_system_killed_for_ram_maps_its_weights(
     refuse = Refusing(EngineCrashedError("it died", was_killed=True))
     load_refused(nano_home, monkeypatch, refuse)
     assert [plan.repacks for plan in refuse.plans] == [True, False]
+
+
+def test_a_load_is_remembered(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it took, what steps cost, and the margin: the next one asks and measures no more."""
+    settings, commands = Settings(home=empty_home), []
+    begin = EngineClient.start
+
+    async def start(load: Load, **kwargs: Any) -> EngineClient:
+        commands.append(load)
+        return await begin(load, **kwargs)
+
+    monkeypatch.setattr(EngineClient, "start", start)
+
+    async def load() -> LoadedModel:
+        manager = ModelManager(settings)
+        try:
+            async with manager.use("nano") as model:
+                return model
+        finally:
+            await manager.close()
+
+    first = asyncio.run(load())
+    path = measured_file(first.entry, settings)
+    known = read_measured(path)
+    assert known.outcome is not None
+    assert known.steps is not None
+    assert known.outcome.buffer_bytes == first.engine.loaded.buffer_bytes
+    assert known.outcome.n_tries == 1
+    asyncio.run(load())
+    assert commands[0].step_costs is None
+    assert commands[1].step_costs == StepTimes(known.steps.seconds, known.steps.switch_s)
+    assert read_measured(path) == known
+    path.write_text("{")  # counts as none
+    asyncio.run(load())
+    assert commands[2].step_costs is None
+    assert read_measured(path).outcome is not None
+
+
+def test_a_margin_that_was_needed_is_kept(
+    empty_home: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    settings = Settings(home=empty_home, vram="1536MiB")
+    entry = find_model("nano", settings)
+    plan = plan_load(nano_gguf, settings, None, attempt=Attempt(STEP_BYTES))
+    outcome = Outcome(
+        plan_id=plan_id(plan), extra_margin_bytes=STEP_BYTES, load_mode="mmap", load_s=1.0,
+        n_tries=2, buffer_bytes={},
+    )  # fmt: skip
+    write_measured(measured_file(entry, settings), Measured(outcome=outcome))
+    refuse = Refusing(ModelLoadError("another error"))
+    load_refused(empty_home, monkeypatch, refuse, vram="1536MiB")
+    assert refuse.plans == [plan]
+
+
+def test_what_a_plan_with_experts_in_ram_takes_is_asked_for_once(
+    nano_home: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    settings = Settings(home=nano_home, cpu_moe=2)
+    entry = find_model("nano", settings)
+    plan = plan_load(nano_gguf, settings, None)
+    asked = load_command(entry, nano_gguf, plan, settings, Measured()).budget_bytes
+    assert asked["CUDA0"] >= plan.placement.gpus[0].compute
+    outcome = Outcome(
+        plan_id=plan_id(plan), extra_margin_bytes=0, load_mode="none", load_s=1.0, n_tries=1,
+        buffer_bytes={},
+    )  # fmt: skip
+    proven = load_command(entry, nano_gguf, plan, settings, Measured(outcome=outcome))
+    assert proven.budget_bytes == {}
 
 
 def test_context_that_fits_nowhere_is_refused(
