@@ -116,7 +116,7 @@ async def load_as_fits(
             load = load_command(entry, path, plan, settings, known)
             model = await load_model(entry, info, plan, load, settings, progress.report)
             outcome = _outcome(model, attempt, time.monotonic() - start_s, n_tries)
-            await asyncio.to_thread(_remember, known_path, known, model, outcome)
+            _remember(known_path, known, model, outcome)  # no await: a stop would lose it
             return model
         except EngineError as error:
             now = await asyncio.to_thread(free_vram, settings)

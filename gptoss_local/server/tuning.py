@@ -19,7 +19,6 @@ from gptoss_local.plan.measured import (
     best_threads,
     break_even,
     plan_id,
-    read_measured,
     write_measured,
 )
 from gptoss_local.plan.outcome import Plan
@@ -59,9 +58,8 @@ async def tune(
     path = await asyncio.to_thread(entry.ensure_file, settings)
     entry = find_model(entry.name, settings)  # an embedded model has a file now
     known_path = await asyncio.to_thread(measured_file, entry, settings)
-    known = read_measured(known_path)
     before = await asyncio.to_thread(plan_load, path, settings, None)
-    load = load_command(entry, path, before, settings, Measured(outcome=known.outcome))
+    load = load_command(entry, path, before, settings, Measured())
     start_s = time.monotonic()
     tuned = await EngineClient.tune(load, on_progress=on_progress)
     seconds = time.monotonic() - start_s
@@ -73,7 +71,7 @@ async def tune(
         seconds=tuned.step_costs.seconds,
         switch_s=tuned.step_costs.switch_s,
     )
-    measured = msgspec.structs.replace(known, tuning=tuning, steps=steps)
+    measured = Measured(tuning=tuning, steps=steps)  # a margin that a load needed is tried anew
     await asyncio.to_thread(write_measured, known_path, measured)
     return TuneResult(
         model=entry.name,
