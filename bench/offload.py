@@ -6,9 +6,9 @@ FOLDER holds llama.cpp's `llama-server` and `llama-bench`, of the build that gpt
 of the first GPU's memory is held by `vram_ballast.py`. `gptoss serve` and `llama-server -m FILE`
 run with their defaults and are asked over HTTP with gpt-oss's sampling: a prompt of 4,096 tokens,
 an answer, and the same prompt with 64 tokens more. Each set of `--bench` flags is one run of
-llama-bench, of which the fastest prompt is taken. For gptoss, the VRAM that its plan predicts is
-printed beside what the driver lost. With `--grab GIB`, gptoss alone is loaded while another
-program takes so much of what its plan counts on.
+llama-bench. For gptoss, the VRAM that its plan predicts is printed beside what the driver lost.
+With `--grab GIB`, gptoss alone is loaded while another program takes so much of what its plan
+counts on. FILE may be random: `bench/synth_gguf.py`.
 """
 
 import argparse
