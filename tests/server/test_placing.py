@@ -16,7 +16,7 @@ from gptoss_local.plan.outcome import Plan
 from gptoss_local.server import manager as manager_module
 from gptoss_local.server import placing
 from gptoss_local.server.manager import ModelManager
-from gptoss_local.server.placing import STEP_BYTES, fits_beside, plan_load
+from gptoss_local.server.placing import fits_beside, plan_load
 from gptoss_local.settings import Settings
 from tests.plan.machines import GIB, gpu, machine
 
@@ -113,7 +113,7 @@ def test_what_does_not_fit_as_planned_is_planned_smaller(
     totals = [sum(memory.total for memory in plan.placement.gpus) for plan in plans]
     assert totals == sorted(totals, reverse=True)
     if n_tries > 1:
-        assert totals[1] <= totals[0] - STEP_BYTES / 2
+        assert totals[1] < totals[0]
         assert not plans[-1].uses_gpu  # the CPU comes last
 
 
