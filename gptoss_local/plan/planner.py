@@ -80,9 +80,13 @@ def make_plan(
 
 
 def gpu_budget(gpu: Gpu, wishes: Wishes) -> int:
-    """Bytes of a GPU that a plan may use: what is free, less a margin for what others start."""
-    share = 0.06 if gpu.is_wddm else 0.03
-    margin = max((512 if gpu.is_wddm else 256) * _MIB, round(share * gpu.total_bytes))
+    """Bytes of a GPU that a plan may use: what is free, less a margin for what others start.
+
+    That is 3 % of the card, within 256 and 512 MiB: windows and videos take no more on a larger
+    one. Twice as much where Windows' display driver would page to RAM without a word.
+    """
+    margin = min(max(256 * _MIB, round(0.03 * gpu.total_bytes)), 512 * _MIB)
+    margin *= 2 if gpu.is_wddm else 1
     free_bytes = gpu.free_bytes
     if wishes.vram_bytes is not None and wishes.vram_bytes < free_bytes - margin:
         return max(0, wishes.vram_bytes - wishes.extra_margin_bytes)
