@@ -18,7 +18,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 PARSERS = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}
 LANGUAGES = {"sh", "python", "js", "console", "powershell", "text", *PARSERS}
 NOT_RUN = ("console", "powershell")
-COMING = {"install.md", "models.md", "performance.md"}  # linked, and not written yet
+COMING = {"install.md", "models.md"}  # linked, and not written yet
 VARIABLES = {f"GPTOSS_{name.upper()}" for name in Settings.__struct_fields__} | {"GPTOSS_DEBUG"}
 
 
