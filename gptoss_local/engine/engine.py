@@ -224,7 +224,8 @@ class Engine:
         slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]
         self._cache.save_points(slot, n_past)
         if not ends_in_sample:
-            return []
+            is_asked = sequence.request.reports_prefill and not sequence.n_generated
+            return [sequence.progress()] if is_asked else []
         sequence.is_suspect = False
         sequence.prefilled_ns = sequence.prefilled_ns or time.monotonic_ns()
         if sequence.request.max_tokens == 0:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gptoss_local.engine.draft import Drafter
 from gptoss_local.engine.mask import Mask
-from gptoss_local.engine.protocol import Generate
+from gptoss_local.engine.protocol import Generate, Prefilled
 from gptoss_local.engine.slots import Slot
 from gptoss_local.llama import Sampler
 from gptoss_local.types import Usage
@@ -74,6 +74,10 @@ class Sequence:
         """Tokens it may still generate; None: no limit but the context."""
         limit = self.request.max_tokens
         return None if limit is None else limit - self.n_generated
+
+    def progress(self) -> Prefilled:
+        """How much of the prompt is read."""
+        return Prefilled(self.request.seq_id, self.n_past, self.n_cached)
 
     def usage(self) -> Usage:
         """What it cost until now; a sequence cancelled in prefill has decoded nothing."""
