@@ -4,6 +4,7 @@ from gptoss_local.gguf_file import GGUFInfo, read_info, read_tokens
 from gptoss_local.store.blobs import BlobWriter, find_blob
 from gptoss_local.store.changes import add_model, adopt_file, delete_model
 from gptoss_local.store.manifests import ModelDefaults
+from gptoss_local.store.modelfile import parameter_lines, render_modelfile
 from gptoss_local.store.models import ModelEntry, file_for, find_model, known_model, list_models
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "find_model",
     "known_model",
     "list_models",
+    "parameter_lines",
     "read_info",
     "read_tokens",
+    "render_modelfile",
 ]

@@ -230,6 +230,7 @@ def test_a_modelfile_of_the_server(home_cli: Cli, home_server: RunningServer) ->
     assert home_cli("create", "first", "--from", "nano", *arguments).returncode == 0
     url = f"{home_server.url}/api/show"
     shown = httpx.post(url, json={"model": "first"}, trust_env=False).json()["modelfile"]
+    assert home_cli("show", "first", "--modelfile").stdout == shown
     assert home_cli("create", "second", "-f", "-", stdin=shown).returncode == 0
     first, second = (
         json.loads(home_cli("show", name, "--json").stdout)["defaults"]
