@@ -18,6 +18,21 @@ from gptoss_local.quantities import parse_keep_alive, parse_size
 _APP = "gptoss"
 
 
+class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that the model may ask for in the chat; docs/chat.md says how it is run.
+
+    Attributes:
+        command: The program and its arguments, started without a shell.
+        parameters: A JSON schema of an object.
+        timeout_s: Seconds after which it is killed.
+    """
+
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a user can set, with its default."""
 
@@ -60,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Colours of the chat; `/theme` lists their names."""
     keys: dict[str, str] = {}
     """Keys of the chat by what they do: `"chat.effort" = "f9"`; docs/chat.md has the names."""
+    tools: dict[str, ToolCommand] = {}
+    """What the model may ask for in the chat, `[tools.NAME]`; docs/chat.md has an example."""
     home: Path | None = None
     """Root of models, chats, caches and logs, `GPTOSS_HOME`; if not set, the platform's folders."""
 

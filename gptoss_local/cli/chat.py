@@ -1,6 +1,8 @@
 """`gptoss chat`: the terminal chat. Makes sure of a model and a server, then shows the app."""
 
+import gc
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,6 +30,7 @@ def chat(
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("chat needs a terminal", hint="In a pipe: gptoss run MODEL PROMPT")
+    gc.disable()  # PERF: imports make no garbage; 0.6 instead of 0.8 s of CPU to the first prompt
     from tui.history import History
 
     settings = load_settings()
@@ -72,12 +75,14 @@ def _show(
     from tui.app import ChatApp
     from tui.conversation import Conversation
     from tui.server import ChatServer
+    from tui.tools import Toolbox
 
     conversation = Conversation(history, model, "medium")
     if chat_id is not None:
         conversation.open(chat_id)
     conversation.set_model(model, effort or conversation.effort)
     server = ChatServer(AsyncClient(settings))
-    app = ChatApp(server, history, conversation, theme=settings.theme, keys=settings.keys)
+    toolbox = Toolbox(settings.tools, Path.cwd())
+    app = ChatApp(server, history, conversation, toolbox, theme=settings.theme, keys=settings.keys)
     app.run()
     return conversation.chat_id

@@ -164,6 +164,12 @@ class Prompt(TextArea):
         elif self.text.strip():
             self.post_message(self.Submitted(self._folded.unfold(self.text).strip()))
 
+    def take(self) -> str:
+        """What would be sent, which goes its way now; empty if there is nothing."""
+        text = self._folded.unfold(self.text).strip()
+        self.accepted()
+        return text
+
     def accepted(self) -> None:
         """What was submitted went its way: remember it and clear the input."""
         if self.text.strip() and (not self._sent or self._sent[-1] != self.text):
