@@ -137,7 +137,7 @@ class Exchange:
             self.note = f"may it run {name}?"
             self._screen.show_status()
             decision: Decision | None = await self._screen.app.push_screen_wait(
-                ApprovalDialog(name, arguments)
+                ApprovalDialog(toolbox.tools[name], arguments)
             )
             if decision is None:
                 self._is_stopped = True

@@ -43,7 +43,7 @@ class Tool:
     Attributes:
         parameters: JSON schema of the object that it takes.
         run: Does the work; raises UsageError for what the model may mend.
-        about: What the list of tools says of it.
+        about: What it does, for the user.
     """
 
     name: str
@@ -233,7 +233,7 @@ def _read_file(folder: Path) -> Tool:
         "Reads a text file of the user.",
         {"type": "object", "properties": {"path": path_schema}, "required": ["path"]},
         run,
-        "built in: reads a text file below this folder",
+        f"is built in, and reads a text file below {folder}",
     )
 
 

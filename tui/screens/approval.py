@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from tui.printable import printable
+from tui.tools import Tool
 
 _KEYS = "y once   a always in this chat   n no   r no, because   Esc stop"
 _QUIET_S = 0.5  # without a key, before one counts
@@ -27,7 +28,12 @@ class Decision(NamedTuple):
 
 
 class ApprovalDialog(ModalScreen[Decision | None]):
-    """Ask about one call; None stops the whole answer. No other key than these allows it."""
+    """Ask about one call; None stops the whole answer. No other key than these allows it.
+
+    Args:
+        tool: What is called.
+        arguments: As the model wrote them.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "allow(False)", "Once"),
@@ -37,14 +43,15 @@ class ApprovalDialog(ModalScreen[Decision | None]):
         Binding("escape", "leave", "Stop"),
     ]
 
-    def __init__(self, name: str, arguments: dict[str, Any]) -> None:
+    def __init__(self, tool: Tool, arguments: dict[str, Any]) -> None:
         super().__init__()
-        self._tool = name
+        self._tool = tool
         self._arguments = arguments
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -question") as dialog:
-            dialog.border_title = f"The model asks to run {printable(self._tool)}"
+            dialog.border_title = f"The model asks to run {self._tool.name}"
+            yield Static(f"It {self._tool.about}.", markup=False)
             with VerticalScroll():
                 yield Static(pretty(self._arguments), markup=False)
             yield Input(placeholder="Why not? Enter tells the model", classes="-hidden")

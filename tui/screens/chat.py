@@ -101,7 +101,7 @@ class ChatScreen(Screen[None]):
         self.set_interval(TICK_S, self._tick)
         self.set_interval(_LOOK_S, self._look)
         await self.show_branch()
-        self.model_changed()
+        self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
 
     def on_unmount(self) -> None:
         self.dialogue.leave()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.markup import escape
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
@@ -48,7 +49,7 @@ class CompareDialog(ModalScreen[None]):
             with Container(id="versions"):
                 for n, turn in self._versions:
                     with VerticalScroll(classes="version") as column:
-                        column.border_title = f"{n}: {turn.model}, {turn.effort}"
+                        column.border_title = escape(f"{n}: {turn.model}, {turn.effort}")
                         column.border_subtitle = _figures(turn)
                         if turn.reasoning:
                             yield Static(

@@ -59,5 +59,5 @@ class ToolsDialog(ModalScreen[None]):
     def _line(self, tool: Tool) -> Content:
         mark = "on " if tool.name in self._toolbox.on else "off"
         trust = ", always allowed in this chat" if tool.name in self._toolbox.trusted else ""
-        about = f"\n      {tool.description or '(no description)'}\n      {tool.about}{trust}"
+        about = f"\n      {tool.description or '(no description)'}\n      It {tool.about}{trust}"
         return Content.assemble((mark, "bold"), f"   {tool.name}", (about, "dim"))
