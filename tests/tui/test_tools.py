@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import re
 import sys
 import time
+import tomllib
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import psutil
 import pytest
 
 from gptoss_local.errors import UsageError
-from gptoss_local.settings import ToolCommand
+from gptoss_local.settings import Settings, ToolCommand
 from tests.tui.running_chat import Chat, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
 from tui.history import History
@@ -217,6 +219,19 @@ async def test_read_file_stays_in_its_folder(tmp_path: Path) -> None:
     for path in ("../secret", "link", str(tmp_path / "secret")):
         assert "is not below" in await read(path)
     assert "cannot be read" in await read("missing")
+
+
+async def test_the_documented_example(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(\[tools.*?)```", page, re.S)
+    toolbox = Toolbox(msgspec.convert(tomllib.loads(text), Settings).tools, tmp_path)
+    assert toolbox.on == {"search_notes"}
+    (declared,) = toolbox.declared()
+    assert declared["function"]["parameters"]["required"] == ["words"]
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("milk\n-r and bread\n")
+    result = await toolbox.run("search_notes", {"words": "-R AND"})
+    assert result.text == "notes/a.md:2:-r and bread\n"
 
 
 @pytest.mark.parametrize(
