@@ -133,7 +133,8 @@ class Dialogue:
             await exchange.run(turn, view)
         except GptOssError as error:  # the server is gone, or the disk is full
             self._screen.show_error(error)
-        self._screen.exchange_ended()
+        self._screen.show_speed()
+        self._screen.model_changed()
         is_steered, self._is_steering = self._is_steering, False
         if self._screen.queue.is_empty:
             return

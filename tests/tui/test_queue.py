@@ -11,7 +11,7 @@ async def test_a_message_waits_for_the_answer(open_chat: OpenChat) -> None:
         await chat.enter(FRANCE)
         await chat.until(lambda: f"» {FRANCE}" in chat.screen())
         assert chat.app.chat.prompt.text == ""
-        await chat.until(lambda: len(chat.turns()) == 4)
+        await chat.until(lambda: len(chat.turns()) == 4, timeout_s=60)
         assert chat.turns()[1].content.endswith("60")
         assert await chat.answered() == PARIS
         assert "»" not in chat.screen()
@@ -38,6 +38,9 @@ async def test_a_message_cuts_in(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await begin_counting(chat)
         await chat.enter("Hello!")
+        await chat.type("/effort medium")  # a command is no message
+        await chat.press("ctrl+s")
+        assert chat.app.chat.is_answering
         await chat.type(FRANCE)
         await chat.press("ctrl+s")
         await chat.until(lambda: len(chat.turns()) == 6)

@@ -54,8 +54,7 @@ class ChatScreen(Screen[None]):
         Binding("f5", "command('again')", "The same prompt, other effort", id="chat.again"),
         Binding("f8", "command('stats')", "Speed of the answers", id="chat.stats"),
         Binding("f9", "command('inspect')", "What the model saw", id="chat.inspect"),
-        Binding("ctrl+s,ctrl+enter", "steer", "Stop, and send at once", id="chat.steer",
-                priority=True),
+        Binding("ctrl+s,ctrl+enter", "steer", "Stop and send", id="chat.steer", priority=True),
         Binding("ctrl+g", "command('editor')", "Editor", id="chat.editor"),
         Binding("alt+left", "walk(-1)", "Version before", id="chat.previous", priority=True),
         Binding("alt+right", "walk(1)", "Next version", id="chat.next", priority=True),
@@ -65,7 +64,7 @@ class ChatScreen(Screen[None]):
         Binding("pagedown", "scroll(10)", "Ten rows down", priority=True, id="chat.page_down"),
         Binding("escape", "escape", "Stop; leave", id="chat.stop"),
         Binding("ctrl+c", "interrupt", "Clear, stop, quit", id="chat.interrupt", priority=True),
-    ]  # fmt: skip
+    ]
 
     def __init__(
         self, server: ChatServer, history: History, conversation: Conversation, toolbox: Toolbox
@@ -160,6 +159,7 @@ class ChatScreen(Screen[None]):
                 self.loaded = await self.server.loaded(self.conversation.model)
                 self._machine = await self.server.look()
             except GptOssError as error:
+                self._machine = Look([], {})
                 self.show_error(error)
             self.show_status()
 
@@ -173,11 +173,10 @@ class ChatScreen(Screen[None]):
         except GptOssError as error:
             self.show_error(error)
             return
+        self.prompt.accepted()
         if is_command:
-            self.prompt.accepted()
             await self.action_command(event.text.removeprefix("/"))
         else:
-            self.prompt.accepted()
             await self.dialogue.say(event.text)
 
     def stop(self) -> None:
@@ -187,11 +186,6 @@ class ChatScreen(Screen[None]):
     def refuse(self) -> None:
         """Say that this has to wait for the answer."""
         self.notify(_BUSY, severity="warning")
-
-    def exchange_ended(self) -> None:
-        """The model has said its last word for now."""
-        self.show_speed()
-        self.model_changed()
 
     async def _tick(self) -> None:
         if not self.is_answering:
@@ -277,7 +271,10 @@ class ChatScreen(Screen[None]):
 
     async def action_steer(self) -> None:
         """Send what is typed, or else what waits, without waiting for the answer to end."""
-        await self.dialogue.steer(self.prompt.take())
+        if self.prompt.text.startswith("/"):
+            self.prompt.submit()
+        else:
+            await self.dialogue.steer(self.prompt.take())
 
     def action_interrupt(self) -> None:
         """Copy what is selected; else clear the input; else stop; else quit when pressed twice."""

@@ -75,7 +75,7 @@ class Prompt(TextArea):
         if event.key == "enter":
             event.stop()
             event.prevent_default()
-            self._submit()
+            self.submit()
         elif event.key in _NEWLINE:
             event.stop()
             event.prevent_default()
@@ -157,7 +157,8 @@ class Prompt(TextArea):
             return
         self.replace(f"{chip} ", start, (row, column))
 
-    def _submit(self) -> None:
+    def submit(self) -> None:
+        """As Enter does."""
         if self._before_cursor().endswith("\\"):  # for terminals without Ctrl-J
             row, column = self.cursor_location
             self.replace("\n", (row, column - 1), (row, column))
