@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gptoss_local.engine.draft import Drafter
 from gptoss_local.engine.mask import Mask
-from gptoss_local.engine.protocol import Generate, Prefilled
+from gptoss_local.engine.protocol import Event, Generate, Prefilled
 from gptoss_local.engine.slots import Slot
 from gptoss_local.llama import Sampler
 from gptoss_local.types import Usage
@@ -75,9 +75,11 @@ class Sequence:
         limit = self.request.max_tokens
         return None if limit is None else limit - self.n_generated
 
-    def progress(self) -> Prefilled:
-        """How much of the prompt is read."""
-        return Prefilled(self.request.seq_id, self.n_past, self.n_cached)
+    def progress(self) -> list[Event]:
+        """How much of the prompt is read, if the request asks for that."""
+        if not self.request.reports_prefill or self.n_generated:  # read anew after a preemption
+            return []
+        return [Prefilled(self.request.seq_id, self.n_past, self.n_cached)]
 
     def usage(self) -> Usage:
         """What it cost until now; a sequence cancelled in prefill has decoded nothing."""

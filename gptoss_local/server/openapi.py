@@ -15,6 +15,7 @@ from gptoss_local import __version__
 from gptoss_local.server import openapi_answers as answers
 from gptoss_local.server.anthropic_request import MessagesBody
 from gptoss_local.server.insight import Fits, InspectBody, Inspection
+from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.management import CopyBody, CreateBody, PullBody
 from gptoss_local.server.ollama_frames import ChatFrame, ErrorFrame, GenerateFrame
 from gptoss_local.server.ollama_request import ChatBody, GenerateBody, ModelBody
@@ -58,6 +59,7 @@ OPERATIONS = (
     ),
     Operation("get", "/api/gptoss/fits", "Where each model would go", Fits),
     Operation("post", "/api/gptoss/shutdown", "End the server", Status),
+    Operation("post", "/api/gptoss/load", "Load a model", LoadStatus, GenerateBody, _NDJSON),
     Operation("get", "/api/version", "Version of Ollama's API", answers.Version),
     Operation("get", "/api/status", "Whether models of a cloud are offered", answers.CloudStatus),
     Operation("get", "/api/tags", "Models on disk", answers.Tags),

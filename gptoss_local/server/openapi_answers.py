@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.logprobs import CompletionLogprobs, OpenAILogprob
 
 
@@ -91,6 +92,7 @@ class ServerStatus(msgspec.Struct):
     pid: int
     uptime_s: float
     gpus: list[GpuMemory]
+    loading: list[LoadStatus]
 
 
 class OpenAIErrorDetails(msgspec.Struct):
