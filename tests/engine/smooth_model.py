@@ -19,7 +19,7 @@ N_WINDOW = 32
 N_VOCAB = 1024
 TOLERANCE = 8e-3  # of logits that range over 50
 GPU_TOLERANCE = 0.5
-GPU_HEAD_DIM = 64  # the smallest that CUDA's flash attention has
+GPU_HEAD_DIM = 64  # CUDA's flash attention has no heads of 32
 
 _HIDDEN, _HEADS, _KV_HEADS, _EXPERTS, _LAYERS = 64, 4, 2, 2, 4
 
