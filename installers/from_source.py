@@ -98,6 +98,6 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except SetupError as error:
-        sys.exit(f"{error}\n{error.hint}")
+        sys.exit(error.report)
     except KeyboardInterrupt:
         sys.exit(130)

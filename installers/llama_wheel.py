@@ -120,9 +120,10 @@ def _compile(log: Log, python: Path, args: str, work: Path, source: Path, cuda: 
     if cuda:
         environment |= cuda_toolkit.build_environment(environments.site_of(work / "tools"))
     os.environ.pop("SOURCE_DATE_EPOCH", None)  # with it, ggml builds without AVX
-    options = ("--no-deps", "--no-build-isolation", "-C", f"build-dir={work / 'build'}")
+    command = [python, "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-build-isolation"]
+    command += ["--config-settings", f"build-dir={work / 'build'}"]
     log.run(
-        [python, "-m", "pip", "wheel", "--verbose", *options, "--wheel-dir", work / "out", source],
+        [*command, "--wheel-dir", work / "out", source],
         failed="llama.cpp did not build",
         hint="If the compiler was killed, memory was short: CMAKE_BUILD_PARALLEL_LEVEL=1 builds "
         "one file at a time. The same command goes on where this one stopped.",

@@ -28,7 +28,6 @@ ROOT = Path(__file__).resolve().parents[1]
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
     prepare_environment(options.index)
-    log = None
     try:
         places = records.places()
         log = Log(places.log)
@@ -36,10 +35,11 @@ def main(arguments: list[str]) -> int:
             return remove(options, places, log)
         return set_up(options, places, log)
     except SetupError as error:
-        print(f"\n{error}\n{error.hint}", file=sys.stderr)
-        if log and not options.dry_run:
-            log.note(f"{error}\n{error.hint}\n")
-        return 1
+        print(error.report, file=sys.stderr)
+    except OSError as error:
+        hint = "Is a disk full, or a folder not yours? What was installed before still is."
+        print(f"\n{error}\n{hint}", file=sys.stderr)
+    return 1
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -73,6 +73,8 @@ def prepare_environment(index: str | None) -> None:
 
 def set_up(options: argparse.Namespace, places: Places, log: Log) -> int:
     source = options.source or own_source()
+    if "://" not in source and not Path(source).exists():
+        raise SetupError(f"{source} is not there.", "--from wants gptoss's folder, file or URL.")
     previous = records.read(places.app)
     choice = gpu_choice.choose(gpu_choice.read_facts(find_compiler()), options.backend)
     print("\n".join(plan(options, places, source, previous, choice)))

@@ -15,11 +15,19 @@ _SHOWN = 15  # lines of a failed program
 
 
 class SetupError(Exception):
-    """Something the installer cannot get past: what happened, and what to do about it."""
+    """Something the installer cannot get past: what happened, and what to do about it.
 
-    def __init__(self, message: str, hint: str) -> None:
+    `tail` is what a program that failed printed last.
+    """
+
+    def __init__(self, message: str, hint: str, tail: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        self.tail = tail
+
+    @property
+    def report(self) -> str:
+        return f"{self.tail}\n{self}\n{self.hint}"
 
 
 class Log:
@@ -50,7 +58,7 @@ class Log:
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> None:
-        """Run a program; what it prints goes into the file, and its end to the user if it fails.
+        """Run a program; what it prints goes into the file, and its end into the error if it fails.
 
         Args:
             command: The program and its arguments; it gets no input.
@@ -84,10 +92,8 @@ class Log:
         except OSError as error:
             raise SetupError(f"{failed}: {error}", hint) from error
         if program.returncode:
-            print("".join(tail), file=sys.stderr, end="")
-            raise SetupError(
-                f"{failed} (exit status {program.returncode}).", f"{hint} Whole log: {self.path}"
-            )
+            message = f"{failed} (exit status {program.returncode})."
+            raise SetupError(message, f"{hint} Whole log: {self.path}", "".join(tail))
 
 
 def answer_of(

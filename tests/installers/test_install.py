@@ -17,6 +17,7 @@ from installation import CONSTRAINTS
 from tests.conftest import free_port
 from tests.installers.conftest import INSTALLERS, FreshUser
 
+NO_NETWORK = ("--index", "http://127.0.0.1:1/simple")
 VERSION = "0.3.36"
 LINE = "  # gptoss: added by its installer\n"
 
@@ -82,7 +83,7 @@ def test_install_upgrade_uninstall(
         ).stdout
     )
     user.path = without_compiler(tmp_path_factory.mktemp("bin") / "bin")
-    refused = user.install("--yes", "--from", "/nowhere")
+    refused = user.install("--yes", *NO_NETWORK)
     assert refused.returncode == 1
     assert user.command.resolve() == first  # and its server still runs
     assert user.run(user.command, "status", GPTOSS_PORT=port).returncode == 0
@@ -139,9 +140,7 @@ def test_dry_run_names_what_an_old_python_lacks(user: FreshUser) -> None:
 def test_uv_stands_in_for_a_python_that_lacks_venv(user: FreshUser) -> None:
     """The whole way up to the environment; CUDA is then refused here, before it is made."""
     lame = {"PYTHONPATH": str(_python_without_venv(user))}
-    done = user.install(
-        "--yes", "--backend", "cuda", "--index", "http://127.0.0.1:1/simple", **lame
-    )
+    done = user.install("--yes", "--backend", "cuda", *NO_NETWORK, **lame)
     assert done.returncode == 1
     assert "apt install python3-venv" in done.stderr
     done = user.install("--yes", "--backend", "cuda", **lame)
@@ -172,9 +171,9 @@ def _python_without_venv(user: FreshUser) -> Path:
     [
         ((), "Nobody is there to answer", "--yes"),
         (("--yes", "--backend", "cuda"), "No CUDA build: NVIDIA's driver shows no GPU", "driver"),
-        (("--yes", "--from", "/nowhere"), "pip failed to build /nowhere", "install.log"),
+        (("--yes", "--from", "/nowhere"), "/nowhere is not there", "--from wants"),
         (("--uninstall",), "gptoss is not installed", "nothing to remove"),
-        (("--yes", "--index", "http://127.0.0.1:1/simple"), "pip failed to build", "HTTPS_PROXY"),
+        (("--yes", *NO_NETWORK), "pip failed to build", "HTTPS_PROXY"),
     ],
 )
 def test_failures_say_what_to_do(
@@ -197,6 +196,14 @@ def test_another_gptoss_is_left_alone(user: FreshUser) -> None:
     assert done.returncode == 1
     assert "not from this installer" in done.stderr
     assert user.command.read_text() == "#!/bin/sh\n"
+
+
+def test_a_folder_that_cannot_be_made(user: FreshUser) -> None:
+    (user.home / ".local").write_text("a file where a folder should be")
+    done = user.install("--yes")
+    assert done.returncode == 1
+    assert "folder not yours" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_constraints_go_with_the_installer() -> None:

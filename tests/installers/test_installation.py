@@ -1,6 +1,7 @@
 """Parts of an installation whose faults cannot be had from outside."""
 
 import shutil
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from receipt import Places, Receipt
 from steps import Log, SetupError
 
 RTX_4090 = Choice(("89-real",), "cu130", True, "RTX 4090")
+
+
+Capture = pytest.CaptureFixture[str]
 
 
 class Usage(NamedTuple):
@@ -100,3 +104,79 @@ def test_purge_refuses_to_guess_where_models_are(places: Places) -> None:
     with pytest.raises(SetupError, match="does not say where") as caught:
         removal.uninstall(Log(places.log), places, broken, True, False, lambda _: None)
     assert "without --purge" in caught.value.hint
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a user with an installation, models, chats, settings, and files of other programs."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    python = receipt.places().app / "env-1/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')  # it knows gptoss_local
+    python.chmod(0o755)
+    for name in (*THEIRS, *OURS):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("# settings that are valid")
+    receipt.write(receipt.places().app, Receipt("1", "env-1", "", [str(tmp_path / OURS[0])]))
+    return tmp_path
+
+
+THEIRS = (".local/bin/other", ".cache/other/file", ".config/other.toml", ".local/share/x/gptoss")
+OURS = (
+    ".local/bin/gptoss",
+    ".local/share/gptoss/models/mine.gguf",
+    ".local/share/gptoss/chats.sqlite3",
+    ".local/share/gptoss/chats.sqlite3-wal",
+    ".config/gptoss/config.toml",
+    ".cache/gptoss/wheels/a/b.whl",
+    ".local/state/gptoss/log/server.log",
+)
+
+
+def files_in(home: Path) -> set[str]:
+    return {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
+
+
+def test_purge_leaves_nothing_but_what_is_not_ours(home: Path, capsys: Capture) -> None:
+    linked = home / ".local/share/gptoss/models/adopted.gguf"
+    linked.symlink_to(home / THEIRS[0])  # a model that is used where it lies
+    places, before = receipt.places(), files_in(home)
+    made = receipt.read(places.app)
+    assert made
+    removal.uninstall(Log(places.log), places, made, True, True, lambda _: None)
+    assert files_in(home) == before  # dry
+    asked: list[str] = []
+    removal.uninstall(Log(places.log), places, made, True, False, asked.append)
+    assert asked == ["Remove all that, models and chats, too?"]
+    assert files_in(home) == set(THEIRS)
+    assert not list(home.rglob("*gptoss*/"))
+    shown = capsys.readouterr().out
+    for path in (
+        ".local/share/gptoss/models",
+        ".local/share/gptoss/chats.sqlite3",
+        ".cache/gptoss",
+    ):
+        assert f"goes   {home / path} " in shown
+
+
+def test_uninstall_leaves_models_chats_and_settings(home: Path, capsys: Capture) -> None:
+    places = receipt.places()
+    made = receipt.read(places.app)
+    assert made
+    removal.uninstall(Log(places.log), places, made, False, False, lambda _: None)
+    assert files_in(home) == {*THEIRS, *OURS[1:]}
+    assert f"stays  {home / '.local/share/gptoss/models'} " in capsys.readouterr().out
+
+
+def test_a_no_removes_nothing(home: Path) -> None:
+    def refuse(question: str) -> None:
+        raise SetupError("Nothing was changed.", "You said no.")
+
+    places, before = receipt.places(), files_in(home)
+    made = receipt.read(places.app)
+    assert made
+    with pytest.raises(SetupError, match="Nothing was changed"):
+        removal.uninstall(Log(places.log), places, made, True, False, refuse)
+    assert files_in(home) == before
