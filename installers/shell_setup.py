@@ -96,10 +96,12 @@ def _write_completion(places: Places, program: Path, receipt: Receipt) -> None:
 
 
 def _lines(places: Places, shell: str) -> list[str]:
-    lines = []
-    if str(places.bin) not in os.environ.get("PATH", "").split(os.pathsep):
-        line = f'fish_add_path "{places.bin}"' if shell == "fish" else _EXPORT.format(places.bin)
-        lines.append(line)
+    """What the start-up file must hold; what it holds of ours already counts as needed."""
+    line = f'set -gx PATH "{places.bin}" $PATH' if shell == "fish" else _EXPORT.format(places.bin)
+    is_on_path = str(places.bin) in os.environ.get("PATH", "").split(os.pathsep)
+    file = _startup_file(shell)
+    has_line = file.is_file() and _marked(line) in file.read_bytes()
+    lines = [line] if has_line or not is_on_path else []
     if shell == "zsh" and (places.app / "completion.zsh").is_file():
         lines.append(f'source "{places.app / "completion.zsh"}"')
     return lines
@@ -122,19 +124,24 @@ def _add_lines(file: Path, lines: list[str], receipt: Receipt) -> None:
     """Append lines that end in `MARK`; those of an earlier installation make room."""
     is_ours = receipt.edited.get(str(file), not file.exists())
     _remove_lines(file, is_ours=False)
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    text += "\n" if text and not text.endswith("\n") else ""
+    data = file.read_bytes() if file.exists() else b""
+    data += b"\n" if data and not data.endswith(b"\n") else b""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text + "".join(f"{line}  {MARK}\n" for line in lines), encoding="utf-8")
+    file.write_bytes(data + b"".join(map(_marked, lines)))
     receipt.edited[str(file)] = is_ours
 
 
 def _remove_lines(file: Path, is_ours: bool) -> None:
     if not file.is_file():
         return
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    kept = "".join(line for line in lines if not line.rstrip("\n").endswith(MARK))
+    data = file.read_bytes()  # bytes: the file is the user's, in whatever encoding
+    mark = f"{MARK}\n".encode()
+    kept = b"".join(line for line in data.splitlines(keepends=True) if not line.endswith(mark))
     if is_ours and not kept:
         file.unlink()
-    elif len(kept) < sum(map(len, lines)):
-        file.write_text(kept, encoding="utf-8")
+    elif kept != data:
+        file.write_bytes(kept)
+
+
+def _marked(line: str) -> bytes:
+    return f"{line}  {MARK}\n".encode()

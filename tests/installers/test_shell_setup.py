@@ -37,34 +37,35 @@ def receipt() -> Receipt:
     [
         ("/bin/bash", ".bashrc", 'export PATH="{}:$PATH"'),
         ("/usr/bin/zsh", ".zshrc", 'export PATH="{}:$PATH"'),
-        ("/usr/bin/fish", ".config/fish/config.fish", 'fish_add_path "{}"'),
+        ("/usr/bin/fish", ".config/fish/config.fish", 'set -gx PATH "{}" $PATH'),
         ("/bin/dash", ".profile", 'export PATH="{}:$PATH"'),
     ],
 )
-@pytest.mark.parametrize("before", [None, "", "# mine\n", "# mine, without an end of line"])
+@pytest.mark.parametrize("before", [None, b"", b"# mine\n", b"# m\xefne\r\n", b"# no end of line"])
 def test_start_up_file_gets_a_line_and_loses_it(
     places: Places,
     monkeypatch: pytest.MonkeyPatch,
     shell: str,
     file: str,
     line: str,
-    before: str | None,
+    before: bytes | None,
 ) -> None:
     monkeypatch.setenv("SHELL", shell)
     path = Path.home() / file
     if before is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(before)
+        path.write_bytes(before)
     made = receipt()
     for _ in range(2):  # an upgrade adds no second one
         shell_setup.put_on_path(places, environment_once(places), made, edit=True)
         wanted = line.format(places.bin) + "  " + shell_setup.MARK
-        assert path.read_text().splitlines().count(wanted) == 1
+        assert path.read_bytes().splitlines().count(wanted.encode()) == 1
+        monkeypatch.setenv("PATH", f"{places.bin}:/usr/bin:/bin")  # as in a new terminal
     shell_setup.undo(places, made)
     if before is None:
         assert not path.exists()
     else:
-        assert path.read_text().rstrip("\n") == before.rstrip("\n")
+        assert path.read_bytes() == before + (b"\n" if before.endswith(b"line") else b"")
     assert not (places.bin / "gptoss").exists()
     assert not [
         p for p in Path.home().rglob("*gptoss*") if p.is_file() and places.app not in p.parents
