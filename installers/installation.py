@@ -19,7 +19,7 @@ import service
 import shell_setup
 import verification
 from environments import pip
-from gpu_choice import Choice
+from gpu_choice import COMPILER_HINT, Choice
 from receipt import Places, Receipt
 from removal import stop_programs
 from steps import Log, SetupError
@@ -132,7 +132,7 @@ def _make_package(log: Log, python: Path, source: str, folder: Path) -> Package:
 def _fill(log: Log, environment: Path, package: Package, order: Order) -> str:
     """Install gptoss with the first llama.cpp that suits; return how that one was got."""
     python, choice = environments.python_of(environment), order.choice
-    reason = "there is none"
+    reason = ""
     options: list[str | Path] = ["--constraint", CONSTRAINTS] if CONSTRAINTS.is_file() else []
     packages: list[str | Path] = [package.wheel]
     packages += [cuda_toolkit.RUNTIME] if choice.is_cuda else []
@@ -142,12 +142,13 @@ def _fill(log: Log, environment: Path, package: Package, order: Order) -> str:
         options, packages = ["--force-reinstall", "--no-deps"], []
         if choice.is_cuda:
             cuda_toolkit.link_runtime(environments.site_of(environment))
-        reason = verification.unsuitable(environment, choice.architectures)
+        reason = verification.unsuitable(log, environment, choice.architectures)
         if not reason:
             return how
-        log.say(f"llama.cpp, {how}, does not suit: {reason}")
-    hint = "`--backend cpu` does without the GPU." if choice.is_cuda else "The log says more."
-    raise SetupError(f"No llama.cpp suits this machine: {reason}.", f"{hint} Log: {log.path}")
+        log.say(f"llama.cpp, {how}, does not suit. {reason}")
+    hint = "--backend cpu does without the GPU. " if choice.is_cuda else ""
+    hint += f"Without {wheel} it would be made anew. Log: {log.path}"
+    raise SetupError(f"No llama.cpp suits this machine. {reason}", hint)
 
 
 def _candidates(log: Log, python: Path, version: str, order: Order) -> Iterator[tuple[str, Path]]:
@@ -173,6 +174,8 @@ def _candidates(log: Log, python: Path, version: str, order: Order) -> Iterator[
             log.say("compiling llama.cpp, once on this machine; Ctrl-C, and later it goes on")
             wheel = llama_wheel.build(log, version, args, folder, choice.is_cuda)
         yield "compiled here", wheel
+    elif not order.index:
+        raise SetupError("Without a C++ compiler --llama-index must not be empty.", COMPILER_HINT)
 
 
 def _switch(

@@ -12,33 +12,36 @@ from steps import Log, SetupError, answer_of
 _ASK = "import llama_cpp; print(llama_cpp.llama_print_system_info().decode())"
 
 
-def unsuitable(environment: Path, architectures: tuple[str, ...]) -> str:
+def unsuitable(log: Log, environment: Path, architectures: tuple[str, ...]) -> str:
     """Why the llama.cpp in an environment does not suit this machine; empty if it does.
 
     It is loaded in a process of its own, as one built for another processor dies here.
     """
-    info = answer_of([python_of(environment), "-c", _ASK])
-    return judge(info, architectures, _cpuinfo())
+    lines: list[str] = []
+    try:
+        command = [python_of(environment), "-c", _ASK]
+        log.run(command, failed="It does not load here", hint="", on_line=lines.append)
+    except SetupError as error:
+        return f"{error} {''.join(lines[-1:])}".strip()
+    return judge("".join(lines), architectures, _cpuinfo())
 
 
-def judge(info: str | None, architectures: tuple[str, ...], cpuinfo: str) -> str:
+def judge(info: str, architectures: tuple[str, ...], cpuinfo: str) -> str:
     """Read llama.cpp's `CUDA : ARCHS = 860,890 | … | CPU : AVX2 = 1 | …`.
 
     Args:
-        info: None if it could not be loaded.
+        info: What it prints of itself.
         architectures: What it must hold, `120a-real`; empty for the CPU alone.
         cpuinfo: The kernel's description of the processor, where there is one.
     """
-    if info is None:
-        return "it does not load here"
     has_avx2 = re.search(r"\bavx2\b", cpuinfo) is not None
     if has_avx2 and not re.search(r"\bAVX2 = 1\b", info):
-        return "it does not use this processor's AVX2"
+        return "It does not use this processor's AVX2."
     listed = re.search(r"\bARCHS = ([\d,]+)", info)
     held = {int(number) for number in listed[1].split(",")} if listed else set()
     wanted = {int(re.sub(r"\D", "", name)) * 10 for name in architectures}
     if missing := sorted(wanted - held):
-        return f"it has no machine code for compute capability {missing[0] / 100:.1f}"
+        return f"It has no machine code for compute capability {missing[0] / 100:.1f}."
     return ""
 
 

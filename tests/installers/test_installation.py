@@ -67,6 +67,13 @@ def test_prebuilt_comes_first_and_a_kept_wheel_before_a_build(
     assert "no prebuilt llama.cpp" in places.log.read_text()
 
 
+def test_nothing_to_build_with_and_nowhere_to_look(places: Places, tmp_path: Path) -> None:
+    wanted = order(tmp_path, Choice(("89-real",), "cu130", False, "RTX 4090"))
+    with pytest.raises(SetupError, match="must not be empty") as caught:
+        list(installation._candidates(Log(places.log), Path("python"), "1.0", wanted))
+    assert "apt install g++" in caught.value.hint
+
+
 def test_build_without_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: Places
 ) -> None:
