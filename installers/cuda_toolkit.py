@@ -32,8 +32,7 @@ def build_environment(site: Path) -> dict[str, str]:
             _add_link(root / "lib" / f"{library.name.partition('.so.')[0]}.so", library)
         _add_link(root / "lib" / "stubs" / "libcuda.so", _driver_library())
     nvcc = root / "bin" / ("nvcc.exe" if os.name == "nt" else "nvcc")
-    found = {"CUDACXX": str(nvcc), "CUDAToolkit_ROOT": str(root), "CUDA_PATH": str(root)}
-    return found
+    return {"CUDACXX": str(nvcc), "CUDAToolkit_ROOT": str(root), "CUDA_PATH": str(root)}
 
 
 def link_runtime(site: Path) -> None:
@@ -63,8 +62,9 @@ def _root(site: Path) -> Path:
 
 def _add_link(link: Path, target: Path) -> None:
     link.parent.mkdir(exist_ok=True)
-    if not link.is_symlink():
-        link.symlink_to(os.path.relpath(target, link.parent))
+    if not link.exists():
+        link.unlink(missing_ok=True)  # it may point at a driver that has moved
+        link.symlink_to(target)
 
 
 def _driver_library() -> Path:
@@ -73,7 +73,7 @@ def _driver_library() -> Path:
     cached = [line.rpartition("=> ")[2] for line in listed.splitlines() if "libcuda.so.1 " in line]
     folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")), *_FOLDERS]
     for path in [*(Path(folder) / "libcuda.so.1" for folder in folders), *map(Path, cached)]:
-        if path.is_file() and "i386" not in path.parts:
+        if path.is_file() and "i386" not in str(path):
             return path
     raise SetupError(
         "NVIDIA's driver library libcuda.so.1 is nowhere to be found.",
