@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
+from gptoss_local.engine.protocol import StepTimes
+
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 _MEASURE_S = 1.5  # no wider steps are measured after so long
 _REPEAT_S = 0.05  # nor is one repeated that takes longer
@@ -51,6 +53,15 @@ class StepCosts:
             narrow_s = timed(1)
             switched_s = min(timed(width, 1), timed(width, 1))
             self.switch_s = max(0.0, switched_s - steady_s - narrow_s)
+
+    def know(self, times: StepTimes) -> None:
+        """Take over what an earlier process has measured."""
+        self._seconds, self.switch_s = dict(times.seconds), times.switch_s
+        self._tabulate()
+
+    def times(self) -> StepTimes:
+        """What is known now, for a later process."""
+        return StepTimes(tuple(self.items()), self.switch_s)
 
     def observe(self, n_rows: int, step_s: float) -> None:
         """Learn from a step that had `n_rows` rows, and nothing of a prompt among them."""

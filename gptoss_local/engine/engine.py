@@ -22,6 +22,7 @@ from gptoss_local.engine.protocol import (
     Logprob,
     Prefetch,
     Stats,
+    StepTimes,
     Tokens,
     failure,
 )
@@ -50,6 +51,7 @@ class Engine:
         boundary_tokens: Ids that end a message.
         store: Where prefixes outlive the process.
         save_after_s: How long the engine must have been idle before it writes there.
+        step_costs: What steps take, where an earlier process has measured it.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Engine:
         boundary_tokens: Collection[int] = (),
         store: PrefixStore | None = None,
         save_after_s: float = 0.0,
+        step_costs: StepTimes | None = None,
     ) -> None:
         self._context = context
         self._compiling = Compiling(masks)
@@ -82,7 +85,8 @@ class Engine:
                 sampler = Sampler(SamplingParams())
                 sampler.bind(context, seq_id)
                 sampler.close()
-        self._speculation = Speculation(context, context.n_outputs_max - context.n_seq_max)
+        n_draft_max = context.n_outputs_max - context.n_seq_max
+        self._speculation = Speculation(context, n_draft_max, step_costs)
         self._scheduler = Scheduler(
             slots, self._cache, self.archive, self._speculation, context.n_batch
         )

@@ -31,8 +31,11 @@ from gptoss_local.engine.protocol import (
     Loaded,
     Loading,
     Prefetch,
+    Tuned,
     failure,
 )
+from gptoss_local.engine.rehearsal import rehearse
+from gptoss_local.engine.tuning import tune
 from gptoss_local.errors import GptOssError
 from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu, library_version
 
@@ -51,7 +54,12 @@ def main() -> int:
     if not isinstance(load, Load):
         raise ValueError(f"the first command must be Load, not {type(load).__name__}")
     try:
-        engine = _load(load, events)
+        model, params = _load(load, events)
+        if load.tunes:
+            _send(events, [_tune(load, model, params)])
+            return 0
+        engine, loaded = _make_engine(load, model, params)
+        _send(events, [loaded])
     except GptOssError as error:
         _send(events, [failure(error, None)])
         return error.exit_code
@@ -89,17 +97,16 @@ def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
         os._exit(0)
 
 
-def _load(load: Load, events: BinaryIO) -> Engine:
-    model = Model(
-        Path(load.model_path),
-        ModelParams(
-            n_gpu_layers=load.n_gpu_layers,
-            devices=load.devices,
-            tensor_split=load.tensor_split,
-            tensor_overrides=load.tensor_overrides,
-            load_mode=load.load_mode,
-        ),
-        on_progress=lambda fraction: _send(events, [Loading(fraction)]),
+def _load(load: Load, events: BinaryIO) -> tuple[Model, ContextParams]:
+    """Read the weights, and say of what context over them is asked."""
+    path = Path(load.model_path)
+    model_params = ModelParams(
+        n_gpu_layers=load.n_gpu_layers,
+        devices=load.devices,
+        tensor_split=load.tensor_split,
+        tensor_overrides=load.tensor_overrides,
+        load_mode=load.load_mode,
+        repack=load.repack,
     )
     params = ContextParams(
         n_ctx=load.n_ctx,
@@ -112,32 +119,54 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         type_k=load.cache_type,
         type_v=load.cache_type,
     )
+    if load.budget_bytes:
+        rehearse(path, model_params, params, load.budget_bytes)
+    model = Model(
+        path, model_params, on_progress=lambda fraction: _send(events, [Loading(fraction)])
+    )
+    return model, params
+
+
+def _uses_gpu(load: Load) -> bool:
+    return has_gpu() and load.n_gpu_layers != 0
+
+
+def _samples_on_device(load: Load) -> bool:
+    return _uses_gpu(load) if load.backend_sampling is None else load.backend_sampling
+
+
+def _tune(load: Load, model: Model, params: ContextParams) -> Tuned:
+    has_host_experts = _uses_gpu(load) and bool(load.tensor_overrides)
+    on_device = _samples_on_device(load)
+    return tune(model, params, backend_sampling=on_device, has_host_experts=has_host_experts)
+
+
+def _make_engine(load: Load, model: Model, params: ContextParams) -> tuple[Engine, Loaded]:
     context = Context(model, params)
     buffer_bytes: Counter[str] = Counter()
     for buffer in model.buffers + context.buffers:
         buffer_bytes[buffer.place] += buffer.n_bytes
-    uses_gpu = has_gpu() and load.n_gpu_layers != 0
+    engine = Engine(
+        context,
+        MaskCompiler(Path(load.model_path)),
+        backend_sampling=_samples_on_device(load),
+        checkpoint_bytes=load.checkpoint_bytes,
+        boundary_tokens=load.boundary_tokens,
+        store=_open_store(load, context),
+        save_after_s=load.prefix_save_s,
+        step_costs=load.step_costs,
+    )
     loaded = Loaded(
         n_ctx=context.n_ctx,
         n_ctx_train=model.n_ctx_train,
         n_vocab=model.n_vocab,
         size_bytes=model.size_bytes,
-        has_gpu=uses_gpu,
+        has_gpu=_uses_gpu(load),
         n_seq=context.n_seq_max,
         buffer_bytes=dict(buffer_bytes),
+        step_costs=engine.step_costs.times() if load.n_draft_max else None,
     )
-    on_device = load.backend_sampling
-    engine = Engine(
-        context,
-        MaskCompiler(Path(load.model_path)),
-        backend_sampling=uses_gpu if on_device is None else on_device,
-        checkpoint_bytes=load.checkpoint_bytes,
-        boundary_tokens=load.boundary_tokens,
-        store=_open_store(load, context),
-        save_after_s=load.prefix_save_s,
-    )
-    _send(events, [loaded])
-    return engine
+    return engine, loaded
 
 
 def _open_store(load: Load, context: Context) -> PrefixStore | None:

@@ -33,7 +33,8 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     `n_batch` bounds one `decode` call and is llama.cpp's `n_ubatch`, too: see `Context.n_batch`.
     `n_outputs_max` bounds the rows of logits of one call; each costs 0.8 MB (n_vocab floats) on
     the device and on the host. It is never below `n_seq_max`, where llama.cpp aborts the process.
-    `n_outputs_max_per_seq` bounds them for a sequence that is sampled on the device.
+    `n_outputs_max_per_seq` bounds them for a sequence that is sampled on the device. `op_offload`:
+    a GPU computes large batches with weights of the host, which are copied to it each time.
     """
 
     n_ctx: int
@@ -45,6 +46,7 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     n_outputs_max_per_seq: int = 1
     type_k: CacheType = "f16"
     type_v: CacheType = "f16"
+    op_offload: bool = True
 
 
 class Chain(msgspec.Struct, frozen=True):
@@ -107,7 +109,7 @@ class Context:
         c.n_threads, c.n_threads_batch = params.n_threads_decode, params.n_threads_prefill
         c.type_k, c.type_v = _CACHE_TYPES[params.type_k], _CACHE_TYPES[params.type_v]
         c.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
-        c.kv_unified = c.no_perf = True
+        c.kv_unified, c.no_perf, c.op_offload = True, True, params.op_offload
         c.swa_full = False  # the library's default True doubles the cache for nothing
         return c
 
@@ -164,6 +166,9 @@ class Context:
     def synchronize(self) -> None:
         """Wait until the device has computed the last batch."""
         llama_cpp.llama_synchronize(self.handle)
+
+    def set_threads(self, *, n_decode: int, n_prefill: int) -> None:
+        llama_cpp.llama_set_n_threads(self.handle, n_decode, n_prefill)
 
     def remove(self, seq_id: int, start: int = 0, end: int = -1) -> None:
         """Drop the positions `start` .. `end` - 1 of `seq_id`; an `end` of -1 means all from there.
@@ -238,7 +243,7 @@ class Context:
         n_bytes = llama_cpp.llama_state_seq_get_size_ext(self.handle, seq_id, flags)
         state = np.empty(n_bytes, np.uint8)
         n_written = llama_cpp.llama_state_seq_get_data_ext(
-            self.handle, _bytes_pointer(state), n_bytes, seq_id, flags
+            self.handle, state.ctypes.data_as(POINTER(c_uint8)), n_bytes, seq_id, flags
         )
         if n_written != n_bytes:
             raise EngineError(f"cannot save sequence {seq_id}: {recent_log()}")
@@ -253,7 +258,7 @@ class Context:
         self._memory_of(seq_id)
         flags = _PARTIAL_ONLY if partial else 0
         n_read = llama_cpp.llama_state_seq_set_data_ext(
-            self.handle, _bytes_pointer(state), state.nbytes, seq_id, flags
+            self.handle, state.ctypes.data_as(POINTER(c_uint8)), state.nbytes, seq_id, flags
         )
         if n_read != state.nbytes:
             self.remove(seq_id)
@@ -293,7 +298,3 @@ class Context:
                 llama_cpp.llama_sampler_free(chain.pointer)
             self._chains.clear()
             self._handle = None
-
-
-def _bytes_pointer(array: State) -> object:
-    return array.ctypes.data_as(POINTER(c_uint8))
