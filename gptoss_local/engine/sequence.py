@@ -81,6 +81,11 @@ class Sequence:
             return []
         return [Prefilled(self.request.seq_id, self.n_past, self.n_cached)]
 
+    def n_room(self, n_ctx: int) -> int:
+        """Tokens it may still get in a context of `n_ctx`; the last one needs no cell."""
+        n_room = n_ctx + 1 - len(self.tokens)
+        return n_room if self.n_left is None else min(n_room, self.n_left)
+
     def usage(self) -> Usage:
         """What it cost until now; a sequence cancelled in prefill has decoded nothing."""
         now_ns = time.monotonic_ns()
