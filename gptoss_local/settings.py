@@ -4,6 +4,7 @@ A bad value raises and names its source; nothing is guessed. Knows no other modu
 errors.
 """
 
+import functools
 import os
 import re
 import tomllib
@@ -119,6 +120,17 @@ def load_settings(**flags: Any) -> Settings:
     settings = _convert(values, "the settings")
     _ = settings.vram_bytes  # raises now and not with the first request
     return settings
+
+
+def user_models_file() -> Path:
+    """The user's own catalogue, there or not; see `gptoss_local.catalog`."""
+    return _models_file(os.environ.get("XDG_CONFIG_HOME", ""))
+
+
+@functools.lru_cache(4)
+def _models_file(_config_home: str) -> Path:
+    """PERF: platformdirs takes 20 us, and every request asks several times."""
+    return platformdirs.user_config_path(_APP) / "models.toml"
 
 
 def parse_size(text: str, source: str) -> int:

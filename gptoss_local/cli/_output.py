@@ -84,7 +84,7 @@ def progress_bar(*, tenths: bool = False, quiet: bool = False) -> Iterator[Progr
         def report(what: str, done: int, total: int) -> None:
             if what not in tasks:  # what an earlier run did counts for no rate
                 tasks[what] = bar.add_task(what, total=total, completed=done)
-            bar.update(tasks[what], completed=done)
+            bar.update(tasks[what], completed=done, total=total)
 
         yield report
 

@@ -71,7 +71,7 @@ def _card_sizes(text: str) -> list[int]:
 
 def _facts(model: str, settings: Settings) -> "tuple[str, ModelFacts]":
     """Facts of a model on the disk, or of a large one that is not here yet."""
-    from gptoss_local.catalog import canonical_name
+    from gptoss_local.catalog import canonical_name, known_model
     from gptoss_local.errors import ModelNotFoundError
     from gptoss_local.plan.facts import published_facts, read_facts
     from gptoss_local.store import find_model
@@ -79,10 +79,10 @@ def _facts(model: str, settings: Settings) -> "tuple[str, ModelFacts]":
     try:
         entry = find_model(named(model, settings), settings)
     except ModelNotFoundError:
-        name = canonical_name(model)
-        if name not in (sizes := {"gpt-oss:20b": (24, 32), "gpt-oss:120b": (36, 128)}):
+        known = known_model(canonical_name(model))
+        if known is None or not (known.layers and known.experts):
             raise
-        return name, published_facts(*sizes[name])
+        return known.name, published_facts(known.layers, known.experts)
     return entry.name, read_facts(entry.ensure_file(settings))
 
 
