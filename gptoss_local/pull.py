@@ -108,8 +108,7 @@ def pull_checkpoint(
     Args:
         source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
         target: The GGUF to write.
-        folder: Where the files go. By default a folder beside `target` whose shards go as soon as
-            they are used, and which goes with the last of them.
+        folder: Where the files go; by default beside `target`, and they go as they are used.
         original: Take the `original/` layout.
         n_workers: As for `convert_checkpoint`, like `options`.
         delete_source: Delete shards as they are used also in `folder`.

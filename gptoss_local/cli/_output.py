@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +31,8 @@ _ABOUT = {"minute": "About a minute", "hour": "About an hour"}
 
 def print_json(**data: Any) -> None:
     """Print one JSON object with the version of its format."""
-    print(msgspec.json.encode({"version": JSON_VERSION, **data}).decode(), flush=True)
+    text = msgspec.json.encode({"version": JSON_VERSION, **data}, enc_hook=os.fspath)  # paths
+    print(text.decode(), flush=True)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

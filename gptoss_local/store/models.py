@@ -99,12 +99,13 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         ModelLoadError: its manifest is broken.
     """
     wanted = canonical_name(name)
-    if entry := _at_its_place(wanted, settings):
-        return entry
-    entries = list_models(settings)  # a file of the user's may be spelled in other letters
-    for entry in entries:
-        if entry.name == wanted:
+    for _ in range(2):  # a change between two looks may hide a model that is there all the time
+        if entry := _at_its_place(wanted, settings):
             return entry
+        entries = list_models(settings)  # a file of the user's may be spelled in other letters
+        for entry in entries:
+            if entry.name == wanted:
+                return entry
     if gone := _promised_file(wanted, settings):
         raise ModelNotFoundError(
             f"model '{name}' is the file {gone}, and that is gone",

@@ -22,7 +22,7 @@ from gptoss_local.store import (
     known_sha256,
     list_models,
 )
-from tests.store.gguf_parts import as_ollama_wrote_it, split_nano
+from tests.store.gguf_parts import as_ollama_wrote_it, split
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return split_nano(tmp_path_factory.mktemp("parts"))
+def parts(nano_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return split(nano_gguf, tmp_path_factory.mktemp("parts"), 3)
 
 
 def names(settings: Settings) -> list[str]:
