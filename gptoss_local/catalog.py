@@ -14,7 +14,8 @@ from typing import Annotated, Any
 import msgspec
 
 from gptoss_local.errors import UsageError
-from gptoss_local.settings import parse_size, user_models_file
+from gptoss_local.quantities import parse_size
+from gptoss_local.settings import user_models_file
 
 _OURS = Path(__file__).parents[1] / "models.toml"
 

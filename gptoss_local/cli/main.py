@@ -11,6 +11,7 @@ from gptoss_local.cli._output import print_error
 from gptoss_local.cli.bench import bench
 from gptoss_local.cli.chat import chat
 from gptoss_local.cli.completion import completion
+from gptoss_local.cli.config import config
 from gptoss_local.cli.convert import convert
 from gptoss_local.cli.cp import cp
 from gptoss_local.cli.create import create
@@ -43,7 +44,7 @@ app = typer.Typer(
 for command in (
     *(run, chat, log, pull, ls, ps, show, load, stop),
     *(create, cp, rm, gc, convert, verify),
-    *(serve, status, logs, plan, bench, doctor, completion),
+    *(serve, status, logs, config, plan, bench, doctor, completion),
 ):
     app.command()(command)
 app.command("import")(import_)

@@ -6,7 +6,8 @@ import typer
 
 from gptoss_local.cli._options import Json, ModelName, named
 from gptoss_local.cli._output import print_json
-from gptoss_local.settings import Settings, load_settings, parse_size
+from gptoss_local.quantities import parse_size
+from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.hardware import Machine

@@ -9,9 +9,10 @@ import msgspec
 
 from gptoss_local.chat import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
 from gptoss_local.errors import UsageError
+from gptoss_local.quantities import parse_keep_alive
 from gptoss_local.server.body import parse_object
 from gptoss_local.server.bounds import MAX_TOP_LOGPROBS, TokenId, TopCount
-from gptoss_local.server.ollama_options import Options, parse_keep_alive, parse_think
+from gptoss_local.server.ollama_options import Options, parse_think
 from gptoss_local.server.openai_parts import Part, join_parts, left_out, offered
 from gptoss_local.types import Effort
 
