@@ -23,9 +23,6 @@ _PARALLEL = (4, 2, 1)  # downloads at once, as many as the disk has room for
 
 _COUNTED = _DOWNLOAD, _CONVERT = ("downloading", "convert")  # steps of hub and converter
 
-STEP = "pull"
-"""What `pull_model` calls its one step."""
-
 
 def pull_model(
     model: CatalogModel, settings: Settings, *, gguf: bool = False, progress: Progress
@@ -38,7 +35,7 @@ def pull_model(
         model: What to pull.
         settings: Where models are.
         gguf: Take the published GGUF and not the checkpoint.
-        progress: Told one step, `STEP`: bytes downloaded and bytes written together, of all that
+        progress: Told one step, `pull`: bytes downloaded and bytes written together, of all that
             there are; from several threads. Their sum never falls. Until the conversion is planned,
             what it will write is taken to be as much as is downloaded.
 
@@ -217,4 +214,4 @@ class _Total:
             if self._n_expected is not None and _CONVERT not in self._steps:
                 steps.append((0, self._steps[_DOWNLOAD][1]))
             self._most = max(self._most, sum(n for n, _ in steps))
-            self._progress(STEP, self._most, sum(n for _, n in steps))
+            self._progress("pull", self._most, sum(n for _, n in steps))

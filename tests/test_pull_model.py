@@ -19,7 +19,7 @@ from convert import convert_checkpoint
 from gptoss_local.catalog import CatalogModel, Checkpoint, PublishedGGUF
 from gptoss_local.errors import DownloadError, UsageError
 from gptoss_local.hub import folder as hub_folder
-from gptoss_local.pull import STEP, pull_model
+from gptoss_local.pull import pull_model
 from gptoss_local.pull_preview import preview_pull
 from gptoss_local.settings import Settings
 from gptoss_local.store import delete_model, find_garbage, find_model, known_sha256
@@ -84,7 +84,7 @@ def test_one_figure_from_the_first_byte_to_the_last(
 ) -> None:
     reports: list[tuple[str, int, int]] = []
     pull_model(model, settings, progress=lambda *report: reports.append(report))
-    assert {what for what, _, _ in reports} == {STEP}
+    assert {what for what, _, _ in reports} == {"pull"}
     done = [n for _, n, _ in reports]
     assert done == sorted(done)
     assert reports[0][1] < reports[0][2]
@@ -107,7 +107,7 @@ def test_a_published_gguf_is_taken_as_it_is(
     assert [path.read_bytes() for path in entry.files] == [p.read_bytes() for p in published]
     for path in entry.files:
         assert known_sha256(path, settings) == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert reports[-1] == (STEP, entry.size_bytes, entry.size_bytes)
+    assert reports[-1] == ("pull", entry.size_bytes, entry.size_bytes)
     assert find_garbage(settings, quiet_s=-1) == []
     delete_model("20b", settings)
     assert left_in(settings) == set()

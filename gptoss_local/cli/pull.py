@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from gptoss_local.catalog import CatalogModel, canonical_name, known_model, pull_advice
 from gptoss_local.cli._options import INTERRUPTED, Json, Quiet
 from gptoss_local.cli._output import print_facts, print_json, progress_bar
-from gptoss_local.errors import ModelNotFoundError
+from gptoss_local.errors import DownloadError, ModelNotFoundError
 from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -69,14 +69,29 @@ def pull(
 def fetch(
     model: CatalogModel, settings: Settings, *, gguf: bool = False, progress: "Progress"
 ) -> None:
-    """Pull a model; Ctrl-C ends the command and loses nothing."""
-    from gptoss_local.pull import pull_model
+    """Pull a model; Ctrl-C ends the command at once and loses nothing.
 
-    try:
-        pull_model(model, settings, gguf=gguf, progress=progress)
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+    A process does the work: it can be killed where a thread would wait for a network that is gone.
+    """
+    from gptoss_local.server.pull_process import STEP, read_line, start
+
+    with start(model.name, settings, gguf=gguf) as process:
+        assert process.stdout is not None
+        try:
+            for text in process.stdout:
+                line = read_line(text)
+                progress(STEP, line.done, line.total)
+            code = process.wait()
+        except KeyboardInterrupt:
+            print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+        finally:
+            process.kill()
+    if code:
+        raise DownloadError(
+            f"the pull has unexpectedly stopped (exit code {code})",
+            hint="The same command continues it.",
+        )
 
 
 def _is_here(model: CatalogModel, settings: Settings) -> bool:

@@ -6,14 +6,18 @@ Writes JSON lines: `Step` while it works, `Failure` if it fails. It ends when no
 more. Killed at any point, the next one continues.
 """
 
+import os
+import subprocess
 import sys
 import threading
 import time
 
 import msgspec
 
-from gptoss_local.errors import GptOssError, ModelNotFoundError
+from gptoss_local.errors import GptOssError, ModelNotFoundError, error_by_name
+from gptoss_local.settings import Settings, load_settings
 
+STEP = "pull"
 _REPORT_EVERY_S = 0.1
 
 
@@ -32,11 +36,42 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
     hint: str
 
 
+def command(name: str, settings: Settings, *, gguf: bool) -> tuple[list[str], dict[str, str]]:
+    """The command line of a pull, and its environment."""
+    what = "gguf" if gguf else "default"
+    home = {"GPTOSS_HOME": str(settings.home)} if settings.home else {}
+    module = "gptoss_local.server.pull_process"
+    return [sys.executable, "-P", "-m", module, name, what], os.environ | home
+
+
+def start(name: str, settings: Settings, *, gguf: bool) -> subprocess.Popen[bytes]:
+    """Begin a pull; Ctrl-C at the terminal does not reach it."""
+    line, environment = command(name, settings, gguf=gguf)
+    return subprocess.Popen(
+        line,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def read_line(text: bytes) -> Step:
+    """Read one line of a pull.
+
+    Raises:
+        GptOssError: it says that the pull failed.
+    """
+    line = msgspec.json.decode(text, type=Step | Failure)
+    if isinstance(line, Failure):
+        raise error_by_name(line.error, line.message, hint=line.hint)
+    return line
+
+
 def main() -> None:
     # Not at the top: the server reads our lines, and needs neither converter nor hub for that.
     from gptoss_local.catalog import known_model
     from gptoss_local.pull import pull_model
-    from gptoss_local.settings import load_settings
 
     name, what = sys.argv[1:]
     lock = threading.Lock()

@@ -6,15 +6,13 @@ Thread: one event loop; the work itself runs in processes (`pull_process`).
 
 import asyncio
 import hashlib
-import os
-import sys
 from collections.abc import AsyncGenerator
 
 import msgspec
 
 from gptoss_local.catalog import CatalogModel, canonical_name, known_model, pull_advice
-from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError, error_by_name
-from gptoss_local.server.pull_process import Failure, Step
+from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
+from gptoss_local.server.pull_process import Step, command, read_line
 from gptoss_local.settings import Settings
 from gptoss_local.store import file_for, find_model
 
@@ -124,11 +122,10 @@ class _Job:
         return Status(f"pulling {self._digest[7:19]}", self._digest, step.total, step.done)
 
     async def _run(self, name: str, settings: Settings, gguf: bool) -> None:
-        home = {"GPTOSS_HOME": str(settings.home)} if settings.home else {}
-        what = "gguf" if gguf else "default"
+        line, environment = command(name, settings, gguf=gguf)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "gptoss_local.server.pull_process", name, what),
-            env=os.environ | home,
+            *line,
+            env=environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -136,10 +133,7 @@ class _Job:
             raise RuntimeError("the process has no stdout pipe")
         try:
             async for text in process.stdout:
-                line = msgspec.json.decode(text, type=Step | Failure)
-                if isinstance(line, Failure):
-                    raise error_by_name(line.error, line.message, hint=line.hint)
-                self._step = line
+                self._step = read_line(text)
             if code := await process.wait():
                 raise DownloadError(
                     f"the pull has unexpectedly stopped (exit code {code})",

@@ -107,9 +107,12 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
             if entry.name == wanted:
                 return entry
     if gone := _promised_file(wanted, settings):
+        known = known_model(wanted)
+        is_named = known is not None and known.is_local
+        how = "change your models.toml" if is_named else f"forget its name: gptoss rm {wanted}"
         raise ModelNotFoundError(
             f"model '{name}' is the file {gone}, and that is gone",
-            hint=f"Bring it back, or forget its name: gptoss rm {wanted}",
+            hint=f"Bring it back, or {how}",
         )
     raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(wanted, entries))
 
