@@ -1,6 +1,5 @@
 """Options that several commands share, and what these need before they ask the server."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,7 +50,7 @@ def running_server(settings: Settings) -> "Client":
 
 
 def server_for(model: str, settings: Settings) -> "Client":
-    """Make sure that a model's file and a server are there; say on stderr what takes time.
+    """Make sure that a model's file and a server are there; show what takes time.
 
     Raises:
         ModelNotFoundError: there is no such model, and it is not to be downloaded.
@@ -67,9 +66,4 @@ def server_for(model: str, settings: Settings) -> "Client":
     if entry.path is None:
         with progress_bar() as progress:
             entry.ensure_file(settings, progress)
-    client = running_server(settings)
-    if sys.stderr.isatty() and entry.name not in (
-        m["name"] for m in client.get("/api/ps")["models"]
-    ):
-        print(f"loading {entry.name} …", file=sys.stderr)
-    return client
+    return running_server(settings)

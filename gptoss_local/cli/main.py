@@ -31,6 +31,7 @@ from gptoss_local.cli.serve import serve
 from gptoss_local.cli.show import show
 from gptoss_local.cli.status import status
 from gptoss_local.cli.stop import stop
+from gptoss_local.cli.tune import tune
 from gptoss_local.cli.verify import verify
 from gptoss_local.errors import GptOssError
 
@@ -44,7 +45,7 @@ app = typer.Typer(
 for command in (
     *(run, chat, log, pull, ls, ps, show, load, stop),
     *(create, cp, rm, gc, convert, verify),
-    *(serve, status, logs, config, plan, bench, doctor, completion),
+    *(serve, status, logs, config, plan, bench, tune, doctor, completion),
 ):
     app.command()(command)
 app.command("import")(import_)

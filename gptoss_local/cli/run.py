@@ -8,6 +8,7 @@ import typer
 
 from gptoss_local.cli._answer import Chat, JsonPrinter, Printer
 from gptoss_local.cli._first_model import chosen_model
+from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._options import INTERRUPTED, Json, named, server_for
 from gptoss_local.settings import load_settings
 
@@ -53,6 +54,7 @@ def run(
     settings = load_settings()
     model = named(model, settings) if model else chosen_model(settings)
     client = server_for(model, settings)
+    show_load(client, model)
     printer = (JsonPrinter if json else Printer)(hide_reasoning=hide_reasoning, stats=stats)
     chat = Chat(client, model, printer)
     chat.effort, chat.system = effort.value, system

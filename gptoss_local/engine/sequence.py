@@ -75,6 +75,11 @@ class Sequence:
         limit = self.request.max_tokens
         return None if limit is None else limit - self.n_generated
 
+    def n_room(self, n_ctx: int) -> int:
+        """Tokens it may still get in a context of `n_ctx`; the last one needs no cell."""
+        n_room = n_ctx + 1 - len(self.tokens)
+        return n_room if self.n_left is None else min(n_room, self.n_left)
+
     def usage(self) -> Usage:
         """What it cost until now; a sequence cancelled in prefill has decoded nothing."""
         now_ns = time.monotonic_ns()

@@ -61,10 +61,10 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
 
     start_s = time.monotonic()
 
-    async def status(_request: Request) -> Response:
+    async def status(request: Request) -> Response:
         uptime_s = round(time.monotonic() - start_s, 3)
         facts = {"server_version": __version__, "pid": os.getpid(), "uptime_s": uptime_s}
-        return json_response(facts)
+        return json_response(facts | {"loading": request.app.state.manager.loading})
 
     async def stop(_request: Request) -> Response:
         shut_down()

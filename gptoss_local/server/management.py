@@ -21,10 +21,11 @@ from gptoss_local.errors import (
     UsageError,
 )
 from gptoss_local.server.body import convert, read_body
+from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.ollama_frames import ErrorFrame, error_frame
 from gptoss_local.server.ollama_options import Options
-from gptoss_local.server.ollama_request import ModelBody, WireMessage, to_message
+from gptoss_local.server.ollama_request import GenerateBody, ModelBody, WireMessage, to_message
 from gptoss_local.server.pulls import Pulls, Status
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
 from gptoss_local.settings import Settings
@@ -106,15 +107,19 @@ class CopyBody(msgspec.Struct):
 
 
 class StatusWriter:
-    """The lines of a long job; as a whole, just how it ended."""
+    """The lines of a long job; as a whole, the last one: how it ended."""
 
     framing = NDJSON
 
-    def feed(self, event: Status) -> Iterable[Status]:
+    def __init__(self) -> None:
+        self._last: Status | LoadStatus = Status("success")
+
+    def feed(self, event: Status | LoadStatus) -> Iterable[Status | LoadStatus]:
+        self._last = event
         return [event]
 
-    def whole(self) -> Status:
-        return Status("success")
+    def whole(self) -> Status | LoadStatus:
+        return self._last
 
     def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:
         return [error_frame(error)]
@@ -133,6 +138,7 @@ def routes() -> list[Route]:
         Route("/api/blobs/{digest}", put_blob, methods=["POST"]),
         Route("/api/pull", pull, methods=["POST"]),
         Route("/api/push", push, methods=["POST"]),
+        Route("/api/gptoss/load", load, methods=["POST"]),
         Route("/api/embed", embed, methods=["POST"]),
         Route("/api/embeddings", embed, methods=["POST"]),
         Route("/v1/embeddings", embed, methods=["POST"]),
@@ -236,6 +242,17 @@ async def pull(request: Request) -> Response:
     body = await read_body(request, PullBody)
     pulls: Pulls = request.app.state.pulls
     events = pulls.pull(body.model or body.name, gguf=body.gguf)
+    return AnswerResponse(events, StatusWriter(), stream=body.stream)
+
+
+async def load(request: Request) -> Response:
+    """Bring a model into memory and tell how far that is; it goes on if the client leaves."""
+    body = await read_body(request, GenerateBody)
+    if not body.model:
+        raise UsageError("model is required")
+    events = _manager(request).load(
+        body.model, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s
+    )
     return AnswerResponse(events, StatusWriter(), stream=body.stream)
 
 

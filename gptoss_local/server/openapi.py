@@ -14,6 +14,7 @@ from starlette.routing import Route
 from gptoss_local import __version__
 from gptoss_local.server import openapi_answers as answers
 from gptoss_local.server.anthropic_request import MessagesBody
+from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.management import CopyBody, CreateBody, PullBody
 from gptoss_local.server.ollama_frames import ChatFrame, ErrorFrame, GenerateFrame
 from gptoss_local.server.ollama_request import ChatBody, GenerateBody, ModelBody
@@ -52,6 +53,7 @@ OPERATIONS = (
     Operation("get", "/openapi.json", "This document", dict),
     Operation("get", "/api/gptoss/status", "Of the server's process", answers.ServerStatus),
     Operation("post", "/api/gptoss/shutdown", "End the server", Status),
+    Operation("post", "/api/gptoss/load", "Load a model", LoadStatus, GenerateBody, _NDJSON),
     Operation("get", "/api/version", "Version of Ollama's API", answers.Version),
     Operation("get", "/api/status", "Whether models of a cloud are offered", answers.CloudStatus),
     Operation("get", "/api/tags", "Models on disk", answers.Tags),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.logprobs import CompletionLogprobs, OpenAILogprob
 
 
@@ -84,6 +85,7 @@ class ServerStatus(msgspec.Struct):
     server_version: str
     pid: int
     uptime_s: float
+    loading: list[LoadStatus]
 
 
 class OpenAIErrorDetails(msgspec.Struct):
