@@ -109,7 +109,7 @@ def test_the_first_model_is_asked_for(environment: dict[str, str], hub: HubServe
     try:
         asked.read_until("Which one?")
         asked.type("1\r")
-        asked.read_until(">>> ")
+        asked.read_until("gptoss: ")  # the tiny model of this hub can be pulled, not loaded
     finally:
         asked.close()
     assert "gpt-oss:20b" in installed(environment)
