@@ -3,6 +3,7 @@
 A bad value raises and names its source; nothing is guessed.
 """
 
+import functools
 import os
 import tomllib
 from collections.abc import Callable, Iterator
@@ -133,6 +134,17 @@ def load_settings(**flags: Any) -> Settings:
     return _merge([*_sources(), ("the flags", {n: v for n, v in flags.items() if v is not None})])
 
 
+def user_models_file() -> Path:
+    """The user's own catalogue, there or not; see `gptoss_local.catalog`."""
+    return _models_file(os.environ.get("XDG_CONFIG_HOME", ""))
+
+
+@functools.lru_cache(4)
+def _models_file(_config_home: str) -> Path:
+    """PERF: platformdirs takes 20 us, and every request asks several times."""
+    return platformdirs.user_config_path(_APP) / "models.toml"
+
+
 def explain_settings() -> tuple[Settings, dict[str, str]]:
     """Settings without flags, and by name which file or variable set each that is no default.
 
@@ -219,7 +231,7 @@ _OLLAMA: dict[str, _Parser] = {
     "OLLAMA_MAX_QUEUE": lambda text, source: {"max_queue": text},
 }
 """Ollama's variables that mean the same here. Source: Ollama's envconfig/config.go."""
-_NO_SETTINGS = ("GPTOSS_DEBUG",)
+_NO_SETTINGS = ("GPTOSS_DEBUG", "OLLAMA_MODELS")  # the second is read where models are looked for
 
 
 def _convert(values: dict[str, Any], source: str) -> Settings:

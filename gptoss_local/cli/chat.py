@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._options import named, server_for
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, load_settings
@@ -58,7 +59,7 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
     elif last is not None and last.model in installed:
         name = last.model
     else:
-        name = installed[0]
+        name = chosen_model(settings)
     server_for(name, settings)
     return find_model(name, settings).name
 
