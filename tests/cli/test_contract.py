@@ -74,21 +74,6 @@ def test_exit_codes_are_those_of_the_page() -> None:
         assert name or code in ("0", "130")
 
 
-def test_examples_of_the_page(home_server: RunningServer) -> None:
-    (script,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-    shim = f'gptoss() {{ "{sys.executable}" -m gptoss_local "$@"; }}\n'
-    done = subprocess.run(
-        ["sh", "-ec", shim + script],
-        env=home_server.environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    for words in ("You are a pirate.", "quiet-river-42", '"event":"done"', "running, http"):
-        assert words in done.stdout
-
-
 @pytest.mark.parametrize(("wrong", "right"), [("rnu", "run"), ("lst", "list"), ("stat", "start")])
 def test_misspelt_command(cli: Cli, wrong: str, right: str) -> None:
     done = cli(wrong)
