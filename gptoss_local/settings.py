@@ -3,6 +3,7 @@
 A bad value raises and names its source; nothing is guessed.
 """
 
+import functools
 import os
 import tomllib
 from collections.abc import Callable, Iterator
@@ -16,6 +17,21 @@ from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_keep_alive, parse_size
 
 _APP = "gptoss"
+
+
+class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that the model may ask for in the chat; docs/chat.md says how it is run.
+
+    Attributes:
+        command: The program and its arguments, started without a shell.
+        parameters: A JSON schema of an object.
+        timeout_s: Seconds after which it is killed.
+    """
+
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,6 +76,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Colours of the chat; `/theme` lists their names."""
     keys: dict[str, str] = {}
     """Keys of the chat by what they do: `"chat.effort" = "f9"`; docs/chat.md has the names."""
+    tools: dict[str, ToolCommand] = {}
+    """What the model may ask for in the chat, `[tools.NAME]`; docs/chat.md has an example."""
     home: Path | None = None
     """Root of models, chats, caches and logs, `GPTOSS_HOME`; if not set, the platform's folders."""
 
@@ -114,6 +132,17 @@ def load_settings(**flags: Any) -> Settings:
         UsageError: a value has the wrong type, or config.toml does not parse.
     """
     return _merge([*_sources(), ("the flags", {n: v for n, v in flags.items() if v is not None})])
+
+
+def user_models_file() -> Path:
+    """The user's own catalogue, there or not; see `gptoss_local.catalog`."""
+    return _models_file(os.environ.get("XDG_CONFIG_HOME", ""))
+
+
+@functools.lru_cache(4)
+def _models_file(_config_home: str) -> Path:
+    """PERF: platformdirs takes 20 us, and every request asks several times."""
+    return platformdirs.user_config_path(_APP) / "models.toml"
 
 
 def explain_settings() -> tuple[Settings, dict[str, str]]:
@@ -202,7 +231,7 @@ _OLLAMA: dict[str, _Parser] = {
     "OLLAMA_MAX_QUEUE": lambda text, source: {"max_queue": text},
 }
 """Ollama's variables that mean the same here. Source: Ollama's envconfig/config.go."""
-_NO_SETTINGS = ("GPTOSS_DEBUG",)
+_NO_SETTINGS = ("GPTOSS_DEBUG", "OLLAMA_MODELS")  # the second is read where models are looked for
 
 
 def _convert(values: dict[str, Any], source: str) -> Settings:

@@ -28,6 +28,7 @@ def clean_environment() -> Iterator[None]:
         for name in [n for n in os.environ if n.startswith(("GPTOSS_", "OLLAMA_"))]:
             monkeypatch.delenv(name)
         monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        monkeypatch.setenv("OLLAMA_MODELS", "/nonexistent")
         yield
 
 

@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gptoss_local.catalog import canonical_name
+from gptoss_local.cli._first_model import offer_download
 from gptoss_local.cli._output import progress_bar
+from gptoss_local.errors import ModelNotFoundError
 from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
@@ -50,11 +53,16 @@ def server_for(model: str, settings: Settings) -> "Client":
     """Make sure that a model's file and a server are there; show what takes time.
 
     Raises:
-        ModelNotFoundError: there is no such model.
+        ModelNotFoundError: there is no such model, and it is not to be downloaded.
     """
     from gptoss_local.store import find_model
 
-    entry = find_model(model, settings)
+    try:
+        entry = find_model(model, settings)
+    except ModelNotFoundError:
+        if not offer_download(canonical_name(model), settings):
+            raise
+        entry = find_model(model, settings)
     if entry.path is None:
         with progress_bar() as progress:
             entry.ensure_file(settings, progress)

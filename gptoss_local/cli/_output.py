@@ -42,7 +42,8 @@ def is_plain() -> bool:
 
 def print_json(**data: Any) -> None:
     """Print one JSON object with the version of its format."""
-    print(msgspec.json.encode({"version": JSON_VERSION, **data}).decode(), flush=True)
+    text = msgspec.json.encode({"version": JSON_VERSION, **data}, enc_hook=os.fspath)  # paths
+    print(text.decode(), flush=True)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

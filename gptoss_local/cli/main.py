@@ -16,6 +16,8 @@ from gptoss_local.cli.convert import convert
 from gptoss_local.cli.cp import cp
 from gptoss_local.cli.create import create
 from gptoss_local.cli.doctor import doctor
+from gptoss_local.cli.gc import gc
+from gptoss_local.cli.import_ import import_
 from gptoss_local.cli.load import load
 from gptoss_local.cli.log import log
 from gptoss_local.cli.logs import logs
@@ -42,10 +44,11 @@ app = typer.Typer(
 )
 for command in (
     *(run, chat, log, pull, ls, ps, show, load, stop),
-    *(create, cp, rm, convert, verify),
+    *(create, cp, rm, gc, convert, verify),
     *(serve, status, logs, config, plan, bench, tune, doctor, completion),
 ):
     app.command()(command)
+app.command("import")(import_)
 app.command("list", hidden=True)(ls)  # the names Ollama's users type
 app.command("start", hidden=True)(serve)
 

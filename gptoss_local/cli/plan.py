@@ -78,7 +78,7 @@ def _facts(
     model: str, settings: Settings, here: "Machine"
 ) -> "tuple[str, ModelFacts, Tuning | None]":
     """Facts of a model on the disk and what was measured of it, or of a large one not here yet."""
-    from gptoss_local.catalog import canonical_name
+    from gptoss_local.catalog import canonical_name, known_model
     from gptoss_local.errors import ModelNotFoundError
     from gptoss_local.plan.facts import published_facts, read_facts
     from gptoss_local.plan.measured import measured_path, read_measured
@@ -87,14 +87,14 @@ def _facts(
     try:
         entry = find_model(named(model, settings), settings)
     except ModelNotFoundError:
-        name = canonical_name(model)
-        if name not in (sizes := {"gpt-oss:20b": (24, 32), "gpt-oss:120b": (36, 128)}):
+        known = known_model(canonical_name(model))
+        if known is None or not (known.layers and known.experts):
             raise
-        return name, published_facts(*sizes[name]), None
+        return known.name, published_facts(known.layers, known.experts), None
     path = entry.ensure_file(settings)
     weights_id = find_model(entry.name, settings).weights_id  # an embedded model has a file now
-    known = read_measured(measured_path(settings.cache_dir, weights_id, here))
-    return entry.name, read_facts(path), known.tuning
+    measured = read_measured(measured_path(settings.cache_dir, weights_id, here))
+    return entry.name, read_facts(path), measured.tuning
 
 
 def _print(name: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:

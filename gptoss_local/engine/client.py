@@ -28,6 +28,7 @@ from gptoss_local.engine.protocol import (
     Loaded,
     Loading,
     Prefetch,
+    Prefilled,
     Stats,
     Tokens,
     Tuned,
@@ -152,10 +153,9 @@ class EngineClient:
         max_tokens: int | None = None,
         grammar: str | None = None,
         n_logprobs: int | None = None,
-    ) -> AsyncGenerator[Tokens | Finished, None]:
-        """Queue a sequence and yield its events; the last one is Finished.
-
-        Closing the iterator cancels the sequence.
+        reports_prefill: bool = False,
+    ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
+        """Queue a sequence and yield its events, Finished last; closing the iterator cancels it.
 
         Raises:
             ContextOverflowError: the prompt does not fit.
@@ -177,16 +177,17 @@ class EngineClient:
             # Wide steps round otherwise than narrow ones, and a seed is to give the same again.
             drafts=sampling.seed is None,
             n_logprobs=n_logprobs,
+            reports_prefill=reports_prefill,
         )
         is_over = False
         try:
             self._send(request)
             while not is_over:
                 event = await queue.get()
-                is_over = not isinstance(event, Tokens)
+                is_over = not isinstance(event, Prefilled | Tokens)
                 if isinstance(event, GptOssError):
                     raise event
-                if isinstance(event, Tokens | Finished):
+                if isinstance(event, Prefilled | Tokens | Finished):
                     yield event
         finally:
             del self._sequences[seq_id]

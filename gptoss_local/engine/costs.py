@@ -41,18 +41,18 @@ class StepCosts:
 
         steady_s = 0.0
         for width in (w for w in WIDTHS if w <= n_rows_max):
+            timed(width)  # NOTE: the first one tells nothing: on a GPU 81 ms where the next takes 3
             steady_s = timed(width)
             if steady_s < _REPEAT_S:  # PERF: few steps, as the model is being loaded
-                steady_s = min(timed(width), timed(width))
+                steady_s = min(steady_s, timed(width))
             self._seconds[width] = steady_s
             self._tabulate()
             if time.monotonic() > end_s:
                 return
         if steady_s < _REPEAT_S:  # or else the switch is nothing beside it
             timed(1)
-            narrow_s = timed(1)
             switched_s = min(timed(width, 1), timed(width, 1))
-            self.switch_s = max(0.0, switched_s - steady_s - narrow_s)
+            self.switch_s = max(0.0, switched_s - steady_s - self._seconds[1])
 
     def know(self, times: StepTimes) -> None:
         """Take over what an earlier process has measured."""

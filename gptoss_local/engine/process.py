@@ -6,6 +6,7 @@ all VRAM.
 """
 
 import contextlib
+import math
 import os
 import queue
 import signal
@@ -64,12 +65,31 @@ def main() -> int:
         _send(events, [failure(error, None)])
         return error.exit_code
     with contextlib.suppress(_Closed):
-        while True:
-            _send(events, _take_commands(engine, commands))
-            _send(events, engine.step())
+        _serve(engine, commands, events)
     if engine.archive:
         engine.archive.close()
     return 0
+
+
+def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryIO) -> None:
+    """Take commands and step, until Close.
+
+    PERF: while a device computes tokens, it does not wait until those of the step before are sent:
+    that happens as soon as it has the next batch.
+    """
+    events: list[Event] = []
+
+    def send() -> None:
+        _send(stream, events)
+        events.clear()
+
+    while True:
+        if not (engine.computes_aside and engine.has_work):
+            send()
+        events += _take_commands(engine, commands)
+        if not engine.computes_aside:
+            send()
+        events += engine.step(send)
 
 
 class _Closed(Exception):
@@ -155,6 +175,7 @@ def _make_engine(load: Load, model: Model, params: ContextParams) -> tuple[Engin
         store=_open_store(load, context),
         save_after_s=load.prefix_save_s,
         step_costs=load.step_costs,
+        prompt_step_s=_prompt_step_s(load, model),
     )
     loaded = Loaded(
         n_ctx=context.n_ctx,
@@ -167,6 +188,17 @@ def _make_engine(load: Load, model: Model, params: ContextParams) -> tuple[Engin
         step_costs=engine.step_costs.times() if load.n_draft_max else None,
     )
     return engine, loaded
+
+
+def _prompt_step_s(load: Load, model: Model) -> float:
+    """What a step of prompts alone may take.
+
+    PERF: a cancel shall take 150 ms at most where a GPU has the whole model. With weights on the
+    host, a whole batch is so much faster than parts of it that the cancel may wait.
+    """
+    has_all_layers = load.n_gpu_layers < 0 or load.n_gpu_layers > model.n_layers
+    is_resident = has_gpu() and has_all_layers and not load.tensor_overrides
+    return 0.12 if is_resident else math.inf
 
 
 def _open_store(load: Load, context: Context) -> PrefixStore | None:

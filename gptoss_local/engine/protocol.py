@@ -83,7 +83,8 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     last token of the sequence. `grammar` is one of llguidance (Lark, or its JSON) that the answer
     keeps to; it is over where the grammar allows no more. Without `drafts` every token is decoded
     in a step of its own. `n_logprobs` asks for the log-probability of every token and of so many
-    of the likeliest ones in its place; None: for none.
+    of the likeliest ones in its place; None: for none. With `reports_prefill` a Prefilled comes
+    after each step that reads a part of the prompt and not all of it.
     """
 
     seq_id: int
@@ -94,6 +95,7 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     grammar: str | None = None
     drafts: bool = True
     n_logprobs: int | None = None
+    reports_prefill: bool = False
 
     @property
     def needs_logits(self) -> bool:
@@ -192,6 +194,14 @@ class Tokens(msgspec.Struct, frozen=True, tag="tokens", omit_defaults=True):
     logprobs: list[Logprob] = []
 
 
+class Prefilled(msgspec.Struct, frozen=True, tag="prefilled"):
+    """The first `n_tokens` of a prompt are in the cache; `n_cached` of them were there before."""
+
+    seq_id: int
+    n_tokens: int
+    n_cached: int
+
+
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
     seq_id: int
     reason: FinishReason
@@ -242,7 +252,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
 
 
 Command = Load | Generate | Cancel | Prefetch | GetStats | Close
-Event = Loading | Loaded | Tuned | Tokens | Finished | Failed | Stats
+Event = Loading | Loaded | Tuned | Prefilled | Tokens | Finished | Failed | Stats
 
 _encoder = msgspec.msgpack.Encoder()
 _command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

@@ -69,18 +69,13 @@ class Speculation:
             drafter = sequence.drafter
             if drafter is None or n_left <= 0 or not (n_found := drafter.look()):
                 continue
-            n_max = min(n_found, n_left, self._n_room(sequence))
+            n_max = min(n_found, n_left, sequence.n_room(self._n_ctx) - 1)
             n = self.costs.draft_length(n_rows, drafter.acceptance, n_max)
             if n and (n := find_room(n_rows + n) - n_rows) > 0:
                 drafts[sequence] = drafter.take(n)
                 n_rows += n
                 n_left -= n
         return drafts
-
-    def _n_room(self, sequence: Sequence) -> int:
-        """Tokens that may follow the next one."""
-        n_room = self._n_ctx - len(sequence.tokens)
-        return n_room if sequence.n_left is None else min(n_room, sequence.n_left - 1)
 
     def went_on(self, sequence: Sequence, n_drafted: int, n_accepted: int) -> None:
         """A sequence got `n_accepted` tokens of its draft and one more."""

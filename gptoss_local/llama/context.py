@@ -5,7 +5,7 @@ Thread: a Context belongs to the thread that made it.
 
 from collections.abc import Sequence
 from ctypes import POINTER, c_uint8
-from typing import Any, Literal
+from typing import Literal
 
 import llama_cpp
 import msgspec
@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from gptoss_local.errors import ContextOverflowError, EngineError, ModelLoadError
 from gptoss_local.llama.batch import Batch
+from gptoss_local.llama.chains import Chains
 from gptoss_local.llama.library import forget_log, recent_log
 from gptoss_local.llama.memory import logged_buffers
 from gptoss_local.llama.model import Model
-from gptoss_local.types import SamplingParams
 
 State = npt.NDArray[np.uint8]
 """What `Context.save` returns: bytes of llama.cpp's own format, of one library version."""
@@ -47,13 +47,6 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     type_k: CacheType = "f16"
     type_v: CacheType = "f16"
     op_offload: bool = True
-
-
-class Chain(msgspec.Struct, frozen=True):
-    """A `llama_sampler` chain that a context owns; equal `kind` means equal but for its state."""
-
-    pointer: Any
-    kind: SamplingParams
 
 
 class Context:
@@ -97,7 +90,7 @@ class Context:
         """
         self.buffers = logged_buffers()
         self._own_batch = Batch(self.n_batch)
-        self._chains: dict[int, Chain] = {}
+        self.chains = Chains(int(self._handle))
         model.closes_with(self)
 
     def _c_params(self, params: ContextParams) -> object:
@@ -150,6 +143,7 @@ class Context:
                 f"a batch of {batch.n_tokens} tokens and {batch.n_outputs} outputs is too large"
             )
         batch.struct.n_tokens = batch.n_tokens
+        self.chains.expect(batch)
         status = llama_cpp.llama_decode(self.handle, batch.struct)
         if status == 1:
             raise ContextOverflowError(f"the context of {self.n_ctx} tokens is full")
@@ -264,27 +258,6 @@ class Context:
             self.remove(seq_id)
             raise EngineError(f"cannot restore sequence {seq_id}: {recent_log()}")
 
-    def chain(self, seq_id: int) -> Chain | None:
-        """The sampler chain that the device runs for `seq_id`."""
-        return self._chains.get(seq_id)
-
-    def attach_chain(self, seq_id: int, chain: Chain) -> bool:
-        """Run `chain` on the device for every output of `seq_id`, and own it if that is possible.
-
-        The next two decodes take about 35 and 9 ms longer, as the graph is built anew.
-        """
-        self.detach_chain(seq_id)
-        if not llama_cpp.llama_set_sampler(self.handle, seq_id, chain.pointer):
-            return False
-        self._chains[seq_id] = chain
-        return True
-
-    def detach_chain(self, seq_id: int) -> None:
-        """Let the CPU sample `seq_id` from now on. Costs as much as `attach_chain`."""
-        if chain := self._chains.pop(seq_id, None):
-            llama_cpp.llama_set_sampler(self.handle, seq_id, None)
-            llama_cpp.llama_sampler_free(chain.pointer)
-
     def _memory_of(self, seq_id: int) -> int:
         """The `llama_memory_t`; llama.cpp aborts the process on a sequence that it has not."""
         if not 0 <= seq_id < self.n_seq_max:
@@ -294,7 +267,5 @@ class Context:
     def close(self) -> None:
         if self._handle:
             llama_cpp.llama_free(self._handle)
-            for chain in self._chains.values():
-                llama_cpp.llama_sampler_free(chain.pointer)
-            self._chains.clear()
+            self.chains.close()
             self._handle = None

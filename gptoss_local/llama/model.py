@@ -109,6 +109,10 @@ class Model:
         return int(llama_cpp.llama_model_n_ctx_train(self.handle))
 
     @property
+    def n_layers(self) -> int:
+        return int(llama_cpp.llama_model_n_layer(self.handle))
+
+    @property
     def n_swa(self) -> int:
         """Width of the sliding window, in tokens; 0 where there is none."""
         return int(llama_cpp.llama_model_n_swa(self.handle))

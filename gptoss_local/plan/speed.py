@@ -29,7 +29,7 @@ _PINNED, _PAGEABLE = 0.82, 0.25  # share of PCIe's peak; PERF: H200, 46 to 56 an
 _LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}
 _CORE_BYTES_S = 7e9  # weights that one core can read and multiply while it decodes
 _CPU_PARAMS_S = 1.8e10  # MXFP4 weights times tokens, per core. PERF: 1.5 on the H200's Xeon
-# Of a prompt's token per token of its ubatch: llama.cpp makes both masks on one core. PERF: H200,
+# Of a prompt's token per token of its ubatch: masks, made on one core, it seems. PERF: H200,
 # 20b in VRAM, 4,096 tokens in ubatches of 1,024, 2,048 and 4,096: 13.4, 13.4 and 10.9 k tokens/s.
 _MASK_S = 7e-9
 _DISK_BYTES_S = {"nvme": 2.5e9, "ssd": 0.45e9, "rotating": 0.1e9}

@@ -4,6 +4,7 @@ Source: Ollama's server/routes.go and server/create.go. Deliberate differences a
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
@@ -12,7 +13,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gptoss_local.errors import GptOssError, ModelNotFoundError, RequestTimeoutError, UsageError
+from gptoss_local.errors import (
+    GptOssError,
+    ModelLoadError,
+    ModelNotFoundError,
+    RequestTimeoutError,
+    UsageError,
+)
 from gptoss_local.server.body import convert, read_body
 from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.manager import ModelManager
@@ -26,6 +33,7 @@ from gptoss_local.store import (
     BlobWriter,
     ModelDefaults,
     add_model,
+    check_deletable,
     delete_model,
     file_for,
     find_blob,
@@ -37,7 +45,10 @@ _PIECE_BYTES = 1 << 20
 
 
 class PullBody(ModelBody):
+    """`gguf` is ours: take the published GGUF and not the checkpoint."""
+
     stream: bool = True
+    gguf: bool = False
 
 
 _REFUSED = {
@@ -149,13 +160,14 @@ async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[Status
     if body.from_:
         entry = find_model(body.from_, settings)
         source = await asyncio.to_thread(entry.ensure_file, settings)
-        defaults = body.defaults(entry.defaults, entry.name)
+        defaults, in_place = body.defaults(entry.defaults, entry.name), entry.is_in_place
     else:
         (digest,) = body.files.values()
         source = find_blob(digest, settings)
-        defaults = body.defaults(ModelDefaults(), "")
+        defaults, in_place = body.defaults(ModelDefaults(), ""), False
         yield Status("parsing GGUF")
-    await asyncio.to_thread(add_model, body.model or body.name, source, settings, defaults)
+    name = body.model or body.name
+    await asyncio.to_thread(add_model, name, source, settings, defaults, in_place=in_place)
     yield Status("writing manifest")
     yield Status("success")
 
@@ -172,16 +184,17 @@ async def copy(request: Request) -> Response:
     except ModelNotFoundError as error:
         raise ModelNotFoundError(f'model "{body.source}" not found', hint=error.hint) from error
     path = await asyncio.to_thread(entry.ensure_file, settings)
-    await asyncio.to_thread(add_model, body.destination, path, settings, entry.defaults)
+    name, in_place = body.destination, entry.is_in_place
+    await asyncio.to_thread(add_model, name, path, settings, entry.defaults, in_place=in_place)
     return Response()
 
 
 async def delete(request: Request) -> Response:
     body = await read_body(request, ModelBody)
     name, manager = body.model or body.name, _manager(request)
-    find_model(name, manager.settings)  # an unknown one is a 404, however it is spelled
-    file_for(name, manager.settings)
-    await manager.unload(name)
+    check_deletable(name, manager.settings)
+    with contextlib.suppress(ModelNotFoundError, ModelLoadError):  # a name may outlive its file
+        await manager.unload(name)
     await asyncio.to_thread(delete_model, name, manager.settings)
     return Response()
 
@@ -228,7 +241,8 @@ async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
 async def pull(request: Request) -> Response:
     body = await read_body(request, PullBody)
     pulls: Pulls = request.app.state.pulls
-    return AnswerResponse(pulls.pull(body.model or body.name), StatusWriter(), stream=body.stream)
+    events = pulls.pull(body.model or body.name, gguf=body.gguf)
+    return AnswerResponse(events, StatusWriter(), stream=body.stream)
 
 
 async def load(request: Request) -> Response:

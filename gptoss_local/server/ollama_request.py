@@ -101,6 +101,8 @@ class ChatBody(_Common, kw_only=True):
     tools: list[WireTool] = []
     tool_choice: str | dict[str, Any] = "auto"
     truncate: bool = False
+    return_progress: bool = False
+    return_tokens: bool = False
 
     def to_request(self) -> ChatRequest:
         """Raises UsageError for what gpt-oss or this version cannot do."""
@@ -116,6 +118,7 @@ class ChatBody(_Common, kw_only=True):
             format=self.answer_format,
             n_logprobs=self.n_logprobs,
             truncates=self.truncate,
+            reports_prefill=self.return_progress and self.stream,
             **offered(tools, self.tool_choice),
             **self.options.request_fields(),
         )

@@ -81,10 +81,17 @@ class Health(msgspec.Struct):
     status: Literal["ok"]
 
 
+class GpuMemory(msgspec.Struct):
+    name: str
+    total_bytes: int
+    free_bytes: int
+
+
 class ServerStatus(msgspec.Struct):
     server_version: str
     pid: int
     uptime_s: float
+    gpus: list[GpuMemory]
     loading: list[LoadStatus]
 
 
