@@ -4,9 +4,10 @@
 
 LLAMA_SERVER is built from the llama.cpp that our llama-cpp-python ships (its source distribution,
 vendor/llama.cpp: `cmake -B build && cmake --build build --target llama-server`). Both sample as
-gpt-oss is meant to be (temperature 1, all filters off). Measured are decode of 1 and of 8 streams,
-32 requests at once, and the time to first token of each turn of a conversation whose answers have
-an analysis that the next prompt leaves out. Rounds alternate; medians are printed.
+gpt-oss is meant to be (temperature 1, all filters off). Measured are decode of 1 stream, of 8, and
+of 1 again, 32 requests at once, and the time to first token of each turn of a conversation. There
+what a turn generates is its analysis, and the next prompt has a short answer in its place. Rounds
+alternate; medians are printed.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,20 +37,20 @@ from gptoss_local.store import adopt_file, read_tokens
 N_PARALLEL, N_CTX, N_QUEUED = 8, 32_768, 32
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 GREEDY = {"temperature": 0.0}
-TURN_WORDS = 400  # of text in each question, beside the question
+PAUSE_S = 0.5  # between two turns
+ANSWER_WORDS = 60  # of what a turn leaves in the conversation
 
 
 class Answer(NamedTuple):
-    """When the first token came, how long the others took, how many there were; final text."""
+    """When the first token came, how long the others took, how many there were."""
 
     ttft_s: float
     decode_s: float
     n_tokens: int
-    content: str = ""
 
 
 class Ours:
-    """`gptoss serve`, asked by text or by messages."""
+    """`gptoss serve`, asked by text."""
 
     name = "gptoss"
 
@@ -61,22 +62,16 @@ class Ours:
         body = {"prompt": prompt, "raw": True, "options": options | {"num_predict": n_tokens}}
         return self._stream("/api/generate", body)
 
-    def chat(self, messages: Sequence[Message]) -> Answer:
-        turns = [{"role": m.role, "content": m.content} for m in messages]
-        body = {"messages": turns, "think": "high", "options": GREEDY}
-        return self._stream("/api/chat", body)
-
     def _stream(self, path: str, body: dict[str, Any]) -> Answer:
-        start_s, first_s, content, n_tokens = time.perf_counter(), 0.0, "", 0
+        start_s, first_s, n_tokens = time.perf_counter(), 0.0, 0
         with self._client.stream("POST", path, json=body | {"model": self._model}) as response:
             for line in lines(response):
                 frame = json.loads(line)
                 if "error" in frame:
                     raise SystemExit(frame["error"])
                 first_s = first_s or time.perf_counter()
-                content += frame.get("message", {}).get("content", "")
                 n_tokens = frame.get("eval_count", 0)
-        return Answer(first_s - start_s, time.perf_counter() - first_s, n_tokens, content)
+        return Answer(first_s - start_s, time.perf_counter() - first_s, n_tokens)
 
 
 class Theirs:
@@ -91,25 +86,18 @@ class Theirs:
     def complete(self, prompt: str, n_tokens: int, options: dict[str, float]) -> Answer:
         return self._stream(self._vocabulary.encode_tagged(prompt), n_tokens, options)
 
-    def chat(self, messages: Sequence[Message]) -> Answer:
-        request = ChatRequest(messages=tuple(messages), effort="high")
-        return self._stream(render_chat(request, self._vocabulary), 2000, GREEDY)
-
     def _stream(self, prompt: list[int], n_tokens: int, options: dict[str, float]) -> Answer:
         body = options | {"prompt": prompt, "n_predict": n_tokens, "stream": True}
-        body |= {"cache_prompt": True, "return_tokens": True}
-        start_s, first_s, tokens, n_tokens = time.perf_counter(), 0.0, [], 0
+        body |= {"cache_prompt": True}
+        start_s, first_s, n_tokens = time.perf_counter(), 0.0, 0
         with self._client.stream("POST", "/completion", json=body) as response:
             for line in lines(response):
                 if not line.startswith(b"data: {"):
                     continue
                 frame = json.loads(line[6:])
                 first_s = first_s or time.perf_counter()
-                tokens += frame.get("tokens", [])
                 n_tokens = frame.get("tokens_predicted", n_tokens)
-        text = self._vocabulary.encoding.decode(tokens)
-        content = text.rpartition("final<|message|>")[2].partition("<|")[0]
-        return Answer(first_s - start_s, time.perf_counter() - first_s, n_tokens, content)
+        return Answer(first_s - start_s, time.perf_counter() - first_s, n_tokens)
 
 
 def lines(response: httpx.Response) -> Iterator[bytes]:
@@ -148,15 +136,18 @@ def together(peer: Peer, n_requests: int, n_tokens: int, seed: int) -> list[Answ
         return list(pool.map(lambda p: peer.complete(p, n_tokens, SAMPLING), prompts))
 
 
-def turns(peer: Peer, n_turns: int, pause_s: float) -> list[Answer]:
-    """A conversation that grows by some 600 tokens a turn; the user reads between two of them."""
+def turns(
+    peer: Peer, vocabulary: Vocabulary, n_turns: int, n_words: int, n_analysis: int
+) -> list[Answer]:
+    """A conversation that grows by as many words a turn; the user reads between two of them."""
     rng, messages, answers = random.Random(1), list[Message](), []
-    for turn in range(n_turns):
-        question = f"{words(rng, TURN_WORDS)}\n\nWhat is {turn + 11} + {2 * turn + 5}?"
-        messages.append(Message(role="user", content=question))
-        answers.append(peer.chat(messages))
-        messages.append(Message(role="assistant", content=answers[-1].content))
-        time.sleep(pause_s)
+    for _ in range(n_turns):
+        messages.append(Message(role="user", content=words(rng, n_words)))
+        request = ChatRequest(messages=tuple(messages), effort="high")
+        prompt = vocabulary.encoding.decode(render_chat(request, vocabulary))
+        answers.append(peer.complete(prompt, n_analysis, GREEDY))
+        messages.append(Message(role="assistant", content=words(rng, ANSWER_WORDS)))
+        time.sleep(PAUSE_S)
     return answers
 
 
@@ -196,6 +187,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--turns", type=int, default=0, help="of the conversation; 0 for none")
+    parser.add_argument("--turn-words", type=int, default=400, help="2.2 tokens each")
+    parser.add_argument("--analysis", type=int, default=300, help="tokens that a turn generates")
     arguments = parser.parse_args()
     cache = load_settings().cache_dir
     model = arguments.model or ensure_gguf(cache)
@@ -216,24 +209,26 @@ def main() -> None:
         command = [sys.executable, "-m", "gptoss_local", "serve"]
         patient = {"GOMP_SPINCOUNT": "1000"}  # as our engine has it; kind to a busy machine
         with running(command, environment, ours), running(server, patient, theirs):
-            compare([Ours(ours, name), Theirs(theirs, vocabulary)], arguments)
+            compare([Ours(ours, name), Theirs(theirs, vocabulary)], vocabulary, arguments)
 
 
-def compare(peers: list[Peer], arguments: argparse.Namespace) -> None:
-    for peer in peers:
-        decode_rate(peer, N_PARALLEL, 32, seed=0)  # load, warm up
-    for n_streams in (1, N_PARALLEL):
+def compare(peers: list[Peer], vocabulary: Vocabulary, arguments: argparse.Namespace) -> None:
+    for n_streams, when in ((1, ""), (N_PARALLEL, ""), (1, " after these")):
+        for peer in peers:
+            decode_rate(peer, n_streams, 32, seed=0)  # load, warm up
         rates = in_turns(peers, arguments.rounds, lambda p, r, n=n_streams: decode_rate(
             p, n, arguments.tokens, r))  # fmt: skip
-        show(f"decode, {n_streams} streams, tok/s", rates, higher_is_better=True)
+        show(f"decode, {n_streams} streams{when}, tok/s", rates, higher_is_better=True)
     queued = in_turns(peers, arguments.rounds, lambda p, r: queue(p, 100 + r))
     for i, what in enumerate(("until all are answered", "median time to first token")):
         values = {name: [value[i] for value in found] for name, found in queued.items()}
         show(f"{N_QUEUED} requests, {what}, s", values, higher_is_better=False)
     if arguments.turns:
+        sizes = arguments.turns, arguments.turn_words, arguments.analysis
         for peer in peers:
-            ttft_ms = [1e3 * a.ttft_s for a in turns(peer, arguments.turns, pause_s=1.0)]
-            print(f"turns, {peer.name}: ms to first token {' '.join(f'{t:.0f}' for t in ttft_ms)}")
+            ttft_ms = [1e3 * answer.ttft_s for answer in turns(peer, vocabulary, *sizes)]
+            found = " ".join(f"{t:.0f}" for t in ttft_ms)
+            print(f"turns, {peer.name}: ms to first token {found}", flush=True)
 
 
 def in_turns(

@@ -1,11 +1,12 @@
 """What sampling on the device adds to a decode step.
 
-    python bench/device_sampling.py FILE.gguf [--rows 1 8 16]
+    python bench/device_sampling.py FILE.gguf [--rows 1 8 16] [--idle 7]
 
 For each number of rows, of as many sequences or as a draft of one sequence: the median milliseconds
 of a step, and of its `llama_decode` call alone, which returns before a device is done. "logits" is
 what llama-bench does: no sampler, and the logits copied to the host. "all" is a chain as llama.cpp
-makes it, which copies logits and probabilities of each row; ours copies the token alone.
+makes it, which copies logits and probabilities of each row; ours copies the token alone. `--idle`
+adds sequences that have such a chain and nothing to do.
 """
 
 import argparse
@@ -34,20 +35,22 @@ class Step(NamedTuple):
     total_ms: float
 
 
-def measure(model: Model, chain: str, n_rows: int, n_steps: int, *, is_draft: bool) -> Step:
+def measure(
+    model: Model, chain: str, n_rows: int, n_steps: int, n_idle: int, *, is_draft: bool
+) -> Step:
     """Median times of `n_steps` steps behind `N_PAST` tokens."""
     n_seq = 1 if is_draft else n_rows
     params = ContextParams(
-        n_ctx=n_seq * (N_PAST + 256),
+        n_ctx=(n_seq + n_idle) * (N_PAST + 256),
         n_threads_prefill=8,
         n_threads_decode=8,
         n_batch=N_PAST,
-        n_seq_max=n_seq,
-        n_outputs_max=n_rows,
+        n_seq_max=n_seq + n_idle,
+        n_outputs_max=max(n_rows, n_seq + n_idle),
         n_outputs_max_per_seq=n_rows // n_seq,
     )
     context = Context(model, params)
-    samplers = [Sampler(CHAINS[chain]) for _ in range(n_seq)] if chain in CHAINS else []
+    samplers = [Sampler(CHAINS[chain]) for _ in range(n_seq + n_idle)] if chain in CHAINS else []
     for seq_id, sampler in enumerate(samplers):
         if chain == "all":
             llama_cpp.llama_sampler_chain_remove(sampler._pointer, 1)
@@ -86,13 +89,16 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 16])
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--idle", type=int, default=0)
     arguments = parser.parse_args()
     model = Model(arguments.model)
     print("rows  kind       chain    decode ms  step ms")
     for n_rows in arguments.rows:
         for is_draft in (False, True) if n_rows > 1 else (False,):
             for chain in ("logits", *CHAINS):
-                step = measure(model, chain, n_rows, arguments.steps, is_draft=is_draft)
+                step = measure(
+                    model, chain, n_rows, arguments.steps, arguments.idle, is_draft=is_draft
+                )
                 kind = "draft" if is_draft else "sequences"
                 print(
                     f"{n_rows:4}  {kind:9}  {chain:7}  {step.decode_ms:9.3f}  {step.total_ms:7.3f}"

@@ -1,127 +1,177 @@
-"""Predicted memory against what llama.cpp takes on GPUs, for a grid of contexts and placements.
+"""Predicted memory of a GPU against what llama.cpp and the driver say, over a grid.
 
-    python bench/plan_memory.py FILE.gguf [--gpu-gib 8 12 16 24] [--ram-gib 64] [--real]
+    python bench/plan_memory.py FILE.gguf [--real] [--verbose]
 
-For each budget of VRAM, context and number of answers: the plan, and for every device the graph's
-buffer that it predicts and that llama.cpp would make. Nothing is allocated, so FILE may be sparse.
-`--real` loads and decodes one batch, once per budget; it also compares weights and cache, and all
-that the plan counts with the memory that the driver lost meanwhile, CUDA's own included.
+Without `--real` nothing is allocated, so FILE may be sparse (`bench/synth_gguf.py --sparse`): for
+each number of layers with experts in RAM, context, batch and number of answers, the graph's buffer
+as llama.cpp would make it. With it, an engine is made for a few of these in a process of its own
+and answers as many requests as it can at once, with drafts; then the driver's figure is compared
+with all that the plan counts, CUDA's own memory included.
 """
 
 import argparse
 import itertools
-import re
+import multiprocessing
+import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import msgspec
-
-from gptoss_local.hardware import Machine, read_machine
-from gptoss_local.llama import Batch, Context, ContextParams, Model, ModelParams
+from gptoss_local.engine.engine import Engine
+from gptoss_local.engine.protocol import N_DRAFT_MAX, Failed, Generate
+from gptoss_local.llama import Context, ContextParams, Model, ModelParams
+from gptoss_local.llama.memory import logged_buffers
 from gptoss_local.nvidia import read_gpus
 from gptoss_local.plan.facts import ModelFacts, read_facts
-from gptoss_local.plan.outcome import Plan
-from gptoss_local.plan.planner import make_plan
-from gptoss_local.plan.wishes import Wishes
+from gptoss_local.plan.memory import Shape, device_sampling_bytes, host_map_bytes
+from gptoss_local.plan.placement import Placement, iter_placements
+from gptoss_local.types import SamplingParams
 
 MIB = 2**20
+CONTEXTS, BATCHES, PARALLEL = (8192, 32_768, 131_072), (256, 512, 2048, 4096), (1, 4, 16)
+REAL = ((32_768, 512, 4), (32_768, 4096, 4), (131_072, 2048, 1), (131_072, 2048, 16))
+
+
+class Row(NamedTuple):
+    """Bytes by what they are for, of the first GPU."""
+
+    label: str
+    predicted: dict[str, int]
+    actual: dict[str, int]
+
+    @property
+    def excess(self) -> float:
+        """Share of the whole that the prediction is above what is really taken."""
+        return sum(self.predicted.values()) / sum(self.actual.values()) - 1
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--gpu-gib", type=float, nargs="+", default=[8, 12, 15.5, 24])
-    parser.add_argument("--ctx", type=int, nargs="+", default=[8192, 32_768, 131_072])
-    parser.add_argument("--parallel", type=int, nargs="+", default=[1, 4, 16])
-    parser.add_argument("--ram-gib", type=float, help="take this for what is available")
     parser.add_argument("--real", action="store_true")
+    parser.add_argument("--host-layers", type=int, nargs="+", help="layers with experts in RAM")
+    parser.add_argument("--verbose", action="store_true", help="all rows, not the extremes alone")
     arguments = parser.parse_args()
     facts = read_facts(arguments.model)
-    here = read_machine(arguments.model.parent)
-    if not here.usable_gpus:
-        raise SystemExit("no GPU, or llama.cpp is built without CUDA")
-    if arguments.ram_gib:
-        n_bytes = round(arguments.ram_gib * 2**30)
-        here = msgspec.structs.replace(
-            here, total_bytes=n_bytes, available_bytes=n_bytes, pinnable_bytes=n_bytes
-        )
-    contexts, parallel = arguments.ctx, arguments.parallel
-    if arguments.real:
-        contexts, parallel = contexts[:1], parallel[:1]
-    print("GiB  ctx     seq  batch  host  device: predicted / actual MiB (compute alone)")
-    for gib, n_ctx, n_seq in itertools.product(arguments.gpu_gib, contexts, parallel):
-        plan = plan_for(facts, here, round(gib * 2**30), n_ctx, n_seq)
-        if plan is None:
-            continue
-        n_host = len(plan.placement.host_experts)
-        label = f"{gib:<4} {n_ctx:<7} {n_seq:<4} {plan.shape.n_batch:<6} {n_host:<5}"
-        print(label, measure(arguments.model, plan, is_real=arguments.real), flush=True)
+    n = facts.n_layers
+    depths = arguments.host_layers or (0, 1, n // 2, n - 1, n)
+    rows = []
+    for row in (real_rows if arguments.real else rows_without_memory)(arguments.model, depths):
+        rows.append(row)
+        if arguments.verbose or arguments.real:
+            print(describe(row), flush=True)
+    rows.sort(key=lambda row: row.excess)
+    print(f"{arguments.model.stem}: {len(rows)} rows; the lowest and the highest predictions:")
+    for row in (rows[0], rows[-1]):
+        print(" ", describe(row))
 
 
-def plan_for(facts: ModelFacts, here: Machine, n_bytes: int, n_ctx: int, n_seq: int) -> Plan | None:
-    """Plan for the GPUs that are here as if each had `n_bytes` free."""
-    gpus = tuple(
-        msgspec.structs.replace(gpu, free_bytes=n_bytes, total_bytes=n_bytes)
-        for gpu in here.usable_gpus
+def place(facts: ModelFacts, shape: Shape, n_host: int) -> Placement:
+    return next(iter_placements(facts, shape, [1 << 50], n_cpu_moe=n_host))
+
+
+def grid(n_host: int, sizes: Iterator[tuple[int, int, int]]) -> Iterator[tuple[str, Shape]]:
+    for n_ctx, n_batch, n_seq in sizes:
+        label = f"{n_host:>2} in RAM, ctx {n_ctx:>6}, batch {n_batch:>4}, seq {n_seq:>2}"
+        outputs = n_seq + N_DRAFT_MAX
+        yield label, Shape(n_ctx=n_ctx, n_batch=n_batch, n_seq=n_seq, n_outputs=outputs)
+
+
+def rows_without_memory(path: Path, depths: tuple[int, ...]) -> Iterator[Row]:
+    facts = read_facts(path)
+    for n_host in depths:
+        model: Model | None = None
+        for label, shape in grid(n_host, itertools.product(CONTEXTS, BATCHES, PARALLEL)):
+            placement = place(facts, shape, n_host)
+            model = model or Model(path, model_params(placement, no_alloc=True))
+            context = make_context(model, shape)
+            (gpu,) = placement.gpus
+            # No sampler is there, and the way to pinned memory is none of llama.cpp's buffers.
+            compute = gpu.compute - device_sampling_bytes(facts, shape)
+            compute -= host_map_bytes(facts) if n_host else 0
+            fixed = {"model": gpu.weights, "kv": gpu.cache}  # not allocated, so not told
+            actual = of_gpu(model, context)["compute"]
+            yield Row(label, fixed | {"compute": compute}, fixed | {"compute": actual})
+            context.close()
+        if model:
+            model.close()
+
+
+def real_rows(path: Path, depths: tuple[int, ...]) -> Iterator[Row]:
+    """Each from a process of its own, as an engine is."""
+    spawning = multiprocessing.get_context("spawn")
+    facts = read_facts(path)
+    for n_host in depths:
+        for label, shape in grid(n_host, iter(REAL)):
+            before = read_gpus()[1][0].free_bytes
+            with spawning.Pool(1) as pool:
+                buffers, free_bytes = pool.apply(answer, (path, shape, n_host))
+            (gpu,) = place(facts, shape, n_host).gpus
+            predicted = {"model": gpu.weights, "kv": gpu.cache, "compute": gpu.compute}
+            rest = before - free_bytes - sum(buffers.values())
+            yield Row(label, predicted | {"runtime": gpu.runtime}, buffers | {"runtime": rest})
+
+
+def answer(path: Path, shape: Shape, n_host: int) -> tuple[dict[str, int], int]:
+    """In a process: what llama.cpp says it took, and what the driver has left at work."""
+    placement = place(read_facts(path), shape, n_host)
+    model = Model(path, model_params(placement))
+    context = make_context(model, shape)
+    engine = Engine(context, backend_sampling=True)
+    rng = random.Random(0)
+    for seq_id in range(shape.n_seq):
+        n_prompt = min(shape.n_batch, shape.n_ctx // shape.n_seq - 64)
+        prompt = [rng.randrange(1000, 2000) for _ in range(n_prompt // 2)] * 2  # draws drafts
+        engine.add_request(Generate(seq_id=seq_id, prompt=prompt, sampling=SamplingParams(),
+                                    stop_tokens=[], max_tokens=16))  # fmt: skip
+    while engine.has_work:
+        if failed := [event for event in engine.step() if isinstance(event, Failed)]:
+            raise RuntimeError(failed[0].message)
+    context.synchronize()
+    return of_gpu(model, context), read_gpus()[1][0].free_bytes
+
+
+def model_params(placement: Placement, *, no_alloc: bool = False) -> ModelParams:
+    return ModelParams(
+        n_gpu_layers=placement.n_gpu_layers,
+        devices=("CUDA0",),
+        tensor_overrides=placement.tensor_overrides(),
+        load_mode="none",
+        no_alloc=no_alloc,
     )
-    machine = msgspec.structs.replace(here, gpus=gpus)
-    plan = make_plan(facts, machine, Wishes(n_ctx=n_ctx, n_seq=n_seq))
-    return plan if plan.uses_gpu else None
 
 
-def measure(path: Path, plan: Plan, *, is_real: bool) -> str:
-    """Predicted and actual figures of every GPU, as text."""
-    before = [gpu.free_bytes for gpu in read_gpus()[1]]
-    params = ModelParams(
-        n_gpu_layers=plan.placement.n_gpu_layers,
-        devices=plan.devices,
-        tensor_split=plan.tensor_split,
-        tensor_overrides=plan.placement.tensor_overrides(),
-        load_mode="none" if not is_real else plan.load_mode,
-        no_alloc=not is_real,
-    )
-    model = Model(path, params)
-    shape = plan.shape
-    context = Context(
+def make_context(model: Model, shape: Shape) -> Context:
+    """As `engine/process.py` does."""
+    params: dict[str, Any] = {"n_threads_prefill": 8, "n_threads_decode": 8}
+    return Context(
         model,
         ContextParams(
             n_ctx=shape.n_ctx,
-            n_threads_prefill=plan.n_threads_prefill,
-            n_threads_decode=plan.n_threads_decode,
             n_batch=shape.n_batch,
             n_seq_max=shape.n_seq,
             n_outputs_max=shape.n_outputs,
             n_outputs_max_per_seq=1 + shape.n_outputs - shape.n_seq,
+            **params,
         ),
     )
-    actual: Counter[str] = Counter()
-    for buffer in model.buffers + context.buffers:
-        actual[f"{buffer.place} {buffer.purpose}"] += buffer.n_bytes
-    lost = [0] * len(before)
-    if is_real:
-        batch = Batch(shape.n_batch)
-        batch.extend([11] * min(shape.n_batch, shape.n_ctx), 0, 0, n_outputs=1)
-        context.decode_batch(batch)
-        context.synchronize()
-        lost = [b - gpu.free_bytes for b, gpu in zip(before, read_gpus()[1], strict=True)]
-    text = compare(plan, actual, lost, is_real=is_real)
-    model.close()
-    return text
 
 
-def compare(plan: Plan, actual: Counter[str], lost: list[int], *, is_real: bool) -> str:
-    parts = []
-    for i, memory in enumerate(plan.placement.gpus):
-        compute = actual[f"CUDA{i} compute"]
-        text = f"CUDA{i}: compute {memory.compute / MIB:.0f} / {compute / MIB:.0f}"
-        if is_real:
-            for name, predicted in (("model", memory.weights), ("kv", memory.cache)):
-                text += f", {name} {predicted / MIB:.0f} / {actual[f'CUDA{i} {name}'] / MIB:.0f}"
-            text += f", all {memory.total / MIB:.0f} / {lost[i] / MIB:.0f}"
-        parts.append(text)
-    host = [n for place, n in actual.items() if re.match(r"(CPU|CUDA_Host)\S* compute", place)]
-    parts.append(f"host compute {plan.host.compute / MIB:.0f} / {sum(host) / MIB:.0f}")
-    return "; ".join(parts)
+def of_gpu(model: Model, context: Context) -> dict[str, int]:
+    """As llama.cpp logged it; the graph's buffer grows when samplers join the graph."""
+    grown = [buffer for buffer in logged_buffers() if buffer.purpose == "compute"]
+    constant = [b for b in context.buffers if b.purpose != "compute" or not grown]
+    found: Counter[str] = Counter()
+    for buffer in model.buffers + constant + grown:
+        if buffer.place == "CUDA0":
+            found[buffer.purpose] += buffer.n_bytes
+    return {name: found[name] for name in ("model", "kv", "compute")}
+
+
+def describe(row: Row) -> str:
+    parts = [f"{n} {row.predicted[n] / MIB:.0f} / {row.actual[n] / MIB:.0f}" for n in row.actual]
+    return f"{row.label}: {row.excess:+.1%} ({', '.join(parts)} MiB)"
 
 
 if __name__ == "__main__":

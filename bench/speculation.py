@@ -15,7 +15,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as the engine has it; read wh
 import argparse
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def free_text(vocabulary: Vocabulary, number: int) -> tuple[list[int], list[int]
 
 
 @contextmanager
-def forced(script: list[int]) -> Iterator[None]:
+def forced(script: Iterable[int]) -> Iterator[None]:
     """Every token that is sampled becomes the next one of the script."""
     sample, left = Sampler.sample, iter(script)
 

@@ -1,6 +1,6 @@
 """Write a Hugging Face checkpoint of gpt-oss's exact shapes with random weights, for timing only.
 
-    python bench/synth_checkpoint.py {20b,120b} DIR
+    python bench/synth_checkpoint.py {20b,120b} DIR [--layers N]
 
 The tokenizer is the real one, so the result converts, loads and serves like the original; only its
 answers are noise. Shards hold two layers each.
@@ -28,8 +28,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("size", choices=LAYERS_EXPERTS)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--layers", type=int, help="fewer than the original; an even number")
     arguments = parser.parse_args()
     n_layers, n_experts = LAYERS_EXPERTS[arguments.size]
+    n_layers = arguments.layers or n_layers
     arguments.folder.mkdir(parents=True)
     write_configuration(arguments.folder, n_layers, n_experts)
     shards = [

@@ -1,37 +1,124 @@
-"""The models we know by name: `models.toml`. Knows nothing of what is on disk."""
+"""The models we know by name: `models.toml`, and the user's own beside `config.toml`.
+
+Knows nothing of what is on disk. An entry of the user with the name of one of ours changes what it
+says of it; any other is one more model.
+"""
 
 import functools
+import re
 import tomllib
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Annotated, Any
 
 import msgspec
 
+from gptoss_local.errors import UsageError
+from gptoss_local.quantities import parse_size
+from gptoss_local.settings import user_models_file
 
-class CatalogModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+_OURS = Path(__file__).parents[1] / "models.toml"
+
+# `[host/][namespace/]model[:tag]`, each part of 1 to 80 characters (Ollama's types/model/name.go).
+_PART = r"[a-z0-9_][a-z0-9_.-]{0,79}"
+NAME = re.compile(rf"(?:{_PART}/){{0,2}}{_PART}(?::{_PART})?")
+
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+_Repo = Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+/[\w.-]+(@\S+)?$")]
+_File = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.gguf$")]
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every table of the file refuses: keys that it does not know."""
+
+
+class Checkpoint(_Entry, frozen=True):
+    """Safetensors on the hub, which are converted; `repo` is `OWNER/NAME[@REVISION]`."""
+
+    repo: _Repo
+    size_bytes: _Size = 0
+
+
+class PublishedGGUF(_Entry, frozen=True):
+    """A GGUF on the hub; `files` are its parts in their order, by their paths there."""
+
+    repo: _Repo
+    files: Annotated[tuple[_File, ...], msgspec.Meta(min_length=1)]
+    size_bytes: _Size = 0
+
+
+class Needs(_Entry, frozen=True):
+    """A machine on which the model is comfortable, as `16GiB`."""
+
+    vram: str = "0"
+    ram: str = "0"
+
+
+class Sampling(_Entry, frozen=True, omit_defaults=True):
+    """What a request gets that does not say otherwise, by Ollama's names."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    repeat_penalty: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    num_ctx: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    num_predict: int | None = None
+    seed: int | None = None
+    stop: list[str] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Those that are said, as options of a request."""
+        said: dict[str, Any] = msgspec.to_builtins(self)
+        return said
+
+
+class CatalogModel(_Entry, frozen=True, kw_only=True):
     """One entry.
 
-    `file` is a name inside the models folder, `repo` holds its checkpoint on the hub; both are
-    empty when `embedded`.
+    Attributes:
+        file: A name inside the models folder, or the absolute path of a GGUF that lies elsewhere.
+        layers: Layers of the model, and `experts` of each layer: what a plan needs before the
+            model is here; 0 where they are not known.
     """
 
     name: str
-    aliases: tuple[str, ...]
-    file: str
-    title: str
-    repo: str = ""
+    aliases: tuple[str, ...] = ()
+    title: str = ""
+    license: str = ""
+    file: str = ""
     embedded: bool = False
+    layers: int = 0
+    experts: int = 0
+    needs: Needs = Needs()
+    sampling: Sampling = Sampling()
+    checkpoint: Checkpoint | None = None
+    gguf: PublishedGGUF | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether its file lies outside the models folder, and is not ours to write or delete."""
+        return PurePath(self.file).is_absolute()
+
+    @property
+    def repo(self) -> str:
+        """Where it comes from by default; empty if it cannot be pulled."""
+        source = self.checkpoint or self.gguf
+        return source.repo if source else ""
 
 
-class _Catalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    model: tuple[CatalogModel, ...]
-
-
-@functools.cache
 def catalog() -> tuple[CatalogModel, ...]:
-    """All entries, the embedded one first."""
-    text = (Path(__file__).parents[1] / "models.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), _Catalog).model
+    """All entries, the embedded one first.
+
+    Raises:
+        UsageError: the user's models.toml is wrong; the message says where.
+    """
+    file = user_models_file()
+    try:
+        changed_ns = file.stat().st_mtime_ns
+    except OSError:
+        changed_ns = 0
+    return _catalog(file, changed_ns)
 
 
 def canonical_name(name: str) -> str:
@@ -47,6 +134,11 @@ def canonical_name(name: str) -> str:
     return wanted
 
 
+def known_model(name: str) -> CatalogModel | None:
+    """The entry of a canonical name."""
+    return next((model for model in catalog() if model.name == name), None)
+
+
 def known_names() -> list[str]:
     """All names and aliases of the catalogue."""
     return [name for model in catalog() for name in (model.name, *model.aliases)]
@@ -58,3 +150,111 @@ def closest(name: str, names: Iterable[str]) -> str | None:
 
     found = difflib.get_close_matches(name.lower(), list(names), n=1)
     return found[0] if found else None
+
+
+def pull_advice(wanted: str) -> str:
+    """What to do when a name cannot be pulled, as the catalogue does not know it."""
+    if close := closest(wanted, known_names()):
+        return f"Did you mean {close}?"
+    return (
+        "gptoss pulls the models of its catalogue, such as gpt-oss:20b. Others can be added to "
+        "your models.toml (docs/models.md), or converted: gptoss convert OWNER/NAME OUT.gguf"
+    )
+
+
+@functools.lru_cache(4)
+def _catalog(users: Path, changed_ns: int) -> tuple[CatalogModel, ...]:
+    """PERF: every request asks for names; only a changed file is read again."""
+    tables = {table["name"]: table for table in _tables(_OURS)}
+    ours = {name: _convert(table, _OURS) for name, table in tables.items()}
+    if not changed_ns:
+        return tuple(ours.values())
+    theirs = [_normal(table, users) for table in _tables(users)]
+    names = [table["name"] for table in theirs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{users}: the model '{twice}' is there twice.")
+    found = ours | {t["name"]: _convert(tables.get(t["name"], {}) | t, users) for t in theirs}
+    _check(found, frozenset(names), users)
+    return tuple(found.values())
+
+
+def _tables(path: Path) -> list[dict[str, Any]]:
+    """The [[model]] tables of a file, as they are."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    tables = content.pop("model", [])
+    if content or not (isinstance(tables, list) and all(isinstance(t, dict) for t in tables)):
+        odd = f"unknown key '{next(iter(content))}'" if content else "'model' is no [[model]]"
+        raise UsageError(f"{path}: {odd}", hint="It holds [[model]] tables: docs/models.md.")
+    return tables
+
+
+def _normal(table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Names and paths of the user in the form that we compare."""
+    name = table.get("name")
+    if not isinstance(name, str):
+        raise UsageError(f"{path}: a [[model]] without a name", hint='Add name = "mine".')
+    normal = table | {"name": name.lower().removesuffix(":latest")}
+    if isinstance(aliases := table.get("aliases"), list):
+        normal["aliases"] = [a.lower() if isinstance(a, str) else a for a in aliases]
+    if isinstance(file := table.get("file"), str) and file.startswith("~"):
+        normal["file"] = str(Path(file).expanduser())
+    return normal
+
+
+def _convert(table: dict[str, Any], path: Path) -> CatalogModel:
+    try:
+        model = msgspec.convert(table, CatalogModel)
+        for size in (model.needs.vram, model.needs.ram):
+            parse_size(size, "needs")
+    except (msgspec.ValidationError, UsageError) as error:
+        where = str(error).replace("`$.", f"`{table['name']}.")
+        raise UsageError(
+            f"{path}, model '{table['name']}': {where}",
+            hint=f"Keys of a model: {', '.join(CatalogModel.__struct_fields__)} (docs/models.md).",
+        ) from error
+    return model
+
+
+def _check(models: dict[str, CatalogModel], users: frozenset[str], path: Path) -> None:
+    """What holds between fields and between entries of the user.
+
+    Raises:
+        UsageError: a name is no name or stands for two models, or a file is not one we can use.
+    """
+    owners = {name: name for name in models}
+    for model in models.values():
+        for alias in model.aliases:
+            if owners.setdefault(alias, model.name) != model.name:
+                raise UsageError(
+                    f"{path}: '{alias}' would be a name of both '{owners[alias]}' and "
+                    f"'{model.name}'.",
+                    hint="Choose another name.",
+                )
+        if model.name in users:
+            _check_user(model, path)
+
+
+def _check_user(model: CatalogModel, path: Path) -> None:
+    where = f"{path}, model '{model.name}'"
+    for name in (model.name, *model.aliases):
+        if not NAME.fullmatch(name):
+            raise UsageError(f"{where}: '{name}' is no name of a model.", hint="As mine:7b.")
+    if model.embedded and model.name != "nano":
+        raise UsageError(f"{where}: only nano is embedded.")
+    if model.is_local and model.repo:
+        raise UsageError(
+            f"{where}: it has a file of its own and a place to pull it from.",
+            hint="Leave out `file`, or `checkpoint` and `gguf`.",
+        )
+    if model.file and not model.is_local and PurePath(model.file).name != model.file:
+        raise UsageError(f"{where}: file '{model.file}' is neither a name nor an absolute path.")
+    if model.file and not model.file.endswith(".gguf"):
+        raise UsageError(f"{where}: file '{model.file}' is no .gguf.")
+    if not (model.embedded or model.file or model.repo):
+        raise UsageError(
+            f"{where}: nothing says where it comes from.",
+            hint="Add file, checkpoint or gguf: docs/models.md.",
+        )

@@ -124,6 +124,10 @@ class AsyncClient:
         with _translated(self._settings):
             return _checked(await self._http.get(path))
 
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        with _translated(self._settings):
+            return _checked(await self._http.post(path, json=body))
+
     async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
         with _translated(self._settings):

@@ -127,7 +127,11 @@ class ModelLoadError(EngineError):
 
 
 class EngineCrashedError(EngineError):
-    pass
+    """The engine process died; `was_killed`: by the system, which does so when RAM runs out."""
+
+    def __init__(self, message: str, *, hint: str = "", was_killed: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.was_killed = was_killed
 
 
 def error_by_name(name: str, message: str, *, hint: str = "") -> GptOssError:

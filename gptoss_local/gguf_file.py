@@ -9,6 +9,7 @@ Source: docs/gguf.md of ggml (version 3, little-endian).
 import functools
 import math
 import mmap
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ _STRING, _ARRAY = 8, 9
 _MAX_COUNT = 1 << 20  # keys, or tensors: far above any model, low enough for the memory
 _MAX_STRING_BYTES = 1 << 24  # chat templates are the longest, some 20 kB
 _MAX_ARRAY = 1 << 24  # merges are the longest, 446,189
+SPLIT_NAME = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")  # llama_split_path, llama.h
 TOKENS_KEY = "tokenizer.ggml.tokens"
 _FILE_TYPES = {0: "F32", 1: "F16", 7: "Q8_0", 32: "BF16", 38: "MXFP4"}  # llama_ftype, llama.h
 
@@ -90,6 +92,18 @@ def read_info(path: Path) -> GGUFInfo:
         ModelLoadError: the file is missing, no GGUF, or cut off inside its header.
     """
     return _header(path)[0]
+
+
+def split_files(path: Path) -> list[Path]:
+    """All files of a model, given any of them: one, or those that gguf-split made of it.
+
+    llama.cpp loads the first and finds the others by their names, so these may not be changed.
+    """
+    split = SPLIT_NAME.search(path.name)
+    if split is None:
+        return [path]
+    stem, n = path.name.removesuffix(split[0]), int(split[2])
+    return [path.with_name(f"{stem}-{i:05d}-of-{n:05d}.gguf") for i in range(1, n + 1)]
 
 
 def read_tokens(path: Path) -> list[str]:

@@ -85,6 +85,13 @@ def read_machine(models_dir: Path) -> Machine:
     )
 
 
+def read_usable_gpus() -> tuple[Gpu, ...]:
+    """The GPUs that llama.cpp can use, at this moment; asks nothing but the driver."""
+    if not has_cuda_build():
+        return ()
+    return tuple(visible(read_gpus()[1], os.environ.get("CUDA_VISIBLE_DEVICES")))
+
+
 def has_cuda_build() -> bool:
     """Whether the llama.cpp that will be used brings its CUDA library; loads nothing.
 

@@ -1,12 +1,12 @@
-"""Settings: command-line flags, then `GPTOSS_*` variables, then config.toml, then defaults.
+"""Settings: flags, then `GPTOSS_*`, then `OLLAMA_*` variables, then config.toml, then defaults.
 
-A bad value raises and names its source; nothing is guessed. Knows no other module of ours but
-errors.
+A bad value raises and names its source; nothing is guessed.
 """
 
+import functools
 import os
-import re
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +14,24 @@ import msgspec
 import platformdirs
 
 from gptoss_local.errors import UsageError
+from gptoss_local.quantities import parse_keep_alive, parse_size
 
 _APP = "gptoss"
+
+
+class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that the model may ask for in the chat; docs/chat.md says how it is run.
+
+    Attributes:
+        command: The program and its arguments, started without a shell.
+        parameters: A JSON schema of an object.
+        timeout_s: Seconds after which it is killed.
+    """
+
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,6 +76,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Colours of the chat; `/theme` lists their names."""
     keys: dict[str, str] = {}
     """Keys of the chat by what they do: `"chat.effort" = "f9"`; docs/chat.md has the names."""
+    tools: dict[str, ToolCommand] = {}
+    """What the model may ask for in the chat, `[tools.NAME]`; docs/chat.md has an example."""
     home: Path | None = None
     """Root of models, chats, caches and logs, `GPTOSS_HOME`; if not set, the platform's folders."""
 
@@ -113,53 +131,70 @@ def load_settings(**flags: Any) -> Settings:
     Raises:
         UsageError: a value has the wrong type, or config.toml does not parse.
     """
-    values = _from_config(platformdirs.user_config_path(_APP) / "config.toml")
-    values |= _from_environment()
-    values |= {name: value for name, value in flags.items() if value is not None}
-    settings = _convert(values, "the settings")
-    _ = settings.vram_bytes  # raises now and not with the first request
-    return settings
+    return _merge([*_sources(), ("the flags", {n: v for n, v in flags.items() if v is not None})])
 
 
-def parse_size(text: str, source: str) -> int:
-    """Read a size as Hugging Face's tools do: `4GB` are 4 * 10^9 bytes, `4GiB` are 4 * 2^30.
+def user_models_file() -> Path:
+    """The user's own catalogue, there or not; see `gptoss_local.catalog`."""
+    return _models_file(os.environ.get("XDG_CONFIG_HOME", ""))
+
+
+@functools.lru_cache(4)
+def _models_file(_config_home: str) -> Path:
+    """PERF: platformdirs takes 20 us, and every request asks several times."""
+    return platformdirs.user_config_path(_APP) / "models.toml"
+
+
+def explain_settings() -> tuple[Settings, dict[str, str]]:
+    """Settings without flags, and by name which file or variable set each that is no default.
 
     Raises:
-        UsageError: it is none; `source` says where it stands.
+        UsageError: as `load_settings`.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", text.strip(), re.IGNORECASE)
-    if match is None or (match[3] and not match[2]):
-        raise UsageError(f"{source} {text!r} is not a size.", hint="Write it as 4GB.")
-    power = " KMGT".index(match[2].upper() or " ")
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+    sources = list(_sources())
+    return _merge(sources), {name: source for source, values in sources for name in values}
 
 
-def _from_config(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
+def config_path() -> Path:
+    """The user's config.toml, which need not be there."""
+    return platformdirs.user_config_path(_APP) / "config.toml"
+
+
+def unknown_variables() -> list[str]:
+    """Variables that look like settings, of ours or of Ollama, and are not read."""
+    known = {*_OLLAMA, *map(_variable, Settings.__struct_fields__), *_NO_SETTINGS}
+    return sorted(v for v in os.environ if v.startswith(("GPTOSS_", "OLLAMA_")) and v not in known)
+
+
+def _merge(sources: list[tuple[str, dict[str, Any]]]) -> Settings:
+    merged: dict[str, Any] = {}
+    for source, values in sources:
+        merged |= values
+        _convert(values, source)
+    return _convert(merged, "the settings")
+
+
+def _sources() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What is set outside the command line, the weakest source first."""
+    if (path := config_path()).is_file():
+        yield str(path), _read_config(path)
+    for variable, parse in _OLLAMA.items():
+        if text := os.environ.get(variable, "").strip().strip("\"'"):
+            yield variable, parse(text, variable)
+    for name in Settings.__struct_fields__:
+        if text := os.environ.get(variable := _variable(name), "").strip():
+            yield variable, _parse_host(text, variable) if name == "host" else {name: text}
+
+
+def _variable(name: str) -> str:
+    return f"GPTOSS_{name.upper()}"
+
+
+def _read_config(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
-    _convert(values, str(path))
-    return values
-
-
-def _from_environment() -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    if ollama_host := os.environ.get("OLLAMA_HOST", "").strip():
-        values |= _parse_host(ollama_host, "OLLAMA_HOST")
-    if origins := os.environ.get("OLLAMA_ORIGINS", "").strip():
-        values["origins"] = origins
-    for field in Settings.__struct_fields__:
-        variable = f"GPTOSS_{field.upper()}"
-        text = os.environ.get(variable, "").strip()
-        if not text:
-            continue
-        found = _parse_host(text, variable) if field == "host" else {field: text}
-        _convert(found, variable)
-        values |= found
-    return values
 
 
 def _parse_host(text: str, source: str) -> dict[str, Any]:
@@ -173,7 +208,35 @@ def _parse_host(text: str, source: str) -> dict[str, Any]:
     return {"host": host.strip("[]"), "port": port} if host else {"port": port}
 
 
+def _unless_zero(name: str) -> "_Parser":
+    """Read a number of which Ollama's zero leaves the choice to the program, as our default."""
+    return lambda text, source: {name: text} if text != "0" else {}
+
+
+def _keep_alive(text: str, source: str) -> dict[str, Any]:
+    try:
+        return {"keep_alive_s": parse_keep_alive(text)}
+    except UsageError as error:
+        raise UsageError(f"{source}: {error.message}", hint=error.hint) from error
+
+
+_Parser = Callable[[str, str], dict[str, Any]]
+_OLLAMA: dict[str, _Parser] = {
+    "OLLAMA_HOST": _parse_host,
+    "OLLAMA_ORIGINS": lambda text, source: {"origins": text},
+    "OLLAMA_KEEP_ALIVE": _keep_alive,
+    "OLLAMA_CONTEXT_LENGTH": _unless_zero("context_length"),
+    "OLLAMA_NUM_PARALLEL": _unless_zero("num_parallel"),
+    "OLLAMA_MAX_LOADED_MODELS": _unless_zero("max_loaded_models"),
+    "OLLAMA_MAX_QUEUE": lambda text, source: {"max_queue": text},
+}
+"""Ollama's variables that mean the same here. Source: Ollama's envconfig/config.go."""
+_NO_SETTINGS = ("GPTOSS_DEBUG", "OLLAMA_MODELS")  # the second is read where models are looked for
+
+
 def _convert(values: dict[str, Any], source: str) -> Settings:
+    if vram := values.get("vram"):
+        parse_size(str(vram), f"{source}: vram")  # raises now and not with the first request
     try:
         return msgspec.convert(values, Settings, strict=False, dec_hook=_to_path)
     except msgspec.ValidationError as error:

@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from gptoss_local.chat import Vocabulary
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.nano import MODEL_NAME, ensure_gguf
+from gptoss_local.nano.materialize import materialize
 from gptoss_local.store import read_tokens
 
 
@@ -27,6 +28,7 @@ def clean_environment() -> Iterator[None]:
         for name in [n for n in os.environ if n.startswith(("GPTOSS_", "OLLAMA_"))]:
             monkeypatch.delenv(name)
         monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+        monkeypatch.setenv("OLLAMA_MODELS", "/nonexistent")
         yield
 
 
@@ -41,6 +43,14 @@ def nano_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def nano_gguf(nano_home: Path) -> Path:
     return ensure_gguf(nano_home / "cache")
+
+
+@pytest.fixture(scope="session")
+def nano_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What nano is converted from; do not write into it."""
+    folder = tmp_path_factory.mktemp("checkpoint") / MODEL_NAME
+    materialize(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

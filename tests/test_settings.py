@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import UsageError
-from gptoss_local.settings import load_settings
+from gptoss_local.settings import explain_settings, load_settings, unknown_variables
 
 
 def test_order_of_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -50,7 +50,10 @@ def test_url_is_reachable_for_any_bind_address() -> None:
         ("GPTOSS_NUM_PARALLEL", "0"),
         ("GPTOSS_PORT", "eleven"),
         ("GPTOSS_HOST", "host:port"),
+        ("GPTOSS_VRAM", "12 gigs"),
         ("OLLAMA_HOST", "a/b"),
+        ("OLLAMA_KEEP_ALIVE", "soon"),
+        ("OLLAMA_MAX_QUEUE", "many"),
     ],
 )
 def test_bad_values_name_their_source(
@@ -75,3 +78,43 @@ def test_home_moves_every_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     settings = load_settings()
     for folder in (settings.models_dir, settings.cache_dir, settings.log_dir):
         assert folder.parent == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "name", "value"),
+    [
+        ("OLLAMA_KEEP_ALIVE", "1h30m", "keep_alive_s", 5400),
+        ("OLLAMA_KEEP_ALIVE", "-1", "keep_alive_s", -1),
+        ("OLLAMA_CONTEXT_LENGTH", "8192", "context_length", 8192),
+        ("OLLAMA_NUM_PARALLEL", "'2'", "num_parallel", 2),
+        ("OLLAMA_NUM_PARALLEL", "0", "num_parallel", 4),
+        ("OLLAMA_MAX_LOADED_MODELS", "0", "max_loaded_models", 3),
+        ("OLLAMA_MAX_QUEUE", "7", "max_queue", 7),
+        ("OLLAMA_ORIGINS", "https://a.example", "origins", "https://a.example"),
+    ],
+)
+def test_variables_of_ollama(
+    monkeypatch: pytest.MonkeyPatch, variable: str, text: str, name: str, value: object
+) -> None:
+    monkeypatch.setenv(variable, text)
+    assert getattr(load_settings(), name) == value
+    monkeypatch.setenv("GPTOSS_MAX_QUEUE", "9")
+    assert load_settings().max_queue == 9  # ours win
+
+
+def test_every_value_has_its_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "gptoss" / "config.toml"
+    config.parent.mkdir()
+    config.write_text("port = 1\nthreads = 3\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("OLLAMA_HOST", "0.0.0.0:2")
+    monkeypatch.setenv("GPTOSS_PORT", "3")
+    settings, sources = explain_settings()
+    assert (settings.host, settings.port, settings.threads) == ("0.0.0.0", 3, 3)
+    assert sources == {"host": "OLLAMA_HOST", "port": "GPTOSS_PORT", "threads": str(config)}
+
+
+def test_variables_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GPTOSS_PROT", "GPTOSS_PORT", "GPTOSS_DEBUG", "OLLAMA_KV_CACHE_TYPE"):
+        monkeypatch.setenv(name, "1")
+    assert unknown_variables() == ["GPTOSS_PROT", "OLLAMA_KV_CACHE_TYPE"]

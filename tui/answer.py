@@ -1,8 +1,9 @@
 """One answer as it streams: its texts, its phase, its counts. Pure, no Textual, no HTTP."""
 
 import time
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
 
 from tui.printable import printable
 
@@ -10,8 +11,17 @@ Phase = Literal["waiting", "reasoning", "answering", "done", "stopped", "failed"
 
 _STATS = (
     "prompt_eval_count", "prompt_cached_count", "prompt_eval_duration", "eval_count",
-    "eval_duration", "load_duration", "total_duration", "done_reason",
+    "eval_duration", "load_duration", "total_duration", "done_reason", "tokens",
 )  # fmt: skip
+_MAX_LATENCIES = 240  # that are stored; longer answers are thinned out
+
+
+class Prefill(NamedTuple):
+    """Tokens of the prompt: those in the cache now, all, those it did not have to compute."""
+
+    n_done: int
+    n_prompt: int
+    n_cached: int
 
 
 class Answer:
@@ -21,6 +31,9 @@ class Answer:
         n_frames: Frames with text; one per token, or per few tokens if the model was sure of them.
         stats: Figures of the last frame and what was measured here; empty until then.
         error: Why it failed, and what to do.
+        prefill: How far the prompt is read; None as long as nothing is known.
+        n_left_out: Messages of the conversation that the prompt has no room for.
+        latencies_s: Between two frames, all of them.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,6 +41,7 @@ class Answer:
         self._start_s = clock()
         self._first_s: float | None = None
         self._answering_s: float | None = None
+        self._last_s: float | None = None
         self._end_s: float | None = None
         self.content = ""
         self.reasoning = ""
@@ -37,14 +51,24 @@ class Answer:
         self.phase: Phase = "waiting"
         self.stats: dict[str, Any] = {}
         self.error = ""
+        self.prefill: Prefill | None = None
+        self.n_left_out = 0
+        self.latencies_s: list[float] = []
 
     def add(self, frame: dict[str, Any]) -> None:
         """Take one frame of the stream."""
+        if progress := frame.get("prompt_progress"):
+            self.prefill = Prefill(progress["processed"], progress["total"], progress["cache"])
+            self.n_left_out = progress.get("left_out", 0)
         message = frame["message"]
         thinking, content = message.get("thinking", ""), message.get("content", "")
         if thinking or content or message.get("tool_calls"):
             self.n_frames += 1
-            self._first_s = self._first_s or self._clock()
+            now_s = self._clock()
+            if self._last_s is not None:
+                self.latencies_s.append(now_s - self._last_s)
+            self._last_s = now_s
+            self._first_s = self._first_s or now_s
         if thinking:
             self.reasoning += printable(thinking)
             self.n_reasoning_frames += 1
@@ -60,6 +84,7 @@ class Answer:
                 "ttft_s": self.ttft_s,
                 "reasoning_s": self.reasoning_s,
                 "n_reasoning_frames": self.n_reasoning_frames,
+                "latencies_ms": [round(s * 1e3, 1) for s in thinned(self.latencies_s)],
             }
             self.end("done")
 
@@ -102,3 +127,11 @@ class Answer:
             return None
         passed_s = (self._end_s or self._clock()) - self._first_s
         return (self.n_frames - 1) / passed_s if passed_s > 0 else None
+
+
+def thinned(values: Sequence[float], n_max: int = _MAX_LATENCIES) -> list[float]:
+    """At most `n_max` values: of each stretch of the others the largest, as peaks matter."""
+    if len(values) <= n_max:
+        return list(values)
+    edges = [len(values) * k // n_max for k in range(n_max + 1)]
+    return [max(values[a:b]) for a, b in pairwise(edges)]

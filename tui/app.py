@@ -12,10 +12,12 @@ from textual.screen import Screen
 
 from gptoss_local.errors import UsageError
 from tui.actions import REGISTRY
+from tui.clipboard import copy_natively
 from tui.conversation import Conversation
 from tui.history import History
 from tui.screens.chat import ChatScreen
 from tui.server import ChatServer
+from tui.tools import Toolbox
 
 
 class RegistryProvider(Provider):
@@ -46,6 +48,7 @@ class ChatApp(App[None]):
         server: Answers and lists of models.
         history: Where chats are stored; closed by the caller.
         conversation: The chat that is shown first.
+        toolbox: What the model may ask for.
         theme: One of Textual's; empty for its default.
         keys: Ids of bindings, and the keys they get instead of ours.
 
@@ -63,6 +66,7 @@ class ChatApp(App[None]):
         server: ChatServer,
         history: History,
         conversation: Conversation,
+        toolbox: Toolbox,
         *,
         theme: str = "",
         keys: Mapping[str, str] | None = None,
@@ -73,11 +77,18 @@ class ChatApp(App[None]):
             raise UsageError(f"there is no theme '{theme}'", hint=f"There are {names}.")
         self.theme = theme or self.theme
         self.set_keymap(dict(keys or {}))
-        self._chat = ChatScreen(server, history, conversation)
+        self._chat = ChatScreen(server, history, conversation, toolbox)
 
-    def on_load(self) -> None:
+    def on_ready(self) -> None:
         """PERF: what the imports made is not searched for garbage any more, 60 ms each time."""
         gc.freeze()
+        gc.enable()  # `gptoss chat` starts without
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy by OSC 52, which terminals may ignore, and by the desktop's own program."""
+        super().copy_to_clipboard(text)
+        if not self.is_headless:  # tests and pictures leave the user's clipboard alone
+            self.run_worker(partial(copy_natively, text), thread=True, group="clipboard")
 
     def get_default_screen(self) -> Screen[None]:
         return self._chat

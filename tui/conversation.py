@@ -1,5 +1,6 @@
 """The open chat: its branch, and what is done to it. Stores through `History`; no Textual."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from gptoss_local.types import Effort
 from tui.answer import Answer
 from tui.history import ChatSummary, History, Turn, TurnState
+from tui.tools import ToolResult
 
 _STATES: dict[str, TurnState] = {"done": "done", "stopped": "stopped", "failed": "failed"}
 
@@ -17,6 +19,7 @@ class Conversation:
     Attributes:
         turns: The branch that is shown, and that the model is asked with.
         chat_id: None until the first message: an empty chat is not stored.
+        options: Of its requests, as `options` of Ollama's API; `truncate` stands among them.
     """
 
     def __init__(self, history: History, model: str, effort: Effort) -> None:
@@ -25,6 +28,7 @@ class Conversation:
         self.effort: Effort = effort
         self.turns: list[Turn] = []
         self.chat_id: int | None = None
+        self.options: dict[str, Any] = {}
         self._system = ""
 
     @property
@@ -33,13 +37,13 @@ class Conversation:
 
     def new(self, system: str = "") -> None:
         """Begin an empty chat, which `system` is the system message of."""
-        self.chat_id, self.turns, self._system = None, [], system
+        self.chat_id, self.turns, self._system, self.options = None, [], system, {}
 
     def open(self, chat_id: int, turn_id: int | None = None) -> None:
         """Go on with a stored chat, at its leaf or on the branch with `turn_id`."""
         chat = self._history.chat(chat_id)
         turns = self._history.select(turn_id) if turn_id else self._history.branch(chat.leaf_id)
-        self.chat_id, self.turns = chat_id, turns
+        self.chat_id, self.turns, self.options = chat_id, turns, dict(chat.options)
         self.model = chat.model or self.model
         if chat.effort in ("low", "medium", "high"):
             self.effort = chat.effort  # type: ignore[assignment]  # narrowed by the line above
@@ -50,10 +54,24 @@ class Conversation:
         if self.chat_id is not None:
             self._history.set_model(self.chat_id, model, effort)
 
+    def set_option(self, name: str, value: Any) -> None:
+        """An option of all requests of this chat; None leaves it to the model."""
+        self.options = {key: old for key, old in self.options.items() if key != name}
+        if value is not None:
+            self.options[name] = value
+        if self.chat_id is not None:
+            self._history.set_options(self.chat_id, self.options)
+
+    def fork(self, turn: Turn) -> None:
+        """Go on in a new chat, which has this branch down to a turn."""
+        self.open(self._history.fork(turn.id))
+
     def ask(self, text: str, *, instead_of: Turn | None = None) -> Turn:
         """Add a message of the user at the end, or as a sibling of an earlier one."""
         if self.chat_id is None:
             self.chat_id = self._history.new_chat(self.model, self.effort)
+            if self.options:
+                self._history.set_options(self.chat_id, self.options)
             if self._system:
                 self._add("system", self._system)
         if instead_of is not None:
@@ -65,6 +83,11 @@ class Conversation:
         if instead_of is not None:
             self._cut_before(instead_of)
         return self._add("assistant", "", model=self.model, effort=self.effort, state="streaming")
+
+    def add_result(self, name: str, result: ToolResult) -> Turn:
+        """Add what a call of a tool gave, at the end."""
+        stats = {"seconds": round(result.seconds, 3), "is_error": result.is_error}
+        return self._add("tool", result.text, tool_name=name, stats=stats)
 
     def save(self, turn: Turn, answer: Answer) -> Turn:
         """Store an answer as far as it is; returns its turn as it is now."""
@@ -120,8 +143,20 @@ class Conversation:
     def request(self) -> dict[str, Any]:
         """The body of `/api/chat` for the branch, without the answer that begins now."""
         turns = [turn for turn in self.turns if turn.state != "streaming"]
-        messages = [_message(turn) for turn in turns if turn.content or turn.tool_calls]
-        return {"model": self.model, "messages": messages, "think": self.effort}
+        options = {key: value for key, value in self.options.items() if key != "truncate"}
+        return {
+            "model": self.model,
+            "messages": messages_of(turns),
+            "think": self.effort,
+            "options": options,
+            "truncate": bool(self.options.get("truncate")),
+        }
+
+    @property
+    def can_drop(self) -> bool:
+        """Whether there are turns before the last question that are not left out already."""
+        n_questions = sum(turn.role == "user" for turn in self.turns)
+        return n_questions > 1 and not self.options.get("truncate")
 
     def _cut_before(self, turn: Turn) -> None:
         ids = [other.id for other in self.turns]
@@ -133,6 +168,11 @@ class Conversation:
         turn = self._history.add(self.chat_id, parent_id, role, content, **fields)
         self.turns.append(turn)
         return turn
+
+
+def messages_of(turns: Iterable[Turn]) -> list[dict[str, Any]]:
+    """Turns as messages of `/api/chat`; an answer that said nothing is none."""
+    return [_message(turn) for turn in turns if turn.content or turn.tool_calls or turn.tool_name]
 
 
 def _message(turn: Turn) -> dict[str, Any]:

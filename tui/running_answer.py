@@ -5,8 +5,8 @@ and stores. So a fast model cannot keep the keys waiting.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import aclosing
+from typing import Any
 
 from gptoss_local.errors import ContextOverflowError, GptOssError
 from tui.answer import Answer
@@ -23,32 +23,32 @@ class RunningAnswer:
     """An answer, the turn it is stored in and the view it is painted in.
 
     Attributes:
+        turn: As it is stored now.
         was_too_long: The server refused the prompt because it does not fit in the context.
     """
 
     def __init__(self, conversation: Conversation, turn: Turn, view: AssistantTurnView) -> None:
         self.answer = Answer()
+        self.turn = turn
         self.was_too_long = False
         self._conversation = conversation
-        self._turn = turn
         self._view = view
         self._task: asyncio.Task[None] | None = None
         self._painting = asyncio.Lock()
         self._n_painted = -1
         self._n_ticks = 0
 
-    def start(
-        self, server: ChatServer, on_first: Callable[[], object], on_end: Callable[[], object]
-    ) -> None:
-        """Begin to receive.
-
-        Args:
-            server: Whom to ask.
-            on_first: Called at the first frame, which is painted without waiting for the timer.
-            on_end: Called once, however it ends.
-        """
-        self._task = asyncio.create_task(self._receive(server, on_first))
-        self._task.add_done_callback(lambda _task: on_end())
+    async def run(self, server: ChatServer, body: dict[str, Any]) -> None:
+        """Receive until the answer is over, however it ends; then it is painted and stored."""
+        self._task = asyncio.create_task(self._receive(server, body))
+        try:
+            await asyncio.wait((self._task,))
+        finally:
+            self._task.cancel()
+        if not self._task.cancelled():
+            self._task.result()
+        self.save()
+        await self.paint()
 
     def stop(self) -> None:
         """Stop the model: the connection is closed, and what there is of the answer stays."""
@@ -73,19 +73,19 @@ class RunningAnswer:
 
     def save(self) -> None:
         """Store the answer as far as it is."""
-        self._turn = self._view.turn = self._conversation.save(self._turn, self.answer)
+        self.turn = self._view.turn = self._conversation.save(self.turn, self.answer)
 
-    async def _receive(self, server: ChatServer, on_first: Callable[[], object]) -> None:
+    async def _receive(self, server: ChatServer, body: dict[str, Any]) -> None:
         answer = self.answer
         try:
-            async with aclosing(server.stream_chat(self._conversation.request())) as frames:
+            async with aclosing(server.stream_chat(body)) as frames:
                 async for frame in frames:
                     if not answer.is_live:
                         break
                     is_first = answer.phase == "waiting"
                     answer.add(frame)
-                    if is_first:
-                        on_first()
+                    if is_first and answer.phase != "waiting":
+                        self._view.call_later(self.paint)  # without waiting for the timer
             answer.end("failed", "the answer ended early")
         except GptOssError as error:
             self.was_too_long = isinstance(error, ContextOverflowError)

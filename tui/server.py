@@ -6,6 +6,13 @@ from typing import Any, NamedTuple, Protocol
 from gptoss_local.client import AsyncClient
 
 
+class Gpu(NamedTuple):
+    """A GPU of the server's machine, at this moment."""
+
+    used_bytes: int
+    total_bytes: int
+
+
 class LoadedModel(NamedTuple):
     """A model in memory.
 
@@ -18,12 +25,34 @@ class LoadedModel(NamedTuple):
     vram_bytes: int
 
 
+class Look(NamedTuple):
+    """The server's machine at a moment.
+
+    Attributes:
+        gpus: Those that models can use; none where it computes on the CPU.
+        loading: Models on their way into memory: bytes read, and all.
+    """
+
+    gpus: list[Gpu]
+    loading: dict[str, tuple[int, int]]
+
+
+class PromptSize(NamedTuple):
+    """Tokens: of a prompt, of the context it went to, of the largest one the model can have."""
+
+    n_prompt: int
+    n_ctx: int
+    n_ctx_max: int
+
+
 class AnswerSource(Protocol):
     """Where frames come from; `AsyncClient` is one."""
 
     def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]: ...
 
     async def get(self, path: str) -> dict[str, Any]: ...
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]: ...
 
 
 class ChatServer:
@@ -34,7 +63,7 @@ class ChatServer:
 
     def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """The frames of `/api/chat`; closing the generator stops the answer."""
-        return self._source.stream_chat(body)
+        return self._source.stream_chat(body | {"return_progress": True, "return_tokens": True})
 
     async def installed_models(self) -> list[dict[str, Any]]:
         """As `/api/tags` has them."""
@@ -45,6 +74,34 @@ class ChatServer:
         """As `/api/ps` has them."""
         models: list[dict[str, Any]] = (await self._source.get("/api/ps"))["models"]
         return models
+
+    async def look(self) -> Look:
+        """What the server's machine does now."""
+        found = await self._source.get("/api/gptoss/status")
+        gpus = [
+            Gpu(gpu["total_bytes"] - gpu["free_bytes"], gpu["total_bytes"])
+            for gpu in found.get("gpus", ())
+        ]
+        loads = {load["model"]: load for load in found.get("loading", ())}
+        return Look(gpus, {n: (v["completed"], v["total"]) for n, v in loads.items()})
+
+    async def fits(self, n_ctx: int = 0) -> dict[str, dict[str, Any]]:
+        """By name, where each model would go, with so much context; 0 leaves that to the plan."""
+        query = f"?n_ctx={n_ctx}" if n_ctx else ""
+        models = (await self._source.get(f"/api/gptoss/fits{query}"))["models"]
+        return {model["name"]: model for model in models}
+
+    async def inspect(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A conversation in harmony's messages and tokens, as `/api/gptoss/inspect` has it."""
+        return await self._source.post("/api/gptoss/inspect", body)
+
+    async def prompt_size(self, body: dict[str, Any]) -> PromptSize:
+        """How long the prompt of a request is, and what the model could hold."""
+        name = body["model"]
+        counted, loaded = await self.inspect(body), await self.loaded(name)
+        tags = {tag["name"]: tag for tag in await self.installed_models()}
+        n_ctx_max = tags.get(name, {"details": {}})["details"].get("context_length", 0)
+        return PromptSize(counted["n_tokens"], loaded.n_ctx if loaded else 0, n_ctx_max)
 
     async def loaded(self, name: str) -> LoadedModel | None:
         """Facts of a model in memory; None if it is not loaded."""

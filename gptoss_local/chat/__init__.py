@@ -4,11 +4,13 @@ The only layer that knows the harmony format: below it there are token ids, abov
 dialect of the HTTP server turns its request into a ChatRequest and ChatEvents into its answer.
 """
 
+from gptoss_local.chat.dissect import HarmonyPiece, dissect
 from gptoss_local.chat.events import (
     ChatEvent,
     ContentDelta,
     Delta,
     Done,
+    Prefilling,
     ReasoningDelta,
     Started,
     TokenLogprob,
@@ -25,7 +27,7 @@ from gptoss_local.chat.message import (
     Tool,
     ToolRequest,
 )
-from gptoss_local.chat.session import answer, n_prompt_tokens
+from gptoss_local.chat.session import answer, n_prompt_tokens, prompt_tokens
 from gptoss_local.chat.vocabulary import Vocabulary
 
 __all__ = [
@@ -35,8 +37,10 @@ __all__ = [
     "ContentDelta",
     "Delta",
     "Done",
+    "HarmonyPiece",
     "JsonFormat",
     "Message",
+    "Prefilling",
     "RawRequest",
     "ReasoningDelta",
     "RegexFormat",
@@ -48,5 +52,7 @@ __all__ = [
     "Vocabulary",
     "WholeAnswer",
     "answer",
+    "dissect",
     "n_prompt_tokens",
+    "prompt_tokens",
 ]

@@ -17,6 +17,13 @@ class Started(msgspec.Struct, frozen=True):
     n_left_out: int = 0
 
 
+class Prefilling(msgspec.Struct, frozen=True):
+    """So many of the prompt's tokens are read; only for requests that ask for it."""
+
+    n_done: int
+    n_cached: int
+
+
 class ReasoningDelta(msgspec.Struct, frozen=True):
     """A piece of the analysis channel; never empty."""
 
@@ -76,7 +83,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 Delta = ReasoningDelta | ContentDelta | ToolCall
-ChatEvent = Started | Delta | Done
+ChatEvent = Started | Prefilling | Delta | Done
 
 
 class WholeAnswer:

@@ -83,6 +83,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     calls one. `has_next_turn` says that the answer may come back as a message of a longer
     conversation. `n_logprobs` asks for the log-probabilities of the content's tokens, each with so
     many alternatives. `truncates` leaves out the oldest turns where the prompt does not fit.
+    `reports_prefill` asks for Prefilling events.
     """
 
     messages: tuple[Message, ...]
@@ -97,4 +98,5 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     earlier_tokens: tuple[int, ...] = ()
     has_next_turn: bool = True
     truncates: bool = False
+    reports_prefill: bool = False
     n_logprobs: int | None = None

@@ -12,6 +12,7 @@ from gptoss_local.chat.events import (
     ChatEvent,
     ContentDelta,
     Done,
+    Prefilling,
     ReasoningDelta,
     Started,
     ToolCall,
@@ -26,7 +27,7 @@ from gptoss_local.chat.render import opens_final, render_chat, render_history
 from gptoss_local.chat.truncation import shorten
 from gptoss_local.chat.vocabulary import STOP_TOKENS, Vocabulary
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Finished
+from gptoss_local.engine.protocol import Finished, Prefilled
 from gptoss_local.errors import ContextOverflowError
 
 _start_dates = StartDates()  # of all conversations with this server
@@ -138,6 +139,19 @@ def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:
     return len(render_chat(request, vocabulary))
 
 
+def prompt_tokens(
+    request: ChatRequest, vocabulary: Vocabulary, n_ctx: int | None = None
+) -> list[int]:
+    """The very prompt that `answer` makes of a request, where `n_ctx` tokens are loaded.
+
+    Raises:
+        UsageError: as `answer`.
+    """
+    if request.truncates and n_ctx is not None:
+        request, _ = shorten(request, vocabulary, n_ctx)
+    return render_chat(request, vocabulary, _start_dates.date_of(request))
+
+
 def _overflow(n_prompt: int, n_ctx: int) -> ContextOverflowError:
     return ContextOverflowError(
         f"the prompt is longer than the context length currently available to the model: "
@@ -163,9 +177,13 @@ async def _run(
         max_tokens=request.max_tokens,
         grammar=grammar,
         n_logprobs=request.n_logprobs,
+        reports_prefill=isinstance(request, ChatRequest) and request.reports_prefill,
     )
     async with aclosing(generation):
         async for event in generation:
+            if isinstance(event, Prefilled):
+                yield Prefilling(event.n_tokens, event.n_cached)
+                continue
             if isinstance(event, Finished):
                 for delta in reader.finish():
                     yield delta

@@ -1,27 +1,15 @@
 """One conversation with a model, and how its answers are printed: never redrawn, only added to."""
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gptoss_local.cli._output import print_json
+from gptoss_local.cli._output import is_plain, is_read_aloud, print_json
 from gptoss_local.errors import GptOssError
 
 if TYPE_CHECKING:
     from gptoss_local.client import Client
 
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-
-
-def is_read_aloud() -> bool:
-    """Whether a screen reader reads what we print, by the variable that says so (`ACCESSIBLE`)."""
-    return os.environ.get("ACCESSIBLE", "") not in ("", "0")
-
-
-def is_plain() -> bool:
-    """Whether the terminal gets no control sequences, though it is one."""
-    is_dumb = os.environ.get("TERM") == "dumb"
-    return bool(os.environ.get("NO_COLOR")) or is_dumb or is_read_aloud()
 
 
 class Printer:

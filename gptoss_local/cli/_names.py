@@ -34,11 +34,11 @@ def print_names(kinds: Sequence[str]) -> None:
     """Print the names of each kind; none where they cannot be found out."""
     try:
         settings = load_settings()
+        names = [name for kind in kinds for name in _names(kind, settings)]
     except GptOssError:  # the command itself will say it
         return
-    for kind in kinds:
-        for name in filter(_PLAIN.fullmatch, _names(kind, settings)):
-            print(name)
+    for name in filter(_PLAIN.fullmatch, names):
+        print(name)
 
 
 def _names(kind: str, settings: Settings) -> list[str]:
@@ -50,7 +50,7 @@ def _names(kind: str, settings: Settings) -> list[str]:
         case "known":
             from gptoss_local.catalog import catalog
 
-            return [model.name for model in catalog() if not model.embedded]
+            return [model.name for model in catalog() if model.repo]
         case "loaded":
             return _loaded(settings)
         case _:

@@ -1,12 +1,14 @@
 """Options that several commands share, and what these need before they ask the server."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gptoss_local.catalog import canonical_name
+from gptoss_local.cli._first_model import offer_download
 from gptoss_local.cli._output import progress_bar
+from gptoss_local.errors import ModelNotFoundError
 from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,20 +50,20 @@ def running_server(settings: Settings) -> "Client":
 
 
 def server_for(model: str, settings: Settings) -> "Client":
-    """Make sure that a model's file and a server are there; say on stderr what takes time.
+    """Make sure that a model's file and a server are there; show what takes time.
 
     Raises:
-        ModelNotFoundError: there is no such model.
+        ModelNotFoundError: there is no such model, and it is not to be downloaded.
     """
     from gptoss_local.store import find_model
 
-    entry = find_model(model, settings)
+    try:
+        entry = find_model(model, settings)
+    except ModelNotFoundError:
+        if not offer_download(canonical_name(model), settings):
+            raise
+        entry = find_model(model, settings)
     if entry.path is None:
         with progress_bar() as progress:
             entry.ensure_file(settings, progress)
-    client = running_server(settings)
-    if sys.stderr.isatty() and entry.name not in (
-        m["name"] for m in client.get("/api/ps")["models"]
-    ):
-        print(f"loading {entry.name} …", file=sys.stderr)
-    return client
+    return running_server(settings)

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,9 +29,21 @@ _UNITS = (  # name, seconds, up to where it is used
 _ABOUT = {"minute": "About a minute", "hour": "About an hour"}
 
 
+def is_read_aloud() -> bool:
+    """Whether a screen reader reads what we print, by the variable that says so (`ACCESSIBLE`)."""
+    return os.environ.get("ACCESSIBLE", "") not in ("", "0")
+
+
+def is_plain() -> bool:
+    """Whether the terminal gets no control sequences, though it is one."""
+    is_dumb = os.environ.get("TERM") == "dumb"
+    return bool(os.environ.get("NO_COLOR")) or is_dumb or is_read_aloud()
+
+
 def print_json(**data: Any) -> None:
     """Print one JSON object with the version of its format."""
-    print(msgspec.json.encode({"version": JSON_VERSION, **data}).decode(), flush=True)
+    text = msgspec.json.encode({"version": JSON_VERSION, **data}, enc_hook=os.fspath)  # paths
+    print(text.decode(), flush=True)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -52,7 +65,7 @@ def print_facts(facts: Mapping[str, str]) -> None:
 
 @contextmanager
 def progress_bar(*, tenths: bool = False, quiet: bool = False) -> Iterator[Progress]:
-    """One bar per step on stderr, with bytes, rate and time left.
+    """One bar per step on stderr, with bytes, rate and time left; a total may grow.
 
     Args:
         tenths: Where stderr is no terminal, print a line per 10 % instead of one per step.
@@ -61,7 +74,7 @@ def progress_bar(*, tenths: bool = False, quiet: bool = False) -> Iterator[Progr
     if quiet:
         yield lambda what, done, total: None
         return
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or is_plain():
         make, ending = (each_tenth, "") if tenths else (each_step, " …")
         yield make(lambda line: print(f"{line}{ending}", file=sys.stderr, flush=True))
         return
@@ -84,7 +97,7 @@ def progress_bar(*, tenths: bool = False, quiet: bool = False) -> Iterator[Progr
         def report(what: str, done: int, total: int) -> None:
             if what not in tasks:  # what an earlier run did counts for no rate
                 tasks[what] = bar.add_task(what, total=total, completed=done)
-            bar.update(tasks[what], completed=done)
+            bar.update(tasks[what], completed=done, total=total)
 
         yield report
 

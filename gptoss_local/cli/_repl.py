@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gptoss_local.cli._answer import Chat, is_plain, is_read_aloud
-from gptoss_local.cli._output import print_error
+from gptoss_local.cli._answer import Chat
+from gptoss_local.cli._output import is_plain, is_read_aloud, print_error
 from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.settings import Settings
 
@@ -120,11 +120,13 @@ class Repl:
         _say(f"system: {self._chat.system or '(the model’s own, if it has one)'}")
 
     def model(self, name: str) -> None:
+        from gptoss_local.cli._loading import show_load
         from gptoss_local.cli._options import named, server_for
 
         if name:
             name = named(name, self._settings)
             self._chat.client = server_for(name, self._settings)
+            show_load(self._chat.client, name)
             self._chat.model = name
         _say(f"model: {self._chat.model}")
 

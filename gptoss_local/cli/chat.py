@@ -1,10 +1,13 @@
 """`gptoss chat`: the terminal chat. Makes sure of a model and a server, then shows the app."""
 
+import gc
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._options import named, server_for
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, load_settings
@@ -28,6 +31,7 @@ def chat(
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("chat needs a terminal", hint="In a pipe: gptoss run MODEL PROMPT")
+    gc.disable()  # PERF: imports make no garbage; 0.6 instead of 0.8 s of CPU to the first prompt
     from tui.history import History
 
     settings = load_settings()
@@ -55,7 +59,7 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
     elif last is not None and last.model in installed:
         name = last.model
     else:
-        name = installed[0]
+        name = chosen_model(settings)
     server_for(name, settings)
     return find_model(name, settings).name
 
@@ -72,12 +76,14 @@ def _show(
     from tui.app import ChatApp
     from tui.conversation import Conversation
     from tui.server import ChatServer
+    from tui.tools import Toolbox
 
     conversation = Conversation(history, model, "medium")
     if chat_id is not None:
         conversation.open(chat_id)
     conversation.set_model(model, effort or conversation.effort)
     server = ChatServer(AsyncClient(settings))
-    app = ChatApp(server, history, conversation, theme=settings.theme, keys=settings.keys)
+    toolbox = Toolbox(settings.tools, Path.cwd())
+    app = ChatApp(server, history, conversation, toolbox, theme=settings.theme, keys=settings.keys)
     app.run()
     return conversation.chat_id

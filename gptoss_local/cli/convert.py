@@ -14,7 +14,8 @@ from rich.filesize import decimal
 
 from gptoss_local.cli._options import INTERRUPTED, Json, Quiet, Tokenizer, Workers
 from gptoss_local.cli._output import print_json, print_table, progress_bar
-from gptoss_local.settings import load_settings, parse_size
+from gptoss_local.quantities import parse_size
+from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
     from convert import ConvertOptions, Plan

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from gptoss_local.catalog import canonical_name
+from gptoss_local.cli._loading import follow_load
 from gptoss_local.cli._options import Json, ModelName, named, server_for
-from gptoss_local.cli._output import print_json
+from gptoss_local.cli._output import print_json, progress_bar
 from gptoss_local.settings import load_settings
 
 
@@ -22,19 +23,31 @@ def load(
     ] = "",
     json: Json = False,
 ) -> None:
-    """Load MODEL into memory."""
+    """Load MODEL into memory.
+
+    With --json: a line per report, the last one with "event": "done".
+    """
     settings = load_settings()
     model = named(model, settings)
     client = server_for(model, settings)
-    body: dict[str, Any] = {"model": model, "stream": False}
+    body: dict[str, Any] = {"model": model}
     if ctx is not None:
         body["options"] = {"num_ctx": ctx}
     if keep_alive:
         body["keep_alive"] = int(keep_alive) if keep_alive.lstrip("-").isdigit() else keep_alive
-    client.post("/api/generate", body)
+    with progress_bar(tenths=True, quiet=json) as bar:
+        n_tries = follow_load(client, body, _print_as_json if json else bar)
     name = canonical_name(model)
     loaded = next((m for m in client.get("/api/ps")["models"] if m["name"] == name), None)
     if json:
-        print_json(model=loaded)
+        print_json(event="done", model=loaded)
     elif loaded is not None:
-        print(f"{name} is loaded, {loaded['context_length']:,} tokens of context", file=sys.stderr)
+        tries = f", planned smaller {n_tries - 1} times" if n_tries > 1 else ""
+        print(
+            f"{name} is loaded, {loaded['context_length']:,} tokens of context{tries}",
+            file=sys.stderr,
+        )
+
+
+def _print_as_json(_what: str, done: int, total: int) -> None:
+    print_json(event="progress", completed_bytes=done, total_bytes=total)

@@ -14,17 +14,17 @@ def ls(quiet: NamesOnly = False, json: Json = False) -> None:
     from gptoss_local.store import list_models
 
     entries = list_models(load_settings())
-    stats = [(entry, entry.path.stat() if entry.path else None) for entry in entries]
     if json:
         models = [
             {
                 "name": entry.name,
                 "id": entry.digest[:12],
                 "path": str(entry.path) if entry.path else None,
-                "size_bytes": stat.st_size if stat else None,
-                "modified_s": stat.st_mtime if stat else None,
+                "size_bytes": entry.size_bytes if entry.path else None,
+                "modified_s": entry.modified_ns / 1e9 if entry.path else None,
+                "in_place": entry.is_in_place,
             }
-            for entry, stat in stats
+            for entry in entries
         ]
         print_json(models=models)
         return
@@ -35,9 +35,16 @@ def ls(quiet: NamesOnly = False, json: Json = False) -> None:
         (
             entry.name,
             entry.digest[:12],
-            decimal(stat.st_size) if stat else "-",
-            f"{human_age(time.time() - stat.st_mtime)} ago" if stat else "built on first use",
+            decimal(entry.size_bytes) if entry.path else "-",
+            f"{human_age(time.time() - entry.modified_ns / 1e9)} ago"
+            if entry.path
+            else "built on first use",
+            str(entry.path) if entry.is_in_place else "",
         )
-        for entry, stat in stats
+        for entry in entries
     ]
-    print_table(("NAME", "ID", "SIZE", "MODIFIED"), rows)
+    header = ["NAME", "ID", "SIZE", "MODIFIED"]
+    if any(row[-1] for row in rows):  # some lie elsewhere
+        print_table([*header, "WHERE"], rows)
+    else:
+        print_table(header, [row[:-1] for row in rows])

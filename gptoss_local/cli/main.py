@@ -11,10 +11,13 @@ from gptoss_local.cli._output import print_error
 from gptoss_local.cli.bench import bench
 from gptoss_local.cli.chat import chat
 from gptoss_local.cli.completion import completion
+from gptoss_local.cli.config import config
 from gptoss_local.cli.convert import convert
 from gptoss_local.cli.cp import cp
 from gptoss_local.cli.create import create
 from gptoss_local.cli.doctor import doctor
+from gptoss_local.cli.gc import gc
+from gptoss_local.cli.import_ import import_
 from gptoss_local.cli.load import load
 from gptoss_local.cli.log import log
 from gptoss_local.cli.logs import logs
@@ -28,6 +31,7 @@ from gptoss_local.cli.serve import serve
 from gptoss_local.cli.show import show
 from gptoss_local.cli.status import status
 from gptoss_local.cli.stop import stop
+from gptoss_local.cli.tune import tune
 from gptoss_local.cli.verify import verify
 from gptoss_local.errors import GptOssError
 
@@ -40,10 +44,11 @@ app = typer.Typer(
 )
 for command in (
     *(run, chat, log, pull, ls, ps, show, load, stop),
-    *(create, cp, rm, convert, verify),
-    *(serve, status, logs, plan, bench, doctor, completion),
+    *(create, cp, rm, gc, convert, verify),
+    *(serve, status, logs, config, plan, bench, tune, doctor, completion),
 ):
     app.command()(command)
+app.command("import")(import_)
 app.command("list", hidden=True)(ls)  # the names Ollama's users type
 app.command("start", hidden=True)(serve)
 

@@ -6,11 +6,13 @@ import typer
 
 from gptoss_local.cli._options import Json, ModelName, named
 from gptoss_local.cli._output import print_json
-from gptoss_local.settings import Settings, load_settings, parse_size
+from gptoss_local.quantities import parse_size
+from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.hardware import Machine
     from gptoss_local.plan.facts import ModelFacts
+    from gptoss_local.plan.measured import Tuning
     from gptoss_local.plan.outcome import Plan
 
 _WIDTH = 64
@@ -49,15 +51,18 @@ def plan(
     settings = load_settings(
         context_length=ctx, num_parallel=parallel, gpu_layers=gpu_layers, cpu_moe=cpu_moe
     )
-    name, facts = _facts(model, settings)
+    here = read_machine(settings.models_dir)
+    name, facts, tuning = _facts(model, settings, here)
     machine = imagine(
-        read_machine(settings.models_dir),
+        here,
         _card_sizes(vram) if vram else None,
         parse_size(ram, "--ram") if ram else None,
     )
     wishes = wishes_of(settings, N_DRAFT_MAX)
-    chosen = make_plan(facts, machine, wishes)
-    reasons = explain(facts, machine, wishes, chosen)
+    if vram or ram:
+        tuning = None
+    chosen = make_plan(facts, machine, wishes, tuning)
+    reasons = explain(facts, machine, wishes, chosen, is_tuned=tuning is not None)
     if json:
         print_json(model=name, machine=machine, plan=chosen, reasons=reasons)
     else:
@@ -69,21 +74,27 @@ def _card_sizes(text: str) -> list[int]:
     return [size for size in sizes if size]
 
 
-def _facts(model: str, settings: Settings) -> "tuple[str, ModelFacts]":
-    """Facts of a model on the disk, or of a large one that is not here yet."""
-    from gptoss_local.catalog import canonical_name
+def _facts(
+    model: str, settings: Settings, here: "Machine"
+) -> "tuple[str, ModelFacts, Tuning | None]":
+    """Facts of a model on the disk and what was measured of it, or of a large one not here yet."""
+    from gptoss_local.catalog import canonical_name, known_model
     from gptoss_local.errors import ModelNotFoundError
     from gptoss_local.plan.facts import published_facts, read_facts
+    from gptoss_local.plan.measured import measured_path, read_measured
     from gptoss_local.store import find_model
 
     try:
         entry = find_model(named(model, settings), settings)
     except ModelNotFoundError:
-        name = canonical_name(model)
-        if name not in (sizes := {"gpt-oss:20b": (24, 32), "gpt-oss:120b": (36, 128)}):
+        known = known_model(canonical_name(model))
+        if known is None or not (known.layers and known.experts):
             raise
-        return name, published_facts(*sizes[name])
-    return entry.name, read_facts(entry.ensure_file(settings))
+        return known.name, published_facts(known.layers, known.experts), None
+    path = entry.ensure_file(settings)
+    weights_id = find_model(entry.name, settings).weights_id  # an embedded model has a file now
+    measured = read_measured(measured_path(settings.cache_dir, weights_id, here))
+    return entry.name, read_facts(path), measured.tuning
 
 
 def _print(name: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from rich.filesize import decimal
 
+from gptoss_local.cli._loading import load_text
 from gptoss_local.cli._options import Json, NamesOnly
 from gptoss_local.cli._output import (
     human_age,
@@ -17,16 +18,18 @@ _FOREVER_S = 50 * 365 * 86_400
 
 
 def ps(quiet: NamesOnly = False, json: Json = False) -> None:
-    """List the models in memory."""
+    """List the models in memory, and those on their way there."""
     from gptoss_local.client import Client
 
     client = Client(load_settings())
-    models = client.get("/api/ps")["models"] if client.is_running() else []
-    if json:
-        print_json(models=models)
-        return
+    is_running = client.is_running()
+    models = client.get("/api/ps")["models"] if is_running else []
     if quiet:
         print("".join(f"{model['name']}\n" for model in models), end="")
+        return
+    loading = client.get("/api/gptoss/status")["loading"] if is_running else []
+    if json:
+        print_json(models=models, loading=loading)
         return
     rows = [
         (
@@ -39,6 +42,7 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
         )
         for model in models
     ]
+    rows += [(load["model"], "", "", load_text(load), "", "") for load in loading]
     print_table(("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"), rows)
 
 

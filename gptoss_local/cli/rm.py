@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gptoss_local.catalog import canonical_name
 from gptoss_local.cli._options import running_server
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
@@ -15,12 +16,12 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete models. Asks first; where nobody can answer, -y is needed."""
-    from gptoss_local.store import file_for, find_model
+    from gptoss_local.store import check_deletable
 
     settings = load_settings()
-    names = [find_model(model, settings).name for model in models]
+    names = [canonical_name(model) for model in models]
     for name in names:  # all or none
-        file_for(name, settings)
+        check_deletable(name, settings)
     if not yes:
         _confirm(names)
     client = running_server(settings)

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from gptoss_local.cli._answer import Chat, JsonPrinter, Printer
+from gptoss_local.cli._first_model import chosen_model
+from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._options import INTERRUPTED, Json, named, server_for
 from gptoss_local.settings import load_settings
 
@@ -19,8 +21,8 @@ class Effort(StrEnum):
 
 def run(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")
-    ] = "nano",
+        str | None, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")
+    ] = None,
     prompt: Annotated[
         list[str] | None, typer.Argument(metavar="PROMPT", help="What to ask.")
     ] = None,
@@ -39,7 +41,7 @@ def run(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Ask MODEL for an answer; without a PROMPT, chat line by line.
+    """Ask MODEL, or else the newest one; without a PROMPT, chat line by line.
 
     Text from a pipe goes before PROMPT. The reasoning goes to stderr, the answer to stdout. With
     --json: an event per line, the last one with "event": "done".
@@ -50,8 +52,9 @@ def run(
         if not text:
             raise typer.BadParameter("no prompt given and nothing on stdin")
     settings = load_settings()
-    model = named(model, settings)
+    model = named(model, settings) if model else chosen_model(settings)
     client = server_for(model, settings)
+    show_load(client, model)
     printer = (JsonPrinter if json else Printer)(hide_reasoning=hide_reasoning, stats=stats)
     chat = Chat(client, model, printer)
     chat.effort, chat.system = effort.value, system

@@ -1,7 +1,8 @@
 """`gptoss show`: what a model's file says of itself. Reads the disk, needs no server."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, ModelName, named
@@ -12,12 +13,22 @@ if TYPE_CHECKING:
     from gptoss_local.store import ModelDefaults
 
 
-def show(model: ModelName, json: Json = False) -> None:
+def show(
+    model: ModelName,
+    modelfile: Annotated[
+        bool, typer.Option("--modelfile", help="Print it as a Modelfile, for `create -f`.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Show details of MODEL."""
-    from gptoss_local.store import find_model, read_info
+    from gptoss_local.store import find_model, read_info, render_modelfile
 
     settings = load_settings()
     entry = find_model(named(model, settings), settings)
+    if modelfile:
+        text = render_modelfile(entry)
+        print_json(name=entry.name, modelfile=text) if json else print(text, end="")
+        return
     with progress_bar() as progress:
         path = entry.ensure_file(settings, progress)
     info = read_info(path)

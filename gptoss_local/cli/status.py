@@ -2,6 +2,7 @@
 
 import typer
 
+from gptoss_local.cli._loading import load_text
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import human_age, print_facts, print_json
 from gptoss_local.errors import ServerUnavailableError
@@ -30,6 +31,7 @@ def status(json: Json = False) -> None:
                 "up for": human_age(facts["uptime_s"]).lower(),
                 "models": ", ".join(model["name"] for model in models) or "none loaded",
             }
+            found |= {load["model"]: load_text(load) for load in facts["loading"]}
         print_facts(found)
     if not is_running:
         raise typer.Exit(ServerUnavailableError.exit_code)

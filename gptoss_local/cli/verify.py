@@ -13,14 +13,14 @@ from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, Quiet, Tokenizer, Workers
 from gptoss_local.cli._output import print_json, print_table, progress_bar
-from gptoss_local.errors import UsageError, VerifyError
+from gptoss_local.cli._verify_store import as_error, model_file, verify_all
+from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 from gptoss_local.types import Progress
 
 if TYPE_CHECKING:
     from convert.verify import Report
 
-_MAX_PRINTED = 20
 _N_PARALLEL = 2  # downloads at once: with the shard that is compared, three are on the disk
 _REPO = re.compile(r"[\w.-]+/[\w.-]+(@.+)?")
 
@@ -34,7 +34,12 @@ DownloadDir = Annotated[
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE.gguf", help="Of several files, any.")],
+    file: Annotated[
+        str, typer.Argument(metavar="MODEL|FILE", help="A model, or a .gguf; of several, any.")
+    ] = "",
+    all_models: Annotated[
+        bool, typer.Option("--all", help="Check every model on this machine by itself.")
+    ] = False,
     against: Against = "",
     download_dir: DownloadDir = None,
     tokenizer: Tokenizer = None,
@@ -48,16 +53,22 @@ def verify(
     """
     from convert.verify import verify_model
 
+    settings = load_settings()
+    if all_models or not file:
+        _check_usage(file, against, all_models)
+        verify_all(settings, json=json, quiet=quiet)
+        return
+    path = Path(file) if Path(file).is_file() else model_file(file, settings)
     with progress_bar(tenths=True, quiet=quiet) as progress:
         if not against or Path(against).is_dir():
             source = Path(against) if against else None
             report = verify_model(
-                file, against=source, tokenizer=tokenizer, n_workers=workers, progress=progress
+                path, against=source, tokenizer=tokenizer, n_workers=workers, progress=progress
             )
         else:
             with _download(against, download_dir, progress) as (source, arrivals, on_used):
                 report = verify_model(
-                    file,
+                    path,
                     against=source,
                     tokenizer=tokenizer,
                     arrivals=arrivals,
@@ -70,7 +81,14 @@ def verify(
     elif not quiet:
         _print(report)
     if not report.is_proven:
-        raise _as_error(file, report)
+        raise as_error(path, report)
+
+
+def _check_usage(file: str, against: str, all_models: bool) -> None:
+    if not all_models:
+        raise UsageError("nothing to verify", hint="gptoss verify MODEL, FILE.gguf or --all")
+    if file or against:
+        raise UsageError("--all takes no model and no --against")
 
 
 @contextmanager
@@ -143,16 +161,3 @@ def _print(report: "Report") -> None:
             f"{report.seconds:.1f} s ({rate}/s)",
             file=sys.stderr,
         )
-
-
-def _as_error(file: Path, report: "Report") -> VerifyError:
-    """Say all that was found, as far as it can be read."""
-    several = len(report.files) > 1
-    lines = [f"{f'{each.file}: ' if several else ''}{each.message}" for each in report.findings]
-    if len(lines) > _MAX_PRINTED:
-        rest = f"and {len(lines) - _MAX_PRINTED} more; --json lists them all."
-        lines = [*lines[:_MAX_PRINTED], rest]
-    found = "".join(f"\n  - {line}" for line in lines)
-    return VerifyError(
-        f"{file} is not what it should be:{found}", hint="Convert or download it again."
-    )

@@ -4,11 +4,15 @@ Knows token ids only. Thread: one event loop.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from typing import TypeVar
+
+import msgspec
 
 from gptoss_local.engine import protocol
 from gptoss_local.engine.protocol import (
@@ -24,13 +28,20 @@ from gptoss_local.engine.protocol import (
     Loaded,
     Loading,
     Prefetch,
+    Prefilled,
     Stats,
     Tokens,
+    Tuned,
 )
 from gptoss_local.errors import EngineCrashedError, GptOssError, error_by_name
 from gptoss_local.types import SamplingParams
 
+EventT = TypeVar("EventT", Loaded, Tuned)
+
 _EXIT_TIMEOUT_S = 5.0
+_KILLED = 9  # SIGKILL, which Windows does not name
+_HINT_CRASHED = "The next request starts it again. If this repeats, look into the server log."
+_HINT_KILLED = "The system does so when RAM runs out; close other programs. " + _HINT_CRASHED
 
 # llama.cpp's CPU threads (OpenMP) spin while they wait for each other. As soon as another program
 # needs one of the cores, a spinning thread takes the time of the one that everybody waits for.
@@ -75,6 +86,28 @@ class EngineClient:
             ModelLoadError: llama.cpp refused the model or the context.
             EngineCrashedError: the process died while loading.
         """
+        client, loaded = await cls._spawn(load, Loaded, on_progress)
+        client._loaded = loaded
+        client._reader = asyncio.create_task(client._read_events())
+        return client
+
+    @classmethod
+    async def tune(cls, load: Load, *, on_progress: Callable[[float], None] | None = None) -> Tuned:
+        """Measure a model in a process of its own, which ends with it; arguments as `start`.
+
+        Raises:
+            ModelLoadError: llama.cpp refused the model or the context.
+            EngineCrashedError: the process died.
+        """
+        tunes = msgspec.structs.replace(load, tunes=True, offload_min_batch=1)
+        client, tuned = await cls._spawn(tunes, Tuned, on_progress)
+        await client.close()
+        return tuned
+
+    @classmethod
+    async def _spawn(
+        cls, load: Load, wanted: type[EventT], on_progress: Callable[[float], None] | None
+    ) -> tuple["EngineClient", EventT]:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "gptoss_local.engine.process"),  # -P: not from the cwd
             stdin=asyncio.subprocess.PIPE,
@@ -84,12 +117,12 @@ class EngineClient:
         client = cls(process)
         try:
             client._send(load)
-            client._loaded = await client._wait_loaded(on_progress or (lambda _: None))
+            return client, await client._wait_for(wanted, on_progress)
         except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()  # it has nothing to save, and may be amid a long read
             await client.close()
             raise
-        client._reader = asyncio.create_task(client._read_events())
-        return client
 
     @property
     def loaded(self) -> Loaded:
@@ -120,10 +153,9 @@ class EngineClient:
         max_tokens: int | None = None,
         grammar: str | None = None,
         n_logprobs: int | None = None,
-    ) -> AsyncGenerator[Tokens | Finished, None]:
-        """Queue a sequence and yield its events; the last one is Finished.
-
-        Closing the iterator cancels the sequence.
+        reports_prefill: bool = False,
+    ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
+        """Queue a sequence and yield its events, Finished last; closing the iterator cancels it.
 
         Raises:
             ContextOverflowError: the prompt does not fit.
@@ -145,16 +177,17 @@ class EngineClient:
             # Wide steps round otherwise than narrow ones, and a seed is to give the same again.
             drafts=sampling.seed is None,
             n_logprobs=n_logprobs,
+            reports_prefill=reports_prefill,
         )
         is_over = False
         try:
             self._send(request)
             while not is_over:
                 event = await queue.get()
-                is_over = not isinstance(event, Tokens)
+                is_over = not isinstance(event, Prefilled | Tokens)
                 if isinstance(event, GptOssError):
                     raise event
-                if isinstance(event, Tokens | Finished):
+                if isinstance(event, Prefilled | Tokens | Finished):
                     yield event
         finally:
             del self._sequences[seq_id]
@@ -217,21 +250,25 @@ class EngineClient:
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             code = await self._process.wait()
             what = f"signal {-code}" if code < 0 else f"exit code {code}"
+            was_killed = code == -_KILLED
             raise EngineCrashedError(
                 f"the model runner has unexpectedly stopped ({what})",
-                hint="The next request starts it again. If this repeats, look into the server log.",
+                hint=_HINT_KILLED if was_killed else _HINT_CRASHED,
+                was_killed=was_killed,
             ) from error
         return protocol.decode_event(body)
 
-    async def _wait_loaded(self, on_progress: Callable[[float], None]) -> Loaded:
+    async def _wait_for(
+        self, wanted: type[EventT], on_progress: Callable[[float], None] | None
+    ) -> EventT:
         while True:
-            match await self._read_event():
-                case Loading(fraction):
-                    on_progress(fraction)
-                case Loaded() as loaded:
-                    return loaded
-                case Failed() as failed:
-                    raise _error(failed)
+            event = await self._read_event()
+            if isinstance(event, wanted):
+                return event
+            if isinstance(event, Failed):
+                raise _error(event)
+            if isinstance(event, Loading) and on_progress is not None:
+                on_progress(event.fraction)
 
     async def _read_events(self) -> None:
         """Task: hand every event to its sequence until the process ends."""
@@ -243,7 +280,7 @@ class EngineClient:
                     if not answer.done():  # nobody waits for it any more
                         answer.set_result(event)
                     continue
-                if isinstance(event, Loading | Loaded) or event.seq_id is None:
+                if isinstance(event, Loading | Loaded | Tuned) or event.seq_id is None:
                     continue
                 if queue := self._sequences.get(event.seq_id):
                     queue.put_nowait(_error(event) if isinstance(event, Failed) else event)

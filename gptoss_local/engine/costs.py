@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
+from gptoss_local.engine.protocol import StepTimes
+
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 _MEASURE_S = 1.5  # no wider steps are measured after so long
 _REPEAT_S = 0.05  # nor is one repeated that takes longer
@@ -39,18 +41,27 @@ class StepCosts:
 
         steady_s = 0.0
         for width in (w for w in WIDTHS if w <= n_rows_max):
+            timed(width)  # NOTE: the first one tells nothing: on a GPU 81 ms where the next takes 3
             steady_s = timed(width)
             if steady_s < _REPEAT_S:  # PERF: few steps, as the model is being loaded
-                steady_s = min(timed(width), timed(width))
+                steady_s = min(steady_s, timed(width))
             self._seconds[width] = steady_s
             self._tabulate()
             if time.monotonic() > end_s:
                 return
         if steady_s < _REPEAT_S:  # or else the switch is nothing beside it
             timed(1)
-            narrow_s = timed(1)
             switched_s = min(timed(width, 1), timed(width, 1))
-            self.switch_s = max(0.0, switched_s - steady_s - narrow_s)
+            self.switch_s = max(0.0, switched_s - steady_s - self._seconds[1])
+
+    def know(self, times: StepTimes) -> None:
+        """Take over what an earlier process has measured."""
+        self._seconds, self.switch_s = dict(times.seconds), times.switch_s
+        self._tabulate()
+
+    def times(self) -> StepTimes:
+        """What is known now, for a later process."""
+        return StepTimes(tuple(self.items()), self.switch_s)
 
     def observe(self, n_rows: int, step_s: float) -> None:
         """Learn from a step that had `n_rows` rows, and nothing of a prompt among them."""

@@ -6,8 +6,17 @@ from gptoss_local.engine.mask import Mask
 from gptoss_local.engine.prefix_cache import PrefixCache
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.errors import EngineError
-from gptoss_local.llama import Context
+from gptoss_local.llama import Context, Sampler
 from gptoss_local.o200k import FIRST_SPECIAL
+from gptoss_local.types import SamplingParams
+
+
+def prepare_samplers(context: Context) -> None:
+    """Let the device's graph have the form that it will have, before the first request."""
+    for seq_id in range(context.n_seq_max):
+        sampler = Sampler(SamplingParams())
+        sampler.bind(context, seq_id)
+        sampler.close()
 
 
 def place_sampler(sequence: Sequence, context: Context) -> None:
@@ -19,7 +28,7 @@ def place_sampler(sequence: Sequence, context: Context) -> None:
         raise RuntimeError("an admitted sequence has no slot")
     is_violated = sequence.mask is not None and sequence.mask.n_rejected > 0
     if sequence.request.needs_logits or is_violated:
-        context.detach_chain(sequence.slot.index)
+        context.chains.detach(sequence.slot.index)
     else:
         sequence.sampler.bind(context, sequence.slot.index)
 
@@ -88,5 +97,5 @@ def move_to_cpu(sequence: Sequence, context: Context, cache: PrefixCache) -> Non
     if slot is None:
         raise RuntimeError("a drawn sequence has no slot")
     sequence.sampler.unbind()
-    context.detach_chain(slot.index)
+    context.chains.detach(slot.index)
     cache.rewind(slot, len(slot.tokens) - 1)

@@ -3,13 +3,14 @@
 Up to `n_seq_max` sequences run at once, in one unified KV cache; the others wait in order.
 """
 
+import math
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from gptoss_local.engine.archive import Archive
 from gptoss_local.engine.compiling import Compiling
 from gptoss_local.engine.costs import StepCosts
-from gptoss_local.engine.draw import draw, move_to_cpu, place_sampler
+from gptoss_local.engine.draw import draw, move_to_cpu, place_sampler, prepare_samplers
 from gptoss_local.engine.logprobs import score
 from gptoss_local.engine.mask import MaskCompiler
 from gptoss_local.engine.prefetch import Prefetcher
@@ -22,6 +23,7 @@ from gptoss_local.engine.protocol import (
     Logprob,
     Prefetch,
     Stats,
+    StepTimes,
     Tokens,
     failure,
 )
@@ -31,15 +33,13 @@ from gptoss_local.engine.slots import Slots
 from gptoss_local.engine.speculation import Speculation
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.llama import Batch, Context, Sampler
-from gptoss_local.types import FinishReason, SamplingParams
+from gptoss_local.types import FinishReason
 
 _COMPILE_WAIT_S = 0.01  # between two looks for new commands while there is nothing else to do
 
 
 class Engine:
-    """Time advances only in `step()`.
-
-    Thread: all methods belong to the thread that made the context.
+    """Time advances only in `step()`; all methods belong to the thread that made the context.
 
     Args:
         context: The cache; its `n_seq_max` is the number of sequences that run at once. What its
@@ -50,6 +50,8 @@ class Engine:
         boundary_tokens: Ids that end a message.
         store: Where prefixes outlive the process.
         save_after_s: How long the engine must have been idle before it writes there.
+        step_costs: What steps take, where an earlier process has measured it.
+        prompt_step_s: What a step of prompts alone may take. A cancel waits for one.
     """
 
     def __init__(
@@ -62,31 +64,29 @@ class Engine:
         boundary_tokens: Collection[int] = (),
         store: PrefixStore | None = None,
         save_after_s: float = 0.0,
+        step_costs: StepTimes | None = None,
+        prompt_step_s: float = math.inf,
     ) -> None:
         self._context = context
         self._compiling = Compiling(masks)
         self._backend_sampling = backend_sampling
         slots = self._slots = Slots(context)
         self._cache = PrefixCache(
-            context,
-            slots,
-            checkpoint_bytes=checkpoint_bytes,
-            boundary_tokens=boundary_tokens,
+            context, slots, checkpoint_bytes=checkpoint_bytes, boundary_tokens=boundary_tokens
         )
         self.archive = Archive(context, slots, self._cache, store, save_after_s) if store else None
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
         self._n_arrived = self._n_steps = self._n_prefilled = self._n_decoded = 0
-        if backend_sampling:  # so that the graph has its final form before the first request
-            for seq_id in range(context.n_seq_max):
-                sampler = Sampler(SamplingParams())
-                sampler.bind(context, seq_id)
-                sampler.close()
-        self._speculation = Speculation(context, context.n_outputs_max - context.n_seq_max)
+        if backend_sampling:
+            prepare_samplers(context)
+        n_draft_max = context.n_outputs_max - context.n_seq_max
+        self._speculation = Speculation(context, n_draft_max, step_costs)
         self._scheduler = Scheduler(
-            slots, self._cache, self.archive, self._speculation, context.n_batch
+            slots, self._cache, self.archive, self._speculation, context.n_batch, prompt_step_s
         )
         self._prefetcher = Prefetcher(context, slots, self._cache, self._scheduler.pace)
+        self.computes_aside = False  # most of the last step, this thread waited for a device
 
     @property
     def has_work(self) -> bool:
@@ -121,9 +121,13 @@ class Engine:
         """Prefill tokens while there is nothing else to do."""
         self._prefetcher.add(request.lineage, request.tokens)
 
-    def step(self) -> list[Event]:
-        """Admit who fits, decode one batch, sample where it is due; or prefetch."""
+    def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Event]:
+        """Admit who fits, decode one batch, sample where it is due; or prefetch.
+
+        `meanwhile` is called once at most, where a wait begins: when the device has the batch.
+        """
         if not self._sequences and self._prefetcher.has_work:
+            meanwhile()
             self._prefetcher.step()
             return []
         events = self._queue_compiled()
@@ -132,6 +136,7 @@ class Engine:
                 place_sampler(sequence, self._context)
         plan = self._scheduler.plan()
         if not plan:
+            meanwhile()
             self._compiling.wait(_COMPILE_WAIT_S)
             return events
         start_ns = time.monotonic_ns()
@@ -140,8 +145,12 @@ class Engine:
             self._context.decode_batch(self._batch)
         except GptOssError as error:
             return events + self._recover(plan, error)
+        launched_ns = time.monotonic_ns()
+        meanwhile()
         n_decoded = sum(1 + len(work.draft) for work in plan if work.n_tokens == 1)
         n_prefilled = self._batch.n_tokens - n_decoded
+        if not any(work.ends_in_sample for work in plan):
+            self._context.synchronize()  # so that a cancel waits for one step, not for two
         for work, row in zip(plan, rows, strict=True):
             events += self._advance(work, row)
         self._n_steps += 1
@@ -149,9 +158,10 @@ class Engine:
         self._n_decoded += n_decoded
         step_s = (time.monotonic_ns() - start_ns) * 1e-9
         if n_prefilled:
-            self._scheduler.pace.observe(n_prefilled, step_s)
+            self._scheduler.observe_prefill(n_prefilled, step_s, is_alone=not n_decoded)
         else:
             self._speculation.costs.observe(n_decoded, step_s)
+        self.computes_aside = not n_prefilled and launched_ns - start_ns < 0.25e9 * step_s
         return events
 
     def stats(self) -> Stats:
@@ -181,14 +191,9 @@ class Engine:
 
         To be called between steps; it costs a millisecond at most.
         """
+        scheduled = [s for s in self._sequences.values() if s not in self._compiling]
         problems = self._slots.check() + self._cache.checkpoints.check()
-        scheduled = [*self._scheduler.running, *self._scheduler.waiting, *self._compiling]
-        if {id(s) for s in scheduled} != {id(s) for s in self._sequences.values()}:
-            problems.append("the scheduler has other sequences than the engine")
-        for sequence in self._scheduler.running:
-            if sequence.slot is None or sequence.slot.tokens != sequence.tokens[: sequence.n_past]:
-                problems.append(f"request {sequence.request.seq_id} has other tokens than its slot")
-        return problems
+        return problems + self._scheduler.check(scheduled)
 
     def _refusal(self, request: Generate) -> GptOssError | None:
         n_prompt, n_ctx = len(request.prompt), self._context.n_ctx
@@ -224,7 +229,7 @@ class Engine:
         slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]
         self._cache.save_points(slot, n_past)
         if not ends_in_sample:
-            return []
+            return sequence.progress()
         sequence.is_suspect = False
         sequence.prefilled_ns = sequence.prefilled_ns or time.monotonic_ns()
         if sequence.request.max_tokens == 0:
@@ -249,9 +254,7 @@ class Engine:
         self, sequence: Sequence, tokens: list[int], logprobs: list[Logprob], n_drafted: int
     ) -> list[Event]:
         """Add drawn tokens as far as there is room, and end the sequence where it is over."""
-        n_room = self._context.n_ctx + 1 - len(sequence.tokens)  # the last one needs no cell
-        if sequence.n_left is not None:
-            n_room = min(n_room, sequence.n_left)
+        n_room = sequence.n_room(self._context.n_ctx)
         is_over = len(tokens) <= n_room and sequence.mask is not None and sequence.mask.is_complete
         tokens = tokens[:n_room]
         stops = [i for i, token in enumerate(tokens) if token in sequence.request.stop_tokens]

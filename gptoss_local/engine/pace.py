@@ -1,6 +1,6 @@
-"""How many prompt tokens a step may take while other sequences wait for their next token."""
+"""How many prompt tokens a step may take, so that nobody waits for it too long."""
 
-TARGET_S = 0.075
+TARGET_S = 0.075  # while other sequences wait for their next token
 _MIN_TOKENS = 32
 
 
@@ -9,14 +9,24 @@ class PrefillPace:
 
     Args:
         n_max: Most tokens of a chunk: the batch.
-        target_s: What a step beside running streams should take.
+        target_s: What a step should take.
+        n_first: Tokens of the first chunk.
+        n_unit: Chunks that are smaller than `n_max` have a multiple of it.
     """
 
-    def __init__(self, n_max: int, target_s: float = TARGET_S) -> None:
+    def __init__(
+        self,
+        n_max: int,
+        target_s: float = TARGET_S,
+        *,
+        n_first: int = _MIN_TOKENS,
+        n_unit: int = 1,
+    ) -> None:
         self._n_max = n_max
-        self._n_min = min(_MIN_TOKENS, n_max)
+        self._n_min = min(max(_MIN_TOKENS, n_unit), n_max)
+        self._n_unit = n_unit
         self._target_s = target_s
-        self.n_tokens = self._n_min
+        self.n_tokens = min(n_first, n_max)
 
     def observe(self, n_prefilled: int, step_s: float) -> None:
         """Learn from a step with `n_prefilled` prompt tokens.
@@ -26,6 +36,7 @@ class PrefillPace:
         """
         if 2 * n_prefilled < self.n_tokens:
             return
-        wanted = round(n_prefilled * self._target_s / max(step_s, 1e-6))
-        wanted = min(max(wanted, self.n_tokens // 2), 2 * self.n_tokens)
-        self.n_tokens = min(max(wanted, self._n_min), self._n_max)
+        wanted = n_prefilled * self._target_s / max(step_s, 1e-6)
+        wanted = min(max(wanted, self.n_tokens / 2), 2 * self.n_tokens)
+        n_tokens = round(wanted / self._n_unit) * self._n_unit
+        self.n_tokens = min(max(n_tokens, self._n_min), self._n_max)

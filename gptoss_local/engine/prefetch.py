@@ -79,6 +79,7 @@ class Prefetcher:
         self._batch.clear()
         self._batch.extend(chunk, n_past, slot.index)
         self._context.decode_batch(self._batch)
+        self._context.synchronize()  # work that arrives waits for one chunk, not for two
         self._pace.observe(len(chunk), time.monotonic() - start_s)
         slot.tokens.extend(chunk)
         self.n_prefilled += len(chunk)

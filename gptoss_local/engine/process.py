@@ -6,6 +6,7 @@ all VRAM.
 """
 
 import contextlib
+import math
 import os
 import queue
 import signal
@@ -31,8 +32,11 @@ from gptoss_local.engine.protocol import (
     Loaded,
     Loading,
     Prefetch,
+    Tuned,
     failure,
 )
+from gptoss_local.engine.rehearsal import rehearse
+from gptoss_local.engine.tuning import tune
 from gptoss_local.errors import GptOssError
 from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu, library_version
 
@@ -51,17 +55,41 @@ def main() -> int:
     if not isinstance(load, Load):
         raise ValueError(f"the first command must be Load, not {type(load).__name__}")
     try:
-        engine = _load(load, events)
+        model, params = _load(load, events)
+        if load.tunes:
+            _send(events, [_tune(load, model, params)])
+            return 0
+        engine, loaded = _make_engine(load, model, params)
+        _send(events, [loaded])
     except GptOssError as error:
         _send(events, [failure(error, None)])
         return error.exit_code
     with contextlib.suppress(_Closed):
-        while True:
-            _send(events, _take_commands(engine, commands))
-            _send(events, engine.step())
+        _serve(engine, commands, events)
     if engine.archive:
         engine.archive.close()
     return 0
+
+
+def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryIO) -> None:
+    """Take commands and step, until Close.
+
+    PERF: while a device computes tokens, it does not wait until those of the step before are sent:
+    that happens as soon as it has the next batch.
+    """
+    events: list[Event] = []
+
+    def send() -> None:
+        _send(stream, events)
+        events.clear()
+
+    while True:
+        if not (engine.computes_aside and engine.has_work):
+            send()
+        events += _take_commands(engine, commands)
+        if not engine.computes_aside:
+            send()
+        events += engine.step(send)
 
 
 class _Closed(Exception):
@@ -89,17 +117,16 @@ def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
         os._exit(0)
 
 
-def _load(load: Load, events: BinaryIO) -> Engine:
-    model = Model(
-        Path(load.model_path),
-        ModelParams(
-            n_gpu_layers=load.n_gpu_layers,
-            devices=load.devices,
-            tensor_split=load.tensor_split,
-            tensor_overrides=load.tensor_overrides,
-            load_mode=load.load_mode,
-        ),
-        on_progress=lambda fraction: _send(events, [Loading(fraction)]),
+def _load(load: Load, events: BinaryIO) -> tuple[Model, ContextParams]:
+    """Read the weights, and say of what context over them is asked."""
+    path = Path(load.model_path)
+    model_params = ModelParams(
+        n_gpu_layers=load.n_gpu_layers,
+        devices=load.devices,
+        tensor_split=load.tensor_split,
+        tensor_overrides=load.tensor_overrides,
+        load_mode=load.load_mode,
+        repack=load.repack,
     )
     params = ContextParams(
         n_ctx=load.n_ctx,
@@ -112,32 +139,66 @@ def _load(load: Load, events: BinaryIO) -> Engine:
         type_k=load.cache_type,
         type_v=load.cache_type,
     )
+    if load.budget_bytes:
+        rehearse(path, model_params, params, load.budget_bytes)
+    model = Model(
+        path, model_params, on_progress=lambda fraction: _send(events, [Loading(fraction)])
+    )
+    return model, params
+
+
+def _uses_gpu(load: Load) -> bool:
+    return has_gpu() and load.n_gpu_layers != 0
+
+
+def _samples_on_device(load: Load) -> bool:
+    return _uses_gpu(load) if load.backend_sampling is None else load.backend_sampling
+
+
+def _tune(load: Load, model: Model, params: ContextParams) -> Tuned:
+    has_host_experts = _uses_gpu(load) and bool(load.tensor_overrides)
+    on_device = _samples_on_device(load)
+    return tune(model, params, backend_sampling=on_device, has_host_experts=has_host_experts)
+
+
+def _make_engine(load: Load, model: Model, params: ContextParams) -> tuple[Engine, Loaded]:
     context = Context(model, params)
     buffer_bytes: Counter[str] = Counter()
     for buffer in model.buffers + context.buffers:
         buffer_bytes[buffer.place] += buffer.n_bytes
-    uses_gpu = has_gpu() and load.n_gpu_layers != 0
+    engine = Engine(
+        context,
+        MaskCompiler(Path(load.model_path)),
+        backend_sampling=_samples_on_device(load),
+        checkpoint_bytes=load.checkpoint_bytes,
+        boundary_tokens=load.boundary_tokens,
+        store=_open_store(load, context),
+        save_after_s=load.prefix_save_s,
+        step_costs=load.step_costs,
+        prompt_step_s=_prompt_step_s(load, model),
+    )
     loaded = Loaded(
         n_ctx=context.n_ctx,
         n_ctx_train=model.n_ctx_train,
         n_vocab=model.n_vocab,
         size_bytes=model.size_bytes,
-        has_gpu=uses_gpu,
+        has_gpu=_uses_gpu(load),
         n_seq=context.n_seq_max,
         buffer_bytes=dict(buffer_bytes),
+        step_costs=engine.step_costs.times() if load.n_draft_max else None,
     )
-    on_device = load.backend_sampling
-    engine = Engine(
-        context,
-        MaskCompiler(Path(load.model_path)),
-        backend_sampling=uses_gpu if on_device is None else on_device,
-        checkpoint_bytes=load.checkpoint_bytes,
-        boundary_tokens=load.boundary_tokens,
-        store=_open_store(load, context),
-        save_after_s=load.prefix_save_s,
-    )
-    _send(events, [loaded])
-    return engine
+    return engine, loaded
+
+
+def _prompt_step_s(load: Load, model: Model) -> float:
+    """What a step of prompts alone may take.
+
+    PERF: a cancel shall take 150 ms at most where a GPU has the whole model. With weights on the
+    host, a whole batch is so much faster than parts of it that the cancel may wait.
+    """
+    has_all_layers = load.n_gpu_layers < 0 or load.n_gpu_layers > model.n_layers
+    is_resident = has_gpu() and has_all_layers and not load.tensor_overrides
+    return 0.12 if is_resident else math.inf
 
 
 def _open_store(load: Load, context: Context) -> PrefixStore | None:

@@ -18,6 +18,13 @@ N_DRAFT_MAX = 15
 device, ms a step of 1, 8, 16, 32 rows: 3.0, 10.5, 10.4, 97. Each row of logits costs VRAM, too."""
 
 
+class StepTimes(msgspec.Struct, frozen=True):
+    """Seconds of a decode step by its number of rows, and what a change of that number costs."""
+
+    seconds: tuple[tuple[int, float], ...]
+    switch_s: float
+
+
 class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     """First command of a process, sent once. Answered by Loading* and Loaded, or Failed.
 
@@ -26,7 +33,8 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         n_batch: Most tokens of a step, which the device computes at once.
         n_draft_max: Most tokens of the drafts of a step; 0: no speculation.
         backend_sampling: Sample on the device; None: where there is a GPU.
-        devices, tensor_split, tensor_overrides, load_mode: See `gptoss_local.llama.ModelParams`.
+        devices, tensor_split, tensor_overrides, load_mode, repack: See
+            `gptoss_local.llama.ModelParams`.
         offload_min_batch: From how many tokens on a GPU computes with weights of the host.
         cache_type: Of keys and values: f16, bf16, q8_0 or q4_0.
         checkpoint_bytes: Host memory for coming back to earlier points of a conversation; 0: none.
@@ -35,6 +43,10 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         prefix_disk_bytes: How much they may take there, with those of other models.
         prefix_save_s: How long the engine must have been idle before it writes there.
         model_digest: Changes when the file does.
+        step_costs: What steps take, as an earlier process has measured; empty: to be measured.
+        budget_bytes: For the graph's buffer, by place: what llama.cpp would take is computed before
+            anything is read, and more than this is refused. Empty: not asked.
+        tunes: Measure the model instead of serving it: answered by Loading* and Tuned, and over.
     """
 
     model_path: str
@@ -50,6 +62,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     tensor_split: tuple[int, ...] | None = None
     tensor_overrides: tuple[tuple[str, str], ...] = ()
     load_mode: Literal["auto", "none", "mmap", "direct_io"] = "auto"
+    repack: bool = True
     offload_min_batch: int = 32
     cache_type: Literal["f16", "bf16", "q8_0", "q4_0"] = "f16"
     checkpoint_bytes: int = 512 * 2**20
@@ -58,6 +71,9 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     prefix_disk_bytes: int = 4 * 2**30
     prefix_save_s: float = 10.0
     model_digest: str = ""
+    step_costs: StepTimes | None = None
+    budget_bytes: dict[str, int] = {}
+    tunes: bool = False
 
 
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
@@ -67,7 +83,8 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     last token of the sequence. `grammar` is one of llguidance (Lark, or its JSON) that the answer
     keeps to; it is over where the grammar allows no more. Without `drafts` every token is decoded
     in a step of its own. `n_logprobs` asks for the log-probability of every token and of so many
-    of the likeliest ones in its place; None: for none.
+    of the likeliest ones in its place; None: for none. With `reports_prefill` a Prefilled comes
+    after each step that reads a part of the prompt and not all of it.
     """
 
     seq_id: int
@@ -78,6 +95,7 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     grammar: str | None = None
     drafts: bool = True
     n_logprobs: int | None = None
+    reports_prefill: bool = False
 
     @property
     def needs_logits(self) -> bool:
@@ -128,6 +146,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
     Attributes:
         has_gpu: llama.cpp has a device to offload to, and layers were given to it.
         buffer_bytes: What was allocated, by place (`CUDA0`, `CPU_Mapped`, …).
+        step_costs: As measured now or told by Load; None: without speculation.
     """
 
     n_ctx: int
@@ -137,6 +156,24 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
     has_gpu: bool
     n_seq: int
     buffer_bytes: dict[str, int]
+    step_costs: StepTimes | None = None
+
+
+class Tuned(msgspec.Struct, frozen=True, tag="tuned", kw_only=True):
+    """What a model was measured to do on this machine.
+
+    Attributes:
+        decode: Tokens a second of one stream, by threads.
+        prefill: Tokens a second of a prompt, by threads.
+        offload: Seconds of a batch by its tokens: with experts computed where they are, and with
+            all brought to the GPU. Empty unless a GPU works with experts of the host.
+        step_costs: With the best number of threads.
+    """
+
+    decode: tuple[tuple[int, float], ...]
+    prefill: tuple[tuple[int, float], ...]
+    offload: tuple[tuple[int, float, float], ...]
+    step_costs: StepTimes
 
 
 class Logprob(msgspec.Struct, frozen=True, array_like=True):
@@ -155,6 +192,14 @@ class Tokens(msgspec.Struct, frozen=True, tag="tokens", omit_defaults=True):
     seq_id: int
     tokens: list[int]
     logprobs: list[Logprob] = []
+
+
+class Prefilled(msgspec.Struct, frozen=True, tag="prefilled"):
+    """The first `n_tokens` of a prompt are in the cache; `n_cached` of them were there before."""
+
+    seq_id: int
+    n_tokens: int
+    n_cached: int
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
@@ -207,7 +252,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
 
 
 Command = Load | Generate | Cancel | Prefetch | GetStats | Close
-Event = Loading | Loaded | Tokens | Finished | Failed | Stats
+Event = Loading | Loaded | Tuned | Prefilled | Tokens | Finished | Failed | Stats
 
 _encoder = msgspec.msgpack.Encoder()
 _command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

@@ -1,6 +1,8 @@
 """Who runs, and what goes into the next batch."""
 
+import math
 from bisect import insort
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ from gptoss_local.llama import Batch
 # Cells that must be free for every sequence to grow into before another one is admitted, so that
 # it does not push one out again a few tokens later.
 _ROOM_TO_GROW = 32
+_UNIT = 256  # tokens of a chunk, times any number: of as many, llama.cpp builds one graph alone
 _WORTH_WAITING = 256  # tokens that somebody else is prefilling anyway
 
 
@@ -49,6 +52,7 @@ class Scheduler:
         archive: Archive | None,
         speculation: Speculation,
         n_batch: int,
+        prompt_step_s: float = math.inf,
     ) -> None:
         self._slots = slots
         self._cache = cache
@@ -56,6 +60,7 @@ class Scheduler:
         self._speculation = speculation
         self._n_batch = n_batch
         self.pace = PrefillPace(n_batch)
+        self._pace_alone = PrefillPace(n_batch, prompt_step_s, n_first=n_batch, n_unit=_UNIT)
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.n_preempted = 0
@@ -81,6 +86,12 @@ class Scheduler:
             admitted.append(sequence)
         return admitted
 
+    def observe_prefill(self, n_prefilled: int, step_s: float, *, is_alone: bool) -> None:
+        """Learn from a step with so many prompt tokens, and no others if they were alone."""
+        self.pace.observe(n_prefilled, step_s)
+        if is_alone:
+            self._pace_alone.observe(n_prefilled, step_s)
+
     def plan(self) -> list[Work]:
         """Choose the next batch: a token of every stream, then more tokens up to the pace.
 
@@ -94,7 +105,8 @@ class Scheduler:
         work = [Work(s, 1) for s in chosen if s.n_pending == 1]
         forced = [s for s in chosen if s.n_pending > 1 and s.n_past >= s.n_prompt]
         others = [s for s in chosen if s.n_pending > 1 and s.n_past < s.n_prompt]
-        n_left = (self.pace.n_tokens if work or forced else self._n_batch) if chosen else 0
+        pace = self.pace if work or forced else self._pace_alone
+        n_left = pace.n_tokens if chosen else 0
         n_left = min(n_left, self._n_batch - len(work), self._slots.n_cells_free - len(work))
         for sequence in forced + others:
             if n_left > 0:
@@ -129,6 +141,16 @@ class Scheduler:
         self.running.remove(sequence)
         (self._cache.retire if is_intact else self._cache.discard)(sequence.slot)
         sequence.slot = None
+
+    def check(self, sequences: Iterable[Sequence]) -> list[str]:
+        """What does not agree in the books, or nothing, if these are to wait or run."""
+        problems = []
+        if {id(s) for s in [*self.running, *self.waiting]} != {id(s) for s in sequences}:
+            problems.append("the scheduler has other sequences than the engine")
+        for sequence in self.running:
+            if sequence.slot is None or sequence.slot.tokens != sequence.tokens[: sequence.n_past]:
+                problems.append(f"request {sequence.request.seq_id} has other tokens than its slot")
+        return problems
 
     def _is_coming(self, sequence: Sequence, match: Match) -> bool:
         """Whether a running prompt will soon hold more of the sequence's start than is cached.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gptoss_local.engine.draft import Drafter
 from gptoss_local.engine.mask import Mask
-from gptoss_local.engine.protocol import Generate
+from gptoss_local.engine.protocol import Event, Generate, Prefilled
 from gptoss_local.engine.slots import Slot
 from gptoss_local.llama import Sampler
 from gptoss_local.types import Usage
@@ -74,6 +74,17 @@ class Sequence:
         """Tokens it may still generate; None: no limit but the context."""
         limit = self.request.max_tokens
         return None if limit is None else limit - self.n_generated
+
+    def progress(self) -> list[Event]:
+        """How much of the prompt is read, if the request asks for that."""
+        if not self.request.reports_prefill or self.n_generated:  # read anew after a preemption
+            return []
+        return [Prefilled(self.request.seq_id, self.n_past, self.n_cached)]
+
+    def n_room(self, n_ctx: int) -> int:
+        """Tokens it may still get in a context of `n_ctx`; the last one needs no cell."""
+        n_room = n_ctx + 1 - len(self.tokens)
+        return n_room if self.n_left is None else min(n_room, self.n_left)
 
     def usage(self) -> Usage:
         """What it cost until now; a sequence cancelled in prefill has decoded nothing."""

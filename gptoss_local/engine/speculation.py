@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from gptoss_local.engine.costs import StepCosts
 from gptoss_local.engine.draft import Drafter, RecentAnswers
+from gptoss_local.engine.protocol import StepTimes
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.llama import Batch, Context
 
@@ -18,17 +19,18 @@ class Speculation:
     Args:
         context: Where drafts are decoded; it must have room for the logits of every row.
         n_draft_max: Most tokens of all drafts of a step.
+        known: What steps take, where that need not be measured again.
     """
 
-    def __init__(self, context: Context, n_draft_max: int) -> None:
+    def __init__(self, context: Context, n_draft_max: int, known: StepTimes | None = None) -> None:
         self.n_drafted = self.n_accepted = 0
         self._n_ctx, self.n_draft_max = context.n_ctx, n_draft_max
         self._recent = RecentAnswers()
         self.costs = StepCosts()
         if n_draft_max > 0:
-            self._measure(context)
+            self._measure(context, known)
 
-    def _measure(self, context: Context) -> None:
+    def _measure(self, context: Context, known: StepTimes | None) -> None:
         """Time steps of the first sequence, which is empty before and after."""
         batch = Batch(context.n_batch)
 
@@ -39,7 +41,11 @@ class Speculation:
             context.synchronize()
             context.remove(0)
 
-        self.costs.measure(decode, 1 + self.n_draft_max)
+        if known is not None and known.seconds:
+            decode(1)  # the first one is slow, which no request should have to wait for
+            self.costs.know(known)
+        else:
+            self.costs.measure(decode, 1 + self.n_draft_max)
 
     def start(self, sequence: Sequence) -> None:
         """Prepare a new sequence; under a mask, or drawn from logits, it has no drafts."""
@@ -63,18 +69,13 @@ class Speculation:
             drafter = sequence.drafter
             if drafter is None or n_left <= 0 or not (n_found := drafter.look()):
                 continue
-            n_max = min(n_found, n_left, self._n_room(sequence))
+            n_max = min(n_found, n_left, sequence.n_room(self._n_ctx) - 1)
             n = self.costs.draft_length(n_rows, drafter.acceptance, n_max)
             if n and (n := find_room(n_rows + n) - n_rows) > 0:
                 drafts[sequence] = drafter.take(n)
                 n_rows += n
                 n_left -= n
         return drafts
-
-    def _n_room(self, sequence: Sequence) -> int:
-        """Tokens that may follow the next one."""
-        n_room = self._n_ctx - len(sequence.tokens)
-        return n_room if sequence.n_left is None else min(n_room, sequence.n_left - 1)
 
     def went_on(self, sequence: Sequence, n_drafted: int, n_accepted: int) -> None:
         """A sequence got `n_accepted` tokens of its draft and one more."""

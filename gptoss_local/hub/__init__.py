@@ -1,10 +1,27 @@
-"""Checkpoints from the Hugging Face hub: resumable, checked, shard by shard.
+"""Files from the Hugging Face hub: resumable, checked while they arrive, shard by shard.
 
 `listing` says what a repository holds and what of it makes a checkpoint, `client` speaks with the
-hub, `folder` knows what is on the disk, `download` joins them. Nothing here knows what is inside a
-file.
+hub, `partial` is a file that grows, `folder` knows what is on the disk, `transfer` brings files
+there, `download` joins them; `cache` is what huggingface_hub itself has on the disk. Nothing here
+knows what is inside a file.
 """
 
-from gptoss_local.hub.download import HubCheckpoint, open_checkpoint
+from gptoss_local.hub.cache import CachedRepo, cached_repos
+from gptoss_local.hub.client import HubClient
+from gptoss_local.hub.download import HubCheckpoint, download_files, open_checkpoint
+from gptoss_local.hub.folder import DownloadFolder
+from gptoss_local.hub.listing import HubFile, Listing
+from gptoss_local.hub.transfer import is_offline
 
-__all__ = ["HubCheckpoint", "open_checkpoint"]
+__all__ = [
+    "CachedRepo",
+    "DownloadFolder",
+    "HubCheckpoint",
+    "HubClient",
+    "HubFile",
+    "Listing",
+    "cached_repos",
+    "download_files",
+    "is_offline",
+    "open_checkpoint",
+]

@@ -11,8 +11,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import urlsplit
 
 import httpx2
@@ -34,6 +32,7 @@ from huggingface_hub.utils import (
 
 from gptoss_local.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
 from gptoss_local.hub.listing import HubFile, Listing
+from gptoss_local.hub.partial import PartialFile
 
 RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 8.0)
 """Pauses between failures in a row; bytes that arrive in between start it over."""
@@ -107,11 +106,11 @@ class HubClient:
         self,
         listing: Listing,
         file: HubFile,
-        partial: Path,
+        partial: PartialFile,
         add: Callable[[int], None],
         stopped: threading.Event,
     ) -> None:
-        """Fetch what `partial` lacks of `file`, over as many connections as it takes.
+        """Fetch what `partial` lacks of its file, over as many connections as it takes.
 
         Args:
             listing: Where `file` is from; its commit is what is asked for.
@@ -125,17 +124,15 @@ class HubClient:
                 What came stays in `partial`.
             OSError: The disk fails.
         """
-        partial.touch()
         n_failures = 0
-        while (n_held := partial.stat().st_size) < file.size_bytes:
+        while (n_held := partial.size_bytes) < file.size_bytes:
             try:
-                with partial.open("ab") as sink:
-                    for n_bytes in self._append(listing, file, sink):
-                        add(n_bytes)
-                        if stopped.is_set():
-                            raise _stopped(file)
+                for n_bytes in self._append(listing, file, partial):
+                    add(n_bytes)
+                    if stopped.is_set():
+                        raise _stopped(file)
             except httpx2.HTTPError as error:
-                n_failures = 1 if partial.stat().st_size > n_held else n_failures + 1
+                n_failures = 1 if partial.size_bytes > n_held else n_failures + 1
                 wait_s = _wait_s(error, n_failures)
                 if wait_s is None:
                     what = f"{file.name} of {listing.repo}"
@@ -148,9 +145,9 @@ class HubClient:
         timeout_s = constants.HF_HUB_ETAG_TIMEOUT
         return api.model_info(repo, revision=revision, files_metadata=True, timeout=timeout_s)
 
-    def _append(self, listing: Listing, file: HubFile, sink: BinaryIO) -> Iterator[int]:
+    def _append(self, listing: Listing, file: HubFile, sink: PartialFile) -> Iterator[int]:
         """Read one answer into `sink`, from where it ends; yield the bytes gained or lost."""
-        n_held = sink.tell()
+        n_held = sink.size_bytes
         url = hf_hub_url(listing.repo, file.name, revision=listing.commit, endpoint=self.endpoint)
         headers = build_hf_headers(token=self._token) | {"Accept-Encoding": "identity"}
         if n_held:
@@ -165,7 +162,7 @@ class HubClient:
             if stated != file.size_bytes and (starts_over or stated is not None):
                 raise self._wrong_size(file, stated)  # before what is held is lost for it
             if starts_over:
-                sink.truncate(0)
+                sink.clear()
                 yield -n_held
                 n_held = 0
             for chunk in response.iter_bytes():

@@ -1,25 +1,15 @@
-"""Brings a checkpoint from the hub into a folder, several files at a time."""
+"""Opens a repository of the hub for a folder: a checkpoint that is converted, or ready files."""
 
 import contextlib
-import os
-import threading
-import time
 from collections.abc import Container, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from itertools import islice
 from pathlib import Path
-
-from huggingface_hub import is_offline_mode
 
 from gptoss_local.errors import DownloadError
 from gptoss_local.hub.client import HubClient
-from gptoss_local.hub.folder import DownloadFolder, disk_errors
+from gptoss_local.hub.folder import DownloadFolder
 from gptoss_local.hub.listing import INDEX_NAME, HubFile, Listing
+from gptoss_local.hub.transfer import Transfer, is_offline
 from gptoss_local.types import Progress
-
-_N_ATTEMPTS = 2
-"""How often a file may arrive damaged."""
-_REPORT_EVERY_S = 0.1
 
 
 def _no_progress(what: str, done: int, total: int) -> None:
@@ -52,8 +42,55 @@ def open_checkpoint(
             another process downloads into `folder`.
         UsageError: `source` is not spelled like a repository.
     """
-    repo, _, revision = source.partition("@")
     client = HubClient(endpoint, token)
+    with _opened(client, source, folder) as (kept, listing):
+        checkpoint = HubCheckpoint(client, kept, listing, original=original)
+        kept.begin(listing)
+        try:
+            yield checkpoint
+        finally:
+            checkpoint.stop()
+
+
+def download_files(
+    source: str, folder: Path, names: Sequence[str], *, progress: Progress = _no_progress
+) -> list[tuple[Path, HubFile]]:
+    """Fetch files of a repository; what an earlier call began is continued.
+
+    Args:
+        source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
+        folder: A folder for these files alone.
+        names: Their paths in the repository.
+        progress: Told the bytes of all of them.
+
+    Returns:
+        Each file where it lies now, and what the hub says of it, in the order of `names`.
+
+    Raises:
+        ModelNotFoundError: There is no such repository or revision.
+        DownloadError: See `HubCheckpoint.iter_shards`; or a file is not in the repository.
+        UsageError: `source` is not spelled like a repository.
+    """
+    client = HubClient()
+    with _opened(client, source, folder) as (kept, listing):
+        files = listing.named(names)
+        kept.begin(listing)
+        n_missing_bytes = sum(file.size_bytes - kept.held_bytes(file) for file in files)
+        if n_missing_bytes:
+            kept.check_space(n_missing_bytes)
+        transfer = Transfer(client, kept, listing)
+        done = transfer.tally("downloading", files, (), progress)
+        for _ in transfer.fetch(files, 2, done):
+            pass
+        return [(kept.path(file), file) for file in files]
+
+
+@contextlib.contextmanager
+def _opened(
+    client: HubClient, source: str, folder: Path
+) -> Iterator[tuple[DownloadFolder, Listing]]:
+    """Lock a folder for a repository, and list that."""
+    repo, _, revision = source.partition("@")
     kept = DownloadFolder(folder)
     with kept.locked():
         if is_offline():
@@ -65,15 +102,10 @@ def open_checkpoint(
                 )
         else:
             listing = client.list_files(repo, revision or "main")
-        checkpoint = HubCheckpoint(client, kept, listing, original=original)
-        kept.begin(listing)
-        try:
-            yield checkpoint
-        finally:
-            checkpoint.stop()
+        yield kept, listing
 
 
-class HubCheckpoint:
+class HubCheckpoint(Transfer):
     """A checkpoint on its way into a folder; `open_checkpoint` makes it.
 
     Attributes:
@@ -87,14 +119,11 @@ class HubCheckpoint:
     def __init__(
         self, client: HubClient, kept: DownloadFolder, listing: Listing, *, original: bool
     ) -> None:
+        super().__init__(client, kept, listing)
         self.folder = kept.root / "original" if original else kept.root
         self.tokenizer_folder = kept.root
-        self.listing = listing
-        self._client = client
-        self._kept = kept
         self._original = original
         self._small = listing.small_files(original=original)
-        self._stopped = threading.Event()
 
     def fetch_small_files(self, *, progress: Progress = _no_progress) -> None:
         """Fetch config, tokenizer and index: what a conversion is planned from.
@@ -102,8 +131,8 @@ class HubCheckpoint:
         Raises:
             DownloadError: See `iter_shards`.
         """
-        done = self._tally("fetching config and tokenizer", self._small, (), progress)
-        for _ in self._fetch(self._small, len(self._small), done):
+        done = self.tally("fetching config and tokenizer", self._small, (), progress)
+        for _ in self.fetch(self._small, len(self._small), done):
             pass
 
     def iter_shards(
@@ -137,105 +166,49 @@ class HubCheckpoint:
         n_missing_bytes = sum(file.size_bytes - self._kept.held_bytes(file) for file in wanted)
         if n_missing_bytes:
             self._kept.check_space(n_missing_bytes + extra_bytes)
-        done = self._tally("downloading", (*self._small, *wanted), skipped, progress)
-        yield from self._fetch(wanted, n_parallel, done)
+        done = self.tally("downloading", (*self._small, *wanted), skipped, progress)
+        yield from self.fetch(wanted, n_parallel, done)
+
+    def check_space(self, n_bytes: int) -> None:
+        """Refuse to begin what the disk cannot hold.
+
+        Raises:
+            DownloadError: Fewer than `n_bytes` are free.
+        """
+        self._kept.check_space(n_bytes)
+
+    @property
+    def free_bytes(self) -> int:
+        """What the disk has left."""
+        return self._kept.free_bytes
+
+    def missing_bytes(self, skip: Container[str] = ()) -> int:
+        """What is to be downloaded yet; `fetch_small_files` may still come.
+
+        Args:
+            skip: As for `iter_shards`.
+        """
+        files = [f for f in self._all_files() if self._kept.path(f).name not in skip]
+        return sum(file.size_bytes - self._kept.held_bytes(file) for file in files)
+
+    def total_bytes(self) -> int:
+        """All files together; a guess until `fetch_small_files` has come."""
+        return sum(file.size_bytes for file in self._all_files())
 
     def shard_sizes(self) -> list[int]:
-        """Bytes of every shard; `fetch_small_files` comes first."""
-        return [file.size_bytes for file in self._shards()]
+        """Bytes of every shard; a guess until `fetch_small_files` has come."""
+        return [file.size_bytes for file in self._known_shards()]
+
+    def _all_files(self) -> tuple[HubFile, ...]:
+        return (*self._small, *self._known_shards())
+
+    def _known_shards(self) -> tuple[HubFile, ...]:
+        """Those of the index, or before it is here what looks like shards."""
+        if all(self._kept.path(file).is_file() for file in self._small):
+            return self._shards()
+        return self.listing.expected_shards(original=self._original)
 
     def _shards(self) -> tuple[HubFile, ...]:
         index = [self._kept.path(f) for f in self._small if f.name.endswith(INDEX_NAME)]
         content = index[0].read_bytes() if index else None
         return self.listing.shards(content, original=self._original)
-
-    def stop(self) -> None:
-        """End what is on the way; what has arrived is kept. May be called from any thread."""
-        self._stopped.set()
-
-    def _fetch(self, files: Sequence[HubFile], n_parallel: int, done: "_Tally") -> Iterator[Path]:
-        """Yield the path of each file once it is there; whatever ends this ends all of them."""
-        if is_offline():
-            self._check_all_there(files)
-        self._stopped = threading.Event()
-        done.report()
-        with ThreadPoolExecutor(n_parallel) as pool:
-            waiting = iter(files)
-            running = {pool.submit(self._ensure, f, done) for f in islice(waiting, n_parallel)}
-            try:
-                while running:
-                    finished, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in finished:
-                        yield future.result()
-                        running |= {pool.submit(self._ensure, f, done) for f in islice(waiting, 1)}
-            finally:
-                self.stop()
-        done.report()
-
-    def _ensure(self, file: HubFile, done: "_Tally") -> Path:
-        """Make one file be there and right."""
-        path = self._kept.path(file)
-        with disk_errors(path):
-            n_held = self._kept.held_bytes(file)
-            if self._kept.is_right(file):
-                return path
-            path.unlink(missing_ok=True)  # damaged, or another version
-            done.add(self._kept.held_bytes(file) - n_held)
-            for _ in range(_N_ATTEMPTS):
-                partial = self._kept.partial(file)
-                self._client.download(self.listing, file, partial, done.add, self._stopped)
-                if self._kept.accept(file):
-                    return path
-                done.add(-file.size_bytes)
-        raise DownloadError(
-            f"{file.name} of {self.listing.repo} arrived damaged twice: its checksum is not the "
-            "one that the hub states.",
-            hint="Check the disk, and the proxy or the mirror in HF_ENDPOINT; then run it again.",
-        )
-
-    def _tally(
-        self, what: str, files: Sequence[HubFile], gone: Sequence[HubFile], progress: Progress
-    ) -> "_Tally":
-        gone_bytes = sum(file.size_bytes for file in gone)
-        held_bytes = sum(self._kept.held_bytes(file) for file in files)
-        total_bytes = sum(file.size_bytes for file in files) + gone_bytes
-        return _Tally(what, held_bytes + gone_bytes, total_bytes, progress)
-
-    def _check_all_there(self, files: Sequence[HubFile]) -> None:
-        missing = [file.name for file in files if not self._kept.is_right(file)]
-        if missing:
-            raise DownloadError(
-                f"{self.folder} lacks {', '.join(missing)}, and HF_HUB_OFFLINE forbids to fetch.",
-                hint="Unset HF_HUB_OFFLINE and run the same command again.",
-            )
-
-
-class _Tally:
-    """Counts bytes over many files and threads; what it reports never falls."""
-
-    def __init__(self, what: str, n_bytes: int, total_bytes: int, progress: Progress) -> None:
-        self._what = what
-        self._n_bytes = n_bytes
-        self._total_bytes = total_bytes
-        self._progress = progress
-        self._lock = threading.Lock()
-        self._most_bytes = 0
-        self._reported_s = 0.0
-
-    def add(self, n_bytes: int) -> None:
-        with self._lock:
-            self._n_bytes += n_bytes
-        if time.monotonic() - self._reported_s > _REPORT_EVERY_S:
-            self.report()
-
-    def report(self) -> None:
-        with self._lock:
-            self._reported_s = time.monotonic()
-            self._most_bytes = max(self._most_bytes, self._n_bytes)
-            self._progress(self._what, self._most_bytes, self._total_bytes)
-
-
-def is_offline() -> bool:
-    """Say whether the network is forbidden, now or when huggingface_hub was imported."""
-    wanted = os.environ.get("HF_HUB_OFFLINE", "").upper()
-    return is_offline_mode() or wanted in ("1", "ON", "YES", "TRUE")

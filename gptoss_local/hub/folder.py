@@ -19,6 +19,7 @@ from huggingface_hub.utils import WeakFileLock
 
 from gptoss_local.errors import DownloadError
 from gptoss_local.hub.listing import HubFile, Listing
+from gptoss_local.hub.partial import PartialFile, new_digest
 
 _OWN_NAME = ".gptoss-download"
 _LOCK_WAIT_S = 0.2
@@ -103,14 +104,19 @@ class DownloadFolder:
             return size_bytes
         return min(_size_bytes(self.partial(file)), file.size_bytes)
 
+    @property
+    def free_bytes(self) -> int:
+        """What the disk has left."""
+        with disk_errors(self.root):
+            return shutil.disk_usage(self.root).free
+
     def check_space(self, n_bytes: int) -> None:
         """Refuse to begin what the disk cannot hold.
 
         Raises:
             DownloadError: Fewer than `n_bytes` are free.
         """
-        with disk_errors(self.root):
-            free_bytes = shutil.disk_usage(self.root).free
+        free_bytes = self.free_bytes
         if free_bytes < n_bytes:
             raise DownloadError(
                 f"The disk of {self.root} has {free_bytes / 1e9:.1f} GB free; "
@@ -131,20 +137,21 @@ class DownloadFolder:
         self._remember(file)
         return True
 
-    def accept(self, file: HubFile) -> bool:
+    def accept(self, file: HubFile, partial: PartialFile) -> bool:
         """Give a complete partial file its final name if it is right, else delete it.
 
         Returns:
             Whether it was right.
         """
-        partial, path = self.partial(file), self.path(file)
-        if _size_bytes(partial) != file.size_bytes or _checksum(partial, file) != file.checksum:
-            partial.unlink()
+        partial.close()
+        path = self.path(file)
+        if partial.checksum != file.checksum:
+            partial.path.unlink()
             return False
-        path.parent.mkdir(exist_ok=True)
-        with partial.open("rb+") as written:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.path.open("rb+") as written:
             os.fsync(written.fileno())  # a file known to be right must survive a power cut
-        partial.replace(path)
+        partial.path.replace(path)
         self._remember(file)
         return True
 
@@ -206,9 +213,7 @@ def _size_bytes(path: Path) -> int:
 
 def _checksum(path: Path, file: HubFile) -> str:
     """Hash a file the way the hub did."""
-    kind = file.checksum.partition(":")[0]
-    digest = hashlib.sha256() if kind == "sha256" else hashlib.sha1(usedforsecurity=False)
-    if kind != "sha256":  # git puts a header before the content
-        digest.update(b"blob %d\0" % file.size_bytes)
+    digest = new_digest(file)
     with path.open("rb") as content:
-        return f"{kind}:{hashlib.file_digest(content, lambda: digest).hexdigest()}"
+        hashlib.file_digest(content, lambda: digest)
+    return f"{file.checksum.partition(':')[0]}:{digest.hexdigest()}"

@@ -4,6 +4,7 @@ Works on names alone: touches neither the network nor the disk.
 """
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -13,6 +14,7 @@ INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
 
 _SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _TOKENIZER_NAMES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -49,6 +51,26 @@ class Listing(msgspec.Struct, frozen=True):
     revision: str
     commit: str
     files: dict[str, HubFile]
+
+    def named(self, names: Sequence[str]) -> tuple[HubFile, ...]:
+        """Look up files by their paths.
+
+        Raises:
+            DownloadError: One of them is not in the repository.
+        """
+        for name in names:
+            if name not in self.files or not all(_PLAIN_NAME.fullmatch(p) for p in name.split("/")):
+                raise DownloadError(
+                    f"{self.repo} has no file {name}.",
+                    hint="The model's entry in models.toml names files that are not there.",
+                )
+        return tuple(self.files[name] for name in names)
+
+    def expected_shards(self, *, original: bool) -> tuple[HubFile, ...]:
+        """Guess which files hold the weights before the index is here: all safetensors."""
+        prefix = _prefix(original)
+        plain = [name for name in self.files if _SHARD_NAME.fullmatch(name.removeprefix(prefix))]
+        return tuple(self.files[name] for name in plain if name.startswith(prefix))
 
     def small_files(self, *, original: bool) -> tuple[HubFile, ...]:
         """Say what must be there before the shards: config, tokenizer, index.

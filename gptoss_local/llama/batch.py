@@ -40,6 +40,11 @@ class Batch:
         for name, array in arrays.items():
             setattr(self.struct, name, ctypes.cast(array.ctypes.data, fields[name]))
 
+    def has_output(self, seq_id: int) -> bool:
+        """Whether logits of `seq_id` are wanted."""
+        n = self.n_tokens
+        return bool(np.any(self.outputs[:n] & (self.seq_ids[:n] == seq_id)))
+
     def clear(self) -> None:
         self.n_tokens = self.n_outputs = 0
 

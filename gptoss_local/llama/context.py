@@ -5,7 +5,7 @@ Thread: a Context belongs to the thread that made it.
 
 from collections.abc import Sequence
 from ctypes import POINTER, c_uint8
-from typing import Any, Literal
+from typing import Literal
 
 import llama_cpp
 import msgspec
@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from gptoss_local.errors import ContextOverflowError, EngineError, ModelLoadError
 from gptoss_local.llama.batch import Batch
+from gptoss_local.llama.chains import Chains
 from gptoss_local.llama.library import forget_log, recent_log
 from gptoss_local.llama.memory import logged_buffers
 from gptoss_local.llama.model import Model
-from gptoss_local.types import SamplingParams
 
 State = npt.NDArray[np.uint8]
 """What `Context.save` returns: bytes of llama.cpp's own format, of one library version."""
@@ -33,7 +33,8 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     `n_batch` bounds one `decode` call and is llama.cpp's `n_ubatch`, too: see `Context.n_batch`.
     `n_outputs_max` bounds the rows of logits of one call; each costs 0.8 MB (n_vocab floats) on
     the device and on the host. It is never below `n_seq_max`, where llama.cpp aborts the process.
-    `n_outputs_max_per_seq` bounds them for a sequence that is sampled on the device.
+    `n_outputs_max_per_seq` bounds them for a sequence that is sampled on the device. `op_offload`:
+    a GPU computes large batches with weights of the host, which are copied to it each time.
     """
 
     n_ctx: int
@@ -45,13 +46,7 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     n_outputs_max_per_seq: int = 1
     type_k: CacheType = "f16"
     type_v: CacheType = "f16"
-
-
-class Chain(msgspec.Struct, frozen=True):
-    """A `llama_sampler` chain that a context owns; equal `kind` means equal but for its state."""
-
-    pointer: Any
-    kind: SamplingParams
+    op_offload: bool = True
 
 
 class Context:
@@ -95,7 +90,7 @@ class Context:
         """
         self.buffers = logged_buffers()
         self._own_batch = Batch(self.n_batch)
-        self._chains: dict[int, Chain] = {}
+        self.chains = Chains(int(self._handle))
         model.closes_with(self)
 
     def _c_params(self, params: ContextParams) -> object:
@@ -107,7 +102,7 @@ class Context:
         c.n_threads, c.n_threads_batch = params.n_threads_decode, params.n_threads_prefill
         c.type_k, c.type_v = _CACHE_TYPES[params.type_k], _CACHE_TYPES[params.type_v]
         c.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
-        c.kv_unified = c.no_perf = True
+        c.kv_unified, c.no_perf, c.op_offload = True, True, params.op_offload
         c.swa_full = False  # the library's default True doubles the cache for nothing
         return c
 
@@ -148,6 +143,7 @@ class Context:
                 f"a batch of {batch.n_tokens} tokens and {batch.n_outputs} outputs is too large"
             )
         batch.struct.n_tokens = batch.n_tokens
+        self.chains.expect(batch)
         status = llama_cpp.llama_decode(self.handle, batch.struct)
         if status == 1:
             raise ContextOverflowError(f"the context of {self.n_ctx} tokens is full")
@@ -164,6 +160,9 @@ class Context:
     def synchronize(self) -> None:
         """Wait until the device has computed the last batch."""
         llama_cpp.llama_synchronize(self.handle)
+
+    def set_threads(self, *, n_decode: int, n_prefill: int) -> None:
+        llama_cpp.llama_set_n_threads(self.handle, n_decode, n_prefill)
 
     def remove(self, seq_id: int, start: int = 0, end: int = -1) -> None:
         """Drop the positions `start` .. `end` - 1 of `seq_id`; an `end` of -1 means all from there.
@@ -238,7 +237,7 @@ class Context:
         n_bytes = llama_cpp.llama_state_seq_get_size_ext(self.handle, seq_id, flags)
         state = np.empty(n_bytes, np.uint8)
         n_written = llama_cpp.llama_state_seq_get_data_ext(
-            self.handle, _bytes_pointer(state), n_bytes, seq_id, flags
+            self.handle, state.ctypes.data_as(POINTER(c_uint8)), n_bytes, seq_id, flags
         )
         if n_written != n_bytes:
             raise EngineError(f"cannot save sequence {seq_id}: {recent_log()}")
@@ -253,32 +252,11 @@ class Context:
         self._memory_of(seq_id)
         flags = _PARTIAL_ONLY if partial else 0
         n_read = llama_cpp.llama_state_seq_set_data_ext(
-            self.handle, _bytes_pointer(state), state.nbytes, seq_id, flags
+            self.handle, state.ctypes.data_as(POINTER(c_uint8)), state.nbytes, seq_id, flags
         )
         if n_read != state.nbytes:
             self.remove(seq_id)
             raise EngineError(f"cannot restore sequence {seq_id}: {recent_log()}")
-
-    def chain(self, seq_id: int) -> Chain | None:
-        """The sampler chain that the device runs for `seq_id`."""
-        return self._chains.get(seq_id)
-
-    def attach_chain(self, seq_id: int, chain: Chain) -> bool:
-        """Run `chain` on the device for every output of `seq_id`, and own it if that is possible.
-
-        The next two decodes take about 35 and 9 ms longer, as the graph is built anew.
-        """
-        self.detach_chain(seq_id)
-        if not llama_cpp.llama_set_sampler(self.handle, seq_id, chain.pointer):
-            return False
-        self._chains[seq_id] = chain
-        return True
-
-    def detach_chain(self, seq_id: int) -> None:
-        """Let the CPU sample `seq_id` from now on. Costs as much as `attach_chain`."""
-        if chain := self._chains.pop(seq_id, None):
-            llama_cpp.llama_set_sampler(self.handle, seq_id, None)
-            llama_cpp.llama_sampler_free(chain.pointer)
 
     def _memory_of(self, seq_id: int) -> int:
         """The `llama_memory_t`; llama.cpp aborts the process on a sequence that it has not."""
@@ -289,11 +267,5 @@ class Context:
     def close(self) -> None:
         if self._handle:
             llama_cpp.llama_free(self._handle)
-            for chain in self._chains.values():
-                llama_cpp.llama_sampler_free(chain.pointer)
-            self._chains.clear()
+            self.chains.close()
             self._handle = None
-
-
-def _bytes_pointer(array: State) -> object:
-    return array.ctypes.data_as(POINTER(c_uint8))

@@ -29,6 +29,8 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
         load_mode: `none` reads the file into buffers, which for weights on the host are pinned
             ones where a GPU is there; `mmap` maps it; `auto` is llama.cpp's choice.
         tensor_split: How many layers each device gets, in order; None leaves it to llama.cpp.
+        repack: Let the CPU's experts be copied into an order that it computes faster with; without,
+            they stay where the load mode puts them, which may be the page cache.
         no_alloc: Allocate nothing, so that contexts over the model tell what they would take, and
             can do nothing else. Needs the load mode `none`.
     """
@@ -38,6 +40,7 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
     tensor_overrides: tuple[tuple[str, str], ...] = ()
     load_mode: LoadMode = "auto"
     tensor_split: tuple[int, ...] | None = None
+    repack: bool = True
     no_alloc: bool = False
 
 
@@ -76,6 +79,7 @@ class Model:
         )
         split = _tensor_split(params)
         c.tensor_split = split if params.tensor_split is not None else None
+        c.use_extra_bufts = params.repack
         c.no_alloc = params.no_alloc
         if on_progress is not None:
             c.progress_callback = _progress_callback(on_progress)
@@ -103,6 +107,10 @@ class Model:
     def n_ctx_train(self) -> int:
         """Context length that the model declares, in tokens."""
         return int(llama_cpp.llama_model_n_ctx_train(self.handle))
+
+    @property
+    def n_layers(self) -> int:
+        return int(llama_cpp.llama_model_n_layer(self.handle))
 
     @property
     def n_swa(self) -> int:

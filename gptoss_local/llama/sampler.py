@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gptoss_local.errors import EngineError
-from gptoss_local.llama.context import Chain, Context
+from gptoss_local.llama.chains import Chain, chain_end
+from gptoss_local.llama.context import Context
 from gptoss_local.o200k import VOCAB_SIZE
 from gptoss_local.types import SamplingParams
 
@@ -19,26 +20,6 @@ N_BLOCK = 448  # tokens of a block: about as many as there are blocks
 _N_CTX_MAX = 131_072  # no answer of gpt-oss is longer; the library keeps 4 bytes for each
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 """`llama_token_data` of llama.h."""
-
-
-def _can_run_on_device(sampler: Any, buffer_type: Any, n_outputs_max: int) -> bool:
-    return True
-
-
-def _keep_token_alone(sampler: Any, graph_context: Any, graph: Any, data: Any) -> None:
-    data.contents.logits = data.contents.probs = data.contents.candidates = None
-
-
-_TOKEN_ALONE = llama_cpp.llama_sampler_i(
-    backend_init=llama_cpp.llama_sampler_i_backend_init(_can_run_on_device),
-    backend_apply=llama_cpp.llama_sampler_i_backend_apply(_keep_token_alone),
-)
-"""End of a chain: of what the device has computed, only the drawn token is of use.
-
-llama.cpp copies all that `llama_sampler_data` holds to the host, which is 1.6 MB a row with
-gpt-oss's vocabulary. It is called when a graph is built, not when that runs; on the CPU a chain
-skips it, as it has no `apply`.
-"""
 
 
 class Sampler:
@@ -71,14 +52,14 @@ class Sampler:
         """Sample `seq_id` on the device; False: this chain cannot, and stays on the CPU.
 
         A chain of the same kind that an earlier sampler has left there takes over our random
-        state, which costs nothing; otherwise the graph is built anew (`Context.attach_chain`).
+        state, which costs nothing; otherwise the graph is built anew (`Chains.attach`).
         """
-        pointer, present = self._own_pointer(), context.chain(seq_id)
+        pointer, present = self._own_pointer(), context.chains.get(seq_id)
         if present is not None and present.kind == self._kind:
             llama_cpp.llama_sampler_copy(pointer, present.pointer)
             llama_cpp.llama_sampler_free(pointer)
             self._pointer = present.pointer
-        elif not context.attach_chain(seq_id, Chain(pointer, self._kind)):
+        elif not context.chains.attach(seq_id, Chain(pointer, self._kind)):
             return False
         self._context = context
         return True
@@ -87,7 +68,7 @@ class Sampler:
         """Take a copy with the same random state back to the CPU.
 
         The chain stays at the context for the next sampler of the sequence; where the CPU shall
-        sample this very sequence, `Context.detach_chain` must follow.
+        sample this very sequence, `Chains.detach` must follow.
         """
         if self._context is not None:
             self._context.handle  # noqa: B018 (raises if it is closed, and the chain with it)
@@ -170,9 +151,8 @@ class Sampler:
 
 def _samplers(params: SamplingParams) -> list[int]:
     chain = _changes(params)
-    token_alone = llama_cpp.llama_sampler_init(ctypes.byref(_TOKEN_ALONE), None)
     if params.temperature <= 0:
-        return [*chain, llama_cpp.llama_sampler_init_greedy(), token_alone]
+        return [*chain, llama_cpp.llama_sampler_init_greedy(), chain_end()]
     if params.top_k > 0:
         chain.append(llama_cpp.llama_sampler_init_top_k(params.top_k))
     if params.top_p < 1:
@@ -183,7 +163,7 @@ def _samplers(params: SamplingParams) -> list[int]:
         chain.append(llama_cpp.llama_sampler_init_temp(params.temperature))
     seed = secrets.randbits(32) if params.seed is None else params.seed & 0xFFFFFFFF
     chain.append(llama_cpp.llama_sampler_init_dist(seed))
-    return [*chain, token_alone]
+    return [*chain, chain_end()]
 
 
 def _changes(params: SamplingParams) -> list[int]:

@@ -1,8 +1,8 @@
 """What llama.cpp will allocate: a model of it in closed form, from above and within 3 %.
 
 The parts of the graph's buffer were read off llama.cpp's own figures at nano's, 20b's and 120b's
-shapes (`tests/plan/test_memory.py` holds them against it); what only a GPU tells is marked so and
-measured by `bench/plan_memory.py`.
+shapes (`tests/plan/test_memory.py` holds them against it); what only a GPU tells is marked so,
+measured by `bench/plan_memory.py` on an H200, and held by `tests/plan/test_gpu_memory.py`.
 """
 
 from typing import Literal
@@ -58,14 +58,18 @@ def all_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
 
 
 def compute_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """The graph's buffer on a device that computes whole layers, from above.
-
-    Its peak is either inside the experts of a layer, beside both masks, or the rows of logits.
-    """
-    in_layer = _n_ubatch(shape) * _token_bytes(facts) + mask_bytes(facts, shape)
-    in_head = head_bytes(facts, shape) + _n_ubatch(shape) * 4 * 7 * facts.n_embd
+    """The graph's buffer on a device that computes whole layers, from above."""
     gaps = round((2.5 + 0.4 * shape.n_seq) * _MIB)  # between tensors, found by trying
-    return round(max(in_layer, in_head) * 1.005) + gaps
+    return round(max(_in_layer(facts, shape), _in_head(facts, shape)) * 1.005) + gaps
+
+
+def _in_layer(facts: ModelFacts, shape: Shape) -> int:
+    """Peak inside the experts of a layer, beside both masks."""
+    return _n_ubatch(shape) * _token_bytes(facts) + mask_bytes(facts, shape)
+
+
+def _in_head(facts: ModelFacts, shape: Shape) -> int:
+    return head_bytes(facts, shape) + _n_ubatch(shape) * 4 * 7 * facts.n_embd
 
 
 def _token_bytes(facts: ModelFacts) -> int:
@@ -85,25 +89,38 @@ def mask_bytes(facts: ModelFacts, shape: Shape) -> int:
 
 
 def device_sampling_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """What chains of samplers add: logits, probabilities, their order. GPU: estimated."""
-    return 4 * head_bytes(facts, shape)
+    """What chains of samplers add where the rows of logits are the peak, and not a layer.
+
+    They hold logits, probabilities, their order. GPU: estimated; nothing where a layer is the peak.
+    """
+    in_head = _in_head(facts, shape)
+    beside = max(_in_layer(facts, shape), in_head)
+    return max(0, in_head + 4 * head_bytes(facts, shape) - beside)
 
 
 def expert_copy_bytes(facts: ModelFacts) -> int:
     """Room on a GPU for one expert tensor of the host, which large batches bring over.
 
     Every such tensor begins a split of the graph, so one is there at a time
-    (`ggml_backend_sched_split_graph`). GPU: a tenth more, estimated.
+    (`ggml_backend_sched_split_graph`). GPU: 360 contexts, never more, often less.
     """
-    return round(1.1 * max(max(layer.expert_bytes) for layer in facts.layers))
+    return max(max(layer.expert_bytes) for layer in facts.layers)
+
+
+def host_map_bytes(facts: ModelFacts) -> int:
+    """What a GPU holds to reach pinned experts, as if all were on the host.
+
+    GPU: 4 MiB per GiB of 20b's, 9 of 120b's.
+    """
+    return facts.expert_bytes * 9 // 1024
 
 
 def runtime_bytes(shape: Shape) -> int:
     """What a GPU holds beyond llama.cpp's buffers: CUDA's context, kernels, scratch memory.
 
-    GPU: estimated.
+    GPU: on an H200 705 to 754 MiB by batch, 527 of them a bare context.
     """
-    return 420 * _MIB + _n_ubatch(shape) * 48 * 1024
+    return 715 * _MIB + _n_ubatch(shape) * 14 * 1024
 
 
 def host_bytes(facts: ModelFacts, shape: Shape, *, has_experts: bool) -> int:

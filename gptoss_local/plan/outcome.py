@@ -71,3 +71,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         if not self.uses_gpu:
             return "auto"
         return "none" if self.host.is_pinned else "mmap"
+
+    @property
+    def repacks(self) -> bool:
+        """Whether llama.cpp may copy experts into an order that CPUs compute faster with."""
+        return self.uses_gpu or self.host.weights > 0

@@ -16,6 +16,7 @@ from gptoss_local.plan.memory import (
     compute_bytes,
     device_sampling_bytes,
     expert_copy_bytes,
+    host_map_bytes,
     runtime_bytes,
 )
 
@@ -92,7 +93,7 @@ class _Sizes(msgspec.Struct, frozen=True):
 
     Attributes:
         experts: Of each layer, all its experts.
-        copy: Room for an expert tensor of the host.
+        copy: What experts on the host need: room for a tensor of them, and the way to it.
         sampling: What the GPU with the head needs in addition.
     """
 
@@ -133,7 +134,7 @@ def iter_placements(
         experts=[sum(layer.expert_bytes) for layer in facts.layers],
         compute=compute_bytes(facts, shape),
         sampling=device_sampling_bytes(facts, shape),
-        copy=expert_copy_bytes(facts),
+        copy=expert_copy_bytes(facts) + host_map_bytes(facts),
         runtime=runtime_bytes(shape),
     )
     for counts in _splits(n, budgets):

@@ -18,6 +18,7 @@ from gptoss_local.errors import DoesNotFitError
 from gptoss_local.hardware import Machine
 from gptoss_local.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts
+from gptoss_local.plan.measured import Tuning
 from gptoss_local.plan.memory import (
     Shape,
     all_cache_bytes,
@@ -46,8 +47,19 @@ _MIB = 2**20
 _RAM_MARGIN_BYTES = 1024 * _MIB  # left free where weights are pinned: nobody can take them back
 
 
-def make_plan(facts: ModelFacts, machine: Machine, wishes: Wishes = Wishes()) -> Plan:  # noqa: B008
+def make_plan(
+    facts: ModelFacts,
+    machine: Machine,
+    wishes: Wishes = Wishes(),  # noqa: B008
+    tuning: Tuning | None = None,
+) -> Plan:
     """Choose the best plan for a model on a machine.
+
+    Args:
+        facts: Of the model.
+        machine: As it is now, or imagined.
+        wishes: Of the user.
+        tuning: What was measured of the model on this machine.
 
     Raises:
         DoesNotFitError: there is none that keeps to the wishes; it says which memory is too small.
@@ -56,7 +68,7 @@ def make_plan(facts: ModelFacts, machine: Machine, wishes: Wishes = Wishes()) ->
     best_rank: tuple[float, ...] = ()
     for n_ctx in _contexts(facts, machine, wishes):
         for n_batch in _BATCHES if _may_use_gpu(machine, wishes) else (_HOST_BATCH,):
-            plan = _plan(facts, machine, wishes, n_ctx, n_batch)
+            plan = _plan(facts, machine, wishes, n_ctx, n_batch, tuning)
             if plan is None:
                 continue
             rank = _rank(facts, plan)
@@ -68,9 +80,13 @@ def make_plan(facts: ModelFacts, machine: Machine, wishes: Wishes = Wishes()) ->
 
 
 def gpu_budget(gpu: Gpu, wishes: Wishes) -> int:
-    """Bytes of a GPU that a plan may use: what is free, less a margin for what others start."""
-    share = 0.06 if gpu.is_wddm else 0.03
-    margin = max((512 if gpu.is_wddm else 256) * _MIB, round(share * gpu.total_bytes))
+    """Bytes of a GPU that a plan may use: what is free, less a margin for what others start.
+
+    That is 3 % of the card, within 256 and 512 MiB: windows and videos take no more on a larger
+    one. Twice as much where Windows' display driver would page to RAM without a word.
+    """
+    margin = min(max(256 * _MIB, round(0.03 * gpu.total_bytes)), 512 * _MIB)
+    margin *= 2 if gpu.is_wddm else 1
     free_bytes = gpu.free_bytes
     if wishes.vram_bytes is not None and wishes.vram_bytes < free_bytes - margin:
         return max(0, wishes.vram_bytes - wishes.extra_margin_bytes)
@@ -106,7 +122,12 @@ def _may_use_gpu(machine: Machine, wishes: Wishes) -> bool:
 
 
 def _plan(
-    facts: ModelFacts, machine: Machine, wishes: Wishes, n_ctx: int, n_batch: int
+    facts: ModelFacts,
+    machine: Machine,
+    wishes: Wishes,
+    n_ctx: int,
+    n_batch: int,
+    tuning: Tuning | None = None,
 ) -> Plan | None:
     """Best of one shape, on GPUs or without; None if it fits nowhere."""
     shape = Shape(
@@ -125,36 +146,61 @@ def _plan(
             n_gpu_layers=wishes.n_gpu_layers,
             n_cpu_moe=wishes.n_cpu_moe,
         )
-        found += [_complete(facts, machine, wishes, shape, each) for each in placements]
+        found += [_complete(facts, machine, wishes, shape, each, tuning) for each in placements]
     is_free = wishes.n_gpu_layers is None and wishes.n_cpu_moe is None
     if is_free or not _may_use_gpu(machine, wishes):
-        found.append(_complete(facts, machine, wishes, shape, HOST_ONLY))
+        found.append(_complete(facts, machine, wishes, shape, HOST_ONLY, tuning))
     fitting = [plan for plan in found if plan is not None]
     return min(fitting, key=lambda plan: plan.speed.request_s, default=None)
 
 
 def _complete(
-    facts: ModelFacts, machine: Machine, wishes: Wishes, shape: Shape, placement: Placement
+    facts: ModelFacts,
+    machine: Machine,
+    wishes: Wishes,
+    shape: Shape,
+    placement: Placement,
+    tuning: Tuning | None,
 ) -> Plan | None:
     """Add what the host does; None if RAM is too small for it."""
     host = _host(facts, machine, wishes, shape, placement)
-    # What is mapped may be larger than RAM and is read again from the disk, but not by much.
-    if max(host.total - host.mapped, host.total / 2) > machine.available_bytes:
+    if _is_too_large(host, machine):  # slow from the page cache is better than not at all
+        mapped = msgspec.structs.replace(wishes, maps_host=True)
+        host = _host(facts, machine, mapped, shape, placement)
+    if _is_too_large(host, machine):
         return None
-    n_cores = machine.n_cores or 1
-    is_small = facts.weight_bytes < _SMALL_BYTES
-    n_decode = wishes.n_threads or machine.n_performance_cores or n_cores
+    is_tuned = tuning is not None and tuning.uses_gpu == (placement.n_gpu_layers > 0)
+    n_prefill, n_decode = _threads(facts, machine, wishes, tuning if is_tuned else None)
+    speed = estimate_speed(facts, shape, placement, machine, pinned=host.is_pinned)
     return Plan(
         shape=shape,
         placement=placement,
         host=host,
-        n_threads_prefill=wishes.n_threads or n_cores,
-        n_threads_decode=1 if is_small else n_decode,
+        n_threads_prefill=n_prefill,
+        n_threads_decode=n_decode,
         n_gpus=len(machine.usable_gpus),
         vram_share=sum(memory.weights for memory in placement.gpus)
         / (facts.weight_bytes - facts.input_bytes),
-        speed=estimate_speed(facts, shape, placement, machine, pinned=host.is_pinned),
+        speed=tuning.correct(speed) if tuning else speed,
     )
+
+
+def _threads(
+    facts: ModelFacts, machine: Machine, wishes: Wishes, tuning: Tuning | None
+) -> tuple[int, int]:
+    """Of prefill and decode: as wished, or as measured, or by the cores that there are."""
+    is_small = facts.weight_bytes < _SMALL_BYTES
+    if wishes.n_threads:
+        return wishes.n_threads, 1 if is_small else wishes.n_threads
+    if tuning:
+        return tuning.n_threads_prefill, tuning.n_threads_decode
+    n_cores = machine.n_cores or 1
+    return n_cores, 1 if is_small else machine.n_performance_cores or n_cores
+
+
+def _is_too_large(host: HostMemory, machine: Machine) -> bool:
+    """What is mapped may be larger than RAM and is read again from the disk, but not by much."""
+    return max(host.total - host.mapped, host.total / 2) > machine.available_bytes
 
 
 def _host(
@@ -164,7 +210,8 @@ def _host(
     engine = _ENGINE_BYTES + wishes.checkpoint_bytes
     if not placement.n_gpu_layers:
         # llama.cpp makes a copy of MXFP4 experts in an order that CPUs compute faster with.
-        copied = facts.expert_bytes if machine.has_avx2 is not False else 0
+        can_copy = machine.has_avx2 is not False and not wishes.maps_host
+        copied = facts.expert_bytes if can_copy else 0
         return HostMemory(
             mapped=facts.weight_bytes - copied,
             weights=copied,
@@ -178,7 +225,7 @@ def _host(
     compute = host_bytes(facts, shape, has_experts=expert_bytes > 0)
     n_other = cache + compute + engine
     room = min(machine.pinnable_bytes or 0, machine.available_bytes - n_other - _RAM_MARGIN_BYTES)
-    if expert_bytes and on_host <= room:
+    if expert_bytes and on_host <= room and not wishes.maps_host:
         return HostMemory(
             weights=on_host, cache=cache, compute=compute, engine=engine, is_pinned=True
         )

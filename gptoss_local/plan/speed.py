@@ -22,12 +22,16 @@ N_PROMPT, N_ANSWER = 4096, 512
 """The request that plans are compared by: an agent's turn, read and answered."""
 
 _READ = 0.7  # share of a memory's peak bandwidth that decode gets
-_LAYER_S = 80e-6  # of a decoded token per layer beside reading: kernels' starts, dependencies
+_LAYER_S = 100e-6  # of a decoded token per layer beside reading: kernels' starts, dependencies
 _SPLIT_S = 60e-6  # and per layer whose experts are on the host: the hand-over
-_PINNED, _PAGEABLE = 0.85, 0.25  # share of PCIe's peak; PERF: H200, 56 and 13 of 63 GB/s
+_HOST_S = 2.5e-3  # and once if there is such a layer. PERF: H200, 20b over HTTP, 5 and 14 layers
+_PINNED, _PAGEABLE = 0.82, 0.25  # share of PCIe's peak; PERF: H200, 46 to 56 and 13 of 63 GB/s
 _LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}
 _CORE_BYTES_S = 7e9  # weights that one core can read and multiply while it decodes
-_CPU_PARAMS_S = 2.5e10  # MXFP4 weights times tokens, per core, in large batches with AVX2
+_CPU_PARAMS_S = 1.8e10  # MXFP4 weights times tokens, per core. PERF: 1.5 on the H200's Xeon
+# Of a prompt's token per token of its ubatch: masks, made on one core, it seems. PERF: H200,
+# 20b in VRAM, 4,096 tokens in ubatches of 1,024, 2,048 and 4,096: 13.4, 13.4 and 10.9 k tokens/s.
+_MASK_S = 7e-9
 _DISK_BYTES_S = {"nvme": 2.5e9, "ssd": 0.45e9, "rotating": 0.1e9}
 
 # Assumed where the machine does not tell.
@@ -85,7 +89,8 @@ def _decode_s(facts: ModelFacts, placement: Placement, machine: Machine) -> dict
     by_ram, by_cores = _RAM_BYTES_S * _READ, _n_fast_cores(machine) * _CORE_BYTES_S
     host_bytes_s = min(by_ram, by_cores)
     host: Bound = "RAM" if by_ram <= by_cores else "CPU"
-    spent: dict[Bound, float] = {host: on_host_bytes / host_bytes_s + n_host * _SPLIT_S}
+    hand_over_s = n_host * _SPLIT_S + (_HOST_S if n_host else 0)
+    spent: dict[Bound, float] = {host: on_host_bytes / host_bytes_s + hand_over_s}
     cache_bytes = 2 * facts.n_heads_kv * facts.n_key * 2 * N_PROMPT * facts.n_layers / 2
     if placement.n_gpu_layers:
         all_bytes = float(facts.weight_bytes - facts.input_bytes - facts.expert_bytes)
@@ -129,6 +134,7 @@ def _prefill_s(
         sizes.append(rest)
     for n in sizes:
         spent["GPU compute"] += n * facts.n_active_params / _gpu_params_s(placement, machine, n)
+        spent["CPU"] += n * n * _MASK_S
         n_host = host_share * facts.n_layers
         if n >= min_batch:
             spent["PCIe"] += n_host * layer_bytes * _used_share(facts, n) / link_bytes_s
@@ -141,8 +147,13 @@ def _prefill_s(
 
 
 def _used_share(facts: ModelFacts, n_tokens: int) -> float:
-    """Share of a layer's experts that `n_tokens` use, if they choose evenly."""
-    return float(1 - (1 - facts.used_fraction) ** n_tokens)
+    """Share of a layer's experts that `n_tokens` use.
+
+    Tokens choose so unevenly that a quarter of them count. PERF: 120b, 64, 256 and 512 tokens move
+    0.31, 0.49 (H200, random weights) and some 0.75 (the RTX 3090 of the tests) of the experts; were
+    they even, it would be 0.87, 1 and 1.
+    """
+    return float(1 - (1 - facts.used_fraction) ** (n_tokens / 4))
 
 
 def _break_even(

@@ -19,6 +19,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
         n_draft: Most tokens of a draft.
         checkpoint_bytes: Host memory for checkpoints of conversations.
         extra_margin_bytes: More to leave free on each GPU, after a load that failed.
+        maps_host: Map what is on the host, also where memory of our own would be faster.
     """
 
     n_ctx: int | None = None
@@ -32,6 +33,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     n_threads: int | None = None
     checkpoint_bytes: int = 512 * 2**20
     extra_margin_bytes: int = 0
+    maps_host: bool = False
 
 
 def wishes_of(settings: Settings, n_draft_max: int, *, min_ctx: int | None = None) -> Wishes:

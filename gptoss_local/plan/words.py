@@ -8,13 +8,15 @@ from gptoss_local.plan.speed import N_ANSWER, N_PROMPT
 from gptoss_local.plan.wishes import Wishes
 
 
-def explain(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) -> list[str]:
+def explain(
+    facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan, *, is_tuned: bool = False
+) -> list[str]:
     """Say where the weights are and why, why this context, what bounds the speed."""
     lines = [
         *_placement(facts, machine, wishes, plan),
         *_host(machine, plan),
         *_context(facts, machine, wishes, plan),
-        *_speed(plan),
+        *_speed(plan, is_tuned=is_tuned),
     ]
     if plan.speed.assumed:
         lines.append(f"Not known here, and assumed: {', '.join(plan.speed.assumed)}.")
@@ -62,17 +64,17 @@ def _why_no_gpu(machine: Machine, wishes: Wishes) -> str:
 
 
 def _host(machine: Machine, plan: Plan) -> list[str]:
-    if not plan.uses_gpu or not plan.placement.tensor_overrides() or plan.host.is_pinned:
-        if plan.host.is_pinned:
-            return [f"{gib(plan.host.weights)} of weights in RAM are pinned, for fast copies."]
-        return []
-    if not (plan.placement.host_experts or plan.placement.host_parts):
+    if plan.host.is_pinned:
+        return [f"{gib(plan.host.weights)} of weights in RAM are pinned, for fast copies."]
+    if plan.uses_gpu and not (plan.placement.host_experts or plan.placement.host_parts):
         return []
     if plan.host.total > machine.available_bytes:
         return [
             f"RAM is too small for the weights ({gib(machine.available_bytes)} are free): parts "
             "are read from the disk again and again."
         ]
+    if not plan.uses_gpu:
+        return []
     limit = gib(machine.pinnable_bytes) if machine.pinnable_bytes is not None else "unknown"
     return [f"Weights in RAM are mapped, not pinned (limit: {limit}): long prompts are slower."]
 
@@ -92,12 +94,12 @@ def _context(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) ->
     return [f"{text}: the memory of more is worth more for weights and batches here."]
 
 
-def _speed(plan: Plan) -> list[str]:
+def _speed(plan: Plan, *, is_tuned: bool) -> list[str]:
     speed = plan.speed
     return [
         f"Expected: prompts {speed.prefill_tok_s:,.0f} tokens/s, bound by {speed.prefill_bound}; "
-        f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. An "
-        "estimate.",
+        f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. "
+        f"An estimate{', corrected by what was measured here' if is_tuned else ''}.",
         f"That is {speed.request_s:.1f} s for {N_PROMPT:,} tokens read and {N_ANSWER} written, "
         "by which this plan was chosen; half the context counts as a tenth more.",
     ]

@@ -8,7 +8,15 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
+from gptoss_local.chat import (
+    ChatEvent,
+    ContentDelta,
+    Done,
+    Prefilling,
+    ReasoningDelta,
+    Started,
+    ToolCall,
+)
 from gptoss_local.errors import ContextOverflowError, GptOssError
 from gptoss_local.server.openai_parts import new_id
 from gptoss_local.server.streaming import SSE, SseEvent
@@ -48,6 +56,8 @@ class MessagesWriter:
         match event:
             case Started(n_prompt):
                 self._message["usage"] = _usage(n_prompt)
+                return []
+            case Prefilling():
                 return []
             case ReasoningDelta(text):
                 return [*self._begin(), *self._text("thinking", text)]

@@ -21,6 +21,7 @@ from gptoss_local import __version__
 from gptoss_local.errors import ServerUnavailableError
 from gptoss_local.server import (
     anthropic,
+    insight,
     management,
     metrics,
     ollama,
@@ -61,10 +62,11 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
 
     start_s = time.monotonic()
 
-    async def status(_request: Request) -> Response:
+    async def status(request: Request) -> Response:
         uptime_s = round(time.monotonic() - start_s, 3)
         facts = {"server_version": __version__, "pid": os.getpid(), "uptime_s": uptime_s}
-        return json_response(facts)
+        facts |= {"loading": request.app.state.manager.loading}
+        return json_response(facts | {"gpus": await insight.gpu_memory()})
 
     async def stop(_request: Request) -> Response:
         shut_down()
@@ -78,6 +80,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
             Route("/api/gptoss/shutdown", stop, methods=["POST"]),
             *ollama.routes(),
             *management.routes(),
+            *insight.routes(),
             *openapi.routes(),
             *openai_chat.routes(),
             *openai_responses.routes(),

@@ -16,11 +16,12 @@ import msgspec
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished
 from gptoss_local.o200k import FIRST_SPECIAL
+from gptoss_local.plan.measured import read_measured
 from gptoss_local.plan.outcome import Plan
-from gptoss_local.server.loading import load_model
-from gptoss_local.server.placing import plan_load
+from gptoss_local.server.loading import load_command, load_model
+from gptoss_local.server.placing import measured_file, plan_load
 from gptoss_local.settings import Settings
-from gptoss_local.store import ModelEntry, read_info
+from gptoss_local.store import ModelEntry, find_model, read_info
 from gptoss_local.types import SamplingParams
 
 N_ANSWER = 64
@@ -75,10 +76,13 @@ async def measure(
     """
     settings = msgspec.structs.replace(settings, prefix_disk_bytes=0)  # nothing worth keeping
     path = await asyncio.to_thread(entry.ensure_file, settings)
-    plan = await asyncio.to_thread(plan_load, path, settings, None)
+    entry = find_model(entry.name, settings)  # an embedded model has a file now
+    known = read_measured(await asyncio.to_thread(measured_file, entry, settings))
+    plan = await asyncio.to_thread(plan_load, path, settings, None, tuning=known.tuning)
     report("loading")
     start_s = time.monotonic()
-    model = await load_model(entry, path, read_info(path), plan, settings)
+    load = load_command(entry, path, plan, settings, known)
+    model = await load_model(entry, read_info(path), plan, load, settings)
     load_s = time.monotonic() - start_s
     prober = _Prober(model.engine)
     try:

@@ -4,13 +4,18 @@ Source: Ollama's server/routes.go (ListHandler, GetModelInfo, PsHandler).
 """
 
 import datetime
-import json
 import time
 from typing import Any
 
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.server.loading import LoadedModel
-from gptoss_local.store import GGUFInfo, ModelEntry, read_info
+from gptoss_local.store import (
+    GGUFInfo,
+    ModelEntry,
+    parameter_lines,
+    read_info,
+    render_modelfile,
+)
 
 CAPABILITIES = ["completion", "tools", "thinking"]
 _FAMILY = "gptoss"  # the name under which clients know the architecture
@@ -64,13 +69,13 @@ def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> dict[str, 
         basename: What `general.basename` says instead of what the file does.
     """
     defaults = entry.defaults
-    parameters = _parameters(_DEFAULTS | defaults.parameters)
+    parameters = parameter_lines(_DEFAULTS | defaults.parameters)
     model_info = _model_info(info)
     if basename:
         model_info["general.basename"] = basename
     return {
         "license": "\n".join(defaults.license),
-        "modelfile": _modelfile(entry),
+        "modelfile": render_modelfile(entry),
         "parameters": "\n".join(f"{name:<31}{value}" for name, value in parameters),
         "template": "",
         "system": defaults.system,
@@ -80,26 +85,6 @@ def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> dict[str, 
         "capabilities": CAPABILITIES,
         "modified_at": _modified_at(entry),
     }
-
-
-def _parameters(options: dict[str, Any]) -> list[tuple[str, str]]:
-    """Options as `ollama show` has them: a line for each value of a list, strings in quotes."""
-    return [
-        (name, json.dumps(value, ensure_ascii=False))
-        for name, values in options.items()
-        for value in (values if isinstance(values, list) else [values])
-    ]
-
-
-def _modelfile(entry: ModelEntry) -> str:
-    """The model in the language of `ollama create`."""
-    defaults = entry.defaults
-    lines = ["# gptoss renders harmony itself", f"FROM {defaults.parent or entry.name}"]
-    lines += [f"PARAMETER {name} {value}" for name, value in _parameters(defaults.parameters)]
-    lines += [f'SYSTEM """{defaults.system}"""'] if defaults.system else []
-    lines += [f'MESSAGE {m.get("role")} """{m.get("content", "")}"""' for m in defaults.messages]
-    lines += [f'LICENSE """{text}"""' for text in defaults.license]
-    return "\n".join(lines) + "\n"
 
 
 def running(model: LoadedModel) -> dict[str, Any]:

@@ -1,20 +1,38 @@
 """How a file becomes a model in memory, once its place is planned."""
 
 import asyncio
+import itertools
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import N_DRAFT_MAX, Load
+from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, StepTimes
+from gptoss_local.errors import EngineError
+from gptoss_local.plan.measured import (
+    Measured,
+    Outcome,
+    Steps,
+    plan_id,
+    read_measured,
+    write_measured,
+)
 from gptoss_local.plan.outcome import Plan
+from gptoss_local.server.attempts import MAX_TRIES, Attempt, next_attempt
+from gptoss_local.server.loads import LoadProgress
+from gptoss_local.server.placing import free_vram, measured_file, plan_load
 from gptoss_local.settings import Settings
-from gptoss_local.store import GGUFInfo, ModelEntry, read_tokens
+from gptoss_local.store import GGUFInfo, ModelEntry, read_info, read_tokens
 
 _log = logging.getLogger("gptoss")
+
+_SLACK_BYTES = 128 * 2**20  # that the graph may take beyond its prediction, of the plan's margin
 
 
 @dataclass(slots=True)
@@ -46,23 +64,83 @@ class LoadedModel:
         loaded = self.engine.loaded
         return n_ctx is None or loaded.n_ctx >= min(n_ctx, loaded.n_ctx_train)
 
+    def stop_expiry(self) -> None:
+        """Stop the keep-alive clock."""
+        self.expires_s = None
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
+
 
 def read_vocabulary(path: Path, settings: Settings) -> Vocabulary:
     """Read and check the tokenizer inside a GGUF; takes a moment, so not in the event loop."""
     return Vocabulary.from_model(read_tokens(path), settings.cache_dir)
 
 
-async def load_model(
-    entry: ModelEntry, path: Path, info: GGUFInfo, plan: Plan, settings: Settings
+async def load_as_fits(
+    entry: ModelEntry,
+    path: Path,
+    n_ctx: int | None,
+    settings: Settings,
+    progress: LoadProgress,
+    make_room: Callable[[Attempt], Awaitable[None]],
 ) -> LoadedModel:
-    """Start an engine process with a model, placed as planned.
+    """Load a model as planned, or smaller where memory turns out to be shorter than planned for.
+
+    Args:
+        entry: The name it is wanted by.
+        path: Its file.
+        n_ctx: Context that a request needs; None leaves it to the plan.
+        settings: The user's.
+        progress: Told of every try.
+        make_room: Unloads other models, before each try, where its plan needs that.
 
     Raises:
+        DoesNotFitError: there is no plan that keeps to the wishes.
         ModelLoadError: the file is broken, or llama.cpp refused it.
         EngineCrashedError: the process died while loading.
     """
-    start_s = time.monotonic()
-    load = Load(
+    info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
+    known_path = await asyncio.to_thread(measured_file, entry, settings)
+    known = read_measured(known_path)
+    attempt = Attempt(known.outcome.extra_margin_bytes if known.outcome else 0)
+    for n_tries in itertools.count(1):
+        await make_room(attempt)
+        free = await asyncio.to_thread(free_vram, settings)
+        plan = await asyncio.to_thread(
+            plan_load, path, settings, n_ctx, attempt=attempt, tuning=known.tuning
+        )
+        progress.begin_try(info.size_bytes)
+        start_s = time.monotonic()
+        try:
+            load = load_command(entry, path, plan, settings, known)
+            model = await load_model(entry, info, plan, load, settings, progress.report)
+            outcome = _outcome(model, attempt, time.monotonic() - start_s, n_tries)
+            _remember(known_path, known, model, outcome)  # no await: a stop would lose it
+            return model
+        except EngineError as error:
+            now = await asyncio.to_thread(free_vram, settings)
+            smaller = next_attempt(attempt, plan, error, free_before=free, free_now=now)
+            if smaller is None or n_tries == MAX_TRIES:
+                raise
+            _log.warning("%s does not fit as planned (%s)", entry.name, error.message)
+            attempt = smaller
+    raise AssertionError("the last try returns or raises")
+
+
+def load_command(
+    entry: ModelEntry, path: Path, plan: Plan, settings: Settings, known: Measured
+) -> Load:
+    """How the engine process is told to load a model as planned.
+
+    With experts on the host, what llama.cpp would take of a GPU is asked for first, unless the same
+    plan has succeeded here.
+    """
+    steps = known.steps if known.steps and known.steps.are_of(plan) else None
+    is_proven = known.outcome is not None and known.outcome.plan_id == plan_id(plan)
+    # PERF: asking takes 1.4 s, for the vocabulary; without experts on the host a load is as quick
+    gpus = plan.placement.gpus if plan.placement.host_experts and not is_proven else ()
+    return Load(
         model_path=str(path),
         n_ctx=plan.shape.n_ctx,
         n_batch=plan.shape.n_batch,
@@ -73,6 +151,7 @@ async def load_model(
         tensor_split=plan.tensor_split,
         tensor_overrides=plan.placement.tensor_overrides(),
         load_mode=plan.load_mode,
+        repack=plan.repacks,
         offload_min_batch=plan.speed.offload_min_batch,
         n_seq=plan.shape.n_seq,
         n_draft_max=N_DRAFT_MAX if settings.speculation else 0,
@@ -82,8 +161,38 @@ async def load_model(
         prefix_disk_bytes=settings.prefix_disk_bytes,
         prefix_save_s=settings.prefix_save_s,
         model_digest=entry.weights_id,
+        step_costs=StepTimes(steps.seconds, steps.switch_s) if steps else None,
+        budget_bytes={
+            f"CUDA{i}": gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
+        },
     )
-    loading = asyncio.create_task(EngineClient.start(load))
+
+
+async def load_model(
+    entry: ModelEntry,
+    info: GGUFInfo,
+    plan: Plan,
+    load: Load,
+    settings: Settings,
+    on_progress: Callable[[float], None] | None = None,
+) -> LoadedModel:
+    """Start an engine process with a model, placed as planned.
+
+    Args:
+        entry: The name it is wanted by.
+        info: What its header says.
+        plan: Where its parts go.
+        load: The same for the process; see `load_command`.
+        settings: The user's.
+        on_progress: Called with 0.0 .. 1.0 while the weights are read.
+
+    Raises:
+        ModelLoadError: the file is broken, or llama.cpp refused it.
+        EngineCrashedError: the process died while loading.
+    """
+    start_s = time.monotonic()
+    path = Path(load.model_path)
+    loading = asyncio.create_task(EngineClient.start(load, on_progress=on_progress))
     try:  # the tokenizer is checked while the weights load
         vocabulary = await asyncio.to_thread(read_vocabulary, path, settings)
         engine = await loading
@@ -96,3 +205,35 @@ async def load_model(
     seconds = time.monotonic() - start_s
     _log.info("loaded %s (%d tokens) in %.2f s", entry.name, engine.loaded.n_ctx, seconds)
     return LoadedModel(entry, info, plan, engine, vocabulary, settings.keep_alive_s)
+
+
+def _outcome(model: LoadedModel, attempt: Attempt, seconds: float, n_tries: int) -> Outcome:
+    return Outcome(
+        plan_id=plan_id(model.plan),
+        extra_margin_bytes=attempt.extra_margin_bytes,
+        load_mode=model.plan.load_mode,
+        load_s=round(seconds, 3),
+        n_tries=n_tries,
+        buffer_bytes=model.engine.loaded.buffer_bytes,
+    )
+
+
+def _remember(path: Path, known: Measured, model: LoadedModel, outcome: Outcome) -> None:
+    """Keep what a load has shown; that this fails is no reason to have no model."""
+    is_same = known.outcome is not None and known.outcome.plan_id == outcome.plan_id
+    now = known if is_same else msgspec.structs.replace(known, outcome=outcome)
+    costs = model.engine.loaded.step_costs
+    if costs is not None and not (known.steps and known.steps.are_of(model.plan)):
+        steps = Steps(
+            plan_id=outcome.plan_id,
+            measured_at_s=time.time(),
+            seconds=costs.seconds,
+            switch_s=costs.switch_s,
+        )
+        now = msgspec.structs.replace(now, steps=steps)
+    if now == known:
+        return
+    try:
+        write_measured(path, now)
+    except OSError as error:
+        _log.warning("%s cannot be written: %s", path, error)

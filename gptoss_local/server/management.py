@@ -4,6 +4,7 @@ Source: Ollama's server/routes.go and server/create.go. Deliberate differences a
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
@@ -12,12 +13,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gptoss_local.errors import GptOssError, ModelNotFoundError, RequestTimeoutError, UsageError
+from gptoss_local.errors import (
+    GptOssError,
+    ModelLoadError,
+    ModelNotFoundError,
+    RequestTimeoutError,
+    UsageError,
+)
 from gptoss_local.server.body import convert, read_body
+from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.ollama_frames import ErrorFrame, error_frame
 from gptoss_local.server.ollama_options import Options
-from gptoss_local.server.ollama_request import ModelBody, WireMessage, to_message
+from gptoss_local.server.ollama_request import GenerateBody, ModelBody, WireMessage, to_message
 from gptoss_local.server.pulls import Pulls, Status
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
 from gptoss_local.settings import Settings
@@ -25,6 +33,7 @@ from gptoss_local.store import (
     BlobWriter,
     ModelDefaults,
     add_model,
+    check_deletable,
     delete_model,
     file_for,
     find_blob,
@@ -36,7 +45,10 @@ _PIECE_BYTES = 1 << 20
 
 
 class PullBody(ModelBody):
+    """`gguf` is ours: take the published GGUF and not the checkpoint."""
+
     stream: bool = True
+    gguf: bool = False
 
 
 _REFUSED = {
@@ -95,15 +107,19 @@ class CopyBody(msgspec.Struct):
 
 
 class StatusWriter:
-    """The lines of a long job; as a whole, just how it ended."""
+    """The lines of a long job; as a whole, the last one: how it ended."""
 
     framing = NDJSON
 
-    def feed(self, event: Status) -> Iterable[Status]:
+    def __init__(self) -> None:
+        self._last: Status | LoadStatus = Status("success")
+
+    def feed(self, event: Status | LoadStatus) -> Iterable[Status | LoadStatus]:
+        self._last = event
         return [event]
 
-    def whole(self) -> Status:
-        return Status("success")
+    def whole(self) -> Status | LoadStatus:
+        return self._last
 
     def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:
         return [error_frame(error)]
@@ -122,6 +138,7 @@ def routes() -> list[Route]:
         Route("/api/blobs/{digest}", put_blob, methods=["POST"]),
         Route("/api/pull", pull, methods=["POST"]),
         Route("/api/push", push, methods=["POST"]),
+        Route("/api/gptoss/load", load, methods=["POST"]),
         Route("/api/embed", embed, methods=["POST"]),
         Route("/api/embeddings", embed, methods=["POST"]),
         Route("/v1/embeddings", embed, methods=["POST"]),
@@ -143,13 +160,14 @@ async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[Status
     if body.from_:
         entry = find_model(body.from_, settings)
         source = await asyncio.to_thread(entry.ensure_file, settings)
-        defaults = body.defaults(entry.defaults, entry.name)
+        defaults, in_place = body.defaults(entry.defaults, entry.name), entry.is_in_place
     else:
         (digest,) = body.files.values()
         source = find_blob(digest, settings)
-        defaults = body.defaults(ModelDefaults(), "")
+        defaults, in_place = body.defaults(ModelDefaults(), ""), False
         yield Status("parsing GGUF")
-    await asyncio.to_thread(add_model, body.model or body.name, source, settings, defaults)
+    name = body.model or body.name
+    await asyncio.to_thread(add_model, name, source, settings, defaults, in_place=in_place)
     yield Status("writing manifest")
     yield Status("success")
 
@@ -166,16 +184,17 @@ async def copy(request: Request) -> Response:
     except ModelNotFoundError as error:
         raise ModelNotFoundError(f'model "{body.source}" not found', hint=error.hint) from error
     path = await asyncio.to_thread(entry.ensure_file, settings)
-    await asyncio.to_thread(add_model, body.destination, path, settings, entry.defaults)
+    name, in_place = body.destination, entry.is_in_place
+    await asyncio.to_thread(add_model, name, path, settings, entry.defaults, in_place=in_place)
     return Response()
 
 
 async def delete(request: Request) -> Response:
     body = await read_body(request, ModelBody)
     name, manager = body.model or body.name, _manager(request)
-    find_model(name, manager.settings)  # an unknown one is a 404, however it is spelled
-    file_for(name, manager.settings)
-    await manager.unload(name)
+    check_deletable(name, manager.settings)
+    with contextlib.suppress(ModelNotFoundError, ModelLoadError):  # a name may outlive its file
+        await manager.unload(name)
     await asyncio.to_thread(delete_model, name, manager.settings)
     return Response()
 
@@ -222,7 +241,19 @@ async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
 async def pull(request: Request) -> Response:
     body = await read_body(request, PullBody)
     pulls: Pulls = request.app.state.pulls
-    return AnswerResponse(pulls.pull(body.model or body.name), StatusWriter(), stream=body.stream)
+    events = pulls.pull(body.model or body.name, gguf=body.gguf)
+    return AnswerResponse(events, StatusWriter(), stream=body.stream)
+
+
+async def load(request: Request) -> Response:
+    """Bring a model into memory and tell how far that is; it goes on if the client leaves."""
+    body = await read_body(request, GenerateBody)
+    if not body.model:
+        raise UsageError("model is required")
+    events = _manager(request).load(
+        body.model, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s
+    )
+    return AnswerResponse(events, StatusWriter(), stream=body.stream)
 
 
 async def push(request: Request) -> Response:

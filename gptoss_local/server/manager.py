@@ -9,27 +9,24 @@ import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, answer
-from gptoss_local.errors import (
-    EngineCrashedError,
-    GptOssError,
-    ModelLoadError,
-    ServerBusyError,
-)
+from gptoss_local.errors import GptOssError, ServerBusyError
 from gptoss_local.progress import each_step
-from gptoss_local.server.loading import LoadedModel, load_model, read_vocabulary
+from gptoss_local.server.attempts import Attempt
+from gptoss_local.server.loading import LoadedModel, load_as_fits, read_vocabulary
+from gptoss_local.server.loads import LoadProgress, Loads, LoadStatus
 from gptoss_local.server.metrics import Counters
 from gptoss_local.server.model_defaults import RequestT, begin, default_n_ctx
-from gptoss_local.server.placing import STEP_BYTES, fits_beside, plan_load
+from gptoss_local.server.placing import plan_load, who_leaves
 from gptoss_local.settings import Settings
-from gptoss_local.store import ModelEntry, find_model, read_info
+from gptoss_local.store import find_model
 
 _log = logging.getLogger("gptoss")
 
-_MAX_STEPS = 4  # plans with ever more room left free, after the first
 _CLAIM_S = 10.0  # a model that was loaded for clients who have left meanwhile stays so long
 
 
@@ -44,7 +41,7 @@ class ModelManager:
         self.settings = settings
         self.counters = Counters()
         self._models: dict[str, LoadedModel] = {}  # by weights; the least recently used first
-        self._starting: dict[str, asyncio.Task[None]] = {}
+        self._loads = Loads(self._spawn)
         self._room = asyncio.Lock()  # held while a model is loaded, and room made for it
         self._tasks: set[asyncio.Task[None]] = set()
         self._n_requests = 0
@@ -53,6 +50,34 @@ class ModelManager:
     def loaded(self) -> list[LoadedModel]:
         """The models in memory whose engines live."""
         return [model for model in self._models.values() if model.engine.is_alive]
+
+    @property
+    def loading(self) -> list[LoadStatus]:
+        """How far the loads under way are."""
+        return self._loads.statuses
+
+    async def load(
+        self, name: str, *, n_ctx: int | None = None, keep_alive_s: float | None = None
+    ) -> AsyncGenerator[LoadStatus, None]:
+        """Load a model and yield how far that is; arguments and errors as `use`.
+
+        It goes on if nobody watches.
+        """
+        key = find_model(name, self.settings).weights_id
+        ready = asyncio.ensure_future(self._touch(name, n_ctx, keep_alive_s))
+        try:
+            await asyncio.sleep(0)  # now its load is there, if it needs one
+            if load := self._loads.get(key):
+                async for status in load.watch(ready):
+                    yield status
+            await ready
+        finally:
+            ready.cancel()
+        yield LoadStatus(name, "success")
+
+    async def _touch(self, name: str, n_ctx: int | None, keep_alive_s: float | None) -> None:
+        async with self.use(name, n_ctx=n_ctx, keep_alive_s=keep_alive_s):
+            pass
 
     @asynccontextmanager
     async def use(
@@ -140,12 +165,16 @@ class ModelManager:
     async def unload(self, name: str) -> None:
         """Unload a model once its running requests are done; not loaded is no error.
 
+        A load under way is stopped, and whoever waits for it gets an error.
+
         Raises:
             ModelNotFoundError: no such model.
         """
-        model = self._models.get(find_model(name, self.settings).weights_id)
-        if model is not None:  # also if the client leaves while it waits
-            await asyncio.shield(self._spawn(self._unload(model)))
+        key = find_model(name, self.settings).weights_id
+        if load := self._loads.get(key):
+            await load.stop()
+        if model := self._models.get(key):
+            await self._let_go(model)  # also if the client leaves while it waits
 
     async def close(self) -> None:
         """End the engines now, with whatever runs on them."""
@@ -153,7 +182,7 @@ class ModelManager:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for model in self._models.values():
-            _stop_expiry(model)
+            model.stop_expiry()
             await model.engine.close()
         self._models.clear()
 
@@ -169,13 +198,10 @@ class ModelManager:
             if model is not None and model.serves(wanted_n_ctx):
                 model.entry = entry
                 return model
-            task = self._starting.get(entry.weights_id)
-            if task is None or task.done():
-                task = self._spawn(self._start(entry.name, wanted_n_ctx))
-                self._starting[entry.weights_id] = task
-            await asyncio.shield(task)
+            start = partial(self._start, entry.name, wanted_n_ctx)
+            await self._loads.share(entry.weights_id, entry.name, start).wait()
 
-    async def _start(self, name: str, n_ctx: int | None) -> None:
+    async def _start(self, name: str, n_ctx: int | None, progress: LoadProgress) -> None:
         """Task: load a model, after whatever has to go for it."""
         async with self._room:
             entry = find_model(name, self.settings)
@@ -190,51 +216,42 @@ class ModelManager:
                 freed = [old.engine for old in leaving if old.engine.is_alive]
                 await asyncio.to_thread(plan_load, path, self.settings, n_ctx, freed=freed)
             for old in leaving:
-                await self._unload(old)
-            model = await self._load(entry, path, n_ctx)
+                await self._let_go(old)
+            make_room = partial(self._make_room, path, n_ctx)
+            model = await load_as_fits(entry, path, n_ctx, self.settings, progress, make_room)
             self._models[entry.weights_id] = model
             self._rest(model, max(model.keep_alive_s, _CLAIM_S))
 
-    async def _load(self, entry: ModelEntry, path: Path, n_ctx: int | None) -> LoadedModel:
-        """Load a model, and unload others where it does not fit beside them.
-
-        What does not fit on a GPU though it was planned to is planned with more room left free.
-        """
-        info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
-        while self._models and (
-            len(self._models) >= self.settings.max_loaded_models
-            or not await self._fits(path, n_ctx)
-        ):
-            await self._unload(self._next_to_go())
-        for n_steps in range(_MAX_STEPS + 1):
-            plan = await asyncio.to_thread(
-                plan_load, path, self.settings, n_ctx, extra_margin_bytes=n_steps * STEP_BYTES
+    async def _make_room(self, path: Path, n_ctx: int | None, attempt: Attempt) -> None:
+        """Unload models, one at a time, until another has about as good a plan as without them."""
+        for model in list(self._models.values()):
+            if not model.engine.is_alive:
+                await self._let_go(model)
+        while len(self._models) >= self.settings.max_loaded_models:
+            await self._let_go(self._next_to_go()[0])
+        while models := self._next_to_go():
+            engines = [model.engine for model in models]
+            engine = await asyncio.to_thread(
+                who_leaves, path, self.settings, n_ctx, engines, attempt
             )
-            try:
-                return await load_model(entry, path, info, plan, self.settings)
-            except (ModelLoadError, EngineCrashedError) as error:
-                is_memory = isinstance(error, EngineCrashedError) or "alloc" in error.message
-                if n_steps == _MAX_STEPS or not plan.uses_gpu or not is_memory:
-                    raise
-                _log.warning("%s does not fit as planned (%s)", entry.name, error.message)
-            while self._models:
-                await self._unload(self._next_to_go())
-        raise AssertionError("the last step returns or raises")
+            if engine is None:
+                return
+            await self._let_go(models[engines.index(engine)])
 
-    async def _fits(self, path: Path, n_ctx: int | None) -> bool:
-        others = [model.engine for model in self.loaded]
-        return await asyncio.to_thread(fits_beside, path, self.settings, n_ctx, others)
+    def _next_to_go(self) -> list[LoadedModel]:
+        """Those that leave anyway, then idle ones, then others; the least recently used first."""
+        return sorted(self._models.values(), key=lambda m: (not m.is_leaving, m.n_users > 0))
 
-    def _next_to_go(self) -> LoadedModel:
-        """One that leaves anyway, or is idle, or else the one that was least recently used."""
-        return min(self._models.values(), key=lambda m: (not m.is_leaving, m.n_users > 0))
+    async def _let_go(self, model: LoadedModel) -> None:
+        """Unload a model, also if the load that needs its room is stopped meanwhile."""
+        await asyncio.shield(self._spawn(self._unload(model)))
 
     async def _unload(self, model: LoadedModel) -> None:
         """Take no more requests for a model, wait until it is idle, and end its process."""
         model.is_leaving = True
         if model.n_users:
             await model.idle.wait()
-        _stop_expiry(model)
+        model.stop_expiry()
         await model.engine.close()
         key = model.entry.weights_id
         if self._models.get(key) is model:  # its memory is free only now
@@ -242,7 +259,7 @@ class ModelManager:
             _log.info("unloaded %s", model.entry.name)
 
     def _acquire(self, model: LoadedModel) -> None:
-        _stop_expiry(model)
+        model.stop_expiry()
         model.n_users += 1
         model.idle.clear()
         key = model.entry.weights_id
@@ -257,7 +274,7 @@ class ModelManager:
 
     def _rest(self, model: LoadedModel, keep_alive_s: float) -> None:
         """Unload an idle model later; negative: never."""
-        _stop_expiry(model)
+        model.stop_expiry()
         if model.keep_alive_s >= 0 and not model.is_leaving:
             model.expires_s = time.monotonic() + keep_alive_s
             loop = asyncio.get_running_loop()
@@ -278,10 +295,3 @@ class ModelManager:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             _log.debug("%s", error)
-
-
-def _stop_expiry(model: LoadedModel) -> None:
-    model.expires_s = None
-    if model.expiry is not None:
-        model.expiry.cancel()
-        model.expiry = None

@@ -82,7 +82,10 @@ async def chat(request: Request) -> Response:
     if not body.messages:
         reason = await _load_or_unload(request, body)
         return json_response(chat_frame(body.model, done=True, done_reason=reason))
-    return _answer(request, body, ChatWriter(body.model))
+    writer = ChatWriter(
+        body.model, with_progress=body.return_progress, with_tokens=body.return_tokens
+    )
+    return _answer(request, body, writer)
 
 
 async def generate(request: Request) -> Response:

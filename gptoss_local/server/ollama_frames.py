@@ -15,6 +15,7 @@ from gptoss_local.chat import (
     ContentDelta,
     Delta,
     Done,
+    Prefilling,
     ReasoningDelta,
     Started,
     ToolCall,
@@ -49,12 +50,26 @@ class AnswerMessage(msgspec.Struct, omit_defaults=True):
     tool_calls: list[dict[str, Any]] = []
 
 
+class PromptProgress(msgspec.Struct, omit_defaults=True):
+    """How far a prompt is read, as llama-server's `return_progress` names it.
+
+    `left_out` is ours: messages that the prompt had no room for.
+    """
+
+    total: int
+    cache: int
+    processed: int
+    left_out: int = 0
+
+
 class ChatFrame(Metrics, kw_only=True):
     model: str
     created_at: str
     message: AnswerMessage
     done: bool
     logprobs: list[OllamaLogprob] = []
+    prompt_progress: PromptProgress | None = None
+    tokens: list[int] = []
 
 
 class GenerateFrame(Metrics, kw_only=True):
@@ -161,14 +176,43 @@ class _Writer:
 
 
 class ChatWriter(_Writer):
-    """An answer of `/api/chat`."""
+    """An answer of `/api/chat`.
+
+    Args:
+        model: Its name.
+        with_progress: Say how far the prompt is read.
+        with_tokens: Tell the ids of the answer's tokens in the last frame.
+    """
+
+    def __init__(
+        self, model: str, *, with_progress: bool = False, with_tokens: bool = False
+    ) -> None:
+        super().__init__(model)
+        self._with_progress = with_progress
+        self._with_tokens = with_tokens
+        self._started = Started(0)
 
     def feed(self, event: ChatEvent) -> Iterable[ChatFrame]:
         self._answer.add(event)
         if isinstance(event, Started):
             self._timing.loaded()
+            self._started = event
+            return self._progress(Prefilling(0, 0))
+        if isinstance(event, Prefilling):
+            return self._progress(event)
+        frame = chat_event_frame(self._model, event, self._timing)
+        if isinstance(event, Done) and self._with_tokens:
+            frame.tokens = event.tokens[self._started.n_prompt :]
+        return [frame]
+
+    def _progress(self, event: Prefilling) -> list[ChatFrame]:
+        if not self._with_progress:
             return []
-        return [chat_event_frame(self._model, event, self._timing)]
+        started = self._started
+        progress = PromptProgress(
+            started.n_prompt, event.n_cached, event.n_done, started.n_left_out
+        )
+        return [chat_frame(self._model, done=False, prompt_progress=progress)]
 
     def whole(self) -> ChatFrame:
         frame = chat_event_frame(self._model, self._answer.done, self._timing)
@@ -190,6 +234,7 @@ class GenerateWriter(_Writer):
     def feed(self, event: ChatEvent) -> Iterable[GenerateFrame]:
         if isinstance(event, Started):
             self._timing.loaded()
+        if isinstance(event, Started | Prefilling):
             return []
         frame = self._frame(event)
         self._answer.add(ContentDelta(frame.response) if isinstance(event, ToolCall) else event)

@@ -1,11 +1,8 @@
-"""`options`, `think` and `keep_alive` of Ollama's requests, in our own words.
+"""`options` and `think` of Ollama's requests, in our own words.
 
-Source: Ollama's api/types.go (Options, ThinkValue, Duration).
+Source: Ollama's api/types.go (Options, ThinkValue).
 """
 
-import contextlib
-import math
-import re
 from typing import Annotated, Any
 
 import msgspec
@@ -15,9 +12,6 @@ from gptoss_local.server.bounds import MAX_INT, Penalty
 from gptoss_local.types import Effort, Penalties, SamplingParams
 
 _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
-_UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(h|ms|us|µs|ns|m|s)")
-_FOREVER_S = 1e9
 
 
 class Options(msgspec.Struct):
@@ -87,26 +81,3 @@ def parse_think(think: object) -> tuple[Effort, bool]:
             raise UsageError(
                 'think must be a boolean or string ("high", "medium", "low", "max", true, or false)'
             )
-
-
-def parse_keep_alive(value: float | str | bool) -> float:
-    """Seconds a model stays loaded; negative means forever.
-
-    A number counts seconds, a string is a Go duration (`5m`, `1h30m`) or a number.
-    """
-    if isinstance(value, bool):
-        raise UsageError("keep_alive must be a number of seconds or a duration such as 5m")
-    if isinstance(value, str):
-        value = _duration_s(value.strip())
-    return value if value < _FOREVER_S else -1.0
-
-
-def _duration_s(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if math.isfinite(seconds := float(text)):
-            return seconds
-    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
-    parts = _DURATION.findall(digits)
-    if not parts or "".join(number + unit for number, unit in parts) != digits:
-        raise UsageError(f'invalid duration "{text}"', hint="Use e.g. 5m, 1h30m, 300 or -1.")
-    return sign * sum(float(number) * _UNITS_S[unit] for number, unit in parts)

@@ -9,9 +9,10 @@ import msgspec
 
 from gptoss_local.chat import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
 from gptoss_local.errors import UsageError
+from gptoss_local.quantities import parse_keep_alive
 from gptoss_local.server.body import parse_object
 from gptoss_local.server.bounds import MAX_TOP_LOGPROBS, TokenId, TopCount
-from gptoss_local.server.ollama_options import Options, parse_keep_alive, parse_think
+from gptoss_local.server.ollama_options import Options, parse_think
 from gptoss_local.server.openai_parts import Part, join_parts, left_out, offered
 from gptoss_local.types import Effort
 
@@ -100,6 +101,8 @@ class ChatBody(_Common, kw_only=True):
     tools: list[WireTool] = []
     tool_choice: str | dict[str, Any] = "auto"
     truncate: bool = False
+    return_progress: bool = False
+    return_tokens: bool = False
 
     def to_request(self) -> ChatRequest:
         """Raises UsageError for what gpt-oss or this version cannot do."""
@@ -115,6 +118,7 @@ class ChatBody(_Common, kw_only=True):
             format=self.answer_format,
             n_logprobs=self.n_logprobs,
             truncates=self.truncate,
+            reports_prefill=self.return_progress and self.stream,
             **offered(tools, self.tool_choice),
             **self.options.request_fields(),
         )

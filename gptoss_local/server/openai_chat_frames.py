@@ -12,6 +12,7 @@ from gptoss_local.chat import (
     ChatEvent,
     ContentDelta,
     Done,
+    Prefilling,
     ReasoningDelta,
     Started,
     TokenLogprob,
@@ -91,7 +92,7 @@ class ChatCompletionWriter(_Writer):
         self._answer.add(event)
         logprobs = None
         match event:
-            case Started():
+            case Started() | Prefilling():
                 return []
             case ReasoningDelta(text):
                 delta: dict[str, Any] = {"reasoning": text, "reasoning_content": text}

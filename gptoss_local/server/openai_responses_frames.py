@@ -12,7 +12,15 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
+from gptoss_local.chat import (
+    ChatEvent,
+    ContentDelta,
+    Done,
+    Prefilling,
+    ReasoningDelta,
+    Started,
+    ToolCall,
+)
 from gptoss_local.errors import GptOssError
 from gptoss_local.server.logprobs import OpenAILogprob, openai_logprobs
 from gptoss_local.server.openai_parts import custom_input, error_body, new_id, now_s, usage
@@ -41,7 +49,7 @@ class ResponsesWriter:
 
     def feed(self, event: ChatEvent) -> Iterable[SseEvent]:
         match event:
-            case Started():
+            case Started() | Prefilling():
                 return []
             case ReasoningDelta(text):
                 return [*self._begin(), *self._text(_ReasoningItem, text)]

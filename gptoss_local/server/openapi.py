@@ -14,6 +14,8 @@ from starlette.routing import Route
 from gptoss_local import __version__
 from gptoss_local.server import openapi_answers as answers
 from gptoss_local.server.anthropic_request import MessagesBody
+from gptoss_local.server.insight import Fits, InspectBody, Inspection
+from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.management import CopyBody, CreateBody, PullBody
 from gptoss_local.server.ollama_frames import ChatFrame, ErrorFrame, GenerateFrame
 from gptoss_local.server.ollama_request import ChatBody, GenerateBody, ModelBody
@@ -51,7 +53,13 @@ OPERATIONS = (
     Operation("get", "/metrics", "Counters for Prometheus"),
     Operation("get", "/openapi.json", "This document", dict),
     Operation("get", "/api/gptoss/status", "Of the server's process", answers.ServerStatus),
+    Operation(
+        *("post", "/api/gptoss/inspect", "A conversation in harmony, with token ids"),
+        *(Inspection, InspectBody),
+    ),
+    Operation("get", "/api/gptoss/fits", "Where each model would go", Fits),
     Operation("post", "/api/gptoss/shutdown", "End the server", Status),
+    Operation("post", "/api/gptoss/load", "Load a model", LoadStatus, GenerateBody, _NDJSON),
     Operation("get", "/api/version", "Version of Ollama's API", answers.Version),
     Operation("get", "/api/status", "Whether models of a cloud are offered", answers.CloudStatus),
     Operation("get", "/api/tags", "Models on disk", answers.Tags),
@@ -127,6 +135,7 @@ _QUERIES: dict[str, dict[str, dict[str, Any]]] = {
         "order": {"enum": ["asc", "desc"], "default": "desc"},
         "after": {"type": "string"},
     },
+    "/api/gptoss/fits": {"n_ctx": {"type": "integer", "minimum": 1, "maximum": 2147483647}},
 }
 
 
@@ -187,7 +196,8 @@ def _describe(operation: Operation, reference: dict[Any, Any]) -> dict[str, Any]
         parameter = {"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]}
         described["parameters"] = [parameter]
     for name, schema in _QUERIES.get(operation.path, {}).items():
-        described["parameters"].append({"name": name, "in": "query", "schema": schema})
+        query = {"name": name, "in": "query", "schema": schema}
+        described.setdefault("parameters", []).append(query)
     if "digest" in names and method == "post":
         upload: dict[str, Any] = {"application/octet-stream": {}}
         described["requestBody"] = {"required": True, "content": upload}

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.logprobs import CompletionLogprobs, OpenAILogprob
 
 
@@ -80,10 +81,18 @@ class Health(msgspec.Struct):
     status: Literal["ok"]
 
 
+class GpuMemory(msgspec.Struct):
+    name: str
+    total_bytes: int
+    free_bytes: int
+
+
 class ServerStatus(msgspec.Struct):
     server_version: str
     pid: int
     uptime_s: float
+    gpus: list[GpuMemory]
+    loading: list[LoadStatus]
 
 
 class OpenAIErrorDetails(msgspec.Struct):

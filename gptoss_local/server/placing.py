@@ -1,6 +1,6 @@
 """Where the next model goes: plans from what this machine has free now."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,13 +10,13 @@ from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.errors import DoesNotFitError
 from gptoss_local.hardware import Machine, read_machine
 from gptoss_local.plan.facts import ModelFacts, read_facts
+from gptoss_local.plan.measured import Tuning, measured_path
 from gptoss_local.plan.outcome import Plan
 from gptoss_local.plan.planner import FLOOR_CTX, make_plan, worth_s
 from gptoss_local.plan.wishes import Wishes, wishes_of
+from gptoss_local.server.attempts import Attempt
 from gptoss_local.settings import Settings
-
-STEP_BYTES = 512 * 2**20
-"""How much more of each GPU a plan leaves free after one that failed."""
+from gptoss_local.store import ModelEntry
 
 _BESIDE = 1.2  # a plan beside other models may be worse than one without them by a fifth
 
@@ -27,7 +27,8 @@ def plan_load(
     n_ctx: int | None,
     *,
     freed: Iterable[EngineClient] = (),
-    extra_margin_bytes: int = 0,
+    attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
+    tuning: Tuning | None = None,
 ) -> Plan:
     """Plan the load of a GGUF into what is free; asks the driver, so not in the event loop.
 
@@ -36,33 +37,70 @@ def plan_load(
         settings: The user's wishes.
         n_ctx: Context that a request needs; None leaves it to the plan.
         freed: Engines whose memory counts as free.
-        extra_margin_bytes: More than the usual to leave free on each GPU.
+        attempt: What to leave free, after others that failed.
+        tuning: What was measured of the model here.
 
     Raises:
         DoesNotFitError: there is no plan that keeps to the wishes.
         ModelLoadError: the file is no gpt-oss.
     """
-    machine, wishes = _situation(settings, n_ctx)
-    wishes = msgspec.structs.replace(wishes, extra_margin_bytes=extra_margin_bytes)
-    return make_plan(read_facts(path), _without(machine, freed), wishes)
+    machine, wishes = _situation(settings, n_ctx, attempt)
+    return make_plan(read_facts(path), _without(machine, freed), wishes, tuning)
 
 
-def fits_beside(
-    path: Path, settings: Settings, n_ctx: int | None, others: list[EngineClient]
-) -> bool:
-    """Whether a model would have about as good a plan beside loaded ones as without them."""
+def who_leaves(
+    path: Path,
+    settings: Settings,
+    n_ctx: int | None,
+    others: Sequence[EngineClient],
+    attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
+) -> EngineClient | None:
+    """The loaded model that has to go for another; None if that is about as good beside all.
+
+    Args:
+        path: The file of the other.
+        settings: The user's wishes.
+        n_ctx: Context that it needs.
+        others: The loaded ones, who should go first in front. The first that makes room alone is
+            the one, or else the first of all.
+        attempt: What to leave free.
+
+    Raises:
+        DoesNotFitError: there is no room even without all of them.
+    """
+    if not others:
+        return None
     facts = read_facts(path)
-    machine, wishes = _situation(settings, n_ctx)
-    try:
-        beside = make_plan(facts, machine, wishes)
-    except DoesNotFitError:
-        return False
+    machine, wishes = _situation(settings, n_ctx, attempt)
     alone = make_plan(facts, _without(machine, others), wishes)
-    return _is_as_good(facts, beside, alone)
+    for gone in ([], *([each] for each in others)):
+        try:
+            plan = make_plan(facts, _without(machine, gone), wishes)
+        except DoesNotFitError:
+            continue
+        if _is_as_good(facts, plan, alone):
+            return gone[0] if gone else None
+    return others[0]
 
 
-def _situation(settings: Settings, n_ctx: int | None) -> tuple[Machine, Wishes]:
-    return read_machine(settings.models_dir), wishes_of(settings, N_DRAFT_MAX, min_ctx=n_ctx)
+def measured_file(entry: ModelEntry, settings: Settings) -> Path:
+    """Where that is kept what loads and `gptoss tune` have found out of a model here."""
+    machine = read_machine(settings.models_dir)
+    return measured_path(settings.cache_dir, entry.weights_id, machine)
+
+
+def free_vram(settings: Settings) -> list[int]:
+    """Bytes free on each GPU now; asks the driver."""
+    return [gpu.free_bytes for gpu in read_machine(settings.models_dir).usable_gpus]
+
+
+def _situation(settings: Settings, n_ctx: int | None, attempt: Attempt) -> tuple[Machine, Wishes]:
+    wishes = msgspec.structs.replace(
+        wishes_of(settings, N_DRAFT_MAX, min_ctx=n_ctx),
+        extra_margin_bytes=attempt.extra_margin_bytes,
+        maps_host=attempt.maps_host,
+    )
+    return read_machine(settings.models_dir), wishes
 
 
 def _is_as_good(facts: ModelFacts, plan: Plan, other: Plan) -> bool:

@@ -1,27 +1,29 @@
 """A pull in a process of its own: it can be ended at once, and streams do not feel the conversion.
 
-    python -m gptoss_local.server.pull_process OWNER/NAME OUT.gguf
+    python -m gptoss_local.server.pull_process MODEL default|gguf
 
 Writes JSON lines: `Step` while it works, `Failure` if it fails. It ends when nobody reads them any
 more. Killed at any point, the next one continues.
 """
 
+import os
+import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import msgspec
 
-from gptoss_local.errors import GptOssError
+from gptoss_local.errors import GptOssError, ModelNotFoundError, error_by_name
+from gptoss_local.settings import Settings, load_settings
 
+STEP = "pull"
 _REPORT_EVERY_S = 0.1
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
-    """How far one step is, in bytes."""
+    """How far the pull is, in bytes downloaded and written."""
 
-    what: str
     done: int
     total: int
 
@@ -34,25 +36,60 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
     hint: str
 
 
+def command(name: str, settings: Settings, *, gguf: bool) -> tuple[list[str], dict[str, str]]:
+    """The command line of a pull, and its environment."""
+    what = "gguf" if gguf else "default"
+    home = {"GPTOSS_HOME": str(settings.home)} if settings.home else {}
+    module = "gptoss_local.server.pull_process"
+    return [sys.executable, "-P", "-m", module, name, what], os.environ | home
+
+
+def start(name: str, settings: Settings, *, gguf: bool) -> subprocess.Popen[bytes]:
+    """Begin a pull; Ctrl-C at the terminal does not reach it."""
+    line, environment = command(name, settings, gguf=gguf)
+    return subprocess.Popen(
+        line,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def read_line(text: bytes) -> Step:
+    """Read one line of a pull.
+
+    Raises:
+        GptOssError: it says that the pull failed.
+    """
+    line = msgspec.json.decode(text, type=Step | Failure)
+    if isinstance(line, Failure):
+        raise error_by_name(line.error, line.message, hint=line.hint)
+    return line
+
+
 def main() -> None:
     # Not at the top: the server reads our lines, and needs neither converter nor hub for that.
-    from gptoss_local.pull import pull_checkpoint
+    from gptoss_local.catalog import known_model
+    from gptoss_local.pull import pull_model
 
-    repo, target = sys.argv[1], Path(sys.argv[2])
+    name, what = sys.argv[1:]
     lock = threading.Lock()
-    reported_s: dict[str, float] = {}
+    reported_s = 0.0
 
-    def report(what: str, done: int, total: int) -> None:
+    def report(_what: str, done: int, total: int) -> None:
         """Progress, told from several threads."""
+        nonlocal reported_s
         with lock:
             now_s = time.monotonic()
-            if done == total or now_s - reported_s.get(what, 0.0) >= _REPORT_EVERY_S:
-                reported_s[what] = now_s
-                _say(Step(what, done, total))
+            if done == total or now_s - reported_s >= _REPORT_EVERY_S:
+                reported_s = now_s
+                _say(Step(done, total))
 
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        pull_checkpoint(repo, target, progress=report)
+        if (model := known_model(name)) is None:
+            raise ModelNotFoundError(f"models.toml does not know {name} any more")
+        pull_model(model, load_settings(), gguf=what == "gguf", progress=report)
     except GptOssError as error:
         _say(Failure(type(error).__name__, error.message, error.hint))
         sys.exit(error.exit_code)

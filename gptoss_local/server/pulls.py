@@ -6,17 +6,15 @@ Thread: one event loop; the work itself runs in processes (`pull_process`).
 
 import asyncio
 import hashlib
-import sys
-from collections.abc import AsyncGenerator, Iterator
-from pathlib import Path
+from collections.abc import AsyncGenerator
 
 import msgspec
 
-from gptoss_local.catalog import CatalogModel, canonical_name, closest, known_names
-from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError, error_by_name
-from gptoss_local.server.pull_process import Failure, Step
+from gptoss_local.catalog import CatalogModel, canonical_name, known_model, pull_advice
+from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
+from gptoss_local.server.pull_process import Step, command, read_line
 from gptoss_local.settings import Settings
-from gptoss_local.store import file_for, find_model, known_model
+from gptoss_local.store import file_for, find_model
 
 _REPORT_EVERY_S = 0.2
 
@@ -37,13 +35,17 @@ class Pulls:
         self._settings = settings
         self._jobs: dict[str, _Job] = {}
 
-    async def pull(self, name: str) -> AsyncGenerator[Status, None]:
+    async def pull(self, name: str, *, gguf: bool = False) -> AsyncGenerator[Status, None]:
         """Make sure that a model of the catalogue is on this machine; yield what happens.
+
+        Args:
+            name: As people type it.
+            gguf: Take the published GGUF and not the checkpoint.
 
         Raises:
             UsageError: no name.
             ModelNotFoundError: the catalogue does not know it.
-            GptOssError: see `gptoss_local.pull.pull_checkpoint`.
+            GptOssError: see `gptoss_local.pull.pull_model`.
         """
         if not name.strip():
             raise UsageError("invalid model name")
@@ -53,10 +55,10 @@ class Pulls:
         if model is None:
             raise ModelNotFoundError(
                 "pull model manifest: file does not exist",
-                hint=_advice(wanted),
+                hint=pull_advice(wanted),
             )
         if not _is_here(wanted, self._settings):
-            job = await self._job(model)
+            job = await self._job(model, gguf=gguf)
             async for status in job.watch():
                 yield status
         for step in ("verifying sha256 digest", "writing manifest", "success"):
@@ -68,14 +70,15 @@ class Pulls:
             job.stop()
         await asyncio.gather(*(job.work for job in self._jobs.values()), return_exceptions=True)
 
-    async def _job(self, model: CatalogModel) -> "_Job":
+    async def _job(self, model: CatalogModel, *, gguf: bool) -> "_Job":
         """The pull of a model that runs already, or a new one."""
         job = self._jobs.get(model.name)
         if job is not None and job.is_stopping:
             await asyncio.wait((job.work,))
         job = self._jobs.get(model.name)
         if job is None or job.work.done():
-            job = _Job(model.repo, file_for(model.name, self._settings))
+            file_for(model.name, self._settings)  # raises for what cannot be pulled
+            job = _Job(model.name, self._settings, gguf=gguf)
             self._jobs[model.name] = job
         return job
 
@@ -83,12 +86,12 @@ class Pulls:
 class _Job:
     """One pull, in a process; `work` is over when that is."""
 
-    def __init__(self, repo: str, target: Path) -> None:
-        self._digest = f"sha256:{hashlib.sha256(repo.encode()).hexdigest()}"
-        self._steps: dict[str, Step] = {}
+    def __init__(self, name: str, settings: Settings, *, gguf: bool) -> None:
+        self._digest = f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+        self._step: Step | None = None
         self._is_stopped = False
         self._n_watching = 0
-        self.work = asyncio.create_task(self._run(repo, target))
+        self.work = asyncio.create_task(self._run(name, settings, gguf))
 
     @property
     def is_stopping(self) -> bool:
@@ -100,32 +103,29 @@ class _Job:
 
     async def watch(self) -> AsyncGenerator[Status, None]:
         """Yield what changes until the work is done; the last who leaves earlier ends it."""
-        seen: dict[str, Step] = {}
+        seen: Step | None = None
         self._n_watching += 1
         try:
             while not self.work.done():
                 await asyncio.wait((self.work,), timeout=_REPORT_EVERY_S)
-                for status in self._news(seen):
-                    yield status
+                if (step := self._step) is not None and step != seen:
+                    seen = step
+                    yield self._status(step)
             self.work.result()
         finally:
             self._n_watching -= 1
             if not self._n_watching:
                 self.stop()
 
-    def _news(self, seen: dict[str, Step]) -> Iterator[Status]:
-        for what, step in self._steps.items():
-            if seen.get(what) == step:
-                continue
-            seen[what] = step
-            if what == "downloading":  # as one layer: programs add up what has a digest
-                yield Status(f"pulling {self._digest[7:19]}", self._digest, step.total, step.done)
-            else:
-                yield Status(what, total=step.total, completed=step.done)
+    def _status(self, step: Step) -> Status:
+        """All of the pull as one layer: programs add up what has a digest."""
+        return Status(f"pulling {self._digest[7:19]}", self._digest, step.total, step.done)
 
-    async def _run(self, repo: str, target: Path) -> None:
+    async def _run(self, name: str, settings: Settings, gguf: bool) -> None:
+        line, environment = command(name, settings, gguf=gguf)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "gptoss_local.server.pull_process", repo, str(target)),
+            *line,
+            env=environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -133,10 +133,7 @@ class _Job:
             raise RuntimeError("the process has no stdout pipe")
         try:
             async for text in process.stdout:
-                line = msgspec.json.decode(text, type=Step | Failure)
-                if isinstance(line, Failure):
-                    raise error_by_name(line.error, line.message, hint=line.hint)
-                self._steps[line.what] = line
+                self._step = read_line(text)
             if code := await process.wait():
                 raise DownloadError(
                     f"the pull has unexpectedly stopped (exit code {code})",
@@ -146,15 +143,6 @@ class _Job:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-
-def _advice(wanted: str) -> str:
-    if close := closest(wanted, known_names()):
-        return f"Did you mean {close}?"
-    return (
-        "gptoss pulls the models of its catalogue, such as gpt-oss:20b. For any other checkpoint "
-        "of the hub: gptoss convert OWNER/NAME OUT.gguf"
-    )
 
 
 def _is_here(name: str, settings: Settings) -> bool:

@@ -1,24 +1,34 @@
 """Models on disk: which there are, where their files lie, what their headers say."""
 
+from gptoss_local.catalog import known_model
 from gptoss_local.gguf_file import GGUFInfo, read_info, read_tokens
-from gptoss_local.store.blobs import BlobWriter, find_blob
-from gptoss_local.store.changes import add_model, adopt_file, delete_model
+from gptoss_local.store.blobs import BlobWriter, add_blob, find_blob, known_sha256
+from gptoss_local.store.changes import add_model, adopt_file, check_deletable, delete_model
+from gptoss_local.store.garbage import Leftover, find_garbage
 from gptoss_local.store.manifests import ModelDefaults
-from gptoss_local.store.models import ModelEntry, file_for, find_model, known_model, list_models
+from gptoss_local.store.modelfile import parameter_lines, render_modelfile
+from gptoss_local.store.models import ModelEntry, file_for, find_model, list_models
 
 __all__ = [
     "BlobWriter",
     "GGUFInfo",
+    "Leftover",
     "ModelDefaults",
     "ModelEntry",
+    "add_blob",
     "add_model",
     "adopt_file",
+    "check_deletable",
     "delete_model",
     "file_for",
     "find_blob",
+    "find_garbage",
     "find_model",
     "known_model",
+    "known_sha256",
     "list_models",
+    "parameter_lines",
     "read_info",
     "read_tokens",
+    "render_modelfile",
 ]

@@ -1,4 +1,4 @@
-"""Uploaded files, kept under their sha256 until a model is made of them.
+"""Uploaded and downloaded files, kept under their sha256 as long as a model is made of them.
 
 They lie beside the models, so that a model is made of a blob by a hard link: nothing is copied, and
 the file system counts who needs the bytes.
@@ -17,6 +17,7 @@ from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
 from gptoss_local.settings import Settings
 
 _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
+_NAMED = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
 _UNUSED_S = 24 * 3600  # a blob of which nobody made a model since, or a part of one
 
 
@@ -52,6 +53,7 @@ class BlobWriter:
     """
 
     def __init__(self, digest: str, settings: Settings) -> None:
+        self._settings = settings
         self._target = blob_path(digest, settings)
         self._part = self._target.with_name(f"{self._target.name}.{secrets.token_hex(4)}.part")
         self._hash = hashlib.sha256()
@@ -59,7 +61,7 @@ class BlobWriter:
     def __enter__(self) -> "BlobWriter":
         with disk_errors():
             self._target.parent.mkdir(parents=True, exist_ok=True)
-            remove_unused(self._target.parent)
+            remove_unused(self._settings)
             self._file = self._part.open("xb")
         return self
 
@@ -90,14 +92,57 @@ class BlobWriter:
             self._part.replace(self._target)
 
 
-def remove_unused(folder: Path, older_than_s: float = _UNUSED_S) -> None:
-    """Remove blobs and parts that no model shares and that nobody touched lately."""
-    now_s = time.time()
-    for path in folder.glob("sha256-*"):
-        with contextlib.suppress(OSError):  # another process may do the same
+def add_blob(file: Path, digest: str, settings: Settings) -> Path:
+    """Make a blob of a file that is known to have this digest; the file is moved.
+
+    Raises:
+        UsageError: that is no digest.
+        DownloadError: the folder cannot be written.
+    """
+    target = blob_path(digest, settings)
+    with disk_errors():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.utime(file)  # so that it is not taken for one that nobody wants
+        file.replace(target)
+    return target
+
+
+def blob_of(path: Path, settings: Settings) -> Path | None:
+    """The blob that shares its bytes with the file of a model."""
+    with contextlib.suppress(OSError):
+        stat = path.stat()
+        for blob in (settings.models_dir / "blobs").glob("sha256-*"):
+            if blob.suffix != ".part" and os.path.samestat(stat, blob.stat()):
+                return blob
+    return None
+
+
+def known_sha256(path: Path, settings: Settings) -> str | None:
+    """The sha256 that a file should have, as far as its name or that of its blob says it.
+
+    Ollama's blobs, and those of Hugging Face's cache, are called by it like ours.
+    """
+    blob = blob_of(path, settings) or path.resolve()
+    found = _NAMED.fullmatch(blob.name)
+    return found[1] if found else None
+
+
+def unused_blobs(settings: Settings, older_than_s: float) -> list[Path]:
+    """Blobs and parts that no model shares and that nobody touched lately."""
+    now_s, found = time.time(), []
+    for path in (settings.models_dir / "blobs").glob("sha256-*"):
+        with contextlib.suppress(OSError):  # another process may remove it
             stat = path.stat()
             if stat.st_nlink == 1 and now_s - stat.st_mtime > older_than_s:
-                path.unlink()
+                found.append(path)
+    return found
+
+
+def remove_unused(settings: Settings, older_than_s: float = _UNUSED_S) -> None:
+    """Remove blobs and parts that no model shares and that nobody touched lately."""
+    for path in unused_blobs(settings, older_than_s):
+        with contextlib.suppress(OSError):  # another process may do the same
+            path.unlink()
 
 
 @contextlib.contextmanager

@@ -1,121 +1,170 @@
 """Changes of the store: each is whole or has not happened, also if the process dies.
 
 A name is a hard link to its file, so copies cost nothing, and a model stays as long as one of its
-names does. One with defaults is a manifest that names such a link. Where the file system has no
-hard links, bytes are copied.
+names does. One with defaults, or in several files, is a manifest that names such links, and one
+that is used where it lies a manifest with its path. Where the file system has no hard links, bytes
+are copied.
 """
 
 import contextlib
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 
-from gptoss_local.catalog import canonical_name
-from gptoss_local.errors import ModelLoadError, UsageError
-from gptoss_local.gguf_file import read_info
-from gptoss_local.names import MANIFEST_SUFFIX
+from gptoss_local.catalog import canonical_name, known_model
+from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.gguf_file import SPLIT_NAME, split_files
 from gptoss_local.settings import Settings
-from gptoss_local.store.blobs import disk_errors, remove_unused
+from gptoss_local.store.blobs import blob_of, disk_errors, remove_unused
 from gptoss_local.store.manifests import (
     Manifest,
     ModelDefaults,
+    link_or_copy,
     place_weights,
     read_manifest,
+    remove_files,
     remove_unnamed_weights,
-    weights_folder,
 )
-from gptoss_local.store.models import ModelEntry, file_for, find_model, known_model
-
-_ARCHITECTURES = ("gpt-oss", "gptoss")
+from gptoss_local.store.models import (
+    ModelEntry,
+    catalog_defaults,
+    file_for,
+    find_model,
+    manifest_file,
+)
+from gptoss_local.store.usable import check_usable
 
 
 def add_model(
-    name: str, source: Path, settings: Settings, defaults: ModelDefaults | None = None
+    name: str,
+    source: Path,
+    settings: Settings,
+    defaults: ModelDefaults | None = None,
+    *,
+    in_place: bool = False,
 ) -> None:
     """Give a GGUF file a name, and the name defaults; what had the name before loses it.
 
+    Args:
+        name: As people type it.
+        source: The file, the first one if it is split.
+        settings: Where the models are.
+        defaults: What the name carries.
+        in_place: The file is not ours: refer to it where it lies.
+
     Raises:
-        UsageError: the name is invalid, or the file is no GGUF of gpt-oss, or a model of the
-            catalogue was to get defaults.
+        UsageError: the name is invalid, or the file is no GGUF that llama.cpp can load, or a model
+            of the catalogue was to get defaults.
         DownloadError: the folder cannot be written.
     """
-    target = file_for(name, settings)
-    try:
-        info = read_info(source)
-    except ModelLoadError as error:
-        raise UsageError("supplied file was not in GGUF format") from error
-    if info.architecture not in _ARCHITECTURES:
-        raise UsageError(f"gptoss runs gpt-oss only, and the file is of '{info.architecture}'")
-    manifest = _manifest_file(name, settings)
-    if defaults is None or defaults.are_none:
-        _place(target, lambda part: _link_or_copy(source, part))
+    target, manifest = file_for(name, settings), manifest_file(name, settings)
+    check_usable(source)
+    parts = split_files(source)
+    known = known_model(canonical_name(name))
+    if defaults is None or defaults.are_none or defaults == catalog_defaults(known):
+        defaults = ModelDefaults()
+    elif known:
+        raise UsageError(
+            f"{known.name} is a model of the catalogue and cannot have defaults",
+            hint="Choose another name.",
+        )
+    if defaults.are_none and len(parts) == 1 and not in_place:
+        _place(target, lambda part: link_or_copy(source, part))
         with disk_errors():
             _remove_manifest(manifest, settings)
+        return
+    if known and defaults.are_none:
+        defaults = catalog_defaults(known)
+    if in_place:
+        _place_manifest(
+            manifest, Manifest(file=os.path.abspath(source), defaults=defaults), settings
+        )
     else:
-        if known_model(canonical_name(name)):
-            raise UsageError(
-                f"{canonical_name(name)} is a model of the catalogue and cannot have defaults",
-                hint="Choose another name.",
-            )
-        _place_with_defaults(manifest, source, defaults, settings)
         with disk_errors():
-            target.unlink(missing_ok=True)
+            weights = place_weights(parts, settings)
+        _place_manifest(manifest, Manifest(weights=weights.name, defaults=defaults), settings)
+    with disk_errors():
+        target.unlink(missing_ok=True)
+
+
+def check_deletable(name: str, settings: Settings) -> None:
+    """Say why a model cannot be deleted, if so.
+
+    Raises:
+        UsageError: the name is invalid, or belongs to the embedded model, or the user's models.toml
+            says it.
+        ModelNotFoundError: there is no such model.
+    """
+    try:
+        find_model(name, settings)
+    except (ModelNotFoundError, ModelLoadError):
+        places = (file_for(name, settings), manifest_file(name, settings))
+        if not any(os.path.lexists(place) for place in places):  # a name may outlive its file
+            raise
+    file_for(name, settings)
 
 
 def delete_model(name: str, settings: Settings) -> None:
-    """Remove a name, and its file with the last of its names.
+    """Remove a name, and with the last of its names the file, unless that lies elsewhere.
 
     Raises:
-        UsageError: the name is invalid, or belongs to the embedded model.
+        UsageError: see `check_deletable`.
         ModelNotFoundError: there is no such model.
     """
-    target = file_for(name, settings)  # refuses the embedded model
-    find_model(name, settings)
+    check_deletable(name, settings)
+    target, manifest = file_for(name, settings), manifest_file(name, settings)
+    files = [target, *split_files(_weights_of(manifest, settings) or target)]
+    blobs = {blob for file in files if (blob := blob_of(file, settings))}
     with disk_errors():
-        target.unlink(missing_ok=True)  # first: with defaults, it only hides behind them
-        _remove_manifest(_manifest_file(name, settings), settings)
-    remove_unused(settings.models_dir / "blobs")
+        target.unlink(missing_ok=True)  # first: with a manifest, it only hides behind that
+        _remove_manifest(manifest, settings)
+    remove_files(part for part in split_files(target) if part != target)
+    for blob in blobs:
+        with contextlib.suppress(OSError):
+            if blob.stat().st_nlink == 1:
+                blob.unlink()
+    remove_unused(settings)
 
 
-def adopt_file(file: Path, settings: Settings) -> ModelEntry:
-    """Make a model of a file where it lies, under its own name; the file stays untouched.
+def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
+    """Make a model of a file where it lies; the file stays untouched.
+
+    Args:
+        file: A GGUF; of several parts, any.
+        settings: Where the models are.
+        name: Its name; by default that of the file.
 
     Raises:
-        UsageError: a model of that name is another file.
+        UsageError: a model of that name is another file, or llama.cpp cannot load this one.
         DownloadError: the folder cannot be written.
     """
-    name = re.sub(r"[^a-z0-9_.-]", "-", file.stem.lower()).lstrip(".-")[:80] or "model"
-    target = file_for(name, settings)
-    is_new = not target.exists()
-    if _manifest_file(name, settings).exists() or not (is_new or target.samefile(file)):
+    file = split_files(file)[0]
+    if not name:
+        stem = SPLIT_NAME.sub("", file.name).removesuffix(".gguf")
+        name = re.sub(r"[^a-z0-9_.-]", "-", stem.lower()).lstrip(".-")[:80] or "model"
+    try:
+        entry = find_model(name, settings)
+    except ModelNotFoundError:
+        add_model(name, file, settings, in_place=True)
+        return find_model(name, settings)
+    is_same = entry.path is not None and entry.path.samefile(file)
+    if not is_same or not (entry.defaults.are_none or known_model(entry.name)):
         raise UsageError(
-            f"there is another model '{name}' already: {target}",
-            hint="Rename one of the files.",
+            f"there is another model '{entry.name}' already: {entry.path or 'embedded'}",
+            hint="Rename the file, or give it a name: gptoss import FILE.gguf NAME",
         )
-    if is_new:
-        _place(target, lambda part: _refer(file.resolve(), part))
-    return find_model(name, settings)
+    return entry
 
 
-def _manifest_file(name: str, settings: Settings) -> Path:
-    return settings.models_dir / (quote(canonical_name(name), safe="") + MANIFEST_SUFFIX)
-
-
-def _place_with_defaults(
-    manifest: Path, source: Path, defaults: ModelDefaults, settings: Settings
-) -> None:
-    """Weights first, then the manifest that names them: from its rename on the model is there."""
-    with disk_errors():
-        weights = place_weights(lambda path: _link_or_copy(source, path), settings)
-    old = _weights_of(manifest, settings)
-    data = msgspec.json.encode(Manifest(weights.name, defaults))
-    _place(manifest, lambda part: _write_synced(part, data))
+def _place_manifest(target: Path, manifest: Manifest, settings: Settings) -> None:
+    """Weights come first, then the manifest: from its rename on the model is there."""
+    old = _weights_of(target, settings)
+    data = msgspec.json.encode(manifest)
+    _place(target, lambda part: _write_synced(part, data))
     _forget(old, settings)
 
 
@@ -126,17 +175,18 @@ def _remove_manifest(manifest: Path, settings: Settings) -> None:
 
 
 def _weights_of(manifest: Path, settings: Settings) -> Path | None:
+    """Weights that go with a manifest; never a file that lies elsewhere."""
     try:
-        return weights_folder(settings) / read_manifest(manifest).weights
+        found = read_manifest(manifest)
     except (OSError, ModelLoadError):  # there is none, or it is broken and will be replaced
         return None
+    return found.path(settings) if found.weights else None
 
 
 def _forget(weights: Path | None, settings: Settings) -> None:
     """Remove weights that lost their manifest, and others that never got one."""
     if weights is not None:
-        with contextlib.suppress(OSError):  # in use on Windows: the next change removes them
-            weights.unlink(missing_ok=True)
+        remove_files(split_files(weights))
     remove_unnamed_weights(settings)
 
 
@@ -158,17 +208,3 @@ def _place(target: Path, make: Callable[[Path], None]) -> None:
         finally:
             # A rename of one link onto another of the same file does nothing and leaves both.
             part.unlink(missing_ok=True)
-
-
-def _link_or_copy(source: Path, part: Path) -> None:
-    try:
-        os.link(source.resolve(), part)
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(source, part)
-
-
-def _refer(source: Path, part: Path) -> None:
-    try:
-        part.symlink_to(source)
-    except OSError:  # Windows wants a privilege for it
-        os.link(source, part)

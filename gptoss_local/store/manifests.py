@@ -1,21 +1,25 @@
-"""Models that carry defaults: a manifest beside the other models' files, which names its weights.
+"""Models that are more than a file of their name: a manifest that says where their weights are.
 
 `mine:7b` with a system message is `mine%3A7b.json`, and its weights are a hard link in `weights/`
-of the models folder. The manifest is renamed into place after its weights, and removed before them,
-so a model is whole or is not there.
+of the models folder; so are those of a model in several files. The manifest is renamed into place
+after its weights, and removed before them, so a model is whole or is not there. A model that is
+used where it lies has a manifest with the path of its file.
 """
 
 import contextlib
 import functools
+import os
 import secrets
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gptoss_local.errors import ModelLoadError
+from gptoss_local.gguf_file import split_files
 from gptoss_local.names import MANIFEST_SUFFIX
 from gptoss_local.settings import Settings
 
@@ -43,11 +47,21 @@ class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return not (self.system or self.parameters or self.messages or self.license)
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """`weights` is the name of a file in the weights folder."""
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the weights are, and what the name carries besides.
 
-    weights: str
-    defaults: ModelDefaults
+    Attributes:
+        weights: Name of a file in the weights folder, the first one of several.
+        file: Absolute path of a file elsewhere, which is not ours; then `weights` is empty.
+    """
+
+    weights: str = ""
+    file: str = ""
+    defaults: ModelDefaults = ModelDefaults()
+
+    def path(self, settings: Settings) -> Path:
+        """The file to load."""
+        return Path(self.file) if self.file else weights_folder(settings) / self.weights
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -72,6 +86,8 @@ def _read(path: Path, _mtime_ns: int, _inode: int) -> Manifest:
         ) from error
     if manifest.weights != Path(manifest.weights).name:
         raise ModelLoadError(f"{path} names weights outside their folder")
+    if bool(manifest.weights) == Path(manifest.file).is_absolute():
+        raise ModelLoadError(f"{path} does not say where its weights are")
     return manifest
 
 
@@ -79,30 +95,58 @@ def weights_folder(settings: Settings) -> Path:
     return settings.models_dir / "weights"
 
 
-def place_weights(make: Callable[[Path], None], settings: Settings) -> Path:
-    """Let `make` create a file of weights under a new name, and return it."""
+def place_weights(sources: Sequence[Path], settings: Settings) -> Path:
+    """Link or copy the files of a model under new names, and return the first of these."""
     folder = weights_folder(settings)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{int(time.time())}-{secrets.token_hex(8)}.gguf"
+    stem = f"{int(time.time())}-{secrets.token_hex(8)}"
+    n = len(sources)
+    parts = [f"-{i:05d}-of-{n:05d}" for i in range(1, n + 1)] if n > 1 else [""]
+    paths = [folder / f"{stem}{part}.gguf" for part in parts]
     try:
-        make(path)
+        for source, path in zip(sources, paths, strict=True):
+            link_or_copy(source, path)
     except BaseException:
-        path.unlink(missing_ok=True)
+        remove_files(paths)
         raise
-    return path
+    return paths[0]
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source.resolve(), target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
+
+
+def remove_files(paths: Iterable[Path]) -> None:
+    """Remove what can be removed; a file in use on Windows is left to the next change."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def unnamed_weights(settings: Settings, older_than_s: float) -> list[Path]:
+    """Weights that no manifest names, unless a manifest for them may yet come."""
+    named = set(_named_weights(settings))
+    found = []
+    for path in weights_folder(settings).glob("*.gguf"):
+        with contextlib.suppress(OSError, ValueError):  # another process may remove it
+            # A copy is fresh while it grows; a link is as old as the file that it shares.
+            begun_s = max(int(path.name.partition("-")[0]), path.stat().st_ctime)
+            if path.name not in named and time.time() - begun_s > older_than_s:
+                found.append(path)
+    return found
 
 
 def remove_unnamed_weights(settings: Settings, older_than_s: float = _UNUSED_S) -> None:
-    """Remove weights that no manifest names, unless a manifest for them may yet come."""
-    named = set(_named_weights(settings.models_dir))
-    for path in weights_folder(settings).glob("*.gguf"):
-        with contextlib.suppress(OSError, ValueError):  # another process may do the same
-            age_s = time.time() - int(path.name.partition("-")[0])
-            if path.name not in named and age_s > older_than_s:
-                path.unlink()
+    """Remove weights that processes left that died between them and their manifest."""
+    remove_files(unnamed_weights(settings, older_than_s))
 
 
-def _named_weights(folder: Path) -> Iterator[str]:
-    for path in folder.glob(f"*{MANIFEST_SUFFIX}"):
+def _named_weights(settings: Settings) -> Iterator[str]:
+    for path in settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"):
         with contextlib.suppress(OSError, ModelLoadError):
-            yield read_manifest(path).weights
+            manifest = read_manifest(path)
+            if manifest.weights:
+                yield from (part.name for part in split_files(manifest.path(settings)))

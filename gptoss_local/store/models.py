@@ -1,39 +1,46 @@
-"""The models of this machine: the embedded one and the GGUF files of the models folder.
+"""The models of this machine: the embedded one, the models folder, files that the user named.
 
-A name and a file are one thing: `mine:7b` is the file `mine%3A7b.gguf`, or, if it carries defaults,
-`mine%3A7b.json`, which wins. Models that the catalogue knows have the file names it says. So every
-change of the store is decided by one rename or removal, and several processes need no lock.
+A name and a file are one thing: `mine:7b` is the file `mine%3A7b.gguf`, or, if it carries defaults
+or lies elsewhere, `mine%3A7b.json`, which wins. Models that the catalogue knows have the file names
+it says. So every change of the store is decided by one rename or removal, and several processes
+need no lock.
 """
 
-import contextlib
 import hashlib
-import re
+import os
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 
 from gptoss_local import nano
-from gptoss_local.catalog import CatalogModel, canonical_name, catalog, closest, known_names
+from gptoss_local.catalog import (
+    NAME,
+    CatalogModel,
+    canonical_name,
+    catalog,
+    closest,
+    known_model,
+    known_names,
+)
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
-from gptoss_local.names import MANIFEST_SUFFIX, WEIGHTS_SUFFIX, name_of
+from gptoss_local.gguf_file import split_files
+from gptoss_local.names import MANIFEST_SUFFIX, WEIGHTS_SUFFIX, name_of, weight_files
 from gptoss_local.settings import Settings
 from gptoss_local.store import manifests
 from gptoss_local.store.manifests import ModelDefaults
 from gptoss_local.types import Progress
-
-# `[host/][namespace/]model[:tag]`, each part of 1 to 80 characters (Ollama's types/model/name.go).
-_PART = r"[a-z0-9_][a-z0-9_.-]{0,79}"
-_NAME = re.compile(rf"(?:{_PART}/){{0,2}}{_PART}(?::{_PART})?")
 
 
 class ModelEntry(msgspec.Struct, frozen=True):
     """A model that can be run now, as its file was when it was listed.
 
     Attributes:
-        path: Its weights; None while the embedded model is not built.
+        path: Its weights, the first file of several; None while the embedded model is not built.
+        size_bytes: Of all its files.
         weights_id: Equal for names that share their weights, and another when these change.
-        manifest: The file with its defaults, if it has any.
+        manifest: The file that says where its weights are, if there is one.
+        is_in_place: Whether the weights lie elsewhere, and are not ours to delete.
     """
 
     name: str
@@ -43,7 +50,13 @@ class ModelEntry(msgspec.Struct, frozen=True):
     modified_ns: int = 0
     weights_id: str = ""
     manifest: Path | None = None
+    is_in_place: bool = False
     defaults: ModelDefaults = ModelDefaults()
+
+    @property
+    def files(self) -> list[Path]:
+        """All files of its weights."""
+        return split_files(self.path) if self.path else []
 
     @property
     def digest(self) -> str:
@@ -63,8 +76,9 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
 def list_models(settings: Settings) -> list[ModelEntry]:
     """Every model that can be run, the newest file first, the embedded one last."""
-    files = settings.models_dir.glob(f"*{WEIGHTS_SUFFIX}")
-    found = [entry for file in files if (entry := _entry(name_of(file), file))]
+    files = weight_files(settings.models_dir)
+    files += [Path(model.file) for model in catalog() if model.is_local]
+    found = [entry for file in files if (entry := _entry(_name_at(file), file))]
     for manifest in settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"):
         if entry := _entry_of(manifest, settings):
             found = [other for other in found if other.name != entry.name] + [entry]
@@ -85,14 +99,21 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         ModelLoadError: its manifest is broken.
     """
     wanted = canonical_name(name)
-    if entry := _at_its_place(wanted, settings):
-        return entry
-    entries = list_models(settings)  # a file of the user's may be spelled in other letters
-    for entry in entries:
-        if entry.name == wanted:
+    for _ in range(2):  # a change between two looks may hide a model that is there all the time
+        if entry := _at_its_place(wanted, settings):
             return entry
-    with contextlib.suppress(OSError):
-        manifests.read_manifest(settings.models_dir / (_stem(wanted) + MANIFEST_SUFFIX))
+        entries = list_models(settings)  # a file of the user's may be spelled in other letters
+        for entry in entries:
+            if entry.name == wanted:
+                return entry
+    if gone := _promised_file(wanted, settings):
+        known = known_model(wanted)
+        is_named = known is not None and known.is_local
+        how = "change your models.toml" if is_named else f"forget its name: gptoss rm {wanted}"
+        raise ModelNotFoundError(
+            f"model '{name}' is the file {gone}, and that is gone",
+            hint=f"Bring it back, or {how}",
+        )
     raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(wanted, entries))
 
 
@@ -100,23 +121,37 @@ def file_for(name: str, settings: Settings) -> Path:
     """Say where the GGUF of a model without defaults goes, whether it is there or not.
 
     Raises:
-        UsageError: the name is not spelled like one, or belongs to the embedded model.
+        UsageError: the name is not spelled like one, or belongs to the embedded model, or to a file
+            that the user's models.toml names.
     """
     wanted = canonical_name(name)
     known = known_model(wanted)
     if known is not None and known.embedded:
         raise UsageError(f"{wanted} is part of gptoss and cannot be replaced or deleted")
-    if not _NAME.fullmatch(wanted):
+    if known is not None and known.is_local:
+        raise UsageError(
+            f"{wanted} is {known.file}, as your models.toml says, and is not changed here",
+            hint="Take it out of models.toml; the file is yours to delete.",
+        )
+    if not NAME.fullmatch(wanted):
         raise UsageError(f'name "{name}" is invalid')
     for entry in list_models(settings):  # a file of the user's may be spelled in other letters
         if entry.name == wanted and entry.path is not None and entry.manifest is None:
             return entry.path
-    return settings.models_dir / (known.file if known else _stem(wanted) + WEIGHTS_SUFFIX)
+    return _place(known, wanted, settings)
 
 
-def known_model(name: str) -> CatalogModel | None:
-    """The catalogue's entry of a canonical name."""
-    return next((model for model in catalog() if model.name == name), None)
+def catalog_defaults(known: CatalogModel | None) -> ModelDefaults:
+    """What the catalogue says of a model besides its file."""
+    if known is None or known.embedded:
+        return ModelDefaults()
+    text = (known.license,) if known.license else ()
+    return ModelDefaults(parameters=known.sampling.options(), license=text)
+
+
+def manifest_file(name: str, settings: Settings) -> Path:
+    """Say where the manifest of a model goes, whether it has one or not."""
+    return settings.models_dir / (_stem(canonical_name(name)) + MANIFEST_SUFFIX)
 
 
 def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
@@ -128,10 +163,33 @@ def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
     if known is not None and known.embedded:
         built = nano.cached_gguf(settings.cache_dir)
         return _entry(name, built, embedded=True) if built else None
-    stem = _stem(name)
-    manifest = settings.models_dir / (stem + MANIFEST_SUFFIX)
-    file = settings.models_dir / (known.file if known else stem + WEIGHTS_SUFFIX)
-    return _entry_of(manifest, settings) or _entry(name, file)
+    manifest = settings.models_dir / (_stem(name) + MANIFEST_SUFFIX)
+    return _entry_of(manifest, settings) or _entry(name, _place(known, name, settings))
+
+
+def _place(known: CatalogModel | None, name: str, settings: Settings) -> Path:
+    """Where the file of a model without a manifest is."""
+    file = known.file if known is not None and known.file else _stem(name) + WEIGHTS_SUFFIX
+    return settings.models_dir / file  # an absolute path of the catalogue stays what it is
+
+
+def _name_at(file: Path) -> str:
+    """The name of a file of the models folder, or of one that the catalogue says."""
+    local = (model.name for model in catalog() if model.file == str(file))
+    return next(local, None) or name_of(file)
+
+
+def _promised_file(name: str, settings: Settings) -> Path | None:
+    """The file that a model should have and has not; raises if its manifest is broken."""
+    known = known_model(name)
+    if known is not None and known.is_local:
+        return Path(known.file)
+    try:
+        path = manifests.read_manifest(manifest_file(name, settings)).path(settings)
+    except (OSError, ValueError):  # no manifest, or no name that a file could have
+        path = _place(known, name, settings)
+        return Path(os.readlink(path)) if os.path.islink(path) else None
+    return next((part for part in split_files(path) if not part.is_file()), None)
 
 
 def _stem(name: str) -> str:
@@ -140,27 +198,42 @@ def _stem(name: str) -> str:
 
 
 def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | None:
-    """None if there is no such file any more, as when another process removed it just now."""
+    """None if a file is not there any more, as when another process removed it just now."""
     try:
-        stat = file.stat()
+        stats = [part.stat() for part in split_files(file)]
     except OSError:
         return None
-    facts = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    facts = [(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
     weights_id = hashlib.sha256(repr(facts).encode()).hexdigest()
-    return ModelEntry(name, file, embedded, stat.st_size, stat.st_mtime_ns, weights_id)
+    known = known_model(name)
+    return ModelEntry(
+        name,
+        file,
+        embedded,
+        sum(stat.st_size for stat in stats),
+        stats[0].st_mtime_ns,
+        weights_id,
+        is_in_place=(known is not None and known.is_local) or file.is_symlink(),
+        defaults=catalog_defaults(known),
+    )
 
 
 def _entry_of(path: Path, settings: Settings) -> ModelEntry | None:
     """None if a file is no manifest, or is gone with its weights; `find_model` says which."""
-    try:
-        manifest, modified_ns = manifests.read_manifest(path), path.stat().st_mtime_ns
-    except (OSError, ModelLoadError):
-        return None
-    file = manifests.weights_folder(settings) / manifest.weights
-    entry = _entry(name_of(path), file)
-    return entry and msgspec.structs.replace(
-        entry, manifest=path, modified_ns=modified_ns, defaults=manifest.defaults
-    )
+    for _ in range(2):  # replaced between two looks, it names other weights
+        try:
+            manifest, modified_ns = manifests.read_manifest(path), path.stat().st_mtime_ns
+        except (OSError, ModelLoadError):
+            return None
+        if entry := _entry(name_of(path), manifest.path(settings)):
+            return msgspec.structs.replace(
+                entry,
+                manifest=path,
+                modified_ns=modified_ns,
+                is_in_place=bool(manifest.file),
+                defaults=manifest.defaults,
+            )
+    return None
 
 
 def _advice(wanted: str, entries: list[ModelEntry]) -> str:

@@ -10,7 +10,6 @@ import pytest
 
 from gptoss_local.cli._output import human_age
 from gptoss_local.cli.ps import processor
-from gptoss_local.nano.materialize import materialize
 from tests.cli.conftest import Cli, run_cli
 
 
@@ -54,12 +53,10 @@ def test_show(cli: Cli) -> None:
     assert cli("show", "nope").returncode == 3
 
 
-def test_convert_and_run_the_result(fresh: dict[str, str], tmp_path: Path) -> None:
+def test_convert_and_run_the_result(fresh: dict[str, str], nano_checkpoint: Path) -> None:
     """The way of the README: into the models folder, then by name."""
-    source = tmp_path / "checkpoint"
     target = Path(fresh["GPTOSS_HOME"]) / "models" / "gpt-oss-20b.gguf"
-    materialize(source)
-    done = run_cli(fresh, "convert", str(source), str(target), "--dense", "bf16", "--json")
+    done = run_cli(fresh, "convert", str(nano_checkpoint), str(target), "--dense", "bf16", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["size_bytes"] == target.stat().st_size
     answer = run_cli(fresh, "run", "gpt-oss:20b", "What is the capital of France?")

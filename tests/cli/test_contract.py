@@ -53,7 +53,7 @@ def test_page_names_no_option_that_is_not_there() -> None:
     "arguments",
     [
         *(["ls"], ["ps"], ["show", "nano"], ["load", "nano"], ["status"], ["plan", "nano"]),
-        *(["pull", "nano"], ["run", "nano", "hi"], ["logs"], ["log"], ["doctor"]),
+        *(["pull", "nano"], ["run", "nano", "hi"], ["logs"], ["log"], ["doctor"], ["config"]),
     ],
     ids=" ".join,
 )
@@ -72,21 +72,6 @@ def test_exit_codes_are_those_of_the_page() -> None:
     for code, name in rows:
         assert not name or getattr(errors, name).exit_code == int(code), name
         assert name or code in ("0", "130")
-
-
-def test_examples_of_the_page(home_server: RunningServer) -> None:
-    (script,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-    shim = f'gptoss() {{ "{sys.executable}" -m gptoss_local "$@"; }}\n'
-    done = subprocess.run(
-        ["sh", "-ec", shim + script],
-        env=home_server.environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    for words in ("You are a pirate.", "quiet-river-42", '"event":"done"', "running, http"):
-        assert words in done.stdout
 
 
 @pytest.mark.parametrize(("wrong", "right"), [("rnu", "run"), ("lst", "list"), ("stat", "start")])

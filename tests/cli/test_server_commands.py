@@ -6,9 +6,11 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from gptoss_local.settings import Settings
-from tests.cli.conftest import Cli, run_cli
-from tests.conftest import RunningServer
+from tests.cli.conftest import Cli, PseudoTerminal, run_cli
+from tests.conftest import RunningServer, wait_until
 
 
 def test_status(cli: Cli, server: RunningServer) -> None:
@@ -78,3 +80,38 @@ def test_a_large_log_makes_room(empty_home: Path, fresh: dict[str, str]) -> None
     assert run_cli(fresh, "load", "nano").returncode == 0
     assert settings.server_log.stat().st_size < 100_000
     assert settings.server_log.with_name("server.log.1").stat().st_size == 8_000_000
+
+
+def test_load_tells_how_far_it_is(fresh: dict[str, str]) -> None:
+    done = run_cli(fresh, "load", "nano", "--json", "--ctx", "4096")
+    *reports, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {report["event"] for report in reports} == {"progress"}
+    assert reports[-1]["completed_bytes"] == reports[-1]["total_bytes"] > 10**6
+    assert (last["event"], last["model"]["name"]) == ("done", "nano")
+    assert json.loads(run_cli(fresh, "ps", "--json").stdout)["loading"] == []
+    run_cli(fresh, "stop", "nano")
+    piped = run_cli(fresh, "load", "nano").stderr.splitlines()
+    assert piped[-2].startswith("loading nano: 100 %")
+    assert piped[-1].startswith("nano is loaded, 32,768 tokens")
+
+
+def test_a_load_is_a_bar_on_a_terminal_and_seen_by_others(fresh: dict[str, str]) -> None:
+    run_cli(fresh, "load", "nano")
+    run_cli(fresh, "stop", "nano")
+    terminal = PseudoTerminal(
+        [sys.executable, "-m", "gptoss_local", "run", "nano", "What is 17 + 25?"], fresh, Path()
+    )
+    try:
+        server = psutil.Process(json.loads(run_cli(fresh, "status", "--json").stdout)["pid"])
+        wait_until(lambda: server.children())
+        (engine,) = server.children()
+        engine.suspend()
+        assert "nano" in (shown := run_cli(fresh, "ps").stdout)
+        assert "loading" in shown or "starting" in shown or "waiting" in shown
+        assert "\nnano " in run_cli(fresh, "status").stdout
+        engine.resume()
+        terminal.read_until("42")
+        assert "loading nano" in terminal.screen
+        assert "━" in terminal.screen
+    finally:
+        terminal.close()

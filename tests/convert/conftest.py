@@ -5,17 +5,8 @@ from pathlib import Path
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.nano import MODEL_NAME
-from gptoss_local.nano.materialize import materialize
 from tests.convert.gguf_file import GgufFile, read_gguf
 from tests.convert.tiny import write_tiny
-
-
-@pytest.fixture(scope="session")
-def nano_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("checkpoint") / MODEL_NAME
-    materialize(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

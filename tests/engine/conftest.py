@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from gptoss_local.engine import prefix_cache
-from gptoss_local.llama import Model
+from gptoss_local.llama import Model, has_gpu
 from tests.engine.prefix_run import Run
-from tests.engine.smooth_model import write_smooth_model
+from tests.engine.smooth_model import GPU_HEAD_DIM, GPU_TOLERANCE, write_smooth_model
+
+Start = Callable[..., Run]
 
 
 @pytest.fixture(scope="session")
@@ -20,15 +22,36 @@ def smooth_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     model.close()
 
 
+@pytest.fixture(scope="session")
+def gpu_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    if not has_gpu():
+        pytest.skip("there is no GPU")
+    path = tmp_path_factory.mktemp("smooth") / "gpu.gguf"
+    write_smooth_model(path, GPU_HEAD_DIM)
+    model = Model(path)
+    yield model
+    model.close()
+
+
 @pytest.fixture
-def start(smooth_model: Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Run]]:
+def start(smooth_model: Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Makes engines, whose distances are as short as their window."""
+    yield from _starts(smooth_model, monkeypatch)
+
+
+@pytest.fixture
+def start_on_gpu(gpu_model: Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """As `start`, on a GPU and with its tolerance."""
+    yield from _starts(gpu_model, monkeypatch, tolerance=GPU_TOLERANCE)
+
+
+def _starts(model: Model, monkeypatch: pytest.MonkeyPatch, **settings: float) -> Iterator[Start]:
     monkeypatch.setattr(prefix_cache, "_CHECKPOINT_EVERY", 100)
     monkeypatch.setattr(prefix_cache, "_WORTH_REUSING", 4)
-    runs = []
+    runs: list[Run] = []
 
     def make(**sizes: Any) -> Run:
-        runs.append(Run(smooth_model, monkeypatch, **sizes))
+        runs.append(Run(model, monkeypatch, **settings, **sizes))
         return runs[-1]
 
     yield make

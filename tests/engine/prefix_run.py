@@ -85,6 +85,7 @@ class Run:
         *,
         checkpoint_bytes: int = 2**20,
         store: PrefixStore | None = None,
+        tolerance: float = TOLERANCE,
         **sizes: int,
     ) -> None:
         self.context = make_context(model, **{"n_ctx": 512, "n_seq": 3} | sizes)
@@ -96,6 +97,7 @@ class Run:
         )
         self.asked: list[Asked] = []
         self.model = model
+        self._tolerance = tolerance
         monkeypatch.setattr(engine_module, "draw", self._draw)
         # Drafts as they are found, not as they would pay at the moment: a run can be repeated.
         monkeypatch.setattr(StepCosts, "draft_length", lambda costs, n, p, n_max: min(n_max, 4))
@@ -142,8 +144,8 @@ class Run:
             pairs = list(zip(wanted, asked.logits, strict=False))
             found.append(max((float(abs(a - b).max()) for a, b in pairs), default=0.0))
             for logits, token in zip(wanted, asked.answer, strict=False):
-                if found[-1] <= TOLERANCE:  # or else the token may be another one
-                    assert logits[token] >= logits.max() - 2 * TOLERANCE
+                if found[-1] <= self._tolerance:  # or else the token may be another one
+                    assert logits[token] >= logits.max() - 2 * self._tolerance
         return found
 
     def close(self) -> None:

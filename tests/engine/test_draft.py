@@ -158,6 +158,21 @@ def test_a_run_of_drafts_must_pay_for_the_change_of_width(monkeypatch: pytest.Mo
     assert costs.draft_length(1, 0.7, 15) == 0
 
 
+def test_the_first_step_of_a_width_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, seen = 0.0, set[int]()
+
+    def decode(n_rows: int) -> None:
+        nonlocal now_s
+        now_s += 0.003 + (0.08 if n_rows not in seen else 0)
+        seen.add(n_rows)
+
+    monkeypatch.setattr("gptoss_local.engine.costs.time.monotonic", lambda: now_s)
+    costs = StepCosts()
+    costs.measure(decode, 16)
+    assert [s for _, s in costs.items()] == pytest.approx([0.003] * 5)
+    assert costs.switch_s == pytest.approx(0)
+
+
 def test_a_slow_machine_measures_what_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
 

@@ -379,6 +379,19 @@ def test_pace_finds_the_chunk_that_takes_the_target() -> None:
     assert pace.n_tokens == 512
 
 
+def test_a_prompt_alone_keeps_its_steps_short(model: Model) -> None:
+    """So that a cancel does not wait long; here the whole batch of 512 is too slow."""
+    params = ContextParams(n_ctx=2048, n_threads_prefill=2, n_threads_decode=1)
+    engine = Engine(Context(model, params), prompt_step_s=1e-3)
+    request = Generate(seq_id=0, prompt=[5] * 1500, sampling=GREEDY, stop_tokens=[])
+    engine.add_request(request)
+    n_prefilled = []
+    for _ in range(3):
+        engine.step()
+        n_prefilled.append(engine.stats().n_prefilled)
+    assert n_prefilled == [512, 768, 1024]
+
+
 def test_half_a_frame_ends_the_process() -> None:
     """As a server leaves it that is killed while it writes."""
     load = Load(model_path="x", n_ctx=1, n_threads_prefill=1, n_threads_decode=1)

@@ -3,6 +3,8 @@
 The random conversations run some dozens of examples by default; for hundreds, and other ones:
 
     PREFIX_EXAMPLES=500 pytest tests/engine/test_prefix.py -k random
+
+Where llama.cpp has a GPU, `pytest -m gpu` does the same there.
 """
 
 import os
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from gptoss_local.llama import Context
 from tests.engine.prefix_run import CALL, END, Asked, Run, text
-from tests.engine.smooth_model import N_WINDOW, TOLERANCE
+from tests.engine.smooth_model import GPU_TOLERANCE, N_WINDOW, TOLERANCE
 
 N_EXAMPLES = int(os.environ.get("PREFIX_EXAMPLES", "0"))
 
@@ -160,6 +162,26 @@ def rule(n_missing: int) -> Callable[[Context, int, int], bool]:
         return position - 1 <= last and first <= max(0, position - N_WINDOW + 1 + n_missing)
 
     return can_resume
+
+
+@pytest.mark.gpu
+def test_random_conversations_on_a_gpu(start_on_gpu: Callable[..., Run]) -> None:
+    done, worst = random_conversations(
+        start_on_gpu, N_EXAMPLES or 40, seed_by_source=not N_EXAMPLES
+    )
+    print(dict(done), f"largest error {worst:.1e}")
+    assert worst <= GPU_TOLERANCE
+    assert min(done.values()) > 0, done
+
+
+@pytest.mark.gpu
+def test_a_rule_that_is_too_lax_is_noticed_on_a_gpu(
+    start_on_gpu: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Context, "can_resume", rule(n_missing=N_WINDOW // 2))
+    worst = random_conversations(start_on_gpu, 15)[1]
+    print(f"largest error {worst:.1e}")
+    assert worst > 2 * GPU_TOLERANCE
 
 
 def test_a_rule_that_is_too_lax_is_noticed(

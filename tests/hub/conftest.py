@@ -51,6 +51,7 @@ def no_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in os.environ if n.startswith("HF_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no_token"))
+    monkeypatch.setenv("HF_HUB_CACHE", "/nonexistent")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
 
 

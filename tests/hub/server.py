@@ -284,7 +284,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _is_lfs(file: str) -> bool:
-    return file.endswith((".safetensors", "tokenizer.json"))
+    return file.endswith((".safetensors", ".gguf", "tokenizer.json"))
 
 
 def _git_sha1(content: bytes) -> str:

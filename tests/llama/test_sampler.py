@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gptoss_local.llama import Context, ContextParams, Model, Sampler
+from gptoss_local.llama import Batch, Context, ContextParams, Model, Sampler
+from gptoss_local.llama.chains import Chains
 from gptoss_local.llama.sampler import N_BLOCK
 from gptoss_local.types import SamplingParams
 
@@ -84,7 +85,7 @@ def test_moving_keeps_the_random_state(context: Context, params: SamplingParams)
     sampler.bind(context, 0)
     drawn = generate(context, sampler, PROMPT, 8)
     sampler.unbind()
-    context.detach_chain(0)
+    context.chains.detach(0)
     drawn += generate(context, sampler, PROMPT + drawn, 8)
     context.copy(0, 1)
     sampler.bind(context, 1)
@@ -98,11 +99,48 @@ def test_chain_of_the_same_kind_is_taken_over(context: Context) -> None:
     alone.bind(context, 1)
     wanted = generate(context, alone, PROMPT, 12, seq_id=1)
     first.bind(context, 0)
-    chain = context.chain(0)
+    chain = context.chains.get(0)
     first.close()
     second.bind(context, 0)
-    assert context.chain(0) is chain
+    assert context.chains.get(0) is chain
     assert generate(context, second, PROMPT, 12) == wanted
     second.close()
     Sampler(SamplingParams(temperature=2)).bind(context, 0)
-    assert context.chain(0) is not chain
+    assert context.chains.get(0) is not chain
+
+
+def test_chains_without_work_are_left_out(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And are there again when their sequence has an output; every draw is as it is alone."""
+    alone = Sampler(HOT)
+    alone.bind(context, 0)
+    wanted = generate(context, alone, PROMPT, 12)
+    context.remove(0)
+    asked: list[tuple[int, bool]] = []
+    needs = Chains.needs
+
+    def spy(chains: Chains, seq_id: int) -> bool:
+        asked.append((seq_id, needs(chains, seq_id)))
+        return asked[-1][1]
+
+    samplers = [Sampler(HOT), Sampler(HOT)]
+    for seq_id, sampler in enumerate(samplers):
+        assert sampler.bind(context, seq_id)
+    drawn = [
+        generate(context, samplers[0], PROMPT, 6),
+        generate(context, samplers[1], PROMPT, 6, 1),
+    ]
+    monkeypatch.setattr(Chains, "needs", spy)
+    batch = Batch(2)
+    for active in ((0, 1), (0,), (1,), (0, 1)):
+        asked.clear()
+        for _ in range(2):
+            batch.clear()
+            for seq_id in active:
+                batch.add(drawn[seq_id][-1], len(PROMPT) + len(drawn[seq_id]) - 1, seq_id)
+            context.decode_batch(batch)
+            for row, seq_id in enumerate(active):
+                drawn[seq_id].append(samplers[seq_id].sample(context, row))
+        assert set(asked) == {(seq_id, seq_id in active) for seq_id in (0, 1)}
+    assert drawn[0] == drawn[1] == wanted

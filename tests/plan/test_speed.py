@@ -2,7 +2,7 @@
 
 import pytest
 
-from gptoss_local.plan.facts import published_facts
+from gptoss_local.plan.facts import ModelFacts, published_facts
 from gptoss_local.plan.memory import Shape
 from gptoss_local.plan.placement import Placement
 from gptoss_local.plan.speed import Speed, estimate_speed
@@ -23,8 +23,14 @@ CARDS = {
 }
 
 
-def estimate(card: str, n_batch: int, n_host_layers: int | None = None, **more: object) -> Speed:
-    """For 20b in VRAM, or for 120b with experts of some layers in pinned RAM."""
+def estimate(
+    card: str,
+    n_batch: int,
+    n_host_layers: int | None = None,
+    facts: ModelFacts | None = None,
+    **more: object,
+) -> Speed:
+    """For 20b in VRAM, or for 120b (or `facts`) with experts of some layers in pinned RAM."""
     bandwidth, n_cores, clock_hz, capability, generation, width = CARDS[card]
     here = machine(
         gpu(
@@ -39,7 +45,7 @@ def estimate(card: str, n_batch: int, n_host_layers: int | None = None, **more: 
         ram_gib=96,
         **more,
     )
-    facts = SMALL if n_host_layers is None else LARGE
+    facts = facts or (SMALL if n_host_layers is None else LARGE)
     n_layers = facts.n_layers + 1
     placement = Placement(
         n_gpu_layers=n_layers,
@@ -105,7 +111,20 @@ def test_answers_of_120b() -> None:
     )
 
 
-def test_offload_pays_from_some_hundred_tokens() -> None:
+@pytest.mark.parametrize(
+    ("facts", "n_batch", "n_host_layers", "prefill", "decode"),
+    [(SMALL, 1024, 5, 7074, 88), (SMALL, 1024, 14, 4949, 45), (LARGE, 4096, 32, 2681, 20.7)],
+)
+def test_servers_of_ours(
+    facts: ModelFacts, n_batch: int, n_host_layers: int, prefill: float, decode: float
+) -> None:
+    """docs/performance.md: over HTTP, on the H200, with 11, 7.5 and 15.6 GiB free."""
+    speed = estimate("H200", n_batch, n_host_layers, facts, n_performance_cores=16, n_cores=16)
+    assert speed.prefill_tok_s == pytest.approx(prefill, rel=0.3)
+    assert speed.decode_tok_s == pytest.approx(decode, rel=0.3)
+
+
+def test_offload_pays_from_some_tokens() -> None:
     """And later over a narrow link: a batch has to be worth the transfer."""
     wide, narrow = estimate("RTX 3090", 512, 26), estimate("RTX 4060 Ti", 512, 26)
-    assert 64 <= wide.offload_min_batch < narrow.offload_min_batch <= 512
+    assert 32 <= wide.offload_min_batch < narrow.offload_min_batch <= 512

@@ -3,7 +3,8 @@
 import pytest
 
 from gptoss_local.errors import UsageError
-from gptoss_local.server.ollama_options import parse_keep_alive, parse_think
+from gptoss_local.quantities import parse_keep_alive
+from gptoss_local.server.ollama_options import parse_think
 
 
 @pytest.mark.parametrize(

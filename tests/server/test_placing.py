@@ -1,6 +1,7 @@
 """Plans at load time: what the engine is told, who has to go, what happens when memory is short."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,14 +11,25 @@ import psutil
 import pytest
 
 from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Load, StepTimes
 from gptoss_local.errors import DoesNotFitError, EngineCrashedError, ModelLoadError
 from gptoss_local.hardware import Machine
+from gptoss_local.plan.measured import (
+    Measured,
+    Outcome,
+    plan_id,
+    read_measured,
+    write_measured,
+)
 from gptoss_local.plan.outcome import Plan
-from gptoss_local.server import manager as manager_module
-from gptoss_local.server import placing
+from gptoss_local.server import loading, placing
+from gptoss_local.server.attempts import STEP_BYTES, Attempt
+from gptoss_local.server.loading import LoadedModel, load_command
+from gptoss_local.server.loads import LoadStatus
 from gptoss_local.server.manager import ModelManager
-from gptoss_local.server.placing import STEP_BYTES, fits_beside, plan_load
+from gptoss_local.server.placing import measured_file, plan_load, who_leaves
 from gptoss_local.settings import Settings
+from gptoss_local.store import find_model
 from tests.plan.machines import GIB, gpu, machine
 
 
@@ -52,17 +64,28 @@ def test_engines_that_go_give_back_what_they_have(
     plan = plan_load(nano_gguf, Settings(), None, freed=leaving)
     assert plan.devices == ("CUDA0",)
     assert plan.tensor_split == (9,)
-    assert not fits_beside(nano_gguf, Settings(gpu_layers=5), None, leaving)
+    assert who_leaves(nano_gguf, Settings(gpu_layers=5), None, leaving) is leaving[0]
     pretend(monkeypatch, machine(gpu(8, 7), ram_gib=64))
-    assert fits_beside(nano_gguf, Settings(), None, leaving)
+    assert who_leaves(nano_gguf, Settings(), None, leaving) is None
+
+
+def test_only_who_makes_room_leaves(nano_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of the list, unless another one alone is enough and that is not."""
+    pretend(monkeypatch, machine(gpu(8, 0.4), ram_gib=64))
+    on_cpu, on_gpu, also = engine_with(CPU=GIB), engine_with(CUDA0=6 * GIB), engine_with(CUDA0=GIB)
+    wish = Settings(gpu_layers=5)
+    assert who_leaves(nano_gguf, wish, None, [on_cpu, on_gpu, also]) is on_gpu
+    assert who_leaves(nano_gguf, wish, None, [also, on_gpu]) is also
+    with pytest.raises(DoesNotFitError):
+        who_leaves(nano_gguf, wish, None, [on_cpu])
 
 
 def test_ram_decides_without_a_gpu(nano_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     others = [engine_with(CPU=4 * GIB)]
     pretend(monkeypatch, machine(ram_gib=8, available_bytes=GIB // 2))
-    assert not fits_beside(nano_gguf, Settings(), None, others)
+    assert who_leaves(nano_gguf, Settings(), None, others) is others[0]
     pretend(monkeypatch, machine(ram_gib=8, available_bytes=3 * GIB))
-    assert fits_beside(nano_gguf, Settings(), None, others)
+    assert who_leaves(nano_gguf, Settings(), None, others) is None
 
 
 def test_a_gpu_that_llama_cpp_lacks_is_a_clear_error(
@@ -83,10 +106,51 @@ def test_a_gpu_that_llama_cpp_lacks_is_a_clear_error(
         asyncio.run(load())
 
 
+class Refusing:
+    """Stands for `load_model`: refuses with one error after the other, and keeps the plans."""
+
+    def __init__(self, *errors: Exception, on_try: Callable[[int], None] | None = None) -> None:
+        self.plans: list[Plan] = []
+        self.statuses: list[LoadStatus] = []
+        self._errors, self._on_try = errors, on_try
+
+    async def __call__(
+        self, _entry: Any, _info: Any, plan: Plan, _load: Any, _settings: Any, report: Any
+    ) -> None:
+        self.plans.append(plan)
+        report(1.0)
+        self.statuses.append(report.__self__.status)
+        if self._on_try:
+            self._on_try(len(self.plans))
+        raise self._errors[min(len(self.plans), len(self._errors)) - 1]
+
+    @property
+    def in_vram(self) -> list[int]:
+        return [sum(memory.total for memory in plan.placement.gpus) for plan in self.plans]
+
+
+def load_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, refuse: Refusing, **more: Any
+) -> None:
+    """Try to load nano; the last error of `refuse` must come out."""
+    monkeypatch.setattr(loading, "load_model", refuse)
+
+    async def load() -> None:
+        async with ModelManager(Settings(home=home, **more)).use("nano"):
+            pass
+
+    with pytest.raises((ModelLoadError, EngineCrashedError)) as raised:
+        asyncio.run(load())
+    assert raised.value is refuse._errors[-1]
+
+
+NO_VRAM = ModelLoadError("llama.cpp could not load it: unable to allocate CUDA0 buffer")
+
+
 @pytest.mark.parametrize(
     ("error", "n_tries"),
     [
-        (ModelLoadError("llama.cpp could not load it: unable to allocate CUDA0 buffer"), 3),
+        (NO_VRAM, 3),
         (EngineCrashedError("the engine process died"), 3),
         (ModelLoadError("llama.cpp could not load it: a tensor is missing"), 1),
     ],
@@ -95,26 +159,116 @@ def test_what_does_not_fit_as_planned_is_planned_smaller(
     nano_home: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, n_tries: int
 ) -> None:
     pretend(monkeypatch, machine(gpu(8, 7.5)))
-    plans: list[Plan] = []
-
-    async def refuse(_entry: Any, _path: Any, _info: Any, plan: Plan, _settings: Any) -> None:
-        plans.append(plan)
-        raise error
-
-    monkeypatch.setattr(manager_module, "load_model", refuse)
-
-    async def load() -> None:
-        async with ModelManager(Settings(home=nano_home, vram="1536MiB")).use("nano"):
-            pass
-
-    with pytest.raises(type(error)):
-        asyncio.run(load())
-    assert len(plans) == n_tries
-    totals = [sum(memory.total for memory in plan.placement.gpus) for plan in plans]
-    assert totals == sorted(totals, reverse=True)
+    refuse = Refusing(error)
+    load_refused(nano_home, monkeypatch, refuse, vram="1536MiB")
+    assert len(refuse.plans) == n_tries
+    assert refuse.in_vram == sorted(refuse.in_vram, reverse=True)
     if n_tries > 1:
-        assert totals[1] <= totals[0] - STEP_BYTES / 2
-        assert not plans[-1].uses_gpu  # the CPU comes last
+        assert refuse.in_vram[1] < refuse.in_vram[0]
+        assert not refuse.plans[-1].uses_gpu  # the CPU comes last
+
+
+def test_tries_are_one_bar(nano_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    refuse = Refusing(NO_VRAM)
+    load_refused(nano_home, monkeypatch, refuse)
+    n_bytes = refuse.statuses[0].total
+    for n, status in enumerate(refuse.statuses, 1):
+        assert (status.n_tries, status.completed, status.total) == (n, n * n_bytes, n * n_bytes)
+
+
+def test_vram_that_another_program_takes_meanwhile(
+    nano_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next plan is for what is left then, and no smaller: so it keeps the GPU."""
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    refuse = Refusing(
+        NO_VRAM,
+        ModelLoadError("another error"),
+        on_try=lambda _: pretend(monkeypatch, machine(gpu(8, 1.25))),
+    )
+    load_refused(nano_home, monkeypatch, refuse)
+    assert [plan.uses_gpu for plan in refuse.plans] == [True, True]
+    assert refuse.in_vram[1] < GIB < refuse.in_vram[0]
+
+
+def test_a_process_that_the_system_killed_for_ram_maps_its_weights(
+    nano_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, machine(ram_gib=16))
+    refuse = Refusing(EngineCrashedError("it died", was_killed=True))
+    load_refused(nano_home, monkeypatch, refuse)
+    assert [plan.repacks for plan in refuse.plans] == [True, False]
+
+
+def test_a_load_is_remembered(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it took, what steps cost, and the margin: the next one asks and measures no more."""
+    settings, commands = Settings(home=empty_home), []
+    begin = EngineClient.start
+
+    async def start(load: Load, **kwargs: Any) -> EngineClient:
+        commands.append(load)
+        return await begin(load, **kwargs)
+
+    monkeypatch.setattr(EngineClient, "start", start)
+
+    async def load() -> LoadedModel:
+        manager = ModelManager(settings)
+        try:
+            async with manager.use("nano") as model:
+                return model
+        finally:
+            await manager.close()
+
+    first = asyncio.run(load())
+    path = measured_file(first.entry, settings)
+    known = read_measured(path)
+    assert known.outcome is not None
+    assert known.steps is not None
+    assert known.outcome.buffer_bytes == first.engine.loaded.buffer_bytes
+    assert known.outcome.n_tries == 1
+    asyncio.run(load())
+    assert commands[0].step_costs is None
+    assert commands[1].step_costs == StepTimes(known.steps.seconds, known.steps.switch_s)
+    assert read_measured(path) == known
+    path.write_text("{")  # counts as none
+    asyncio.run(load())
+    assert commands[2].step_costs is None
+    assert read_measured(path).outcome is not None
+
+
+def test_a_margin_that_was_needed_is_kept(
+    empty_home: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    settings = Settings(home=empty_home, vram="1536MiB")
+    entry = find_model("nano", settings)
+    plan = plan_load(nano_gguf, settings, None, attempt=Attempt(STEP_BYTES))
+    outcome = Outcome(
+        plan_id=plan_id(plan), extra_margin_bytes=STEP_BYTES, load_mode="mmap", load_s=1.0,
+        n_tries=2, buffer_bytes={},
+    )  # fmt: skip
+    write_measured(measured_file(entry, settings), Measured(outcome=outcome))
+    refuse = Refusing(ModelLoadError("another error"))
+    load_refused(empty_home, monkeypatch, refuse, vram="1536MiB")
+    assert refuse.plans == [plan]
+
+
+def test_what_a_plan_with_experts_in_ram_takes_is_asked_for_once(
+    nano_home: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    settings = Settings(home=nano_home, cpu_moe=2)
+    entry = find_model("nano", settings)
+    plan = plan_load(nano_gguf, settings, None)
+    asked = load_command(entry, nano_gguf, plan, settings, Measured()).budget_bytes
+    assert asked["CUDA0"] >= plan.placement.gpus[0].compute
+    outcome = Outcome(
+        plan_id=plan_id(plan), extra_margin_bytes=0, load_mode="none", load_s=1.0, n_tries=1,
+        buffer_bytes={},
+    )  # fmt: skip
+    proven = load_command(entry, nano_gguf, plan, settings, Measured(outcome=outcome))
+    assert proven.budget_bytes == {}
 
 
 def test_context_that_fits_nowhere_is_refused(

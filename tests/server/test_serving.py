@@ -130,6 +130,36 @@ def test_a_model_that_is_wanted_by_clients_who_left_still_loads(nano_home: Path)
         assert server.engine() == first
 
 
+def test_a_load_tells_how_far_it_is_and_can_be_stopped(nano_home: Path) -> None:
+    with run_server(nano_home) as server, client(server) as http, ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(http.post, "/api/chat", json=HI)
+        wait_until(lambda: len(engines(server)) == 1)
+        (engine,) = engines(server)
+        engine.suspend()
+        (load,) = http.get("/api/gptoss/status").json()["loading"]
+        assert load["model"] == "nano"
+        assert load["status"] in ("waiting", "loading", "starting")
+        assert 0 <= load["completed"] <= load["total"]
+        assert running(http) == []
+        start_s = time.monotonic()
+        assert http.post("/api/generate", json={"model": "nano", "keep_alive": 0}).is_success
+        reply = waiting.result()
+        assert (reply.status_code, reply.json()["code"]) == (500, "ModelLoadError")
+        assert "the load of nano was stopped" in reply.json()["error"]
+        assert time.monotonic() - start_s < 4  # it is not waited for
+        assert http.get("/api/gptoss/status").json()["loading"] == []
+        assert engines(server) == []
+        frames = http.post("/api/gptoss/load", json={"model": "nano"}).text.splitlines()
+        statuses = [json.loads(frame) for frame in frames]
+        assert statuses[-1]["status"] == "success"
+        done = [status["completed"] for status in statuses[:-1]]
+        assert done == sorted(done)
+        assert running(http) == ["nano"]
+        again = http.post("/api/gptoss/load", json={"model": "nano"}).text.splitlines()
+        assert [json.loads(frame)["status"] for frame in again] == ["success"]
+        assert http.post("/api/gptoss/load", json={"model": "nope"}).status_code == 404
+
+
 def test_full_queue_is_a_503_in_every_dialect(nano_home: Path) -> None:
     with run_server(nano_home, num_parallel="1", max_queue="1") as server, client(server) as http:
         http.post("/api/generate", json={"model": "nano"})

@@ -8,12 +8,13 @@ from typing import Any
 from textual.pilot import Pilot
 
 from gptoss_local.client import AsyncClient
-from gptoss_local.settings import Settings
+from gptoss_local.settings import Settings, ToolCommand
 from tests.conftest import RunningServer
 from tui.app import ChatApp
 from tui.conversation import Conversation
 from tui.history import History
 from tui.server import ChatServer
+from tui.tools import Toolbox
 from tui.widgets.turn_view import TurnView
 
 FRANCE = "What is the capital of France?"
@@ -82,13 +83,16 @@ async def run_chat(
     path: Path,
     chat_id: int | None = None,
     size: tuple[int, int] = (80, 24),
+    tools: dict[str, ToolCommand] | None = None,
+    folder: Path | None = None,
     **options: Any,
 ) -> AsyncIterator[Chat]:
     history = History(path)
     conversation = Conversation(history, "nano", "medium")
     if chat_id is not None:
         conversation.open(chat_id)
-    app = ChatApp(ChatServer(source), history, conversation, **options)
+    toolbox = Toolbox(tools or {}, folder or path.parent)
+    app = ChatApp(ChatServer(source), history, conversation, toolbox, **options)
     try:
         async with app.run_test(size=size) as pilot:
             await pilot.pause()

@@ -27,6 +27,9 @@ class ScriptedServer:
             yield _frame(piece)
         yield _frame("", done=True)
 
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError(f"{path} is not asked of a script")
+
     async def get(self, path: str) -> dict[str, Any]:
         return {"models": []}
 

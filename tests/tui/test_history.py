@@ -203,3 +203,27 @@ def _fastest_s(call: object) -> float:
         assert call()
         times.append(time.perf_counter() - start_s)
     return min(times)
+
+
+def test_a_fork_is_a_copy_of_the_branch(history: History) -> None:
+    chat_id = history.new_chat("nano", "high", "Title")
+    history.set_options(chat_id, {"temperature": 0.5})
+    question, answer = ask(history, chat_id, None, "one")
+    ask(history, chat_id, answer.id, "two")
+    history.add(chat_id, question.id, "assistant", "another answer")
+    new_id = history.fork(answer.id)
+    copied = history.tree(new_id)
+    assert [turn.content for turn in copied] == ["one", "Answer to one"]
+    assert copied[1].parent_id == copied[0].id
+    assert {turn.id for turn in copied}.isdisjoint(turn.id for turn in history.tree(chat_id))
+    summary = history.chat(new_id)
+    assert (summary.title, summary.effort, summary.options) == (
+        "Title",
+        "high",
+        {"temperature": 0.5},
+    )
+    assert summary.leaf_id == copied[1].id
+    history.delete(chat_id)
+    assert history.tree(new_id) == copied
+    with pytest.raises(ChatNotFoundError):
+        history.fork(9999)

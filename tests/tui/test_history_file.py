@@ -4,12 +4,13 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from gptoss_local.errors import ChatNotFoundError, HistoryError
-from tui.history import History
+from tui.history import History, schema
 
 
 def filled(path: Path, n_turns: int = 300) -> int:
@@ -190,4 +191,20 @@ def test_long_writes_of_another_are_waited_for(
     other.execute("COMMIT")
     history.rename(chat_id, "new")
     other.close()
+    history.close()
+
+
+def test_a_file_of_the_first_version_goes_on(history_path: Path) -> None:
+    history_path.parent.mkdir()
+    with closing(sqlite3.connect(history_path)) as database:
+        for statement in schema._V1:
+            database.execute(statement)
+        database.execute("INSERT INTO chat VALUES (1, 'Old', 'nano', 'low', NULL, 0, 1.0, 2.0)")
+        database.execute(f"PRAGMA application_id = {schema._APPLICATION_ID}")
+        database.execute("PRAGMA user_version = 1")
+        database.commit()
+    history = History(history_path)
+    assert (history.chat(1).title, history.chat(1).options) == ("Old", {})
+    history.set_options(1, {"seed": 7})
+    assert history.chats()[0].options == {"seed": 7}
     history.close()

@@ -15,6 +15,7 @@ from tui.history.rows import (
     CHAT_COLUMNS,
     TURN_COLUMNS,
     insert_chat,
+    insert_tree,
     insert_turn,
     read_chat,
     read_turn,
@@ -82,6 +83,10 @@ class History:
     def set_model(self, chat_id: int, model: str, effort: str) -> None:
         """What the chat goes on with; turns that are there keep theirs."""
         self._change_chat(chat_id, model=storable(model), effort=storable(effort))
+
+    def set_options(self, chat_id: int, options: dict[str, Any]) -> None:
+        """Replace the options of a chat's requests."""
+        self._change_chat(chat_id, options=write_json(options))
 
     def delete(self, chat_id: int) -> None:
         """Remove a chat, its turns and its words, so that no byte of them stays in the file."""
@@ -229,17 +234,15 @@ class History:
         """
         chat, turns = export.parse_json(text)
         with self._write():
-            chat_id = insert_chat(self._database, chat)
-            new_ids: dict[int | None, int | None] = {None: None}
-            for turn in turns:
-                parent_id = new_ids[turn.parent_id]
-                moved = msgspec.structs.replace(turn, chat_id=chat_id, parent_id=parent_id)
-                new_ids[turn.id] = insert_turn(self._database, moved)
-            self._database.execute(
-                "UPDATE chat SET leaf_id = ?, updated_s = ? WHERE id = ?",
-                (new_ids[chat.leaf_id], chat.updated_s, chat_id),
-            )
-        return chat_id
+            return insert_tree(self._database, chat, turns)
+
+    def fork(self, turn_id: int) -> int:
+        """Make a new chat of the branch down to a turn, and return its id."""
+        turns = self.branch(turn_id)
+        chat = self.chat(turns[-1].chat_id)
+        copy = msgspec.structs.replace(chat, leaf_id=turn_id, updated_s=time.time())
+        with self._write():
+            return insert_tree(self._database, copy, turns)
 
     def close(self) -> None:
         """Close the file; turns that still stream here become `stopped`."""

@@ -24,7 +24,9 @@ def read_turn(row: tuple[Any, ...]) -> Turn:
 
 def read_chat(row: tuple[Any, ...]) -> ChatSummary:
     """A row of `CHAT_COLUMNS`."""
-    return ChatSummary(**dict(zip(ChatSummary.__struct_fields__, row, strict=True)))
+    values = dict(zip(ChatSummary.__struct_fields__, row, strict=True))
+    values["options"] = json.loads(values["options"])
+    return ChatSummary(**values)
 
 
 def write_json(value: Any) -> str:
@@ -36,8 +38,9 @@ def insert_chat(database: sqlite3.Connection, chat: ChatSummary) -> int:
     """Insert an empty chat with what `chat` says but for its id; return the id it gets."""
     values = (one_line(chat.title), storable(chat.model), storable(chat.effort))
     cursor = database.execute(
-        "INSERT INTO chat(title, model, effort, created_s, updated_s) VALUES (?, ?, ?, ?, ?)",
-        (*values, chat.created_s, chat.updated_s),
+        "INSERT INTO chat(title, model, effort, options, created_s, updated_s) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (*values, write_json(chat.options), chat.created_s, chat.updated_s),
     )
     return int(cursor.lastrowid or 0)
 
@@ -70,3 +73,17 @@ def insert_turn(database: sqlite3.Connection, turn: Turn, owner: str = "") -> in
             (one_line(turn.content, _MAX_TITLE_CHARS), turn.chat_id),
         )
     return turn_id
+
+
+def insert_tree(database: sqlite3.Connection, chat: ChatSummary, turns: list[Turn]) -> int:
+    """Insert a chat with its turns, parents before their children, all with new ids."""
+    chat_id = insert_chat(database, chat)
+    new_ids: dict[int | None, int | None] = {None: None}
+    for turn in turns:
+        moved = msgspec.structs.replace(turn, chat_id=chat_id, parent_id=new_ids[turn.parent_id])
+        new_ids[turn.id] = insert_turn(database, moved)
+    database.execute(
+        "UPDATE chat SET leaf_id = ?, updated_s = ? WHERE id = ?",
+        (new_ids[chat.leaf_id], chat.updated_s, chat_id),
+    )
+    return chat_id

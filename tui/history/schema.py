@@ -101,7 +101,8 @@ _V1 = (
     END
     """,
 )
-_MIGRATIONS = (_V1,)
+_V2 = ("ALTER TABLE chat ADD COLUMN options TEXT NOT NULL DEFAULT '{}'",)  # JSON
+_MIGRATIONS = (_V1, _V2)
 """Statements that lead from version n to n + 1; `user_version` counts those that are done."""
 
 

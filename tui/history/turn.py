@@ -58,6 +58,7 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
         n_turns: Turns on all branches.
         updated_s: When a turn was last added.
         leaf_id: Last turn of the branch that is shown; None in an empty chat.
+        options: Of its requests, by their names in Ollama's API, and `truncate`.
     """
 
     id: int
@@ -68,6 +69,7 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
     created_s: Moment
     updated_s: Moment
     leaf_id: int | None
+    options: dict[str, Any] = {}
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,17 +15,22 @@ from gptoss_local.errors import GptOssError
 from tui import actions
 from tui.answer import Answer
 from tui.conversation import Conversation
+from tui.dialogue import Dialogue
 from tui.history import History, Turn
-from tui.running_answer import TICK_S, RunningAnswer
+from tui.running_answer import TICK_S
 from tui.screens.chats import Place
-from tui.server import ChatServer, LoadedModel
+from tui.server import ChatServer, LoadedModel, Look
+from tui.tools import Toolbox
 from tui.widgets.prompt import CompletionList, Prompt
-from tui.widgets.status_line import StatusLine
+from tui.widgets.queue_view import QueueView
+from tui.widgets.speed_panel import SpeedPanel
+from tui.widgets.status_line import Status, StatusLine
 from tui.widgets.transcript import Transcript
 from tui.widgets.turn_view import AssistantTurnView, TurnView
 
 _STATUS_EVERY = 5  # ticks
 _ASK_EVERY = 20
+_LOOK_S = 5.0
 _LEAVING_S = 2.0
 _HINT = """\
 gpt-oss, on this machine. Nothing you type leaves it.
@@ -46,6 +51,10 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+o", "reasoning", "Reasoning: folded, tail, full", id="chat.reasoning"),
         Binding("ctrl+n", "command('new')", "New chat", id="chat.new", priority=True),
         Binding("ctrl+r", "command('retry')", "Answer anew", id="chat.retry"),
+        Binding("f5", "command('again')", "The same prompt, other effort", id="chat.again"),
+        Binding("f8", "command('stats')", "Speed of the answers", id="chat.stats"),
+        Binding("f9", "command('inspect')", "What the model saw", id="chat.inspect"),
+        Binding("ctrl+s,ctrl+enter", "steer", "Stop and send", id="chat.steer", priority=True),
         Binding("ctrl+g", "command('editor')", "Editor", id="chat.editor"),
         Binding("alt+left", "walk(-1)", "Version before", id="chat.previous", priority=True),
         Binding("alt+right", "walk(1)", "Next version", id="chat.next", priority=True),
@@ -57,25 +66,31 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+c", "interrupt", "Clear, stop, quit", id="chat.interrupt", priority=True),
     ]
 
-    def __init__(self, server: ChatServer, history: History, conversation: Conversation) -> None:
+    def __init__(
+        self, server: ChatServer, history: History, conversation: Conversation, toolbox: Toolbox
+    ) -> None:
         super().__init__()
         self.server = server
         self.history = history
         self.conversation = conversation
-        self.editing: Turn | None = None
-        """The message that the next one replaces."""
+        self.toolbox = toolbox
         self.loaded: LoadedModel | None = None
-        self._current: RunningAnswer | None = None
+        self._machine = Look([], {})
+        self.dialogue = Dialogue(self)
         self._n_ticks = 0
         self._is_leaving = False
         self.transcript = Transcript(conversation.place)
         self.prompt = Prompt(actions.REGISTRY)
         self.completions = CompletionList()
+        self.queue = QueueView()
+        self.speed = SpeedPanel()
         self.status = StatusLine()
 
     def compose(self) -> ComposeResult:
         yield Static(_HINT, id="hint", markup=False)
         yield self.transcript
+        yield self.speed
+        yield self.queue
         yield self.completions
         yield self.prompt
         yield self.status
@@ -83,22 +98,22 @@ class ChatScreen(Screen[None]):
     async def on_mount(self) -> None:
         self.prompt.focus()
         self.set_interval(TICK_S, self._tick)
+        self.set_interval(_LOOK_S, self._look)
         await self.show_branch()
-        self.model_changed()
+        self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
 
     def on_unmount(self) -> None:
-        if self._current is not None and self.is_answering:
-            self._current.stop()
-            self._current.save()
+        self.dialogue.leave()
 
     @property
     def answer(self) -> Answer | None:
         """The one that streams, or the last one since the chat was opened."""
-        return self._current.answer if self._current is not None else None
+        return self.dialogue.answer
 
     @property
     def is_answering(self) -> bool:
-        return self.answer is not None and self.answer.is_live
+        """An answer streams, or a tool runs or waits for a word of the user."""
+        return self.dialogue.is_busy
 
     async def open_chat(self, place: Place | None, *, system: str = "") -> None:
         """Open a stored chat, or begin one, with a system message."""
@@ -106,8 +121,9 @@ class ChatScreen(Screen[None]):
             self.conversation.new(system)
         else:
             self.conversation.open(place.chat_id, place.turn_id)
-        self._current = None
-        self.leave_edit()
+        self.dialogue.reset()
+        self.dialogue.leave_edit()
+        self.toolbox.trusted.clear()
         await self.show_branch()
         self.model_changed()
         self.prompt.focus()
@@ -116,12 +132,20 @@ class ChatScreen(Screen[None]):
         """Show the conversation as it is now."""
         self.query_one("#hint").display = not self.conversation.turns
         await self.transcript.open(self.conversation.turns)
+        self.show_speed()
         self.show_status()
+
+    def show_speed(self) -> None:
+        """Bring the speed panel up to date: of the last answer that was finished."""
+        turn = self.conversation.last("assistant")
+        self.speed.show(turn.stats if turn is not None else {})
 
     def show_status(self) -> None:
         """Bring the status line up to date."""
         chat, n_ctx = self.conversation, self.loaded.n_ctx if self.loaded else None
-        self.status.show(chat.model, chat.effort, self.answer, chat.n_context_tokens, n_ctx)
+        what = (chat.model, chat.effort, self.answer, self.dialogue.note)
+        load = self._machine.loading.get(chat.model)
+        self.status.show(Status(*what, chat.n_context_tokens, n_ctx, self._machine.gpus, load))
 
     def show_error(self, error: GptOssError) -> None:
         """What happened and what to do, beside the chat."""
@@ -133,7 +157,9 @@ class ChatScreen(Screen[None]):
         async def ask() -> None:
             try:
                 self.loaded = await self.server.loaded(self.conversation.model)
+                self._machine = await self.server.look()
             except GptOssError as error:
+                self._machine = Look([], {})
                 self.show_error(error)
             self.show_status()
 
@@ -147,81 +173,43 @@ class ChatScreen(Screen[None]):
         except GptOssError as error:
             self.show_error(error)
             return
+        self.prompt.accepted()
         if is_command:
-            self.prompt.accepted()
             await self.action_command(event.text.removeprefix("/"))
-        elif self.is_answering:
-            self.notify(_BUSY, severity="warning")
         else:
-            self.prompt.accepted()
-            await self.send(event.text)
-
-    async def send(self, text: str) -> None:
-        """Ask the model; replaces the message that is being edited."""
-        editing = self.editing
-        self.leave_edit()
-        turn = self.conversation.ask(text, instead_of=editing)
-        if editing is None:
-            await self.transcript.add(turn)
-        await self.begin(self.conversation.begin_answer(), is_new=editing is None)
-
-    async def begin(self, turn: Turn, *, is_new: bool) -> None:
-        """Stream into a turn: a new one at the end, or one of a branch that is to be shown."""
-        self.query_one("#hint").display = False
-        if is_new:
-            view = await self.transcript.add(turn)
-        else:
-            await self.show_branch()
-            view = self.transcript.views()[-1]
-        assert isinstance(view, AssistantTurnView)
-        running = self._current = RunningAnswer(self.conversation, turn, view)
-        running.start(
-            self.server,
-            on_first=lambda: self.call_later(running.paint),
-            on_end=lambda: self.call_later(self._finish, running),
-        )
-        self.show_status()
+            await self.dialogue.say(event.text)
 
     def stop(self) -> None:
         """Stop the answer; what there is of it stays."""
-        if self._current is not None and self.is_answering:
-            self._current.stop()
+        self.dialogue.stop()
 
-    async def _finish(self, running: RunningAnswer) -> None:
-        running.save()
-        await running.paint()
-        asked = self.conversation.last("user")
-        if running.was_too_long and asked is not None and not self.prompt.text:
-            self.edit(asked)  # the message is in the input again, to be made shorter
-        self.model_changed()
+    def refuse(self) -> None:
+        """Say that this has to wait for the answer."""
+        self.notify(_BUSY, severity="warning")
 
     async def _tick(self) -> None:
-        if self._current is None or not self.is_answering:
+        if not self.is_answering:
             return
-        await self._current.tick()
+        await self.dialogue.tick()
         self._n_ticks += 1
         if self._n_ticks % _STATUS_EVERY == 0:
             self.show_status()
+            if self.answer is not None and self.answer.is_live:
+                self.speed.show_live(self.answer)
         if self.loaded is None and self._n_ticks % _ASK_EVERY == 0:
             self.model_changed()
 
-    def edit(self, turn: Turn) -> None:
-        """Put a message into the input; what is sent becomes another version of it."""
-        self.editing = turn
-        self.prompt.set_editing(True)
-        self.prompt.fill(turn.content)
-
-    def leave_edit(self) -> None:
-        """The message that was edited stays as it is."""
-        self.editing = None
-        self.prompt.set_editing(False)
+    def _look(self) -> None:
+        """What other programs take of the GPU changes at any time."""
+        if self._machine.gpus:
+            self.model_changed()
 
     async def walk(self, turn: Turn, step: int) -> None:
         """Show another version of a turn, with what follows it."""
         if self.is_answering:
-            self.notify(_BUSY, severity="warning")
+            self.refuse()
         elif (other := self.conversation.walk(turn, step)) is not None:
-            self._current = None
+            self.dialogue.reset()
             await self.show_branch()
             self.transcript.show_turn(other)
 
@@ -237,7 +225,7 @@ class ChatScreen(Screen[None]):
         elif event.wish in ("previous", "next"):
             await self.walk(event.turn, -1 if event.wish == "previous" else 1)
         elif self.is_answering:
-            self.notify(_BUSY, severity="warning")
+            self.refuse()
         else:
             await actions.edit_turn(self, event.turn)
 
@@ -247,7 +235,7 @@ class ChatScreen(Screen[None]):
         assert parsed is not None
         command, argument = parsed
         if self.is_answering and not command.available_during_turn:
-            self.notify(_BUSY, severity="warning")
+            self.refuse()
             return
         try:
             await command.action(self, argument)
@@ -271,20 +259,29 @@ class ChatScreen(Screen[None]):
             view.action_reasoning()
 
     def action_escape(self) -> None:
-        """Stop the answer; else leave what is being edited. Then the input has the focus."""
-        if self.is_answering:
+        """Take back what waits; else stop the answer; else leave what is being edited."""
+        if not self.queue.is_empty:
+            self.dialogue.take_back_queue(is_last=True)
+        elif self.is_answering:
             self.stop()
-        elif self.editing is not None:
-            self.leave_edit()
+        elif self.dialogue.editing is not None:
+            self.dialogue.leave_edit()
             self.prompt.text = ""
         self.prompt.focus()
+
+    async def action_steer(self) -> None:
+        """Send what is typed, or else what waits, without waiting for the answer to end."""
+        if self.prompt.text.startswith("/"):
+            self.prompt.submit()
+        else:
+            await self.dialogue.steer(self.prompt.take())
 
     def action_interrupt(self) -> None:
         """Copy what is selected; else clear the input; else stop; else quit when pressed twice."""
         if selected := self.prompt.selected_text or self.get_selected_text():
             self.app.copy_to_clipboard(selected)
         elif self.prompt.text:
-            self.leave_edit()
+            self.dialogue.leave_edit()
             self.prompt.text = ""
         elif self.is_answering:
             self.stop()

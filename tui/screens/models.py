@@ -1,5 +1,6 @@
 """The model picker: what is on this machine, and what the catalogue knows besides."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 from rich.filesize import decimal
@@ -13,6 +14,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from gptoss_local.catalog import catalog
+from gptoss_local.errors import GptOssError
 
 
 class ModelsDialog(ModalScreen[str | None]):
@@ -22,15 +24,22 @@ class ModelsDialog(ModalScreen[str | None]):
         tags: `models` of `/api/tags`.
         loaded: `models` of `/api/ps`.
         current: The model that is in use.
+        fits: Asks where each would go, which takes a moment: the list is there before.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
 
     def __init__(
-        self, tags: list[dict[str, Any]], loaded: list[dict[str, Any]], current: str
+        self,
+        tags: list[dict[str, Any]],
+        loaded: list[dict[str, Any]],
+        current: str,
+        fits: Callable[[], Awaitable[dict[str, dict[str, Any]]]],
     ) -> None:
         super().__init__()
         self._tags = tags
+        self._ask_fits = fits
+        self._fits: dict[str, dict[str, Any]] = {}
         self._loaded = {model["name"] for model in loaded}
         self._current = current
 
@@ -45,6 +54,17 @@ class ModelsDialog(ModalScreen[str | None]):
         options.focus()
         names = [tag["name"] for tag in self._tags]
         options.highlighted = names.index(self._current) if self._current in names else 0
+        self.run_worker(self._mark_fits())
+
+    async def _mark_fits(self) -> None:
+        try:
+            self._fits = await self._ask_fits()
+        except GptOssError as error:
+            self.notify(error.message, severity="warning", markup=False)
+            return
+        options = self.query_one(OptionList)
+        for tag in self._tags:
+            options.replace_option_prompt(tag["name"], self._line(tag))
 
     @on(OptionList.OptionSelected)
     def choose(self, event: OptionList.OptionSelected) -> None:
@@ -56,7 +76,7 @@ class ModelsDialog(ModalScreen[str | None]):
         names = {tag["name"] for tag in self._tags}
         for model in catalog():
             if model.name not in names:
-                how = f"gptoss convert {model.repo} …" if model.repo else "built on first use"
+                how = f"gptoss pull {model.name}" if model.repo else "built on first use"
                 line = Content.assemble(model.name, (f"\n  not on this machine: {how}", "dim"))
                 options.append(Option(line, id=model.name, disabled=True))
         return options
@@ -66,7 +86,26 @@ class ModelsDialog(ModalScreen[str | None]):
         facts = [
             decimal(tag["size"]) if tag["size"] else "built on first use",
             details["parameter_size"],
+            fit_text(self._fits.get(tag["name"])),
             "loaded" if tag["name"] in self._loaded else "",
             "in use" if tag["name"] == self._current else "",
         ]
         return Content.assemble(tag["name"], "\n  ", (" · ".join(filter(None, facts)), "dim"))
+
+
+def fit_text(fit: dict[str, Any] | None) -> str:
+    """Where a model would go, in words; empty while that is not known."""
+    if fit is None:
+        return ""
+    return place_text(fit) + (f" · ctx {fit['n_ctx']:,}" if fit["n_ctx"] else "")
+
+
+def place_text(fit: dict[str, Any]) -> str:
+    """Where a model would go, without its context."""
+    words = {
+        "vram": "✓ fits in VRAM",
+        "split": f"◐ {100 * fit['vram_share']:.0f} % in VRAM",
+        "ram": "○ RAM, no GPU",
+        "no": "✗ does not fit",
+    }
+    return words[fit["fits"]]

@@ -75,7 +75,7 @@ class Prompt(TextArea):
         if event.key == "enter":
             event.stop()
             event.prevent_default()
-            self._submit()
+            self.submit()
         elif event.key in _NEWLINE:
             event.stop()
             event.prevent_default()
@@ -157,12 +157,19 @@ class Prompt(TextArea):
             return
         self.replace(f"{chip} ", start, (row, column))
 
-    def _submit(self) -> None:
+    def submit(self) -> None:
+        """As Enter does."""
         if self._before_cursor().endswith("\\"):  # for terminals without Ctrl-J
             row, column = self.cursor_location
             self.replace("\n", (row, column - 1), (row, column))
         elif self.text.strip():
             self.post_message(self.Submitted(self._folded.unfold(self.text).strip()))
+
+    def take(self) -> str:
+        """What would be sent, which goes its way now; empty if there is nothing."""
+        text = self._folded.unfold(self.text).strip()
+        self.accepted()
+        return text
 
     def accepted(self) -> None:
         """What was submitted went its way: remember it and clear the input."""

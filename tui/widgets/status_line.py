@@ -1,4 +1,7 @@
-"""The line below the input: model, effort, what happens, speed, context."""
+"""The line below the input: model, effort, what happens, speed, context, memory of the GPU."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -6,6 +9,30 @@ from textual.widgets import Static
 
 from gptoss_local.types import Effort
 from tui.answer import Answer
+from tui.server import Gpu
+
+
+class Status(NamedTuple):
+    """What the line tells.
+
+    Attributes:
+        effort: What the next answer is made with.
+        answer: The one that streams, or the last one.
+        note: What happens instead, e.g. a tool that runs.
+        n_used: Tokens of the context after the last finished answer; 0 if unknown.
+        n_ctx: Tokens of context the model is loaded with; None if it is not loaded.
+        gpus: Those of the server; none where it computes on the CPU.
+        load: Bytes that were read of the model while it loads, and all of them.
+    """
+
+    model: str
+    effort: Effort
+    answer: Answer | None = None
+    note: str = ""
+    n_used: int = 0
+    n_ctx: int | None = None
+    gpus: Sequence[Gpu] = ()
+    load: tuple[int, int] | None = None
 
 
 class StatusLine(Horizontal):
@@ -17,7 +44,7 @@ class StatusLine(Horizontal):
         padding: 0 1;
         color: $text-muted;
         #facts { width: 1fr; text-overflow: ellipsis; text-wrap: nowrap; }
-        #keys { width: auto; }
+        #keys { width: auto; padding: 0 0 0 1; }
     }
     """
 
@@ -34,34 +61,38 @@ class StatusLine(Horizontal):
     def text(self) -> str:
         return str(self._facts.content)
 
-    def show(
-        self, model: str, effort: Effort, answer: Answer | None, n_used: int, n_ctx: int | None
-    ) -> None:
-        """Update all of it.
-
-        Args:
-            model: Its name.
-            effort: What the next answer is made with.
-            answer: The one that streams, or the last one.
-            n_used: Tokens of the context after the last finished answer; 0 if unknown.
-            n_ctx: Tokens of context the model is loaded with; None if it is not loaded.
-        """
-        parts = [model, effort]
-        if answer is not None:
-            parts += activity(answer, is_loaded=n_ctx is not None)
-            if answer.is_live and n_used:
-                n_used += answer.n_frames
-        if context := context_text(n_used, n_ctx, is_estimate=bool(answer and answer.is_live)):
-            parts.append(context)
-        self._facts.update(" │ ".join(parts))
-        self._keys.update("Esc stop" if answer is not None and answer.is_live else "F1 help")
+    def show(self, status: Status) -> None:
+        """Update all of it."""
+        self._facts.update(" │ ".join(status_parts(status)))
+        answer = status.answer
+        is_busy = bool(status.note) or (answer is not None and answer.is_live)
+        self._keys.update("Esc stop" if is_busy else "F1 help")
 
 
-def activity(answer: Answer, *, is_loaded: bool = True) -> list[str]:
+def status_parts(status: Status) -> list[str]:
+    """The pieces of the line, the most important first: a narrow terminal cuts the last ones."""
+    answer, n_used = status.answer, status.n_used
+    parts = [status.model, status.effort]
+    if status.note:
+        parts.append(status.note)
+    elif answer is not None:
+        parts += activity(answer, is_loaded=status.n_ctx is not None, load=status.load)
+    is_live = answer is not None and answer.is_live
+    if answer is not None and is_live:
+        n_prompt = answer.prefill.n_prompt if answer.prefill else n_used
+        n_used = n_prompt + answer.n_frames if n_prompt else 0
+    if answer is not None and answer.n_left_out:
+        parts.append(f"without the oldest {answer.n_left_out}")
+    parts += [context_text(n_used, status.n_ctx, is_estimate=is_live), memory_text(status.gpus)]
+    return [part for part in parts if part]
+
+
+def activity(
+    answer: Answer, *, is_loaded: bool = True, load: tuple[int, int] | None = None
+) -> list[str]:
     """What an answer does, and how fast."""
     if answer.phase == "waiting":
-        what = "reading the prompt" if is_loaded else "loading the model"
-        return [f"{what} {answer.elapsed_s:.1f} s"]
+        return [f"{_wait(answer, is_loaded, load)} {answer.elapsed_s:.1f} s"]
     about = "~" if answer.is_live else ""
     parts: list[str] = [answer.phase] if answer.phase != "done" else []
     if answer.tok_s is not None:
@@ -69,6 +100,17 @@ def activity(answer: Answer, *, is_loaded: bool = True) -> list[str]:
     if answer.ttft_s is not None:
         parts.append(f"first {answer.ttft_s:.2f} s")
     return parts
+
+
+def _wait(answer: Answer, is_loaded: bool, load: tuple[int, int] | None) -> str:
+    """What the first token waits for."""
+    prefill = answer.prefill
+    if prefill is None and load is not None and load[1]:
+        return f"loading {load[0] / 1e9:.1f}/{load[1] / 1e9:.1f} GB"
+    if prefill is None:
+        return "reading the prompt" if is_loaded else "loading the model"
+    share = 100 * prefill.n_done // max(1, prefill.n_prompt)
+    return f"reading {prefill.n_done:,}/{prefill.n_prompt:,} ({share} %)"
 
 
 def context_text(n_used: int, n_ctx: int | None, *, is_estimate: bool) -> str:
@@ -79,3 +121,11 @@ def context_text(n_used: int, n_ctx: int | None, *, is_estimate: bool) -> str:
     if not n_ctx:
         return f"ctx {about}{n_used:,}"
     return f"ctx {about}{n_used:,}/{n_ctx:,} ({100 * n_used / n_ctx:.0f} %)"
+
+
+def memory_text(gpus: Sequence[Gpu]) -> str:
+    """`VRAM 11.9/16.0 GiB`, of all GPUs together; empty without one."""
+    if not gpus:
+        return ""
+    used, total = (sum(values) / 2**30 for values in zip(*gpus, strict=True))
+    return f"VRAM {used:.1f}/{total:.1f} GiB"

@@ -3,8 +3,9 @@
 They can be focused; keys on them are sent up as `Wanted` messages, for the screen to act on.
 """
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -16,6 +17,7 @@ from tui.answer import Answer
 from tui.history import Turn
 from tui.printable import printable
 from tui.widgets.answer_view import AnswerView
+from tui.widgets.fold import Fold
 from tui.widgets.reasoning_view import ReasoningView
 
 Wish = Literal["edit", "retry", "copy", "previous", "next"]
@@ -120,12 +122,14 @@ class AssistantTurnView(TurnView):
         is_live = turn.state == "streaming"
         self.reasoning = ReasoningView(printable(turn.reasoning))
         self._answer = AnswerView(printable(turn.content), is_complete=not is_live)
+        self._calls = [call_fold(call) for call in turn.tool_calls]
         self._state: str = turn.state
         self._error = str(turn.stats.get("error", ""))
 
     def compose(self) -> ComposeResult:
         yield self.reasoning
         yield self._answer
+        yield from self._calls
         yield self._meta
 
     def on_mount(self) -> None:
@@ -141,8 +145,7 @@ class AssistantTurnView(TurnView):
     @property
     def meta(self) -> str:
         state = _STATES.get(self._state, "")
-        calls = [_signature(call) for call in self.turn.tool_calls]
-        return "  ".join(filter(None, (*calls, state, self._error, super().meta)))
+        return "  ".join(filter(None, (state, self._error, super().meta)))
 
     async def show(self, answer: Answer) -> None:
         """Paint an answer as far as it is."""
@@ -153,21 +156,53 @@ class AssistantTurnView(TurnView):
             is_live=answer.phase == "reasoning",
         )
         await self._answer.show(answer.content, is_complete=not answer.is_live)
+        new = [call_fold(call) for call in answer.tool_calls[len(self._calls) :]]
+        if new:
+            self._calls += new
+            await self.mount_all(new, before=self._meta)
         self._state = "streaming" if answer.phase == "waiting" else answer.phase
         self._error = answer.error
         self._show_meta()
 
     def action_reasoning(self) -> None:
+        """The calls open and close with the reasoning before them."""
         self.reasoning.cycle()
+        for call in self._calls:
+            call.set_open(self.reasoning.shown != "folded")
 
 
-def _signature(call: dict[str, object]) -> str:
+class ToolTurnView(TurnView):
+    """What a call of a tool gave."""
+
+    HELP = "The result of a tool. Space opens and folds it, c copies it."
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space,enter", "fold", "Open or fold")]
+
+    def compose(self) -> ComposeResult:
+        turn = self.turn
+        n_lines = len(turn.content.splitlines())
+        what = "failed" if turn.stats.get("is_error") else f"{n_lines} line{'s'[: n_lines != 1]}"
+        first = turn.content.strip().split("\n", 1)[0]
+        label = f"{turn.tool_name} → {what}, {turn.stats.get('seconds', 0):.1f} s: {first}"
+        self._fold = Fold(label, turn.content)
+        yield self._fold
+
+    def action_fold(self) -> None:
+        self._fold.set_open(not self._fold.is_open)
+
+
+def call_fold(call: dict[str, Any]) -> Fold:
+    """A call of a tool, as Ollama's API has it: one line, and its arguments below."""
     function = call.get("function", {})
-    assert isinstance(function, dict)
-    return f"→ {function.get('name')}({function.get('arguments')})"
+    arguments = function.get("arguments", {})
+    if isinstance(arguments, dict):
+        inline = ", ".join(f"{name}: {value!r}" for name, value in arguments.items())
+    else:  # of a chat from elsewhere
+        inline = str(arguments)
+    text = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+    return Fold(f"calls {function.get('name')}({inline})", text)
 
 
 def view_of(turn: Turn, place: tuple[int, int]) -> TurnView:
     """The widget for a turn of the history."""
-    kind = AssistantTurnView if turn.role == "assistant" else UserTurnView
-    return kind(turn, place)
+    kinds: dict[str, type[TurnView]] = {"assistant": AssistantTurnView, "tool": ToolTurnView}
+    return kinds.get(turn.role, UserTurnView)(turn, place)

@@ -1,0 +1,266 @@
+"""A card that is too small: gptoss, llama-server and llama-bench side by side, in one run.
+
+    python bench/offload.py FOLDER FILE.gguf --free-gib 15.6 [--bench "-ncmoe 31 -ub 4096" ...]
+
+FOLDER holds llama.cpp's `llama-server` and `llama-bench`, of the build that gptoss uses. The rest
+of the first GPU's memory is held by `vram_ballast.py`. `gptoss serve` and `llama-server -m FILE`
+run with their defaults and are asked over HTTP with gpt-oss's sampling: a prompt of 4,096 tokens,
+an answer, and the same prompt with 64 tokens more. Each set of `--bench` flags is one run of
+llama-bench. For gptoss, the VRAM that its plan predicts is printed beside what the driver lost.
+With `--grab GIB`, gptoss alone is loaded while another program takes so much of what its plan
+counts on. FILE may be random: `bench/synth_gguf.py`.
+"""
+
+import argparse
+import json
+import os
+import random
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from against_llama_server import SAMPLING, Ours, Theirs, free_url, words
+from vram_ballast import GIB, free_bytes
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.plan.outcome import Plan
+from gptoss_local.server.placing import plan_load
+from gptoss_local.settings import Settings, load_settings
+from gptoss_local.store import adopt_file, read_tokens
+
+N_PROMPT, N_NEW, N_ANSWER = 4096, 64, 64
+_START_S = 400.0
+MIB = 2**20
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--free-gib", type=float, help="all that is free when not given")
+    parser.add_argument("--bench", nargs="+", default=[], help="flags of llama-bench")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=["gptoss", "llama-server"])
+    parser.add_argument("--grab", type=float)
+    parser.add_argument("--json", type=Path, help="a file to append results to, one a line")
+    arguments = parser.parse_args()
+    with ballast(arguments.free_gib):
+        if arguments.grab is not None:
+            survive(arguments.model, arguments.grab)
+            return
+        for row in rows(arguments):
+            print(describe(row), flush=True)
+            if arguments.json:
+                with arguments.json.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+
+
+def rows(arguments: argparse.Namespace) -> Iterator[Row]:
+    about = {"model": arguments.model.stem, "free_gib": arguments.free_gib}
+    if arguments.only != "gptoss":
+        yield about | theirs(arguments.folder, arguments.model, arguments.rounds)
+    if arguments.only != "llama-server":
+        yield about | ours(arguments.model, arguments.rounds)
+    for flags in arguments.bench:
+        yield about | bench(arguments.folder, arguments.model, flags)
+
+
+def ours(model: Path, n_rounds: int) -> Row:
+    with gptoss(model) as (peer, url, name, plan):
+        before = free_bytes() if plan.uses_gpu else 0
+        load_s = load(url, name)
+        (running,) = httpx.get(f"{url}/api/ps").json()["models"]
+        vocabulary = vocabulary_of(model)
+        figures = measure(peer, vocabulary, n_rounds, N_PROMPT)
+        used = before - free_bytes() if plan.uses_gpu else 0  # llama.cpp gives nothing back
+    gpu = plan.placement.gpus[0] if plan.placement.gpus else None
+    return {
+        "what": "gptoss",
+        "command": f"gptoss serve; gptoss run {name}",
+        "n_ctx": running["context_length"],
+        "load_s": load_s,
+        "n_batch": plan.shape.n_batch,
+        "host_experts": len(plan.placement.host_experts),
+        "load_mode": plan.load_mode,
+        "offload_min_batch": plan.speed.offload_min_batch,
+        "expected": (plan.speed.prefill_tok_s, plan.speed.decode_tok_s),
+        "vram_predicted_mib": gpu.total / MIB if gpu else 0,
+        "vram_used_mib": used / MIB,
+    } | figures
+
+
+@contextmanager
+def gptoss(model: Path) -> Iterator[tuple[Ours, str, str, Plan]]:
+    """A server of ours, and the plan that it will make."""
+    with tempfile.TemporaryDirectory() as home:
+        settings = load_settings(home=Path(home))
+        name = adopt_file(model, Settings(home=Path(home))).name
+        plan = plan_load(model, settings, None)
+        url = free_url()
+        environment = {"GPTOSS_HOME": home, "GPTOSS_PORT": url.rpartition(":")[2]}
+        command = [sys.executable, "-m", "gptoss_local", "serve"]
+        with serving(command, environment, f"{url}/api/version"):
+            yield Ours(url, name), url, name, plan
+
+
+def load(url: str, name: str) -> float:
+    start_s = time.monotonic()
+    answer = httpx.post(f"{url}/api/generate", json={"model": name}, timeout=_START_S)
+    if answer.status_code != 200 or "error" in answer.text:
+        raise SystemExit(f"gptoss did not load: {answer.text}")
+    return time.monotonic() - start_s
+
+
+def theirs(folder: Path, model: Path, n_rounds: int) -> Row:
+    url = free_url()
+    command = [str(folder / "llama-server"), "-m", str(model), "--port", url.rpartition(":")[2]]
+    start_s = time.monotonic()
+    with serving(command, {}, f"{url}/health"):
+        load_s = time.monotonic() - start_s
+        n_ctx = httpx.get(f"{url}/props").json()["default_generation_settings"]["n_ctx"]
+        vocabulary = vocabulary_of(model)
+        n_prompt = min(N_PROMPT, n_ctx - 256)  # leaves room for the answer and the 64 tokens
+        figures = measure(Theirs(url, vocabulary), vocabulary, n_rounds, n_prompt)
+    command[0] = "llama-server"
+    row: Row = {"what": "llama-server", "command": " ".join(command[:3]), "n_ctx": n_ctx}
+    return row | {"load_s": load_s} | figures
+
+
+def measure(peer: Ours | Theirs, vocabulary: Vocabulary, n_rounds: int, n_prompt: int) -> Row:
+    """Medians of some rounds, each with a prompt of its own."""
+    peer.complete(text(vocabulary, 16, seed=0), 4, SAMPLING)
+    prefill, decode, follow_s = [], [], []
+    for seed in range(1, n_rounds + 1):
+        prompt = text(vocabulary, n_prompt, seed)
+        first = peer.complete(prompt, N_ANSWER, SAMPLING)
+        prefill.append(n_prompt / first.ttft_s)
+        decode.append((first.n_tokens - 1) / first.decode_s)
+        new = text(vocabulary, N_NEW, seed + 1000)
+        follow_s.append(peer.complete(prompt + new, 8, SAMPLING).ttft_s)
+    return {
+        "n_prompt": n_prompt,
+        "prefill_tok_s": statistics.median(prefill),
+        "decode_tok_s": statistics.median(decode),
+        "follow_up_s": statistics.median(follow_s),
+        "rounds": [prefill, decode, follow_s],
+    }
+
+
+def text(vocabulary: Vocabulary, n_tokens: int, seed: int) -> str:
+    """Random words that are exactly so many tokens, also behind other such words."""
+    found, rng = " the", random.Random(seed)
+    while (n := len(vocabulary.encode_tagged(found))) < n_tokens - 8:
+        found += " " + words(rng, max(1, (n_tokens - 8 - n) // 4))
+    return found + " the" * (n_tokens - n)
+
+
+def vocabulary_of(model: Path) -> Vocabulary:
+    return Vocabulary.from_model(read_tokens(model), load_settings().cache_dir)
+
+
+def bench(folder: Path, model: Path, flags: str) -> Row:
+    command = [str(folder / "llama-bench"), "-m", str(model), *shlex.split(flags)]
+    command += ["-p", str(N_PROMPT), "-n", str(N_ANSWER), "-r", "2"]
+    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True)
+    results = json.loads(done.stdout) if done.returncode == 0 else []
+    rates = {bool(r["n_gen"]): r["avg_ts"] for r in results}
+    command[0] = "llama-bench"
+    row: Row = {"what": "llama-bench", "command": " ".join(command)}
+    row |= {"prefill_tok_s": rates.get(False, 0.0), "decode_tok_s": rates.get(True, 0.0)}
+    return row if done.returncode == 0 else row | {"error": done.stderr[-500:]}
+
+
+def survive(model: Path, grab_gib: float) -> None:
+    """Load while another program takes VRAM, and answer all the same."""
+    with gptoss(model) as (peer, url, name, plan):
+        command = ["--grab", str(grab_gib), "--when", "0.2"]  # CUDA's own, before the weights
+        with helper(command) as (_, read_line):
+            seconds = load(url, name)
+            print(f"the other program: {read_line()}")
+            (running,) = httpx.get(f"{url}/api/ps").json()["models"]
+            answer = peer.complete(text(vocabulary_of(model), 100, seed=1), 16, SAMPLING)
+            print(
+                f"planned {plan.shape.n_ctx} tokens, batches of {plan.shape.n_batch}, experts of "
+                f"{len(plan.placement.host_experts)} layers in RAM; loaded in {seconds:.1f} s with "
+                f"{running['context_length']} tokens, {running['size_vram'] / GIB:.2f} GiB in VRAM;"
+                f" answered {answer.n_tokens} tokens"
+            )
+
+
+@contextmanager
+def ballast(leave_gib: float | None) -> Iterator[None]:
+    if leave_gib is None:
+        yield
+        return
+    with helper(["--leave", str(leave_gib)]) as (first_line, _):
+        print(first_line)
+        yield
+
+
+@contextmanager
+def helper(flags: list[str]) -> Iterator[tuple[str, Callable[[], str]]]:
+    """`vram_ballast.py`: its first line, and what reads its next one."""
+    script = Path(__file__).with_name("vram_ballast.py")
+    process = subprocess.Popen([sys.executable, str(script), *flags], text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    assert process.stdout
+    stdout = process.stdout
+    try:
+        yield stdout.readline().strip(), lambda: stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def serving(command: list[str], environment: dict[str, str], url: str) -> Iterator[None]:
+    """A server until the end of the block, from when it answers; its words, should it die."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, env=os.environ | environment, stdout=log, stderr=log)
+        try:
+            end_s = time.monotonic() + _START_S
+            while time.monotonic() < end_s and process.poll() is None and not is_ready(url):
+                time.sleep(0.1)
+            yield
+        finally:
+            if process.poll() is not None:
+                log.seek(0)
+                print(f"{command[0]} has ended: {log.read()[-2000:]}", file=sys.stderr)
+            process.terminate()
+            process.wait()
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(url).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def describe(row: Row) -> str:
+    head = f"{row['model']} {row['free_gib']} {row['command']}"
+    if "error" in row:
+        return f"{head}: {row['error']}"
+    text = f"{head}: prompt {row['prefill_tok_s']:.0f}, answer {row['decode_tok_s']:.1f} tok/s"
+    if "n_ctx" in row:
+        text += f", {row['n_prompt']} tokens read, follow-up {row['follow_up_s']:.3f} s, "
+        text += f"context {row['n_ctx']}, ready in {row['load_s']:.1f} s"
+    if "n_batch" in row:
+        text += f"; batch {row['n_batch']}, {row['host_experts']} layers in RAM ({row['load_mode']}"
+        text += f"), from {row['offload_min_batch']} tokens on the GPU, expected {row['expected']},"
+        text += f" VRAM {row['vram_predicted_mib']:.0f} / {row['vram_used_mib']:.0f} MiB"
+    return text
+
+
+if __name__ == "__main__":
+    main()

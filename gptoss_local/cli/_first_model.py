@@ -1,0 +1,117 @@
+"""Which model `run` and `chat` take if none is named, and what to do if there is none yet."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+from rich.filesize import decimal
+
+from gptoss_local.catalog import CatalogModel, catalog, known_model
+from gptoss_local.cli._output import print_table, progress_bar
+from gptoss_local.errors import DoesNotFitError, UsageError
+from gptoss_local.settings import Settings
+
+if TYPE_CHECKING:
+    from gptoss_local.plan.outcome import Plan
+
+
+def chosen_model(settings: Settings) -> str:
+    """The newest model; if there is only the embedded one, ask which to download.
+
+    Raises:
+        UsageError: there is none, and nobody to ask.
+    """
+    from gptoss_local.store import list_models
+
+    here = [entry.name for entry in list_models(settings) if not entry.embedded]
+    return here[0] if here else _ask(settings)
+
+
+def offer_download(name: str, settings: Settings) -> bool:
+    """Ask whether to download a model of the catalogue that is not here; False if it is not."""
+    known = known_model(name)
+    if known is None or not known.repo or not _is_somebody_there():
+        return False
+    question = f"{name} is not on this machine. Download it ({_size(known)})?"
+    if not typer.confirm(question, default=True, err=True):
+        return False
+    _fetch(known, settings)
+    return True
+
+
+def _ask(settings: Settings) -> str:
+    """Show what this machine can run, and fetch what is wished."""
+    models = [model for model in catalog() if model.repo]
+    embedded = next(model.name for model in catalog() if model.embedded)
+    if not _is_somebody_there():
+        raise UsageError(
+            "no model is on this machine yet, and none was named",
+            hint=f"Fetch one: gptoss pull {models[0].name}. "
+            f"Or try the tiny one that is always here: gptoss run {embedded}",
+        )
+    fits = [_fit(model, settings) for model in models]
+    rows = [
+        (str(i), model.name, _size(model), fit)
+        for i, (model, (_, fit)) in enumerate(zip(models, fits, strict=True), start=1)
+    ]
+    rows.append((str(len(rows) + 1), embedded, "is here", "tiny, to try the program"))
+    print("No model is on this machine yet. It can run:\n")
+    print_table(("", "MODEL", "DOWNLOAD", "HERE"), rows)
+    # The largest that is expected to answer at reading speed, else the embedded one.
+    best = max((i for i, (tok_s, _) in enumerate(fits) if tok_s >= _READING_TOK_S), default=None)
+    default = len(rows) if best is None else best + 1
+    number: int = typer.prompt("\nWhich one?", default=default, type=int, err=True)
+    if not 1 <= number <= len(rows):
+        raise UsageError(f"there is no number {number}")
+    if number == len(rows):
+        return embedded
+    _fetch(models[number - 1], settings)
+    return models[number - 1].name
+
+
+_READING_TOK_S = 10.0
+
+
+def _fit(model: CatalogModel, settings: Settings) -> tuple[float, str]:
+    """Expected speed of answers in tokens/s, and how the model would be placed, in words."""
+    from gptoss_local.engine.protocol import N_DRAFT_MAX
+    from gptoss_local.hardware import read_machine
+    from gptoss_local.plan.facts import published_facts
+    from gptoss_local.plan.planner import make_plan
+    from gptoss_local.plan.wishes import wishes_of
+
+    if not (model.layers and model.experts):
+        return 0.0, f"for {model.needs.vram} of VRAM, {model.needs.ram} of RAM"
+    machine = read_machine(settings.models_dir)
+    facts = published_facts(model.layers, model.experts)
+    try:
+        plan = make_plan(facts, machine, wishes_of(settings, N_DRAFT_MAX))
+    except DoesNotFitError:
+        return 0.0, f"does not fit; {model.needs.vram} of VRAM and {model.needs.ram} of RAM do"
+    return plan.speed.decode_tok_s, _words(plan)
+
+
+def _words(plan: "Plan") -> str:
+    where = "without a GPU"
+    if plan.uses_gpu:
+        is_split = bool(plan.placement.tensor_overrides() and plan.host.weights)
+        where = "GPU, experts partly in RAM" if is_split else "all on the GPU"
+    speed = f"about {plan.speed.decode_tok_s:,.0f} tokens/s, estimated"
+    return f"{where}, {plan.shape.n_ctx:,} tokens of context, {speed}"
+
+
+def _size(model: CatalogModel) -> str:
+    source = model.checkpoint or model.gguf
+    n_bytes = source.size_bytes if source else 0
+    return decimal(n_bytes) if n_bytes else "size unknown"
+
+
+def _fetch(model: CatalogModel, settings: Settings) -> None:
+    from gptoss_local.cli.pull import fetch
+
+    with progress_bar(tenths=True) as progress:
+        fetch(model, settings, progress=progress)
+
+
+def _is_somebody_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,0 +1,99 @@
+"""`gptoss tune`: measure a model here once, for better plans and quicker loads."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import typer
+
+from gptoss_local.cli._options import INTERRUPTED, Json, ModelName, Quiet, named
+from gptoss_local.cli._output import print_json, print_table, progress_bar
+from gptoss_local.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.server.tuning import TuneResult
+
+_LOOK_S, _BUSY_PERCENT = 0.3, 25
+
+
+def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
+    """Measure MODEL: threads, steps, offloading; what is found is kept and used.
+
+    A server that has MODEL in memory unloads it first.
+    """
+    import asyncio
+
+    from gptoss_local.server.tuning import tune as measure
+    from gptoss_local.store import find_model
+
+    settings = load_settings()
+    entry = find_model(named(model, settings), settings)
+    n_bytes = entry.ensure_file(settings).stat().st_size
+    _unload(entry.name, settings)
+    is_quiet = quiet or json
+    _warn_if_busy()
+    with progress_bar(tenths=True, quiet=is_quiet) as bar:
+
+        def loading(fraction: float) -> None:
+            bar(f"loading {entry.name}", round(fraction * n_bytes), n_bytes)
+            if fraction == 1 and not is_quiet:
+                print("measuring …", file=sys.stderr, flush=True)
+
+        try:
+            found = asyncio.run(measure(entry, settings, loading))
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+    if json:
+        print_json(tuning=found)
+    else:
+        _print(found)
+
+
+def _warn_if_busy() -> None:
+    percent = psutil.cpu_percent(_LOOK_S)
+    if percent > _BUSY_PERCENT:
+        print(
+            f"other programs use {percent:.0f} % of the processor: figures will be too low",
+            file=sys.stderr,
+        )
+
+
+def _unload(name: str, settings: Settings) -> None:
+    """Make a server give the model's memory back, so that it is measured as it will be loaded."""
+    from gptoss_local.client import Client
+
+    client = Client(settings)
+    if client.is_running() and name in (m["name"] for m in client.get("/api/ps")["models"]):
+        client.post("/api/generate", {"model": name, "keep_alive": 0})
+
+
+def _print(found: "TuneResult") -> None:
+    print(f"{found.model}: measured in {found.seconds:.1f} s\n")
+    tuning, steps = found.measured.tuning, found.measured.steps
+    if tuning is None or steps is None:
+        raise RuntimeError("tuning ends with its figures")
+    prefill = dict(tuning.prefill)
+    rows = [
+        (str(n), f"{rate:,.1f}", f"{prefill[n]:,.0f}" if n in prefill else "")
+        for n, rate in tuning.decode
+    ]
+    print_table(("THREADS", "ANSWER TOKENS/S", "PROMPT TOKENS/S"), rows)
+    print()
+    print_table(("TOKENS A STEP", "MS"), [(str(n), f"{1000 * s:,.2f}") for n, s in steps.seconds])
+    if tuning.offload:
+        print()
+        times = [(str(n), f"{1000 * a:,.0f}", f"{1000 * b:,.0f}") for n, a, b in tuning.offload]
+        print_table(("PROMPT", "MS ON THE CPU", "MS ON THE GPU"), times)
+    print(f"\n{_conclusion(found)}\nKept in {found.path}")
+
+
+def _conclusion(found: "TuneResult") -> str:
+    before, after = found.before, found.after
+    text = (
+        f"Threads: {after.n_threads_decode} for answers, {after.n_threads_prefill} for prompts "
+        f"(before: {before.n_threads_decode} and {before.n_threads_prefill})."
+    )
+    tuning = found.measured.tuning
+    if tuning is not None and tuning.offload_min_batch is not None:
+        text += f" Experts come to the GPU from {tuning.offload_min_batch} tokens on."
+    return text

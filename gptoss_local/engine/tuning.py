@@ -1,0 +1,138 @@
+"""What a model does on this machine, measured in seconds: threads, step times, offloading."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gptoss_local.engine.engine import Engine
+from gptoss_local.engine.protocol import Tuned
+from gptoss_local.llama import Batch, Context, ContextParams, Model
+from gptoss_local.o200k import FIRST_SPECIAL
+from gptoss_local.plan.measured import best_threads
+
+OFFLOAD_SIZES = (32, 64, 128, 256, 512, 1024)
+_N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast
+_PROMPT_S = 0.5
+_TRY_S = 1.0  # no step is repeated after so long
+_MAX_REPEATS = 5
+_PATIENCE_S = 8.0  # no more numbers of threads are tried after so long
+
+
+def tune(
+    model: Model, params: ContextParams, *, backend_sampling: bool, has_host_experts: bool
+) -> Tuned:
+    """Measure; takes some 10 s on a slow machine, less on a fast one.
+
+    Args:
+        model: Whose process has GGML_OP_OFFLOAD_MIN_BATCH at 1 or so.
+        params: Of the context that it is served with.
+        backend_sampling: Whether the device samples.
+        has_host_experts: A GPU computes, and experts lie on the host.
+    """
+    context = Context(model, params)
+    steps = _Steps(context)
+    counts = _thread_counts(params)
+    decode = _try_threads(counts, params, lambda: steps.median_s(1), context, is_decode=True)
+    n_prompt = _prompt_size(steps, context)
+    prefill = _try_threads(
+        counts, params, lambda: steps.median_s(n_prompt) / n_prompt, context, is_decode=False
+    )
+    n_decode = best_threads(decode, params.n_threads_decode)[0]
+    n_prefill = best_threads(prefill, params.n_threads_prefill)[0]
+    context.set_threads(n_decode=n_decode, n_prefill=n_prefill)
+    step_costs = Engine(context, backend_sampling=backend_sampling).step_costs.times()
+    context.close()
+    return Tuned(
+        decode=decode,
+        prefill=prefill,
+        offload=_offload(model, params, n_prefill) if has_host_experts else (),
+        step_costs=step_costs,
+    )
+
+
+class _Steps:
+    """Steps of one sequence, which is empty before and after each."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._batch = context, Batch(context.n_batch)
+
+    def seconds(self, n_tokens: int) -> float:
+        """Of one step of tokens that differ, as a prompt's do: they choose different experts."""
+        self._batch.clear()
+        tokens = [7919 * (i + 1) % FIRST_SPECIAL for i in range(n_tokens)]
+        self._batch.extend(tokens, 0, 0, n_outputs=1)
+        start_s = time.monotonic()
+        self._context.decode_batch(self._batch)
+        self._context.synchronize()
+        seconds = time.monotonic() - start_s
+        self._context.remove(0)
+        return seconds
+
+    def median_s(self, n_tokens: int) -> float:
+        """Of several after one that warms up, or just of that one where it takes long."""
+        end_s = time.monotonic() + _TRY_S
+        found = [self.seconds(n_tokens)]
+        while len(found) <= _MAX_REPEATS and time.monotonic() < end_s:
+            found.append(self.seconds(n_tokens))
+        return statistics.median(found[1:] or found)
+
+
+def _thread_counts(params: ContextParams) -> list[int]:
+    """Numbers of threads worth trying, the planned ones first."""
+    n_cores = params.n_threads_prefill
+    planned = [params.n_threads_decode, n_cores]
+    others = {n_cores // 2, n_cores * 3 // 4, 1, 2, 4, 8, 16}
+    fitting = sorted((n for n in others if 0 < n <= n_cores), reverse=True)
+    n_logical = os.cpu_count() or 1
+    return list(dict.fromkeys(n for n in [*planned, *fitting] if n <= max(n_logical, n_cores)))
+
+
+def _try_threads(
+    counts: Iterable[int],
+    params: ContextParams,
+    token_s: Callable[[], float],
+    context: Context,
+    *,
+    is_decode: bool,
+) -> tuple[tuple[int, float], ...]:
+    """Tokens a second by threads, as far as the patience goes."""
+    end_s = time.monotonic() + _PATIENCE_S
+    found: list[tuple[int, float]] = []
+    for n in counts:
+        context.set_threads(
+            n_decode=n if is_decode else params.n_threads_decode,
+            n_prefill=params.n_threads_prefill if is_decode else n,
+        )
+        found.append((n, 1 / token_s()))
+        if time.monotonic() > end_s:
+            break
+    return tuple(sorted(found))
+
+
+def _prompt_size(steps: _Steps, context: Context) -> int:
+    """Tokens of a prompt that takes about half a second; a whole batch where that is fast."""
+    n, n_most = min(_N_PROMPT, context.n_batch), min(context.n_batch, context.n_ctx)
+    while n < n_most and steps.seconds(n) < _PROMPT_S / 2:
+        n = min(2 * n, n_most)
+    return n
+
+
+def _offload(
+    model: Model, params: ContextParams, n_threads: int
+) -> tuple[tuple[int, float, float], ...]:
+    """Seconds of batches: with the host's experts computed there, and brought to the GPU."""
+    sizes = [n for n in OFFLOAD_SIZES if n <= params.n_batch]
+    small = msgspec.structs.replace(
+        params, n_ctx=2048, n_batch=sizes[-1], n_seq_max=1, n_outputs_max=1,
+        n_threads_prefill=n_threads,
+    )  # fmt: skip
+    times: list[list[float]] = []
+    for is_offloaded in (False, True):
+        context = Context(model, msgspec.structs.replace(small, op_offload=is_offloaded))
+        steps = _Steps(context)
+        times.append([steps.median_s(n) for n in sizes])
+        context.close()
+    return tuple(zip(sizes, *times, strict=True))

@@ -1,0 +1,164 @@
+"""What is known of a model on this machine from having loaded it, and how it is kept.
+
+One small JSON file per model, machine and version of llama.cpp, in the cache folder; it may be
+removed at any time. A file that cannot be read counts as none.
+"""
+
+import hashlib
+import importlib.metadata
+import math
+import os
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.hardware import Machine
+from gptoss_local.plan.outcome import Plan
+from gptoss_local.plan.speed import Speed
+
+_VERSION = 1
+_NOTABLE = 1.05  # another number of threads must be so much faster than the planned one
+_STEPS_AGE_S = 7 * 86_400.0
+"""Step times of a machine that was busy then are not believed for longer."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How the first load that succeeded did.
+
+    Attributes:
+        plan_id: Of its plan; see `plan_id`.
+        extra_margin_bytes: More than the usual that it had to leave free on each GPU.
+        load_mode: How the file was read.
+        load_s: Seconds, from the start of the process to the first request.
+        n_tries: How many plans it took.
+        buffer_bytes: What llama.cpp allocated, by place.
+    """
+
+    plan_id: str
+    extra_margin_bytes: int
+    load_mode: str
+    load_s: float
+    n_tries: int
+    buffer_bytes: dict[str, int]
+
+
+class Steps(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of a decode step by its rows, under one plan; see `engine.protocol.StepTimes`."""
+
+    plan_id: str
+    measured_at_s: float
+    seconds: tuple[tuple[int, float], ...]
+    switch_s: float
+
+    def are_of(self, plan: Plan) -> bool:
+        """Whether they hold for `plan`, and are not too old."""
+        age_s = time.time() - self.measured_at_s
+        return self.plan_id == plan_id(plan) and 0 <= age_s < _STEPS_AGE_S
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+    """What `gptoss tune` measured, and what follows from it.
+
+    Attributes:
+        uses_gpu: Whether a GPU took part.
+        decode, prefill: Tokens a second by threads.
+        offload: Seconds of a batch by its tokens: experts computed on the host, and on the GPU.
+        offload_min_batch: From how many tokens on the GPU is faster; None: not measured.
+        link_bytes_s: At least so fast experts came over to the GPU; None: not measured.
+        decode_factor, prefill_factor: What the estimate of the speed is to be multiplied with.
+    """
+
+    uses_gpu: bool
+    decode: tuple[tuple[int, float], ...]
+    prefill: tuple[tuple[int, float], ...]
+    n_threads_decode: int
+    n_threads_prefill: int
+    decode_factor: float
+    prefill_factor: float
+    offload: tuple[tuple[int, float, float], ...] = ()
+    offload_min_batch: int | None = None
+    link_bytes_s: float | None = None
+
+    def correct(self, speed: Speed) -> Speed:
+        """Return an estimate as this machine was measured."""
+        return msgspec.structs.replace(
+            speed,
+            prefill_tok_s=speed.prefill_tok_s * self.prefill_factor,
+            decode_tok_s=speed.decode_tok_s * self.decode_factor,
+            offload_min_batch=self.offload_min_batch or speed.offload_min_batch,
+        )
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known; None: not yet."""
+
+    version: int = _VERSION
+    outcome: Outcome | None = None
+    steps: Steps | None = None
+    tuning: Tuning | None = None
+
+
+def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:
+    """The number of threads to take and its tokens a second: the planned one, if it is as good."""
+    best = max(tries, key=lambda each: each[1])
+    at_planned = next((each for each in tries if each[0] == planned), best)
+    return best if best[1] > _NOTABLE * at_planned[1] else at_planned
+
+
+def break_even(offload: tuple[tuple[int, float, float], ...]) -> int | None:
+    """From how many tokens on the GPU is faster for good; None: nothing was measured.
+
+    Between two measured sizes both are taken for straight lines. If the GPU is never faster, it is
+    twice the largest size.
+    """
+    if not offload:
+        return None
+    gains = [(n, host_s - gpu_s) for n, host_s, gpu_s in offload]
+    found = 2 * gains[-1][0]
+    for (below, loss), (n, gain) in reversed(list(pairwise([(0, math.inf), *gains]))):
+        if gain <= 0:
+            break
+        found = n if loss > 0 else round(below + (n - below) * -loss / (gain - loss))
+    return found
+
+
+def plan_id(plan: Plan) -> str:
+    """Equal for plans that make steps of equal cost, whatever is expected of them."""
+    facts = (
+        plan.shape,
+        plan.placement,
+        plan.load_mode,
+        plan.repacks,
+        plan.n_threads_prefill,
+        plan.n_threads_decode,
+    )
+    return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
+
+
+def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
+    """Where that of one model, machine and library is kept."""
+    gpus = [(gpu.name, gpu.uuid, gpu.total_bytes) for gpu in machine.gpus]
+    library = importlib.metadata.version("llama-cpp-python"), machine.has_cuda_build
+    cpu = machine.platform, machine.n_cores, machine.total_bytes, machine.driver
+    key = msgspec.json.encode((weights_id, gpus, library, cpu))
+    return cache_dir / "measured" / f"{hashlib.sha256(key).hexdigest()[:24]}.json"
+
+
+def read_measured(path: Path) -> Measured:
+    """Read the file; an empty value if there is none that this version understands."""
+    try:
+        measured = msgspec.json.decode(path.read_bytes(), type=Measured)
+    except (OSError, msgspec.MsgspecError):
+        return Measured()
+    return measured if measured.version == _VERSION else Measured()
+
+
+def write_measured(path: Path, measured: Measured) -> None:
+    """Write the file, in one piece whatever happens meanwhile. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(measured)))
+    os.replace(file.name, path)

@@ -1,0 +1,51 @@
+"""Sizes and durations as people write them."""
+
+import contextlib
+import math
+import re
+
+from gptoss_local.errors import UsageError
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i)?B?", re.IGNORECASE)
+_UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(h|ms|us|µs|ns|m|s)")
+_FOREVER_S = 1e9
+
+
+def parse_size(text: str, source: str) -> int:
+    """Read a size as Hugging Face's tools do: `4GB` are 4 * 10^9 bytes, `4GiB` are 4 * 2^30.
+
+    Raises:
+        UsageError: it is none; `source` says where it stands.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or (match[3] and not match[2]):
+        raise UsageError(f"{source} {text!r} is not a size.", hint="Write it as 4GB.")
+    power = " KMGT".index(match[2].upper() or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+def parse_keep_alive(value: float | str | bool) -> float:
+    """Seconds that a model stays loaded; negative means forever.
+
+    A number counts seconds, a string is a Go duration (`5m`, `1h30m`) or a number.
+    Source: Ollama's api/types.go (Duration) and envconfig/config.go (KeepAlive).
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if isinstance(value, bool):
+        raise UsageError("keep_alive must be a number of seconds or a duration such as 5m")
+    seconds = _duration_s(value.strip()) if isinstance(value, str) else value
+    return seconds if seconds < _FOREVER_S else -1.0
+
+
+def _duration_s(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if math.isfinite(seconds := float(text)):
+            return seconds
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
+    parts = _DURATION.findall(digits)
+    if not parts or "".join(number + unit for number, unit in parts) != digits:
+        raise UsageError(f'invalid duration "{text}"', hint="Use e.g. 5m, 1h30m, 300 or -1.")
+    return sign * sum(float(number) * _UNITS_S[unit] for number, unit in parts)

@@ -1,0 +1,48 @@
+"""What is planned after a load that failed: smaller, step by step."""
+
+import msgspec
+
+from gptoss_local.errors import EngineCrashedError, EngineError
+from gptoss_local.plan.outcome import Plan
+
+MAX_TRIES = 6
+STEP_BYTES = 512 * 2**20
+_TAKEN_BYTES = 128 * 2**20  # less than this comes and goes with every window
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """What one try to load a model leaves free, beyond a plan's usual margins.
+
+    Attributes:
+        extra_margin_bytes: More to leave free on each GPU. The planner pays for it with whatever
+            costs least: experts in VRAM, the size of batches, context; at last the GPU itself.
+        maps_host: Weights on the host stay in the page cache, rather than in memory of our own.
+    """
+
+    extra_margin_bytes: int = 0
+    maps_host: bool = False
+
+
+def next_attempt(
+    last: Attempt, plan: Plan, error: EngineError, *, free_before: list[int], free_now: list[int]
+) -> Attempt | None:
+    """The attempt after one that failed; None if no smaller plan would help.
+
+    Args:
+        last: The one that failed.
+        plan: What it tried.
+        error: How it failed.
+        free_before: Bytes free on each GPU when it was planned.
+        free_now: The same after it.
+    """
+    was_killed = isinstance(error, EngineCrashedError) and error.was_killed
+    if plan.host.weights and (was_killed or "allocate CPU" in error.message):
+        return msgspec.structs.replace(last, maps_host=True)
+    is_memory = isinstance(error, EngineCrashedError) or "alloc" in error.message
+    if not plan.uses_gpu or not is_memory:
+        return None
+    pairs = zip(free_before, free_now, strict=False)
+    if any(now < before - _TAKEN_BYTES for before, now in pairs):
+        return last  # another program took it meanwhile; the next plan sees what is left
+    margin_bytes = max(STEP_BYTES, 2 * last.extra_margin_bytes)
+    return msgspec.structs.replace(last, extra_margin_bytes=margin_bytes)

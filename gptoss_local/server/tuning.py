@@ -1,0 +1,114 @@
+"""What a model does on this machine, measured, for the planner and for later loads.
+
+In an engine process of its own, loaded as the planner says.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Tuned
+from gptoss_local.plan.facts import ModelFacts, read_facts
+from gptoss_local.plan.measured import (
+    Measured,
+    Steps,
+    Tuning,
+    best_threads,
+    break_even,
+    plan_id,
+    write_measured,
+)
+from gptoss_local.plan.outcome import Plan
+from gptoss_local.server.loading import load_command
+from gptoss_local.server.placing import measured_file, plan_load
+from gptoss_local.settings import Settings
+from gptoss_local.store import ModelEntry, find_model
+
+_MANY = 128  # tokens that use nearly all experts
+
+
+class TuneResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured, and the plan before and after it was known."""
+
+    model: str
+    seconds: float
+    before: Plan
+    after: Plan
+    measured: Measured
+    path: str
+
+
+async def tune(
+    entry: ModelEntry, settings: Settings, on_progress: Callable[[float], None]
+) -> TuneResult:
+    """Load a model, measure it, and keep what was found.
+
+    Args:
+        entry: The model; another copy of it in a server takes memory from this one.
+        settings: The user's wishes. Numbers of threads that are wished are not tuned.
+        on_progress: Called with 0.0 .. 1.0 while the weights are read.
+
+    Raises:
+        DoesNotFitError: there is no room for the model.
+        ModelLoadError, EngineCrashedError: it cannot be loaded.
+    """
+    path = await asyncio.to_thread(entry.ensure_file, settings)
+    entry = find_model(entry.name, settings)  # an embedded model has a file now
+    known_path = await asyncio.to_thread(measured_file, entry, settings)
+    before = await asyncio.to_thread(plan_load, path, settings, None)
+    load = load_command(entry, path, before, settings, Measured())
+    start_s = time.monotonic()
+    tuned = await EngineClient.tune(load, on_progress=on_progress)
+    seconds = time.monotonic() - start_s
+    tuning = judge(read_facts(path), before, tuned)
+    after = await asyncio.to_thread(plan_load, path, settings, None, tuning=tuning)
+    steps = Steps(
+        plan_id=plan_id(after),
+        measured_at_s=time.time(),
+        seconds=tuned.step_costs.seconds,
+        switch_s=tuned.step_costs.switch_s,
+    )
+    measured = Measured(tuning=tuning, steps=steps)  # a margin that a load needed is tried anew
+    await asyncio.to_thread(write_measured, known_path, measured)
+    return TuneResult(
+        model=entry.name,
+        seconds=round(seconds, 2),
+        before=before,
+        after=after,
+        measured=measured,
+        path=str(known_path),
+    )
+
+
+def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
+    """Draw the consequences of measured figures.
+
+    Args:
+        facts: Of the model.
+        plan: That it was measured under, made without any tuning.
+        tuned: The figures.
+    """
+    n_decode, decode_tok_s = best_threads(tuned.decode, plan.n_threads_decode)
+    n_prefill, prefill_tok_s = best_threads(tuned.prefill, plan.n_threads_prefill)
+    return Tuning(
+        uses_gpu=plan.uses_gpu,
+        decode=tuned.decode,
+        prefill=tuned.prefill,
+        n_threads_decode=n_decode,
+        n_threads_prefill=n_prefill,
+        decode_factor=decode_tok_s / plan.speed.decode_tok_s,
+        prefill_factor=prefill_tok_s / plan.speed.prefill_tok_s,
+        offload=tuned.offload,
+        offload_min_batch=break_even(tuned.offload),
+        link_bytes_s=_link_bytes_s(facts, plan, tuned),
+    )
+
+
+def _link_bytes_s(facts: ModelFacts, plan: Plan, tuned: Tuned) -> float | None:
+    """Bytes a second of experts on their way to the GPU, its computing included."""
+    n_bytes = plan.placement.expert_bytes_on_host(facts)
+    rates = [n_bytes / gpu_s for n, _, gpu_s in tuned.offload if n >= _MANY]
+    return max(rates, default=None)

@@ -1,0 +1,101 @@
+"""Files of the models folder that no model needs, and what interrupted pulls left.
+
+Nothing here is locked: what was touched in the last minutes may belong to a process at work, and
+is left alone.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gptoss_local.settings import Settings
+from gptoss_local.store.blobs import unused_blobs
+from gptoss_local.store.manifests import remove_files, unnamed_weights
+
+QUIET_S = 600.0  # every writer touches its file more often
+
+Kind = Literal["blob", "weights", "part", "interrupted"]
+
+
+class Leftover(msgspec.Struct, frozen=True):
+    """A file, or all files of an interrupted pull.
+
+    Attributes:
+        size_bytes: What its removal frees.
+        kind: An upload of which no model was made; weights whose name is gone; a file that was
+            never finished; a pull or conversion that would go on from here.
+    """
+
+    path: Path
+    size_bytes: int
+    kind: Kind
+
+    def remove(self) -> None:
+        if self.path.is_dir():
+            _remove_tree(self.path)
+        else:
+            remove_files([self.path])
+
+
+def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftover]:
+    """What could go, the interrupted pulls last.
+
+    Args:
+        settings: Where the models are.
+        quiet_s: Seconds since which nobody touched it.
+    """
+    folder = settings.models_dir
+    kinds: tuple[tuple[Kind, list[Path]], ...] = (
+        ("blob", unused_blobs(settings, quiet_s)),
+        ("weights", unnamed_weights(settings, quiet_s)),
+        ("part", [path for path in folder.glob("*.part") if _is_quiet(path, quiet_s)]),
+        ("interrupted", list(_interrupted(folder, quiet_s))),
+    )
+    found = ((path, kind) for kind, paths in kinds for path in paths)
+    return [Leftover(path, _freed_bytes(path), kind) for path, kind in found]
+
+
+def _interrupted(folder: Path, quiet_s: float) -> Iterator[Path]:
+    """Downloads, partial files and journals, unless one of a target is being written."""
+    targets: dict[str, list[Path]] = {}
+    for suffix in (".download", ".partial", ".journal"):
+        for path in folder.glob(f"*.gguf{suffix}"):
+            # Parts of one output have its name and a number.
+            targets.setdefault(path.name.removesuffix(suffix), []).append(path)
+    for paths in targets.values():
+        if all(_is_quiet(path, quiet_s) for path in paths):
+            yield from paths
+
+
+def _is_quiet(path: Path, quiet_s: float) -> bool:
+    return time.time() - max(_times(path), default=0.0) > quiet_s
+
+
+def _times(path: Path) -> Iterator[float]:
+    for each in (path, *path.rglob("*")):
+        with contextlib.suppress(OSError):  # another process may remove it
+            yield each.stat().st_mtime
+
+
+def _freed_bytes(path: Path) -> int:
+    n_bytes = 0
+    for each in (path, *path.rglob("*")):
+        with contextlib.suppress(OSError):
+            stat = each.stat()
+            n_bytes += stat.st_size if each.is_file() and stat.st_nlink == 1 else 0
+    return n_bytes
+
+
+def _remove_tree(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir():
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        else:
+            remove_files([path])
+    with contextlib.suppress(OSError):
+        folder.rmdir()

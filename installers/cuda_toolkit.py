@@ -1,0 +1,82 @@
+"""NVIDIA's CUDA toolkit out of the package index, so that no CUDA need be on the system.
+
+NVIDIA's package `cuda-toolkit` pins the wheels of one release. They hold the compiler and the
+libraries, but not the names without a version that a linker looks for, nor the driver's library.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from steps import SetupError, answer_of
+
+# 13.3 mended what nvcc 13.2 compiled wrongly, 13.2 the clash with glibc 2.42 that 13.0 has; 13.4
+# knows GCC 16. With machine code for the very GPU every driver of CUDA 13 runs it.
+_VERSION = "13.4.3"
+COMPILER = f"cuda-toolkit[nvcc,cccl,cudart,cublas]=={_VERSION}"
+RUNTIME = f"cuda-toolkit[cudart,cublas]=={_VERSION}"
+
+_FOLDERS = ("/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
+
+
+def build_environment(site: Path) -> dict[str, str]:
+    """Complete the toolkit in `site` and return what makes CMake find it, and no other one.
+
+    Raises:
+        SetupError: the driver's library is not there to link with.
+    """
+    root = _root(site)
+    if os.name != "nt":
+        _add_link(root / "lib64", root / "lib")
+        for library in (root / "lib").glob("lib*.so.*"):
+            _add_link(root / "lib" / f"{library.name.partition('.so.')[0]}.so", library)
+        _add_link(root / "lib" / "stubs" / "libcuda.so", _driver_library())
+    nvcc = root / "bin" / ("nvcc.exe" if os.name == "nt" else "nvcc")
+    return {"CUDACXX": str(nvcc), "CUDAToolkit_ROOT": str(root), "CUDA_PATH": str(root)}
+
+
+def link_runtime(site: Path) -> None:
+    """Put CUDA's libraries beside llama.cpp's, the one folder where these look for others.
+
+    They are links, on Windows hard links, so they take no space.
+    """
+    libraries = site / "llama_cpp" / "lib"
+    if os.name == "nt":
+        for library in (_root(site) / "bin" / "x86_64").glob("*.dll"):
+            target = libraries / library.name
+            target.unlink(missing_ok=True)
+            try:
+                target.hardlink_to(library)
+            except OSError:  # a file system without them
+                shutil.copy2(library, target)
+        return
+    for library in (_root(site) / "lib").glob("lib*.so.*"):
+        target = libraries / library.name
+        target.unlink(missing_ok=True)
+        target.symlink_to(os.path.relpath(library, libraries))
+
+
+def _root(site: Path) -> Path:
+    return site / "nvidia" / "cu13"
+
+
+def _add_link(link: Path, target: Path) -> None:
+    link.parent.mkdir(exist_ok=True)
+    if not link.exists():
+        link.unlink(missing_ok=True)  # it may point at a driver that has moved
+        link.symlink_to(target)
+
+
+def _driver_library() -> Path:
+    """Where NVIDIA's driver put `libcuda.so.1`; LD_LIBRARY_PATH comes first."""
+    listed = answer_of(["ldconfig", "-p"]) or answer_of(["/sbin/ldconfig", "-p"]) or ""
+    cached = [line.rpartition("=> ")[2] for line in listed.splitlines() if "libcuda.so.1 " in line]
+    folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")), *_FOLDERS]
+    for path in [*(Path(folder) / "libcuda.so.1" for folder in folders), *map(Path, cached)]:
+        if path.is_file() and "i386" not in str(path):
+            return path
+    raise SetupError(
+        "NVIDIA's driver library libcuda.so.1 is nowhere to be found.",
+        "Install the driver's compute part (Debian: libcuda1, Ubuntu: libnvidia-compute-NNN), or "
+        "name its folder in LD_LIBRARY_PATH; --backend cpu does without.",
+    )

@@ -1,0 +1,101 @@
+"""Python environments of the installer's own, and the C++ compiler that builds into them."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from steps import Log, SetupError, answer_of
+
+_WINDOWS = os.name == "nt"
+
+
+def make_environment(log: Log, folder: Path) -> Path:
+    """Make an environment with pip out of the Python that runs this; return its Python.
+
+    Debian's Python lacks ensurepip until python3-venv is there; `GPTOSS_UV` then names a uv that
+    can do without.
+    """
+    uv = os.environ.get("GPTOSS_UV")
+    command: list[str | Path]
+    if _has_ensurepip():
+        command = [sys.executable, "-m", "venv", "--clear", folder]
+    elif uv:
+        command = [uv, "venv", "--quiet", "--seed", "--clear", "--python", sys.executable, folder]
+    else:
+        hint = "Debian, Ubuntu: apt install python3-venv. Or install uv and run this again."
+        raise SetupError("Python cannot make an environment with pip.", hint)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    log.run(
+        command,
+        failed="Python could not make an environment",
+        hint="Debian, Ubuntu: apt install python3-venv. Is the disk full?",
+    )
+    return python_of(folder)
+
+
+def _has_ensurepip() -> bool:
+    try:
+        import ensurepip  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def python_of(environment: Path) -> Path:
+    return program_of(environment, "python")
+
+
+def program_of(environment: Path, name: str) -> Path:
+    return environment / ("Scripts" if _WINDOWS else "bin") / (name + (".exe" if _WINDOWS else ""))
+
+
+def site_of(environment: Path) -> Path:
+    """Where its packages lie."""
+    if _WINDOWS:
+        return environment / "Lib" / "site-packages"
+    return next((environment / "lib").glob("python3*")) / "site-packages"
+
+
+def pip(log: Log, python: Path, *arguments: str | Path, doing: str) -> None:
+    """Run pip in an environment; `doing` completes "pip failed to"."""
+    log.run(
+        [python, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments],
+        failed=f"pip failed to {doing}",
+        hint="Without a network, or behind a proxy? pip follows HTTPS_PROXY and --index. "
+        "The same command goes on where this one stopped.",
+    )
+
+
+def find_compiler() -> str | None:
+    """The program, or on Windows the folder of Visual Studio, that compiles C++ here."""
+    if _WINDOWS:
+        return _visual_studio()
+    names = (os.environ.get("CXX") or "c++", "g++", "clang++")
+    return next((name for name in names if shutil.which(name)), None)
+
+
+def compiler_environment() -> dict[str, str]:
+    """Variables that the compiler needs: Visual Studio's, as its own batch file sets them."""
+    folder = find_compiler()
+    if not _WINDOWS:  # nvcc would look for g++, and for nothing else
+        path = shutil.which(folder or "")
+        return {"CUDAHOSTCXX": path} if path and "CUDAHOSTCXX" not in os.environ else {}
+    if not folder or shutil.which("cl"):
+        return {}
+    batch = Path(folder) / "VC" / "Auxiliary" / "Build" / "vcvars64.bat"
+    shown = answer_of(["cmd", "/s", "/c", f'"{batch}" >nul && set'])
+    if shown is None:
+        hint = "Run the installer from the 'x64 Native Tools Command Prompt'."
+        raise SetupError(f"{batch} does not run.", hint)
+    pairs = (line.partition("=") for line in shown.splitlines())
+    return {name.upper(): value for name, _, value in pairs if name} | {"CMAKE_GENERATOR": "Ninja"}
+
+
+def _visual_studio() -> str | None:
+    programs = os.environ.get("PROGRAMFILES(X86)", r"C:\Program Files (x86)")
+    vswhere = Path(programs) / "Microsoft Visual Studio" / "Installer" / "vswhere.exe"
+    tools = "Microsoft.VisualStudio.Component.VC.Tools.x86.x64"
+    options = ("-latest", "-products", "*", "-requires", tools, "-property", "installationPath")
+    found = answer_of([vswhere, *options])
+    return found.strip() or None if found else None

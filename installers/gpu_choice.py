@@ -1,0 +1,154 @@
+"""Which llama.cpp suits this machine's GPUs: a pure function of facts, and the facts."""
+
+import platform
+from dataclasses import dataclass
+from typing import Literal
+
+from steps import SetupError, answer_of
+
+Backend = Literal["auto", "cuda", "cpu"]
+
+OLDEST_DRIVER = 580  # of NVIDIA: the first of CUDA 13, and good for all of its minor versions
+OLDEST_CAPABILITY = (7, 5)  # RTX 20; CUDA 13 compiles for nothing older
+# What llama-cpp-python's index holds for CUDA 13, after its build-wheels-cuda.yaml: machine code
+# for these. RTX 50 would run it as PTX of capability 9.0, without its FP4 instructions.
+PREBUILT_CAPABILITIES = {(7, 5), (8, 0), (8, 6), (8, 9), (9, 0)}
+PREBUILT_CUDA = "cu130"  # not cu132: nvcc 13.2 compiled some quantized kernels wrongly
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as the driver tells it: (8, 9) is Ada."""
+
+    name: str
+    capability: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the choice depends on.
+
+    Attributes:
+        driver: Major version of NVIDIA's driver; None without one.
+        machine: As `platform.machine()` tells it.
+        compiler: What compiles C++ here; None if nothing does.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    driver: int | None = None
+    machine: str = "x86_64"
+    compiler: str | None = "c++"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How this machine gets its llama.cpp.
+
+    Attributes:
+        architectures: What the CUDA code is compiled for, `89-real`; empty for the CPU.
+        prebuilt: Part of the maintainer's index to try first, `cu130`; empty for none.
+        build: Compile here, if there is no prebuilt one or it does not suit.
+        reason: Why, in a sentence for the user.
+        advice: What the user could do for a better one; empty if nothing.
+    """
+
+    architectures: tuple[str, ...]
+    prebuilt: str
+    build: bool
+    reason: str
+    advice: str = ""
+
+    @property
+    def is_cuda(self) -> bool:
+        return bool(self.architectures)
+
+
+def choose(facts: Facts, wanted: Backend = "auto") -> Choice:
+    """Decide between prebuilt, native CUDA and CPU.
+
+    Raises:
+        SetupError: CUDA is wanted and cannot be had, or nothing can be had at all.
+    """
+    reason, advice = ("You asked for the CPU.", "") if wanted == "cpu" else _obstacle(facts)
+    if not reason:
+        return _choose_cuda(facts)
+    if wanted == "cuda":
+        raise SetupError(f"No CUDA build: {reason}", advice)
+    if facts.compiler:
+        return Choice((), "", True, reason, advice)
+    if not _is_x86(facts.machine):
+        raise SetupError("There is no C++ compiler, which llama.cpp needs here.", COMPILER_HINT)
+    slower = f"With a C++ compiler it would use all that this CPU can do. {COMPILER_HINT}"
+    return Choice((), "cpu", False, reason, f"{advice} {slower}".strip())
+
+
+def read_facts(compiler: str | None) -> Facts:
+    """Ask NVIDIA's driver through nvidia-smi, which comes with it."""
+    query = "--query-gpu=name,compute_cap,driver_version"
+    listed = None
+    for program in ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"):
+        listed = listed or answer_of([program, query, "--format=csv,noheader"])
+    gpus, driver = parse_gpus(listed or "")
+    return Facts(gpus, driver, platform.machine(), compiler)
+
+
+def parse_gpus(listed: str) -> tuple[tuple[Gpu, ...], int | None]:
+    """Read nvidia-smi's lines `NVIDIA GeForce RTX 4090, 8.9, 580.82.07`; skip what is none."""
+    gpus, driver = [], None
+    for line in listed.splitlines():
+        name, _, rest = line.partition(",")
+        capability, _, version = rest.partition(",")
+        major, _, minor = capability.strip().partition(".")
+        first = version.strip().partition(".")[0]
+        if major.isdigit() and minor.isdigit() and first.isdigit():
+            gpus.append(Gpu(name.strip(), (int(major), int(minor))))
+            driver = int(first)
+    return tuple(gpus), driver
+
+
+COMPILER_HINT = (
+    "Debian, Ubuntu, WSL: apt install g++. Fedora: dnf install gcc-c++. Windows: winget install "
+    "Microsoft.VisualStudio.2022.BuildTools, with the workload for C++. Then run this again."
+)
+
+
+def _obstacle(facts: Facts) -> tuple[str, str]:
+    """Why CUDA cannot be had, and what to do about it; two empty strings if it can."""
+    again = "then run the installer again."
+    if not facts.gpus or facts.driver is None:
+        advice = f"If there is an NVIDIA card: install its driver, {OLDEST_DRIVER} or newer, "
+        return "NVIDIA's driver shows no GPU.", advice + again
+    names = ", ".join(gpu.name for gpu in facts.gpus)
+    if facts.driver < OLDEST_DRIVER:
+        reason = f"{names}: driver {facts.driver} is older than CUDA 13 needs."
+        return reason, f"Install driver {OLDEST_DRIVER} or newer, {again}"
+    usable = _usable(facts)
+    if not usable:
+        return f"{names}: CUDA 13 needs an RTX 20 or newer.", ""
+    if not facts.compiler and not _prebuilt(facts):
+        reason = f"{names}: there is no prebuilt llama.cpp for it, and no C++ compiler here."
+        return reason, COMPILER_HINT
+    return "", ""
+
+
+def _choose_cuda(facts: Facts) -> Choice:
+    usable = _usable(facts)
+    # "a": the FP4 instructions of RTX 50 are in no architecture that newer cards run, too.
+    names = {f"{a}{b}{'a' if a >= 12 else ''}-real" for a, b in (gpu.capability for gpu in usable)}
+    prebuilt = _prebuilt(facts)
+    reason = ", ".join(f"{gpu.name} ({gpu.capability[0]}.{gpu.capability[1]})" for gpu in usable)
+    return Choice(tuple(sorted(names)), prebuilt, facts.compiler is not None, reason)
+
+
+def _usable(facts: Facts) -> list[Gpu]:
+    return [gpu for gpu in facts.gpus if gpu.capability >= OLDEST_CAPABILITY]
+
+
+def _prebuilt(facts: Facts) -> str:
+    capabilities = {gpu.capability for gpu in _usable(facts)}
+    suits = _is_x86(facts.machine) and capabilities <= PREBUILT_CAPABILITIES
+    return PREBUILT_CUDA if suits else ""
+
+
+def _is_x86(machine: str) -> bool:
+    return machine.lower() in ("x86_64", "amd64")

@@ -1,0 +1,162 @@
+"""llama.cpp with its Python binding as a wheel: from the cache, from the maintainer, or built.
+
+A build goes on where it was broken off: its folder stays until the wheel is there.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import cuda_toolkit
+import environments
+from environments import pip
+from gpu_choice import COMPILER_HINT
+from steps import Log, SetupError
+
+NAME = "llama-cpp-python"
+INDEX = "https://abetlen.github.io/llama-cpp-python/whl"  # the maintainer's, by CUDA's version
+_TOOLS = ("scikit-build-core[pyproject]>=0.9.2", "cmake>=3.28", "ninja")
+_JOB_BYTES = 2 * 2**30  # of RAM, for each compiler that runs beside others
+
+
+def cmake_args(architectures: tuple[str, ...] = ()) -> str:
+    """Options of the build: for the CPU, or for these CUDA architectures; `CMAKE_ARGS` follow."""
+    options = ["-DLLAVA_BUILD=OFF"]
+    if architectures:
+        # NCCL: where found, it brings a libstdc++ of its own, and importing llama_cpp crashes.
+        options += ["-DGGML_CUDA=ON", "-DGGML_CUDA_NCCL=OFF"]
+        options += [f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(architectures)}"]
+    return " ".join([*options, os.environ.get("CMAKE_ARGS", "")]).strip()
+
+
+def cache_folder() -> Path:
+    """Where wheels are kept, unless the user says otherwise; shared by all installations."""
+    cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "gptoss" / "wheels"
+
+
+def wheel_folder(root: Path, version: str, how: str) -> Path:
+    """The folder of one wheel: of this version, made this way, for this processor.
+
+    A build uses all instructions of the processor, so another one must not get it.
+    `how` are the options of the build, or where it was downloaded from.
+    """
+    processor = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        flags = re.search(r"^(flags|Features)\s*:.*$", cpuinfo.read_text(), re.M)
+        processor = flags[0] if flags else processor
+    key = f"{version} {how} {platform.machine()} {sys.platform} {processor}"
+    return root / hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def wheel_in(folder: Path) -> Path | None:
+    return next(folder.glob("*.whl"), None)
+
+
+def download(log: Log, python: Path, version: str, folder: Path, index: str) -> Path:
+    """Fetch the maintainer's wheel from an index for one version of CUDA, `…/whl/cu130`.
+
+    Raises:
+        SetupError: there is none of this version, or no network.
+    """
+    options = ("--only-binary", ":all:", "--no-deps", "--index-url", index, "--dest", folder)
+    log.say(f"looking for a prebuilt llama.cpp at {index}")
+    pip(log, python, "download", *options, f"{NAME}=={version}", doing=f"download from {index}")
+    return _only_wheel(folder)
+
+
+def build(log: Log, version: str, args: str, folder: Path, cuda: bool = False) -> Path:
+    """Compile the wheel into `folder`, with CMake's options `args`; the only slow step.
+
+    With `cuda` NVIDIA's compiler comes from the package index.
+
+    Raises:
+        SetupError: no compiler, no network, or it does not build.
+    """
+    if environments.find_compiler() is None:
+        raise SetupError("llama.cpp needs a C++ compiler.", COMPILER_HINT)
+    work = folder.parent / f"build-{folder.name}"
+    tools = work / "tools"
+    python = environments.python_of(tools)
+    if not python.is_file():
+        environments.make_environment(log, tools)
+    packages = (*_TOOLS, cuda_toolkit.COMPILER) if cuda else _TOOLS
+    pip(log, python, "install", *packages, doing="install the build's tools")
+    source = _source(log, python, version, work)
+    _compile(log, python, args, work, source, cuda)
+    folder.mkdir(parents=True, exist_ok=True)
+    built = _only_wheel(work / "out")
+    wheel = Path(shutil.move(built, folder / built.name))
+    shutil.rmtree(work, ignore_errors=True)  # the wheel is there; what is left harms nobody
+    return wheel
+
+
+def _source(log: Log, python: Path, version: str, work: Path) -> Path:
+    """Fetch and unpack the source once, in a place that stays: objects depend on its path."""
+    source = work / "source"
+    if source.is_dir():
+        return source
+    options = ("--no-deps", "--no-build-isolation", "--no-binary", NAME, "--dest", work / "sdist")
+    wanted = f"{NAME}=={version}"
+    pip(log, python, "download", *options, wanted, doing="download llama.cpp's source")
+    partial = work / "source.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.unpack_archive(next((work / "sdist").iterdir()), partial)
+    next(partial.iterdir()).rename(source)
+    return source
+
+
+def _compile(log: Log, python: Path, args: str, work: Path, source: Path, cuda: bool) -> None:
+    environment = environments.compiler_environment() | {"CMAKE_ARGS": args}
+    path = environment.get("PATH") or os.environ.get("PATH", "")
+    environment["PATH"] = os.pathsep.join((str(python.parent), path))
+    if "CMAKE_BUILD_PARALLEL_LEVEL" not in os.environ:
+        environment["CMAKE_BUILD_PARALLEL_LEVEL"] = str(n_jobs())
+    if cuda:
+        environment |= cuda_toolkit.build_environment(environments.site_of(work / "tools"))
+    os.environ.pop("SOURCE_DATE_EPOCH", None)  # with it, ggml builds without AVX
+    command = [python, "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-build-isolation"]
+    command += ["--config-settings", f"build-dir={work / 'build'}"]
+    log.run(
+        [*command, "--wheel-dir", work / "out", source],
+        failed="llama.cpp did not build",
+        hint="If the compiler was killed, memory was short: CMAKE_BUILD_PARALLEL_LEVEL=1 builds "
+        "one file at a time. The same command goes on where this one stopped.",
+        env=environment,
+        on_line=_Progress(log),
+    )
+
+
+def n_jobs() -> int:
+    """How many compilers run at once: one per CPU, as far as the RAM goes."""
+    n_cpus = os.cpu_count() or 1
+    if not hasattr(os, "sysconf"):
+        return n_cpus
+    n_bytes: int = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(n_cpus, n_bytes // _JOB_BYTES))
+
+
+class _Progress:
+    """Says every tenth of the way how far ninja is."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._shown = 0
+
+    def __call__(self, line: str) -> None:
+        if step := re.search(r"\[(\d+)/(\d+)\]", line):
+            percent = 100 * int(step[1]) // int(step[2])
+            if percent >= self._shown + 10:
+                self._shown = percent
+                self._log.say(f"  {percent} % built")
+
+
+def _only_wheel(folder: Path) -> Path:
+    if wheel := wheel_in(folder):
+        return wheel
+    raise SetupError(f"There is no wheel in {folder}.", "Remove that folder and run this again.")

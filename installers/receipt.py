@@ -1,0 +1,86 @@
+"""Where an installation lies, and the record of what it put elsewhere, so that it can go again."""
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from steps import SetupError
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders of this user; nothing of the program lies anywhere else.
+
+    Attributes:
+        app: The program: an environment per installed version, and the record.
+        bin: Where the command is found.
+        log: The installer's log file.
+    """
+
+    app: Path
+    bin: Path
+    log: Path
+
+
+@dataclass
+class Receipt:
+    """What one installation is made of.
+
+    Attributes:
+        version: Of gptoss.
+        environment: Name of its folder in `Places.app`.
+        llama: How llama.cpp was got, in words.
+        files: Made by us alone, besides the app folder.
+        edited: Files of the user that got a line of ours; True: they were not there before.
+        has_service: Whether a server starts at login.
+    """
+
+    version: str
+    environment: str
+    llama: str
+    files: list[str] = field(default_factory=list)
+    edited: dict[str, bool] = field(default_factory=dict)
+    has_service: bool = False
+
+
+def places() -> Places:
+    """The platform's folders for programs of one user; `XDG_*` move them."""
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        root = (Path(local) if local else Path.home() / "AppData" / "Local") / "gptoss"
+        return Places(root / "app", root / "bin", root / "install.log")
+    if sys.platform != "linux":
+        raise SetupError("gptoss runs on Linux and Windows.", "On a Mac nobody has tried it.")
+    data = _folder("XDG_DATA_HOME", ".local/share")
+    state = _folder("XDG_STATE_HOME", ".local/state")
+    log = state / "gptoss" / "log" / "install.log"
+    return Places(data / "gptoss" / "app", Path.home() / ".local" / "bin", log)
+
+
+def read(app: Path) -> Receipt | None:
+    """The record of what is installed; None if nothing is.
+
+    Raises:
+        SetupError: there is one that this installer does not understand.
+    """
+    path = app / "install.json"
+    if not path.is_file():
+        return None
+    try:
+        return Receipt(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        hint = f"Remove the folder {app} and install again; models and chats lie elsewhere."
+        raise SetupError(f"{path} is no record of an installation: {error}", hint) from error
+
+
+def write(app: Path, receipt: Receipt) -> None:
+    partial = app / "install.json.partial"
+    partial.write_text(json.dumps(asdict(receipt), indent=2), encoding="utf-8")
+    partial.replace(app / "install.json")
+
+
+def _folder(variable: str, default: str) -> Path:
+    value = os.environ.get(variable, "")
+    return Path(value) if value.startswith("/") else Path.home() / default

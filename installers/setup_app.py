@@ -1,0 +1,155 @@
+"""Install, upgrade or remove gptoss for one user: what install.sh and install.ps1 hand over to.
+
+Run those; they find a Python for this. `--help` lists the options.
+"""
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - before an older Python trips over what follows
+    sys.exit("gptoss needs Python 3.11 or newer")
+
+import argparse
+import os
+from pathlib import Path
+
+import gpu_choice
+import llama_wheel
+import receipt as records
+from environments import find_compiler
+from gpu_choice import Choice
+from installation import Order, install
+from receipt import Places, Receipt
+from removal import uninstall
+from steps import Log, SetupError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    prepare_environment(options.index)
+    try:
+        places = records.places()
+        log = Log(places.log)
+        if options.uninstall or options.purge:
+            return remove(options, places, log)
+        return set_up(options, places, log)
+    except SetupError as error:
+        print(error.report, file=sys.stderr)
+    except OSError as error:
+        hint = "Is a disk full, or a folder not yours? What was installed before still is."
+        print(f"\n{error}\n{hint}", file=sys.stderr)
+    return 1
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="install.ps1" if os.name == "nt" else "install.sh",
+        description="Install gptoss for you alone, or upgrade it. No root, no system CUDA.",
+    )
+    add = parser.add_argument
+    add("--yes", "-y", action="store_true", help="ask nothing")
+    add("--dry-run", action="store_true", help="say what would be done, and change nothing")
+    add("--backend", choices=("auto", "cuda", "cpu"), default="auto", help="of llama.cpp")
+    add("--service", action="store_true", help="start a server now and at every login")
+    add("--no-path", action="store_true", help="leave the shell's start-up file alone")
+    add("--from", dest="source", metavar="SOURCE", help="gptoss's folder, archive, wheel or URL")
+    add("--index", metavar="URL", help="package index to use instead of PyPI")
+    add("--wheels", type=Path, metavar="DIR", help="where built llama.cpp wheels are kept")
+    add("--llama-index", default=llama_wheel.INDEX, metavar="URL", help="of prebuilt ones; '' none")
+    add("--uninstall", action="store_true", help="remove gptoss; models and chats stay")
+    add("--purge", action="store_true", help="remove models, chats and settings, too")
+    return parser.parse_args(arguments)
+
+
+def prepare_environment(index: str | None) -> None:
+    """Keep settings of the user's Python out of the environments to be made."""
+    for name in ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "VIRTUAL_ENV"):
+        os.environ.pop(name, None)
+    os.environ["PIP_USER"] = "0"
+    if index:
+        os.environ["PIP_INDEX_URL"] = os.environ["UV_DEFAULT_INDEX"] = index
+
+
+def set_up(options: argparse.Namespace, places: Places, log: Log) -> int:
+    source = options.source or own_source()
+    if "://" not in source and not Path(source).exists():
+        raise SetupError(f"{source} is not there.", "--from wants gptoss's folder, file or URL.")
+    previous = records.read(places.app)
+    choice = gpu_choice.choose(gpu_choice.read_facts(find_compiler()), options.backend)
+    print("\n".join(plan(options, places, source, previous, choice)))
+    if options.dry_run:
+        print("\nNothing was changed.")
+        return 0
+    confirm("Go on?", options.yes)
+    is_served = options.service or bool(previous and previous.has_service)
+    if not (is_served or options.yes):
+        is_served = ask("Start a server now and at every login?", default=False)
+    wheels = (options.wheels or llama_wheel.cache_folder()).absolute()
+    index = options.llama_index.rstrip("/")
+    order = Order(source, choice, wheels, index, not options.no_path, is_served)
+    install(log, places, order)
+    return 0
+
+
+def plan(
+    options: argparse.Namespace,
+    places: Places,
+    source: str,
+    previous: Receipt | None,
+    choice: Choice,
+) -> list[str]:
+    """What will be done, in lines for the user."""
+    llama = f"compiled here for {', '.join(choice.architectures) or 'this CPU'}"
+    if choice.prebuilt and options.llama_index:
+        first = f"the maintainer's build {choice.prebuilt}"
+        llama = f"{first}; {llama}, if that does not suit" if choice.build else first
+    verb = f"Upgrade of gptoss {previous.version}" if previous else "Installation of gptoss"
+    lines = [
+        f"{verb} from {source}",
+        f"  program    {places.app}",
+        f"  command    {places.bin / 'gptoss'}",
+        f"  llama.cpp  {'CUDA' if choice.is_cuda else 'CPU'}: {choice.reason}",
+        f"             {llama}",
+        f"  log        {places.log}",
+    ]
+    if choice.is_cuda:
+        lines.append("  CUDA       NVIDIA's libraries from the package index; none on the system")
+    if previous:
+        lines.append("  Models, chats and settings stay. A server that runs is stopped.")
+    return lines + ([f"  Note: {choice.advice}"] if choice.advice else [])
+
+
+def remove(options: argparse.Namespace, places: Places, log: Log) -> int:
+    found = records.read(places.app)
+    if found is None:
+        raise SetupError(f"gptoss is not installed in {places.app}.", "There is nothing to remove.")
+    uninstall(log, places, found, options.purge, options.dry_run, lambda q: confirm(q, options.yes))
+    return 0
+
+
+def own_source() -> str:
+    """The tree that this installer lies in."""
+    if (ROOT / "pyproject.toml").is_file():
+        return str(ROOT)
+    hint = "No version is published on a package index yet: name an archive or a wheel with --from."
+    raise SetupError("gptoss itself does not lie beside this installer.", hint)
+
+
+def confirm(question: str, is_sure: bool) -> None:
+    if not is_sure and not ask(question, default=True):
+        raise SetupError("Nothing was changed.", "You said no.")
+
+
+def ask(question: str, default: bool) -> bool:
+    if not sys.stdin.isatty():
+        raise SetupError("Nobody is there to answer.", "Say --yes, or look first with --dry-run.")
+    answer = input(f"\n{question} [{'Y/n' if default else 'y/N'}] ").strip().lower()
+    return answer.startswith("y") if answer else default
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,116 @@
+"""What every part of the installer needs: to say, to log, to run a program, to fail with a remedy.
+
+Standard library alone, because all of the installer runs before anything is installed.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+Command = Sequence[str | Path]
+_SHOWN = 15  # lines of a failed program
+
+
+class SetupError(Exception):
+    """Something the installer cannot get past: what happened, and what to do about it.
+
+    `tail` is what a program that failed printed last.
+    """
+
+    def __init__(self, message: str, hint: str, tail: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.tail = tail
+
+    @property
+    def report(self) -> str:
+        return f"{self.tail}\n{self}\n{self.hint}"
+
+
+class Log:
+    """Says things to the user and keeps them, with all that programs print, in a file.
+
+    The file is made with the first line, so that a dry run, which says nothing here, leaves none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def say(self, text: str) -> None:
+        print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+        self.note(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {text}\n")
+
+    def note(self, text: str) -> None:
+        """Write into the file alone."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def run(
+        self,
+        command: Command,
+        *,
+        failed: str,
+        hint: str,
+        env: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
+        """Run a program; what it prints goes into the file, and its end into the error if it fails.
+
+        Args:
+            command: The program and its arguments; it gets no input.
+            failed: The sentence that says what could not be done.
+            hint: What the user can do then.
+            env: Variables besides those of this process.
+            on_line: Sees every line as it comes.
+
+        Raises:
+            SetupError: the program could not start, or its exit status is not 0.
+        """
+        words = [str(word) for word in command]
+        self.note(f"$ {' '.join(words)}\n")
+        tail: list[str] = []
+        try:
+            with subprocess.Popen(
+                words,
+                env=os.environ | dict(env or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+            ) as program:
+                for line in program.stdout or ():
+                    self.note(line)
+                    tail = [*tail, line][-_SHOWN:]
+                    if on_line:
+                        on_line(line)
+        except OSError as error:
+            raise SetupError(f"{failed}: {error}", hint) from error
+        if program.returncode:
+            message = f"{failed} (exit status {program.returncode})."
+            raise SetupError(message, f"{hint} Whole log: {self.path}", "".join(tail))
+
+
+def answer_of(
+    command: Command, env: Mapping[str, str] | None = None, statuses: tuple[int, ...] = (0,)
+) -> str | None:
+    """What a program prints, or None if it is not there, takes a minute or ends otherwise."""
+    try:
+        done = subprocess.run(
+            [str(word) for word in command],
+            env=os.environ | dict(env or {}),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=60,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode in statuses else None

@@ -1,0 +1,85 @@
+"""Whether what was installed works: its llama.cpp, what doctor says, an answer of nano."""
+
+import json
+import os
+import re
+import socket
+from pathlib import Path
+
+from environments import program_of, python_of
+from steps import Log, SetupError, answer_of
+
+_ASK = "import llama_cpp; print(llama_cpp.llama_print_system_info().decode())"
+
+
+def unsuitable(log: Log, environment: Path, architectures: tuple[str, ...]) -> str:
+    """Why the llama.cpp in an environment does not suit this machine; empty if it does.
+
+    It is loaded in a process of its own, as one built for another processor dies here.
+    """
+    lines: list[str] = []
+    try:
+        command = [python_of(environment), "-c", _ASK]
+        log.run(command, failed="It does not load here", hint="", on_line=lines.append)
+    except SetupError as error:
+        return f"{error} {''.join(lines[-1:])}".strip()
+    return judge("".join(lines), architectures, _cpuinfo())
+
+
+def judge(info: str, architectures: tuple[str, ...], cpuinfo: str) -> str:
+    """Read llama.cpp's `CUDA : ARCHS = 860,890 | … | CPU : AVX2 = 1 | …`.
+
+    Args:
+        info: What it prints of itself.
+        architectures: What it must hold, `120a-real`; empty for the CPU alone.
+        cpuinfo: The kernel's description of the processor, where there is one.
+    """
+    has_avx2 = re.search(r"\bavx2\b", cpuinfo) is not None
+    if has_avx2 and not re.search(r"\bAVX2 = 1\b", info):
+        return "It does not use this processor's AVX2."
+    listed = re.search(r"\bARCHS = ([\d,]+)", info)
+    held = {int(number) for number in listed[1].split(",")} if listed else set()
+    wanted = {int(re.sub(r"\D", "", name)) * 10 for name in architectures}
+    if missing := sorted(wanted - held):
+        return f"It has no machine code for compute capability {missing[0] / 100:.1f}."
+    return ""
+
+
+def check_answer(log: Log, environment: Path) -> str:
+    """Let nano answer on a server of its own and return where it ran, `100% GPU`.
+
+    Raises:
+        SetupError: no answer.
+    """
+    program = program_of(environment, "gptoss")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    variables = {"GPTOSS_PORT": port, "GPTOSS_HOST": "127.0.0.1"}
+    try:
+        log.run(
+            [program, "run", "nano", "What is the capital of France?"],
+            failed="The built-in model nano gave no answer",
+            hint="`gptoss doctor` in the new installation may say why.",
+            env=variables,
+        )
+        loaded = answer_of([program, "ps", "--json"], env=variables)
+    finally:
+        answer_of([program, "stop"], env=variables)
+    model = json.loads(loaded or "{}").get("models", [{}])[0]
+    return "the GPU" if model.get("size_vram") else "the CPU"
+
+
+def problems(environment: Path) -> list[str]:
+    """What `gptoss doctor` finds wrong, each with what to do about it."""
+    program = program_of(environment, "gptoss")
+    shown = answer_of([program, "doctor", "--json"], statuses=(0, 1))  # 1: there are some
+    if not shown:
+        raise SetupError("gptoss doctor does not run.", "The log says why.")
+    found = json.loads(shown)["findings"]
+    return [f"{f['name']}: {f['text']} {f['fix']}" for f in found if f["level"] == "problem"]
+
+
+def _cpuinfo() -> str:
+    path = Path("/proc/cpuinfo")
+    return path.read_text() if os.name == "posix" and path.is_file() else ""

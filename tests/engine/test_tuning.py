@@ -1,0 +1,53 @@
+"""Engine processes that are only measured, told what steps take, or asked what they would take."""
+
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Load
+from gptoss_local.errors import ModelLoadError
+
+
+@pytest.fixture
+def load(nano_gguf: Path) -> Load:
+    return Load(model_path=str(nano_gguf), n_ctx=4096, n_threads_prefill=2, n_threads_decode=1)
+
+
+async def test_tune(load: Load) -> None:
+    fractions: list[float] = []
+    tuned = await EngineClient.tune(load, on_progress=fractions.append)
+    assert fractions[-1] == 1
+    assert dict(tuned.decode).keys() == dict(tuned.prefill).keys() == {1, 2}
+    assert all(rate > 0 for _, rate in (*tuned.decode, *tuned.prefill))
+    assert [n for n, _ in tuned.step_costs.seconds][:2] == [1, 2]
+    assert tuned.offload == ()  # no GPU works with experts of the host
+    assert not psutil.Process().children()
+
+
+async def test_known_step_costs_are_not_measured_again(load: Load) -> None:
+    first = await EngineClient.start(load)
+    costs = first.loaded.step_costs
+    await first.close()
+    assert costs is not None
+    told = msgspec.structs.replace(costs, seconds=((1, 123.0), (4, 456.0)))
+    second = await EngineClient.start(msgspec.structs.replace(load, step_costs=told))
+    assert second.loaded.step_costs == told
+    await second.close()
+
+
+@pytest.mark.parametrize(("mebibytes", "is_refused"), [(1, True), (400, False)])
+async def test_a_graph_beyond_its_budget_is_refused_before_anything_is_read(
+    load: Load, mebibytes: int, is_refused: bool
+) -> None:
+    fractions: list[float] = []
+    asked = msgspec.structs.replace(load, budget_bytes={"CPU": mebibytes * 2**20})
+    if is_refused:
+        with pytest.raises(ModelLoadError, match=r"would allocate .* where 1 MiB were planned"):
+            await EngineClient.start(asked, on_progress=fractions.append)
+        assert fractions == []
+    else:
+        await (await EngineClient.start(asked, on_progress=fractions.append)).close()
+        assert fractions[-1] == 1

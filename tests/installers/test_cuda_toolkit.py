@@ -1,0 +1,54 @@
+"""NVIDIA's wheels made usable for a linker and for llama.cpp: with stand-ins for the libraries."""
+
+from pathlib import Path
+
+import cuda_toolkit
+import pytest
+from steps import SetupError
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """What pip leaves: libraries with a version, and llama.cpp's beside them."""
+    site = tmp_path / "site-packages"
+    for name in ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "libcudadevrt.a"):
+        (site / "nvidia/cu13/lib").mkdir(parents=True, exist_ok=True)
+        (site / "nvidia/cu13/lib" / name).write_text(name)
+    (site / "llama_cpp/lib").mkdir(parents=True)
+    (site / "llama_cpp/lib/libggml-cuda.so").touch()
+    return site
+
+
+def test_linker_finds_toolkit_and_driver(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = tmp_path / "driver" / "libcuda.so.1"
+    driver.parent.mkdir()
+    driver.write_text("driver")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{driver.parent}")
+    root = site / "nvidia/cu13"
+    for _ in range(2):  # a build that goes on
+        found = cuda_toolkit.build_environment(site)
+        assert found["CUDACXX"] == str(root / "bin/nvcc")
+        assert found["CUDAToolkit_ROOT"] == str(root)
+        assert (root / "lib64/libcublas.so").read_text() == "libcublas.so.13"
+        assert (root / "lib/stubs/libcuda.so").read_text() == "driver"
+
+
+def test_driver_without_its_library(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.setattr(cuda_toolkit, "_FOLDERS", ())
+    monkeypatch.setattr(cuda_toolkit, "answer_of", lambda _: "libc.so.6 (libc6) => /lib/libc.so.6")
+    with pytest.raises(SetupError, match=r"libcuda\.so\.1 is nowhere") as caught:
+        cuda_toolkit.build_environment(site)
+    assert "LD_LIBRARY_PATH" in caught.value.hint
+
+
+def test_llama_finds_the_libraries_beside_itself(site: Path) -> None:
+    for _ in range(2):
+        cuda_toolkit.link_runtime(site)
+        beside = {path.name for path in (site / "llama_cpp/lib").iterdir()}
+        linked = {"libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13"}
+        assert beside == {"libggml-cuda.so", *linked}
+        for name in linked:
+            assert (site / "llama_cpp/lib" / name).read_text() == name

@@ -1,0 +1,71 @@
+"""How a machine gets its llama.cpp, for machines that are not here."""
+
+import pytest
+from gpu_choice import Choice, Facts, Gpu, choose, parse_gpus
+from steps import SetupError
+
+RTX_2060 = Gpu("NVIDIA GeForce RTX 2060", (7, 5))
+RTX_3090 = Gpu("NVIDIA GeForce RTX 3090", (8, 6))
+RTX_4090 = Gpu("NVIDIA GeForce RTX 4090", (8, 9))
+RTX_5080 = Gpu("NVIDIA GeForce RTX 5080", (12, 0))
+GTX_1080 = Gpu("NVIDIA GeForce GTX 1080", (6, 1))
+
+
+def facts(*gpus: Gpu, driver: int | None = 580, **others: str | None) -> Facts:
+    return Facts(gpus, driver if gpus else None, **others)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("machine", "architectures", "prebuilt"),
+    [
+        (facts(RTX_4090), ("89-real",), "cu130"),
+        (facts(RTX_4090, compiler=None), ("89-real",), "cu130"),
+        (facts(RTX_3090, RTX_2060), ("75-real", "86-real"), "cu130"),
+        (facts(RTX_5080), ("120a-real",), ""),  # its FP4 instructions are in no prebuilt one
+        (facts(RTX_5080, RTX_4090), ("120a-real", "89-real"), ""),
+        (facts(RTX_4090, GTX_1080), ("89-real",), "cu130"),
+        (facts(Gpu("NVIDIA GB10", (12, 1)), machine="aarch64"), ("121a-real",), ""),
+        (facts(Gpu("NVIDIA GH200", (9, 0)), machine="aarch64"), ("90-real",), ""),
+    ],
+)
+def test_gpus_get_code_of_their_own(
+    machine: Facts, architectures: tuple[str, ...], prebuilt: str
+) -> None:
+    choice = choose(machine)
+    assert (choice.architectures, choice.prebuilt) == (architectures, prebuilt)
+    assert choice.build is (machine.compiler is not None)
+    assert choice.is_cuda
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason", "advice"),
+    [
+        (facts(), "no GPU", "install its driver, 580"),
+        (facts(RTX_4090, driver=570), "driver 570 is older", "driver 580 or newer"),
+        (facts(GTX_1080), "RTX 20 or newer", ""),
+        (facts(RTX_5080, compiler=None), "no C++ compiler", "apt install g++"),
+    ],
+)
+def test_else_the_cpu_with_the_reason(machine: Facts, reason: str, advice: str) -> None:
+    choice = choose(machine)
+    assert not choice.is_cuda
+    assert reason in choice.reason
+    assert advice in choice.advice
+    with pytest.raises(SetupError, match=r"No CUDA build: .*" + reason.replace("+", r"\+")):
+        choose(machine, "cuda")
+
+
+def test_cpu_is_compiled_or_prebuilt() -> None:
+    assert choose(facts(RTX_4090), "cpu") == Choice((), "", True, "You asked for the CPU.")
+    without = choose(facts(compiler=None))
+    assert (without.prebuilt, without.build) == ("cpu", False)
+    assert "apt install g++" in without.advice
+    with pytest.raises(SetupError, match="no C\\+\\+ compiler"):
+        choose(facts(compiler=None, machine="aarch64"))
+
+
+def test_reads_nvidia_smi() -> None:
+    listed = "NVIDIA GeForce RTX 4090, 8.9, 580.82.07\nNVIDIA GeForce RTX 5080, 12.0, 580.82.07\n"
+    assert parse_gpus(listed) == ((RTX_4090, RTX_5080), 580)
+    assert parse_gpus("NVIDIA-SMI has failed because it couldn't communicate") == ((), None)
+    assert parse_gpus("Some GPU, [N/A], 470.1\n") == ((), None)

@@ -1,0 +1,210 @@
+"""install.sh for a fresh user, for the CPU: from nothing to an answer, and away again.
+
+Packages come from the registry. llama.cpp's wheel comes from the cache that from_source.py fills,
+as compiling it takes minutes.
+"""
+
+import shutil
+import sqlite3
+import sys
+from pathlib import Path
+
+import llama_wheel
+import psutil
+import pytest
+from installation import CONSTRAINTS
+
+from tests.conftest import free_port
+from tests.installers.conftest import INSTALLERS, FreshUser
+
+NO_NETWORK = ("--index", "http://127.0.0.1:1/simple")
+VERSION = "0.3.36"
+LINE = "  # gptoss: added by its installer\n"
+
+
+@pytest.fixture(scope="module")
+def wheels() -> Path:
+    """The cache of llama.cpp's wheels, with one for this CPU."""
+    cache = llama_wheel.cache_folder()
+    if not llama_wheel.wheel_in(llama_wheel.wheel_folder(cache, VERSION, "-DLLAVA_BUILD=OFF")):
+        pytest.skip(f"no wheel of llama.cpp in {cache}: installers/from_source.py makes it")
+    return cache
+
+
+@pytest.fixture
+def index(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A package index like the maintainer's, with a prebuilt wheel for the CPU."""
+    root = tmp_path_factory.mktemp("index")
+    folder = root / "cpu" / llama_wheel.NAME
+    folder.mkdir(parents=True)
+    built = llama_wheel.wheel_in(llama_wheel.wheel_folder(wheels, VERSION, "-DLLAVA_BUILD=OFF"))
+    assert built
+    shutil.copy(built, folder)
+    (folder / "index.html").write_text(f'<a href="{built.name}">{built.name}</a>')
+    return root.as_uri()
+
+
+def without_compiler(folder: Path) -> str:
+    """A PATH with what install.sh needs, and no more."""
+    folder.mkdir()
+    for name in ("dirname", "mkdir", "ldconfig"):
+        if found := shutil.which(name):
+            (folder / name).symlink_to(found)
+    (folder / "python3").symlink_to(sys.base_exec_prefix + "/bin/python3")
+    return str(folder)
+
+
+@pytest.mark.timeout(900)
+def test_install_upgrade_uninstall(
+    user: FreshUser, wheels: Path, index: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (user.home / ".bashrc").write_text("alias ll='ls -l'\n")
+    before = user.files()
+    done = user.install("--yes", "--wheels", wheels)
+    assert done.returncode == 0, done.stderr
+    assert "it answered, on the CPU" in done.stderr
+    first = user.command.resolve()
+    assert user.app in first.parents
+    assert (user.home / ".bashrc").read_text().endswith(f'/.local/bin:$PATH"{LINE}')
+    completion = user.home / ".local/share/bash-completion/completions/gptoss"
+    assert "complete " in completion.read_text()
+
+    # an upgrade, of a running server, by somebody without a compiler
+    models, chats = user.home / ".local/share/gptoss/models", user.app.parent / "chats.sqlite3"
+    models.mkdir()
+    (models / "mine.gguf").write_bytes(b"weights")
+    with sqlite3.connect(chats) as connection:
+        connection.execute("CREATE TABLE mine (text)")
+    port = str(free_port())
+    assert (
+        "Paris"
+        in user.run(
+            user.command, "run", "nano", "What is the capital of France?", GPTOSS_PORT=port
+        ).stdout
+    )
+    user.path = without_compiler(tmp_path_factory.mktemp("bin") / "bin")
+    refused = user.install("--yes", *NO_NETWORK)
+    assert refused.returncode == 1
+    assert user.command.resolve() == first  # and its server still runs
+    assert user.run(user.command, "status", GPTOSS_PORT=port).returncode == 0
+    done = user.install("--yes", "--llama-index", index, "--wheels", user.home / "wheels")
+    assert done.returncode == 0, done.stderr
+    assert "Upgrade of gptoss" in done.stdout
+    assert "the maintainer's build cpu" in done.stdout
+    second = user.command.resolve()
+    assert second != first
+    assert not first.exists()
+    assert user.run(second, "status", GPTOSS_PORT=port).returncode == 7
+    assert (user.home / ".bashrc").read_text().count(LINE) == 1
+    assert not _programs_in(user.app)
+
+    # away: the program goes, all else stays
+    shutil.rmtree(user.home / "wheels")
+    looked = user.install("--uninstall", "--dry-run")
+    assert looked.stdout.endswith("Nothing was changed.\n")
+    assert second.exists()
+    assert user.install("--uninstall").returncode == 1  # nobody said yes
+    assert second.exists()
+    done = user.install("--uninstall", "--yes")
+    assert done.returncode == 0, done.stderr
+    after = user.files()
+    kept = {n for n in after if n not in before and "/.cache/" not in f"/{n}"}
+    assert {n: after[n] for n in before} == before  # .bashrc, too
+    assert kept == {
+        ".local/share/gptoss/models/mine.gguf",
+        ".local/share/gptoss/chats.sqlite3",
+        ".local/state/gptoss/log/install.log",
+        ".local/state/gptoss/log/server.log",
+    }
+
+
+def _programs_in(folder: Path) -> list[psutil.Process]:
+    words = [(p, (p.info["cmdline"] or [""])[0]) for p in psutil.process_iter(["cmdline"])]
+    return [process for process, word in words if word.startswith(str(folder))]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--backend", "cpu"), ("--uninstall",), ("--help",)])
+def test_dry_run_changes_nothing(user: FreshUser, arguments: tuple[str, ...]) -> None:
+    done = user.install("--dry-run", *arguments)
+    assert done.returncode == (1 if arguments == ("--uninstall",) else 0), done.stderr
+    assert list(user.home.iterdir()) == []
+
+
+def test_dry_run_names_what_an_old_python_lacks(user: FreshUser) -> None:
+    done = user.install("--dry-run", PYTHONPATH=str(_python_without_venv(user)))
+    assert done.returncode == 0
+    assert "would fetch uv, and with it Python 3.13" in done.stderr
+    assert not user.app.exists()
+
+
+def test_uv_stands_in_for_a_python_that_lacks_venv(user: FreshUser) -> None:
+    """The whole way up to the environment; CUDA is then refused here, before it is made."""
+    lame = {"PYTHONPATH": str(_python_without_venv(user))}
+    done = user.install("--yes", "--backend", "cuda", *NO_NETWORK, **lame)
+    assert done.returncode == 1
+    assert "apt install python3-venv" in done.stderr
+    done = user.install("--yes", "--backend", "cuda", **lame)
+    assert "No CUDA build" in done.stderr  # setup_app.py has the word
+    uv = next(path for path in user.app.glob("uv/**/uv") if path.is_file())
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); sys.modules['ensurepip'] = None\n"
+        "import environments, steps, pathlib\n"
+        "log = steps.Log(pathlib.Path('log'))\n"
+        "print(environments.make_environment(log, pathlib.Path('env')))\n"
+    )
+    certificates = {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}
+    done = user.run(sys.executable, "-c", code, INSTALLERS, GPTOSS_UV=str(uv), **certificates)
+    assert done.stdout.strip() == "env/bin/python", done.stderr
+    assert user.run("env/bin/python", "-m", "pip", "--version").returncode == 0
+
+
+def _python_without_venv(user: FreshUser) -> Path:
+    """Debian's, before python3-venv is there."""
+    folder = user.home / "fault" / "ensurepip"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("raise ImportError('install python3-venv')")
+    return folder.parent
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "remedy"),
+    [
+        ((), "Nobody is there to answer", "--yes"),
+        (("--yes", "--backend", "cuda"), "No CUDA build: NVIDIA's driver shows no GPU", "driver"),
+        (("--yes", "--from", "/nowhere"), "/nowhere is not there", "--from wants"),
+        (("--uninstall",), "gptoss is not installed", "nothing to remove"),
+        (("--yes", *NO_NETWORK), "pip failed to build", "HTTPS_PROXY"),
+    ],
+)
+def test_failures_say_what_to_do(
+    user: FreshUser, arguments: tuple[str, ...], message: str, remedy: str
+) -> None:
+    done = user.install(*arguments)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert remedy in done.stderr.rpartition(message)[2]
+    assert "Traceback" not in done.stderr
+    left = {name for name in user.files() if not name.startswith(".cache/")}
+    assert left <= {".local/state/gptoss/log/install.log"}
+    assert not user.app.exists()
+
+
+def test_another_gptoss_is_left_alone(user: FreshUser) -> None:
+    user.command.parent.mkdir(parents=True)
+    user.command.write_text("#!/bin/sh\n")
+    done = user.install("--yes")
+    assert done.returncode == 1
+    assert "not from this installer" in done.stderr
+    assert user.command.read_text() == "#!/bin/sh\n"
+
+
+def test_a_folder_that_cannot_be_made(user: FreshUser) -> None:
+    (user.home / ".local").write_text("a file where a folder should be")
+    done = user.install("--yes")
+    assert done.returncode == 1
+    assert "folder not yours" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_constraints_go_with_the_installer() -> None:
+    assert CONSTRAINTS.is_file()

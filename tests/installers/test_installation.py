@@ -1,0 +1,189 @@
+"""Parts of an installation whose faults cannot be had from outside."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import installation
+import llama_wheel
+import pytest
+import receipt
+import removal
+from gpu_choice import Choice
+from installation import Order
+from receipt import Places, Receipt
+from steps import Log, SetupError
+
+RTX_4090 = Choice(("89-real",), "cu130", True, "RTX 4090")
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path / "share/gptoss/app", tmp_path / "bin", tmp_path / "install.log")
+
+
+def order(tmp_path: Path, choice: Choice, index: str = "") -> Order:
+    return Order("/nowhere", choice, tmp_path / "wheels", index, False, False)
+
+
+def test_full_disk_is_seen_before_the_first_byte(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(2 * 10**9))
+    with pytest.raises(SetupError, match=r"2\.0 GB are free .* 4 needed") as caught:
+        installation.install(Log(places.log), places, order(tmp_path, RTX_4090))
+    assert "--wheels" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_prebuilt_comes_first_and_a_kept_wheel_before_a_build(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels, log = tmp_path / "wheels", Log(places.log)
+    url = "https://example.invalid/whl/cu130"
+    kept = {}
+    for how in (url, llama_wheel.cmake_args(RTX_4090.architectures)):
+        folder = llama_wheel.wheel_folder(wheels, "1.0", how)
+        folder.mkdir(parents=True)
+        kept[how] = folder / "llama_cpp_python-1.0-py3-none-any.whl"
+        kept[how].touch()
+    wanted = order(tmp_path, RTX_4090, "https://example.invalid/whl")
+    found = list(installation._candidates(log, Path("python"), "1.0", wanted))
+    assert [how for how, _ in found] == ["prebuilt", "compiled here"]
+    assert [wheel for _, wheel in found] == list(kept.values())
+    assert "-DCMAKE_CUDA_ARCHITECTURES=89-real" in llama_wheel.cmake_args(("89-real",))
+
+    kept[url].unlink()  # and there is no network
+    found = list(installation._candidates(log, Path("/bin/false"), "1.0", wanted))
+    assert [how for how, _ in found] == ["compiled here"]
+    assert "no prebuilt llama.cpp" in places.log.read_text()
+
+
+def test_nothing_to_build_with_and_nowhere_to_look(places: Places, tmp_path: Path) -> None:
+    wanted = order(tmp_path, Choice(("89-real",), "cu130", False, "RTX 4090"))
+    with pytest.raises(SetupError, match="must not be empty") as caught:
+        list(installation._candidates(Log(places.log), Path("python"), "1.0", wanted))
+    assert "apt install g++" in caught.value.hint
+
+
+def test_build_without_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: Places
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="needs a C") as caught:
+        llama_wheel.build(Log(places.log), "1.0", "", tmp_path / "wheels")
+    assert "apt install g++" in caught.value.hint
+
+
+def test_a_processor_gets_no_wheel_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = llama_wheel.wheel_folder(tmp_path, "1.0", "")
+    assert here == llama_wheel.wheel_folder(tmp_path, "1.0", "")
+    assert here != llama_wheel.wheel_folder(tmp_path, "1.1", "")
+    assert here != llama_wheel.wheel_folder(tmp_path, "1.0", "-DGGML_CUDA=ON")
+    monkeypatch.setattr(llama_wheel.platform, "machine", lambda: "aarch64")
+    assert here != llama_wheel.wheel_folder(tmp_path, "1.0", "")
+
+
+def test_record_that_is_none(places: Places) -> None:
+    places.app.mkdir(parents=True)
+    assert receipt.read(places.app) is None
+    made = Receipt("1", "env-1", "compiled here", ["a"], {"b": True}, True)
+    receipt.write(places.app, made)
+    assert receipt.read(places.app) == made
+    (places.app / "install.json").write_text('{"version": ')
+    with pytest.raises(SetupError, match="no record") as caught:
+        receipt.read(places.app)
+    assert str(places.app) in caught.value.hint
+
+
+def test_purge_refuses_to_guess_where_models_are(places: Places) -> None:
+    broken = Receipt("1", "env-1", "")
+    with pytest.raises(SetupError, match="does not say where") as caught:
+        removal.uninstall(Log(places.log), places, broken, True, False, lambda _: None)
+    assert "without --purge" in caught.value.hint
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a user with an installation, models, chats, settings, and files of other programs."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    python = receipt.places().app / "env-1/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')  # it knows gptoss_local
+    python.chmod(0o755)
+    for name in (*THEIRS, *OURS):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("# settings that are valid")
+    receipt.write(receipt.places().app, Receipt("1", "env-1", "", [str(tmp_path / OURS[0])]))
+    return tmp_path
+
+
+THEIRS = (".local/bin/other", ".cache/other/file", ".config/other.toml", ".local/share/x/gptoss")
+OURS = (
+    ".local/bin/gptoss",
+    ".local/share/gptoss/models/mine.gguf",
+    ".local/share/gptoss/chats.sqlite3",
+    ".local/share/gptoss/chats.sqlite3-wal",
+    ".config/gptoss/config.toml",
+    ".cache/gptoss/wheels/a/b.whl",
+    ".local/state/gptoss/log/server.log",
+)
+
+
+def files_in(home: Path) -> set[str]:
+    return {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
+
+
+def test_purge_leaves_nothing_but_what_is_not_ours(home: Path, capsys: Capture) -> None:
+    linked = home / ".local/share/gptoss/models/adopted.gguf"
+    linked.symlink_to(home / THEIRS[0])  # a model that is used where it lies
+    places, before = receipt.places(), files_in(home)
+    made = receipt.read(places.app)
+    assert made
+    removal.uninstall(Log(places.log), places, made, True, True, lambda _: None)
+    assert files_in(home) == before  # dry
+    asked: list[str] = []
+    removal.uninstall(Log(places.log), places, made, True, False, asked.append)
+    assert asked == ["Remove all that, models and chats, too?"]
+    assert files_in(home) == set(THEIRS)
+    assert not list(home.rglob("*gptoss*/"))
+    shown = capsys.readouterr().out
+    for path in (
+        ".local/share/gptoss/models",
+        ".local/share/gptoss/chats.sqlite3",
+        ".cache/gptoss",
+    ):
+        assert f"goes   {home / path} " in shown
+
+
+def test_uninstall_leaves_models_chats_and_settings(home: Path, capsys: Capture) -> None:
+    places = receipt.places()
+    made = receipt.read(places.app)
+    assert made
+    removal.uninstall(Log(places.log), places, made, False, False, lambda _: None)
+    assert files_in(home) == {*THEIRS, *OURS[1:]}
+    assert f"stays  {home / '.local/share/gptoss/models'} " in capsys.readouterr().out
+
+
+def test_a_no_removes_nothing(home: Path) -> None:
+    def refuse(question: str) -> None:
+        raise SetupError("Nothing was changed.", "You said no.")
+
+    places, before = receipt.places(), files_in(home)
+    made = receipt.read(places.app)
+    assert made
+    with pytest.raises(SetupError, match="Nothing was changed"):
+        removal.uninstall(Log(places.log), places, made, True, False, refuse)
+    assert files_in(home) == before

@@ -1,0 +1,111 @@
+"""What the terminal chat asks beyond Ollama's API."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from gptoss_local.chat import Vocabulary, dissect
+from tests.server.conftest import GREEDY
+from tests.server.test_sdk import WEATHER
+
+FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def chat(http: httpx.Client, messages: list[Any], **fields: Any) -> list[dict[str, Any]]:
+    body = {"model": "nano", "messages": messages, "options": GREEDY, **fields}
+    response = http.post("/api/chat", json=body)
+    assert response.is_success, response.text
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def test_prefill_is_reported_to_those_who_ask(http: httpx.Client) -> None:
+    words = [{"role": "user", "content": "some other words " * 800}]
+    short = {"options": {"num_predict": 2}}
+    frames = chat(http, words, return_progress=True, **short)
+    told = [frame["prompt_progress"] for frame in frames if "prompt_progress" in frame]
+    assert len(told) > 3
+    assert told[0]["processed"] == 0
+    assert all(p["total"] == told[0]["total"] > 2400 for p in told)
+    done = [p["processed"] for p in told]
+    assert done == sorted(done)
+    assert 0 < done[-1] < told[0]["total"]
+    assert not any("prompt_progress" in frame for frame in chat(http, FRANCE))
+
+
+def test_tokens_of_the_answer(http: httpx.Client, vocabulary: Vocabulary) -> None:
+    last = chat(http, FRANCE, return_tokens=True)[-1]
+    text = b"".join(map(vocabulary.bytes_of, last["tokens"])).decode()
+    assert text.startswith("<|channel|>analysis<|message|>The user asks")
+    assert text.endswith("The capital of France is Paris.<|return|>")
+    assert len(last["tokens"]) == last["eval_count"]
+    assert "tokens" not in chat(http, FRANCE)[-1]
+
+
+def test_inspect(http: httpx.Client) -> None:
+    last = chat(http, FRANCE, return_tokens=True)[-1]
+    answer = {"role": "assistant", "content": "The capital of France is Paris."}
+    body = {"model": "nano", "messages": FRANCE, "answer": answer, "tokens": last["tokens"]}
+    found = http.post("/api/gptoss/inspect", json=body).json()
+    assert found["n_tokens"] == last["prompt_eval_count"]
+    assert found["n_answer_tokens"] == last["eval_count"]
+    shown = [
+        (p["author"], p["channel"], p["is_answer"], p["is_dropped"]) for p in found["messages"]
+    ]
+    assert shown == [
+        ("system", "", False, False),
+        ("user", "", False, False),
+        ("assistant", "analysis", True, True),
+        ("assistant", "final", True, False),
+    ]
+    n_all = sum(len(piece["tokens"]) for piece in found["messages"])
+    assert n_all == found["n_tokens"] + found["n_answer_tokens"]
+
+
+def test_reasoning_before_a_call_stays(http: httpx.Client) -> None:
+    question = [{"role": "user", "content": "What is the weather in Tokyo?"}]
+    frames = chat(http, question, tools=[WEATHER], return_tokens=True)
+    thinking = "".join(frame["message"].get("thinking", "") for frame in frames)
+    (calls,) = [f["message"]["tool_calls"] for f in frames if f["message"].get("tool_calls")]
+    answer = {"role": "assistant", "content": "", "thinking": thinking, "tool_calls": calls}
+    body = {"model": "nano", "messages": question, "tools": [WEATHER], "answer": answer}
+    found = http.post("/api/gptoss/inspect", json=body | {"tokens": frames[-1]["tokens"]}).json()
+    written = [piece for piece in found["messages"] if piece["is_answer"]]
+    assert [piece["channel"] for piece in written] == ["analysis", "commentary"]
+    assert [piece["is_dropped"] for piece in written] == [False, False]
+    assert written[1]["recipient"] == "functions.get_current_weather"
+    assert written[1]["content_type"] == "json"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 400),
+        ({"model": "nothing"}, 404),
+        ({"model": "nano", "tokens": [-1]}, 400),
+        ({"model": "nano", "tokens": "x"}, 400),
+    ],
+)
+def test_inspect_refuses(http: httpx.Client, body: dict[str, Any], status: int) -> None:
+    assert http.post("/api/gptoss/inspect", json=body).status_code == status
+
+
+def test_fits_and_status(http: httpx.Client) -> None:
+    (fit,) = http.get("/api/gptoss/fits").json()["models"]
+    assert (fit["name"], fit["fits"], fit["n_ctx"]) == ("nano", "ram", 32_768)
+    (fit,) = http.get("/api/gptoss/fits?n_ctx=65536").json()["models"]
+    assert fit["n_ctx"] >= 65_536
+    assert http.get("/api/gptoss/fits?n_ctx=x").status_code == 400
+    assert http.get("/api/gptoss/status").json()["gpus"] == []
+
+
+def test_dissect_takes_any_tokens(vocabulary: Vocabulary) -> None:
+    """What a model wrote need not be well-formed."""
+    prompt = vocabulary.encode_tagged("<|start|>user<|message|>hi<|end|><|start|>assistant")
+    for text in ("", "<|channel|>", "<|message|>a<|message|>b", "x<|start|><|start|>y<|end|>"):
+        answer = vocabulary.encode_tagged(text)
+        pieces = dissect(prompt, answer, prompt, vocabulary)
+        assert [t for piece in pieces for t in piece.tokens] == [*prompt, *answer]
+        assert pieces[0].author == "user"
+        assert not pieces[0].is_dropped

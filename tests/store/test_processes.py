@@ -1,0 +1,117 @@
+"""Several processes change one store at once, and are killed at any point."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from convert import convert_checkpoint
+from gptoss_local.settings import Settings
+from gptoss_local.store import delete_model, find_garbage, find_model, list_models
+from tests.convert.tiny import write_tiny
+
+N_PROCESSES = 3
+SECONDS = 6.0
+
+# Adds, replaces, copies, deletes and lists for ever; a model of its own is there all the time.
+WORK = """
+import hashlib, itertools, random, sys
+from pathlib import Path
+from gptoss_local.errors import GptOssError, ModelNotFoundError
+from gptoss_local.settings import Settings
+from gptoss_local.store import *
+
+seed, home, *files = sys.argv[1:]
+files = [Path(file) for file in files]
+settings, choice = Settings(home=Path(home)), random.Random(int(seed))
+names = ["a", "b:7b", "me/c"]
+for n in itertools.count():
+    file, name = choice.choice(files), choice.choice(names)
+    defaults = choice.choice([None, ModelDefaults(system=f"{seed}-{n}")])
+    try:
+        match choice.randrange(6):
+            case 0 | 1:
+                add_model(name, file, settings, defaults, in_place=choice.random() < 0.3)
+            case 2:
+                delete_model(name, settings)
+            case 3:
+                data = file.read_bytes()
+                digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+                with BlobWriter(digest, settings) as blob:
+                    blob.write(data)
+                    blob.finish()
+                add_model(name, find_blob(digest, settings), settings, defaults)
+            case 4:
+                entry = find_model(name, settings)
+                add_model("copy", entry.path, settings, entry.defaults, in_place=entry.is_in_place)
+            case 5:
+                list_models(settings)
+                find_garbage(settings)
+    except ModelNotFoundError:
+        pass
+    except GptOssError as error:  # another process was faster: told as an error, never half done
+        if "No such file" not in error.message and "not in GGUF" not in error.message:
+            raise
+    add_model("steady", file, settings, defaults)
+    print(n, flush=True)
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Two small models with different bytes."""
+    found = []
+    for n_layers in (1, 2):
+        source = write_tiny(tmp_path / f"tiny{n_layers}")
+        target = tmp_path / f"tiny{n_layers}.gguf"
+        found += convert_checkpoint(source, target, dense="q8_0" if n_layers == 1 else "bf16")
+    return found
+
+
+def test_changes_from_several_processes_that_are_killed(tmp_path: Path, files: list[Path]) -> None:
+    settings, chance = Settings(home=tmp_path / "home"), random.Random(5)
+    contents = {file.read_bytes() for file in files}
+    log = tmp_path / "log"
+    with log.open("w") as out:
+
+        def start(seed: int) -> subprocess.Popen[bytes]:
+            command = [sys.executable, "-c", WORK, str(seed), str(settings.home), *map(str, files)]
+            return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+
+        running = [start(seed) for seed in range(N_PROCESSES)]
+        while log.stat().st_size < 100:  # until they work
+            time.sleep(0.05)
+        end_s, n_killed = time.monotonic() + SECONDS, 0
+        while time.monotonic() < end_s:
+            time.sleep(chance.uniform(0.1, 0.8))
+            assert find_model("steady", settings).name == "steady"
+            victim = running.pop(0)
+            assert victim.poll() is None, log.read_text()[-2000:]
+            victim.kill()
+            victim.wait()
+            n_killed += 1
+            running.append(start(100 + n_killed))
+        for process in running:
+            process.kill()
+            process.wait()
+    assert "Error" not in log.read_text(), log.read_text()[-2000:]
+    assert n_killed > 3
+    for entry in list_models(settings):
+        if not entry.embedded:
+            assert entry.path is not None
+            assert entry.path.read_bytes() in contents, entry
+    names = {entry.name for entry in list_models(settings) if not entry.embedded}
+    assert "steady" in names
+    for each in find_garbage(settings, quiet_s=-1):
+        each.remove()
+    assert names == {entry.name for entry in list_models(settings) if not entry.embedded}
+    for name in names:
+        delete_model(name, settings)
+    left = [path for path in settings.models_dir.rglob("*") if path.is_file()]
+    assert left == []
+    assert {file.read_bytes() for file in files} == contents
+    assert all(os.stat(file).st_nlink == 1 for file in files)

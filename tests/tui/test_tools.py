@@ -1,0 +1,268 @@
+"""Tools: programs of the user that the model asks for, and that run only when the user says so."""
+
+import asyncio
+import json
+import re
+import sys
+import time
+import tomllib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from gptoss_local.errors import UsageError
+from gptoss_local.settings import Settings, ToolCommand
+from tests.tui.running_chat import Chat, OpenChat, run_chat
+from tests.tui.scripted import ScriptedServer
+from tui.history import History
+from tui.screens.approval import ApprovalDialog
+from tui.tools import Toolbox, filled_in
+
+QUESTION = "What is the weather in Tokyo?"
+ANSWER = "It is 21 degrees and sunny in Tokyo."
+LOCATION = {"location": {"type": "string", "description": "The name of the city"}}
+SCHEMA = {"type": "object", "properties": LOCATION, "required": ["location"]}
+PRINTS = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read()); print(sys.argv[2])"
+
+
+def weather(log: Path) -> dict[str, ToolCommand]:
+    """A tool that notes what it was called with."""
+    result = '{"temperature": 21, "description": "sunny"}'
+    command = (sys.executable, "-c", PRINTS, str(log), result)
+    about = "Gets the current weather in the provided location."
+    return {
+        "get_current_weather": ToolCommand(command=command, description=about, parameters=SCHEMA)
+    }
+
+
+def program(code: str, timeout_s: float = 20, **parameters: object) -> dict[str, ToolCommand]:
+    command = (sys.executable, "-c", code)
+    return {"f": ToolCommand(command=command, parameters=parameters, timeout_s=timeout_s)}
+
+
+async def ask(chat: Chat, question: str = QUESTION) -> None:
+    await chat.enter("/set temperature 0")
+    await chat.enter(question)
+    await asked(chat)
+
+
+async def asked(chat: Chat) -> None:
+    """The question is there, and no key was pressed for a while."""
+    await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
+    await chat.pilot.pause(0.6)
+
+
+async def test_a_call_runs_once_it_is_approved(
+    open_chat: OpenChat, tmp_path: Path, history_path: Path
+) -> None:
+    log = tmp_path / "log"
+    async with open_chat(tools=weather(log)) as chat:
+        await ask(chat)
+        await chat.until(lambda: "asks to run get_current_weather" in chat.screen())
+        assert '"location": "Tokyo"' in chat.screen()
+        assert not log.exists()
+        await chat.press("x", "space", "enter", *"my yes")  # nothing but its keys allows it
+        assert isinstance(chat.app.screen, ApprovalDialog)
+        await asked(chat)
+        await chat.press("y")
+        assert await chat.answered() == ANSWER
+        assert json.loads(log.read_text()) == {"location": "Tokyo"}
+        assert [turn.role for turn in chat.turns()] == ["user", "assistant", "tool", "assistant"]
+        await chat.until(lambda: "▸ calls get_current_weather(location: 'Tokyo')" in chat.screen())
+        assert "▸ get_current_weather → 1 line" in chat.screen()
+        chat_id = chat.app.chat.conversation.chat_id
+        assert chat_id is not None
+    async with open_chat(chat_id, tools=weather(log)) as chat:
+        await chat.until(lambda: "▸ get_current_weather → 1 line" in chat.screen())
+        chat.views()[2].focus()
+        await chat.press("space")
+        await chat.until(lambda: "▾ get_current_weather" in chat.screen())
+        await chat.press("escape")  # back to the input
+        await chat.enter(QUESTION.replace("Tokyo", "Rome"))
+        await asked(chat)  # anew
+        await chat.press("a")
+        assert "Rome" in await chat.answered()
+        await chat.ask(QUESTION)  # without a question
+        assert log.read_text().count("Tokyo") == 2
+    history = History(history_path)
+    exported = history.export_markdown(chat_id)
+    assert "## Tool get_current_weather" in exported
+    assert '"location": "Tokyo"' in exported
+    again = history.import_json(history.export_json(chat_id))
+    assert [turn.tool_name for turn in history.tree(again)][2] == "get_current_weather"
+    history.close()
+
+
+async def test_a_denied_call_is_told_to_the_model(open_chat: OpenChat, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with open_chat(tools=weather(log)) as chat:
+        await ask(chat)
+        await chat.press("r", *"Ask in German", "enter")
+        await chat.answered()
+        result = chat.turns()[2]
+        assert (result.role, result.content) == ("tool", "The user denied this call. Ask in German")
+        assert chat.turns()[3].role == "assistant"
+        assert not log.exists()
+
+
+async def test_escape_ends_the_loop(open_chat: OpenChat, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with open_chat(tools=weather(log)) as chat:
+        await ask(chat)
+        await chat.press("escape")
+        await chat.until(lambda: not chat.app.chat.is_answering)
+        assert [turn.role for turn in chat.turns()] == ["user", "assistant", "tool"]
+        assert chat.turns()[-1].content == "The user stopped this call."
+        assert not log.exists()
+        await chat.press("ctrl+r")  # the model goes on with that
+        await chat.until(lambda: len(chat.turns()) == 4)
+        await chat.until(lambda: not chat.app.chat.is_answering)
+
+
+async def test_escape_kills_a_tool_that_runs(open_chat: OpenChat, tmp_path: Path) -> None:
+    code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
+    log = tmp_path / "pid"
+    tools = weather(log)
+    sleeps = (sys.executable, "-c", code, str(log))
+    tools["get_current_weather"] = msgspec.structs.replace(
+        tools["get_current_weather"], command=sleeps
+    )
+    async with open_chat(tools=tools) as chat:
+        await ask(chat)
+        await chat.press("y")
+        await chat.until(lambda: log.exists() and log.read_text())
+        await chat.until(lambda: "running get_current_weather" in chat.screen())
+        await chat.press("escape")
+        await chat.until(lambda: not chat.app.chat.is_answering)
+        await chat.until(lambda: not psutil.pid_exists(int(log.read_text())), timeout_s=5)
+        assert chat.turns()[-1].content == "The user stopped this call."
+
+
+async def test_tools_are_switched(open_chat: OpenChat, tmp_path: Path) -> None:
+    async with open_chat(tools=weather(tmp_path / "log")) as chat:
+        toolbox = chat.app.chat.toolbox
+        assert toolbox.on == {"get_current_weather"}
+        await chat.enter("/tools")
+        await chat.until(lambda: "off   read_file" in chat.screen())
+        await chat.press("enter")
+        await chat.until(lambda: "on    read_file" in chat.screen())
+        await chat.press("escape")
+        await chat.enter("/tools get_current_weather")
+        assert toolbox.on == {"read_file"}
+        assert [tool["function"]["name"] for tool in toolbox.declared()] == ["read_file"]
+        await chat.enter("/tools nothing")
+        await chat.until(lambda: "there is no tool 'nothing'" in chat.notices())
+
+
+def test_arguments_fill_the_command() -> None:
+    command = ToolCommand(
+        command=("curl", "--data", "q={city}", "-n{n}", "{unknown}", "{{n}}"),
+        parameters={"properties": {"city": {}, "n": {}}},
+    )
+    filled = filled_in(command, {"city": "Rome; rm -rf ~ $(x)", "n": 3, "unknown": 1})
+    assert filled == ["curl", "--data", "q=Rome; rm -rf ~ $(x)", "-n3", "{unknown}", "{3}"]
+    assert filled_in(command, {"city": "a\0b"}) == ["curl", "--data", "q=ab", "{unknown}"]
+
+
+async def run(tmp_path: Path, tools: dict[str, ToolCommand], **arguments: object) -> str:
+    result = await Toolbox(tools, tmp_path).run("f", arguments)
+    return f"{'error' if result.is_error else 'ok'}: {result.text}"
+
+
+async def test_results(tmp_path: Path) -> None:
+    assert await run(tmp_path, program("print(input())"), a="é") == 'ok: {"a":"é"}\n'
+    failed = "import sys; print('why', file=sys.stderr); sys.exit(3)"
+    assert await run(tmp_path, program(failed)) == "error: Error: exit code 3\nwhy"
+    gone = {"f": ToolCommand(command=("/nonexistent",))}
+    assert "does not start" in await run(tmp_path, gone)
+    large = await run(tmp_path, program("while True: print('x' * 1000)"))
+    assert large.endswith("(cut after 32 KiB)")
+    assert len(large) < 33_000
+    assert "there is no function g" in (await Toolbox({}, tmp_path).run("g", {})).text
+
+
+async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', "
+        "'import time; time.sleep(60)']); open('pid', 'w').write(str(p.pid)); time.sleep(60)"
+    )
+    start_s = time.monotonic()
+    assert "took longer than 2 s" in await run(tmp_path, program(code, timeout_s=2))
+    assert time.monotonic() - start_s < 15
+    child = int((tmp_path / "pid").read_text())
+    for _ in range(100):
+        if not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie":
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("the child lives")
+
+
+async def test_read_file_stays_in_its_folder(tmp_path: Path) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    (inside / "a.txt").write_text("words")
+    (inside / "b.bin").write_bytes(b"\0\1")
+    (tmp_path / "secret").write_text("no")
+    (inside / "link").symlink_to(tmp_path / "secret")
+    toolbox = Toolbox({}, inside)
+    toolbox.switch("read_file")
+
+    async def read(path: str) -> str:
+        return (await toolbox.run("read_file", {"path": path})).text
+
+    assert await read("a.txt") == "words"
+    assert "is not a text file" in await read("b.bin")
+    for path in ("../secret", "link", str(tmp_path / "secret")):
+        assert "is not below" in await read(path)
+    assert "cannot be read" in await read("missing")
+
+
+async def test_the_documented_example(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(\[tools.*?)```", page, re.S)
+    toolbox = Toolbox(msgspec.convert(tomllib.loads(text), Settings).tools, tmp_path)
+    assert toolbox.on == {"search_notes"}
+    (declared,) = toolbox.declared()
+    assert declared["function"]["parameters"]["required"] == ["words"]
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("milk\n-r and bread\n")
+    result = await toolbox.run("search_notes", {"words": "-R AND"})
+    assert result.text == "notes/a.md:2:-r and bread\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("a b", {}), ("f", {"type": "string"}), ("f", {"properties": 3})]
+)
+def test_tools_that_no_model_could_call(
+    name: str, parameters: dict[str, object], tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError):
+        Toolbox({name: ToolCommand(command=("x",), parameters=parameters)}, tmp_path)
+
+
+async def test_calls_without_end_are_ended(history_path: Path, tmp_path: Path) -> None:
+    async with run_chat(Caller(), history_path, tools=weather(tmp_path / "log")) as chat:
+        chat.app.chat.toolbox.trusted.add("get_current_weather")
+        await chat.enter("go")
+        await chat.until(lambda: not chat.app.chat.is_answering, timeout_s=60)
+        results = [turn.content for turn in chat.turns() if turn.role == "tool"]
+        assert len(results) == 13
+        assert results[-1] == "Not run: too many calls without an answer."
+        assert "Stopped after 12 rounds" in chat.notices()
+
+
+class Caller(ScriptedServer):
+    """A model that never does anything but call."""
+
+    def __init__(self) -> None:
+        super().__init__("", [], 1)
+
+    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        call = {"function": {"name": "get_current_weather", "arguments": {"location": "X"}}}
+        message = {"role": "assistant", "content": "", "tool_calls": [call]}
+        yield {"message": message, "done": False}
+        yield {"message": {"role": "assistant", "content": ""}, "done": True}

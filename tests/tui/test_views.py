@@ -1,0 +1,251 @@
+"""What the chat shows beside the conversation, on the real server: speed, harmony, versions, fit.
+
+Also the context guard, on a server with a small context.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import RunningServer, run_server
+from tests.tui.running_chat import FRANCE, PARIS, OpenChat, opener, run_chat
+from tests.tui.scripted import ScriptedServer
+from tui.answer import Answer, thinned
+from tui.history import History
+from tui.screens.compare import CompareDialog
+from tui.screens.models import fit_text
+from tui.screens.overflow import larger_context
+from tui.server import Gpu, PromptSize
+from tui.widgets.speed_panel import SpeedPanel, stats_lines
+from tui.widgets.status_line import Status, status_parts
+
+
+@pytest.fixture(scope="module")
+def small_server(nano_home: Path) -> Iterator[RunningServer]:
+    with run_server(nano_home, context_length="1024") as running:
+        yield running
+
+
+@pytest.fixture
+def open_small(small_server: RunningServer, history_path: Path) -> OpenChat:
+    return opener(small_server, history_path)
+
+
+LONG = "Repeat: " + "word " * 400
+
+
+async def test_the_guard_drops_the_oldest_turns(open_small: OpenChat) -> None:
+    async with open_small() as chat:
+        await chat.enter("/set num_predict 20")
+        await chat.ask(LONG)
+        await chat.ask(LONG)
+        await chat.enter(LONG)
+        await chat.until(lambda: "The conversation does not fit" in chat.screen())
+        assert re.search(r"It has 1,[23]\d\d tokens and the context holds 1,024", chat.screen())
+        await chat.press("enter")
+        await chat.answered()
+        assert chat.turns()[-1].state == "done"
+        assert chat.app.chat.conversation.options["truncate"] is True
+        answer = chat.app.chat.answer
+        assert answer is not None
+        assert answer.n_left_out > 0
+        await chat.until(lambda: "without the oldest" in chat.screen())
+
+
+async def test_the_guard_asks_for_more_context(
+    open_small: OpenChat, small_server: RunningServer
+) -> None:
+    async with open_small() as chat:
+        await chat.enter("/set num_predict 5")
+        await chat.enter(LONG * 3)
+        await chat.until(lambda: "with 8,192 tokens of context" in chat.screen())
+        await chat.press("enter")
+        await chat.answered()
+        assert chat.turns()[-1].state == "done"
+        await chat.until(lambda: "/8,192" in chat.screen())
+        assert chat.app.chat.conversation.options["num_ctx"] == 8192
+
+
+def test_larger_context() -> None:
+    assert larger_context(PromptSize(1300, 1024, 131_072)) == 8192
+    assert larger_context(PromptSize(40_000, 32_768, 131_072)) == 57_344
+    assert larger_context(PromptSize(130_000, 32_768, 131_072)) == 131_072
+    assert larger_context(PromptSize(140_000, 131_072, 131_072)) == 0
+
+
+async def test_the_speed_panel(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.press("f8")
+        await chat.until(lambda: "No answer is finished yet" in chat.screen())
+        await chat.ask(FRANCE)
+        await chat.until(lambda: re.search(r"answer \d+ tokens in \d\.\d\d s", chat.screen()))
+        assert re.search(r"prompt \d+ tokens, \d+ read in .* tok/s\)", chat.screen())
+        assert "between tokens: median" in chat.screen()
+        assert len(chat.turns()[-1].stats["latencies_ms"]) > 5
+        await chat.press("f8")
+        await chat.until(lambda: "between tokens" not in chat.screen())
+        assert not chat.app.chat.query_one(SpeedPanel).display
+
+
+async def test_the_inspector(open_chat: OpenChat) -> None:
+    async with open_chat(size=(120, 60)) as chat:
+        await chat.enter("/set temperature 0")
+        await chat.ask(FRANCE)
+        tokens = chat.turns()[-1].stats["tokens"]
+        assert tokens[-1] == 200002  # <|return|>
+        assert len(tokens) == chat.turns()[-1].stats["eval_count"]
+        await chat.press("f9")
+        await chat.until(lambda: "assistant · channel final" in chat.screen())
+        screen = chat.screen()
+        assert re.search(r"channel analysis · \d+ tokens · written by the model · dropped", screen)
+        assert re.search(r"channel final · \d+ tokens · written by the model\s", screen)
+        assert "Reasoning: medium" in screen
+        await chat.press("space")
+        await chat.until(lambda: "200006 173781 200005 17196 200008" in chat.screen())
+        await chat.press("escape")
+
+
+async def test_the_same_prompt_with_another_effort(open_chat: OpenChat) -> None:
+    async with open_chat(size=(120, 40)) as chat:
+        await chat.ask(FRANCE)
+        await chat.press("f5")
+        assert await chat.answered() == PARIS
+        assert chat.turns()[-1].effort == "high"
+        await chat.until(lambda: "‹ 2/2 ›" in chat.screen())
+        await chat.enter("/compare")
+
+        def row_of(text: str) -> int:
+            rows = chat.screen().splitlines()
+            return next((n for n, row in enumerate(rows) if text in row), -1)
+
+        await chat.until(lambda: row_of("1: nano, medium") >= 0)
+        await chat.until(lambda: row_of("1: nano") == row_of("2: nano, high"))  # side by side
+        await chat.pilot.resize_terminal(80, 24)
+        await chat.until(lambda: 0 <= row_of("1: nano") < row_of("2: nano"))
+        await chat.press("escape")
+        assert not isinstance(chat.app.screen, CompareDialog)
+
+
+async def test_a_branch_is_a_chat_of_its_own(open_chat: OpenChat, history_path: Path) -> None:
+    async with open_chat() as chat:
+        await chat.ask("My name is Peter Parker.")
+        old_id = chat.app.chat.conversation.chat_id
+        await chat.ask(FRANCE)
+        chat.views()[1].focus()
+        await chat.pilot.pause()
+        await chat.app.chat.action_command("branch")
+        assert len(chat.turns()) == 2
+        assert chat.app.chat.conversation.chat_id != old_id
+        assert "Peter" in await chat.ask("What is my name?")
+    history = History(history_path)
+    assert [summary.n_turns for summary in history.chats()] == [4, 4]
+    history.close()
+
+
+async def test_options_stay_with_their_chat(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.enter("/set temperature 0.5")
+        await chat.until(lambda: "temperature 0.5" in chat.notices())
+        await chat.enter("/set seed 7")
+        for wrong in ("/set heat 3", "/set temperature 9", "/set seed 1.5"):
+            await chat.enter(wrong)
+        await chat.until(lambda: "there is no option 'heat'" in chat.notices())
+        assert "temperature is a number from 0 to 2" in chat.notices()
+        assert "seed is a whole number" in chat.notices()
+        await chat.ask(FRANCE)
+        chat_id = chat.app.chat.conversation.chat_id
+        await chat.enter("/new")
+        assert chat.app.chat.conversation.options == {}
+    async with open_chat(chat_id) as chat:
+        assert chat.app.chat.conversation.options == {"temperature": 0.5, "seed": 7}
+        assert chat.app.chat.conversation.request()["options"] == {"temperature": 0.5, "seed": 7}
+        await chat.enter("/set seed")
+        assert chat.app.chat.conversation.options == {"temperature": 0.5}
+
+
+async def test_the_picker_says_what_fits(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.press("f3")
+        await chat.until(lambda: "○ RAM, no GPU · ctx 32,768" in chat.screen())
+
+
+def test_fit_text() -> None:
+    assert fit_text(None) == ""
+    assert (
+        fit_text({"fits": "vram", "n_ctx": 8192, "vram_share": 1}) == "✓ fits in VRAM · ctx 8,192"
+    )
+    assert "62 %" in fit_text({"fits": "split", "n_ctx": 8192, "vram_share": 0.62})
+    assert fit_text({"fits": "no", "n_ctx": 0, "vram_share": 0}) == "✗ does not fit"
+
+
+def test_status_of_a_prompt_that_is_read() -> None:
+    now = [0.0]
+    answer = Answer(clock=lambda: now[0])
+    progress = {"total": 60_000, "cache": 1000, "processed": 12_000}
+    message = {"role": "assistant", "content": ""}
+    answer.add({"message": message, "done": False, "prompt_progress": progress})
+    now[0] = 3.0
+    assert answer.phase == "waiting"
+    gpus = [Gpu(11 * 2**30, 16 * 2**30)]
+    parts = status_parts(Status("nano", "low", answer, n_ctx=65_536, gpus=gpus))
+    assert parts[2:] == [
+        "reading 12,000/60,000 (20 %) 3.0 s",
+        "ctx ~60,000/65,536 (92 %)",
+        "VRAM 11.0/16.0 GiB",
+    ]
+    assert status_parts(Status("nano", "low", answer, note="running f"))[2] == "running f"
+
+
+def test_status_of_a_model_that_loads() -> None:
+    answer = Answer(clock=lambda: 1.0)
+    load = (8_100_000_000, 12_800_000_000)
+    assert status_parts(Status("m", "low", answer))[2] == "loading the model 0.0 s"
+    assert status_parts(Status("m", "low", answer, load=load))[2] == "loading 8.1/12.8 GB 0.0 s"
+    assert status_parts(Status("m", "low", answer, n_ctx=8192))[2] == "reading the prompt 0.0 s"
+
+
+class Loading(ScriptedServer):
+    """A server that loads, with a GPU."""
+
+    async def get(self, path: str) -> dict[str, Any]:
+        if path != "/api/gptoss/status":
+            return {"models": []}
+        load = {"model": "nano", "completed": 3_000_000_000, "total": 12_000_000_000}
+        gpu = {"name": "g", "total_bytes": 16 * 2**30, "free_bytes": 4 * 2**30}
+        return {"gpus": [gpu], "loading": [load]}
+
+    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        await asyncio.sleep(30)
+        yield {}
+
+
+async def test_the_status_line_while_a_model_loads(history_path: Path) -> None:
+    async with run_chat(Loading("", [], 1), history_path, size=(100, 24)) as chat:
+        await chat.enter("hi")
+        await chat.until(lambda: "loading 3.0/12.0 GB" in chat.screen())
+        assert "VRAM 12.0/16.0 GiB" in chat.screen()
+        await chat.press("escape")
+
+
+def test_stats_are_derived_openly() -> None:
+    stats = {
+        "prompt_eval_count": 1200, "prompt_cached_count": 1000, "prompt_eval_duration": 1e8,
+        "eval_count": 50, "eval_duration": 5e8, "ttft_s": 0.25, "latencies_ms": [9, 10, 30],
+    }  # fmt: skip
+    assert stats_lines(stats) == [
+        "prompt 1,200 tokens, 200 read in 0.10 s (2,000 tok/s), 1,000 from the cache, ~0.5 s saved",
+        "answer 50 tokens in 0.50 s (100 tok/s), first token after 0.25 s",
+        "between tokens: median 10.0 ms, p95 30.0 ms, most 30.0 ms",
+    ]
+
+
+def test_thinned_keeps_the_peaks() -> None:
+    values = [1.0] * 1000
+    values[777] = 9.0
+    assert len(thinned(values, 100)) == 100
+    assert max(thinned(values, 100)) == 9.0
+    assert thinned([1.0, 2.0], 100) == [1.0, 2.0]

@@ -1,0 +1,98 @@
+"""What the model saw and wrote: harmony's messages, their token ids, what the next prompt drops."""
+
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from tui.printable import printable
+
+_MAX_CHARS = 4000  # of a message; the ids of longer ones are cut with it
+_MAX_IDS = 1000
+
+
+class InspectorDialog(ModalScreen[None]):
+    """Args: found: as `/api/gptoss/inspect` answers."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,f9", "dismiss(None)", "Leave"),
+        Binding("space,t", "ids", "Token ids"),
+    ]
+    DEFAULT_CSS = """
+    InspectorDialog {
+        VerticalScroll { height: 1fr; }
+        .piece { height: auto; margin: 0 0 1 0; padding: 0 0 0 1; border-left: thick $primary; }
+        .piece.-answer { border-left: thick $success; }
+        .piece.-dropped { border-left: thick $warning; color: $text-muted; }
+    }
+    """
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        super().__init__()
+        self._found = found
+        self._shows_ids = False
+
+    def compose(self) -> ComposeResult:
+        pieces = self._found["messages"]
+        n_dropped = sum(len(piece["tokens"]) for piece in pieces if piece["is_dropped"])
+        about = f"prompt {self._found['n_tokens']:,} tokens"
+        if n_answer := self._found["n_answer_tokens"]:
+            about += f", answer {n_answer:,}"
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = "Harmony"
+            dialog.border_subtitle = about + (
+                f", the next prompt drops {n_dropped:,}" if n_dropped else ""
+            )
+            with VerticalScroll():
+                for piece in pieces:
+                    view = Static(self._content(piece), classes="piece", markup=False)
+                    view.set_class(piece["is_answer"], "-answer")
+                    view.set_class(piece["is_dropped"], "-dropped")
+                    yield view
+            yield Static("Space token ids   Esc leave", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        scroll = self.query_one(VerticalScroll)
+        scroll.focus()
+        scroll.scroll_end(animate=False)
+
+    def action_ids(self) -> None:
+        """Show ids instead of texts, and back."""
+        self._shows_ids = not self._shows_ids
+        views = self.query(".piece").results(Static)
+        for view, piece in zip(views, self._found["messages"], strict=True):
+            view.update(self._content(piece))
+
+    def _content(self, piece: dict[str, Any]) -> Content:
+        body = ids_text(piece["tokens"]) if self._shows_ids else cut(printable(piece["text"]))
+        return Content.assemble((heading(piece), "bold"), "\n", body)
+
+
+def heading(piece: dict[str, Any]) -> str:
+    """Author, channel and recipient of a message, how long it is and what becomes of it."""
+    parts = [piece["author"]]
+    parts += [f"channel {piece['channel']}"] if piece["channel"] else []
+    parts += [f"to {piece['recipient']}"] if piece["recipient"] else []
+    parts += [piece["content_type"]] if piece["content_type"] else []
+    parts.append(f"{len(piece['tokens']):,} tokens")
+    parts += ["written by the model"] if piece["is_answer"] else []
+    parts += ["dropped from the next prompt"] if piece["is_dropped"] else []
+    return printable(" · ".join(parts))
+
+
+def ids_text(tokens: list[int]) -> str:
+    """Ids in a row, of long messages the first ones."""
+    more = f" … and {len(tokens) - _MAX_IDS:,} more" if len(tokens) > _MAX_IDS else ""
+    return " ".join(map(str, tokens[:_MAX_IDS])) + more
+
+
+def cut(text: str) -> str:
+    """The beginning and the end of a long text."""
+    if len(text) <= _MAX_CHARS:
+        return text
+    half = _MAX_CHARS // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters …\n{text[-half:]}"

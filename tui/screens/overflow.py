@@ -1,0 +1,78 @@
+"""A prompt does not fit in the context: by how much, and what can be done."""
+
+from typing import Any, ClassVar, NamedTuple
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from tui.screens.models import place_text
+from tui.server import PromptSize
+
+_FOR_ANSWER = 1.25  # how much more than the prompt a larger context holds, at least
+_STEP = 8192
+
+
+class Way(NamedTuple):
+    """An option of the chat that makes the prompt fit."""
+
+    option: str
+    value: Any
+
+
+class OverflowDialog(ModalScreen[Way | None]):
+    """Choose a way; None does not send the message.
+
+    Args:
+        size: The figures.
+        n_ctx: A context that holds the prompt; 0: the model can have none.
+        fit: Where the model would go with that, as `ChatServer.fits` has it.
+        can_drop: There are earlier turns that could be left out.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
+
+    def __init__(
+        self, size: PromptSize, n_ctx: int, fit: dict[str, Any] | None, *, can_drop: bool
+    ) -> None:
+        super().__init__()
+        self._prompt = size
+        self._ways: list[tuple[str, Way | None]] = []
+        if can_drop:
+            self._ways.append(("Leave out the oldest turns, in this chat", Way("truncate", True)))
+        if n_ctx and (fit is None or fit["fits"] != "no"):
+            place = f": {place_text(fit)}" if fit else ""
+            text = f"Load the model anew with {n_ctx:,} tokens of context{place}"
+            self._ways.append((text, Way("num_ctx", n_ctx)))
+        self._ways.append(("Do not send it; I shorten it", None))
+
+    def compose(self) -> ComposeResult:
+        size = self._prompt
+        with Vertical(classes="dialog -question") as dialog:
+            dialog.border_title = "The conversation does not fit"
+            yield Static(
+                f"It has {size.n_prompt:,} tokens and the context holds {size.n_ctx:,}: "
+                f"{size.n_prompt - size.n_ctx + 1:,} too many.",
+                markup=False,
+            )
+            yield OptionList(*(Option(text) for text, _ in self._ways), markup=False)
+            yield Static("Enter choose   Esc do not send", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+
+    @on(OptionList.OptionSelected)
+    def choose(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.dismiss(self._ways[event.option_index][1])
+
+
+def larger_context(size: PromptSize) -> int:
+    """A context with room for the prompt and an answer; 0 if the model can have none."""
+    wanted = -(-int(size.n_prompt * _FOR_ANSWER) // _STEP) * _STEP
+    n_ctx = min(wanted, size.n_ctx_max)
+    return n_ctx if n_ctx > max(size.n_prompt, size.n_ctx) else 0

@@ -1,0 +1,63 @@
+"""The list of tools: which the model is told of."""
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from tui.tools import Tool, Toolbox
+
+_ABOUT = "The model asks before each call. docs/chat.md says how to declare your own."
+
+
+class ToolsDialog(ModalScreen[None]):
+    """Turns tools on and off until it is left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Leave"),
+        Binding("space", "switch", "On or off"),
+    ]
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        super().__init__()
+        self._toolbox = toolbox
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog -question") as dialog:
+            dialog.border_title = "Tools"
+            yield Static(_ABOUT, markup=False)
+            yield OptionList(markup=False)
+            yield Static("Enter, Space on or off   Esc leave", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+        self._refill(0)
+
+    @on(OptionList.OptionSelected)
+    def switched(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self._toolbox.switch(str(event.option.id))
+        self._refill(event.option_index)
+
+    def action_switch(self) -> None:
+        self.query_one(OptionList).action_select()
+
+    def _refill(self, marked: int) -> None:
+        options = self.query_one(OptionList)
+        options.clear_options()
+        options.add_options(
+            [Option(self._line(tool), id=tool.name) for tool in self._toolbox.tools.values()]
+        )
+        options.highlighted = marked
+
+    def _line(self, tool: Tool) -> Content:
+        mark = "on " if tool.name in self._toolbox.on else "off"
+        trust = ", always allowed in this chat" if tool.name in self._toolbox.trusted else ""
+        about = f"\n      {tool.description or '(no description)'}\n      It {tool.about}{trust}"
+        return Content.assemble((mark, "bold"), f"   {tool.name}", (about, "dim"))
