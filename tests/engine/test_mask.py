@@ -113,7 +113,7 @@ def test_always_valid_at_temperature_1_and_more(
 ) -> None:
     kinds = [
         SamplingParams(seed=1),
-        SamplingParams(temperature=2.0, seed=2),
+        SamplingParams(temperature=20.0, seed=2),
         SamplingParams(top_p=0.5, seed=3),
         SamplingParams(top_k=3, min_p=0.2, seed=4),
     ]
@@ -192,20 +192,20 @@ def test_preempted_masks_go_on_where_they_were(
         assert run.engine.stats().n_preempted > 0
 
 
-@pytest.mark.parametrize("temperature", [1.0, 1.5])
+@pytest.mark.parametrize("temperature", [2.0, 3.0])
 def test_the_distribution_is_the_masked_one(
-    model: Model, masks: MaskCompiler, prompt: Prompt, vocabulary: Vocabulary, temperature: float
+    model: Model, masks: MaskCompiler, prompt: Prompt, temperature: float
 ) -> None:
     """Chi-square of what `draw` gives against the softmax of the allowed logits.
 
-    After these tokens nano's distribution is flat: a good part of the draws is allowed at once, and
-    a good part is not.
+    Here nano's distribution is flat at these temperatures: a good part of the draws is allowed at
+    once, and a good part is not.
     """
-    grammar = matching("1|user|folder|w|item|mean|td|2|3")
+    grammar = matching("Sorry|Why|I|Thank|Hello|The|This")
     n = 2000
     params = ContextParams(n_ctx=256, n_threads_prefill=1, n_threads_decode=1)
     context = Context(model, params)
-    tokens = [*prompt("Tell me"), *vocabulary.encoding.encode("The ")]
+    tokens = prompt("Tell me")
     context.decode(tokens, position=0)
     sampling = SamplingParams(temperature=temperature, seed=1)
     request = Generate(seq_id=0, prompt=tokens, sampling=sampling, stop_tokens=[])

@@ -17,7 +17,15 @@ from gptoss_local.nano.codes import N_BITS, bf16_bits, coded_rows, spelling
 from gptoss_local.nano.compact import CODED, EMBEDDING, HEAD, CompactModel, vocabulary_codes
 from gptoss_local.nano.ranks import load_ranks
 from tests.nano.data.document import load_vocabulary
-from tests.nano.export import INT16_MAX, export, fixed_point_exponent, pack
+from tests.nano.export import (
+    FINAL_NORM,
+    INT16_MAX,
+    SHARPNESS,
+    export,
+    fixed_point_exponent,
+    pack,
+    sharpen,
+)
 
 N_VOCAB, D = 201_088, 32
 MAX_BITS = 255  # the longest code for which rows are exact
@@ -38,7 +46,7 @@ def tensors() -> Arrays:
         return bf16_bits(rng.standard_normal(shape, np.float32))
 
     made: Arrays = {
-        "model.norm.weight": bf16(D),
+        FINAL_NORM: bf16(D),
         "model.layers.0.mlp.experts.down_proj_blocks": rng.integers(0, 256, (2, D, 1, 16), "u1"),
         "model.layers.0.mlp.experts.down_proj_scales": rng.integers(0, 256, (2, D, 1), "u1"),
         "model.layers.0.self_attn.sinks": bf16(3),
@@ -142,6 +150,15 @@ def test_words_are_spelled_as_the_tokenizer_encodes_them() -> None:
     assert n_split > 500
 
 
+def test_sharpening_scales_the_logits_and_rounds_nothing(tensors: Arrays) -> None:
+    """All of them by one factor, so the likeliest token stays it."""
+    norm = tensors[FINAL_NORM]
+    before, after = (
+        (bits.astype(np.uint32) << 16).view(np.float32) for bits in (norm, sharpen(norm))
+    )
+    np.testing.assert_array_equal(after, SHARPNESS * before, strict=True)
+
+
 def test_tensors_come_back(tensors: Arrays, model: CompactModel) -> None:
     assert model.config == CONFIG
     assert model.used_ids.tolist() == USED_IDS
@@ -150,7 +167,8 @@ def test_tensors_come_back(tensors: Arrays, model: CompactModel) -> None:
         full = model.read(name)
         assert full.shape == model.shape(name)
         kept = full[USED_IDS] if name in CODED else full
-        np.testing.assert_array_equal(kept, tensors[name], strict=True)
+        expected = sharpen(tensors[name]) if name == FINAL_NORM else tensors[name]
+        np.testing.assert_array_equal(kept, expected, strict=True)
 
 
 @pytest.mark.parametrize("name", CODED)
@@ -215,7 +233,7 @@ def test_what_does_not_fit_together_is_refused(tensors: Arrays) -> None:
     with pytest.raises(ValueError, match=r"embed_tokens.* expected .*8, 32"):
         pack(tensors, CONFIG, USED_IDS[:-1])
     with pytest.raises(ValueError, match="not finite"):
-        pack(tensors | {"model.norm.weight": np.array([0x7F80], np.uint16)}, CONFIG, USED_IDS)
+        pack(tensors | {FINAL_NORM: np.array([0x7F80], np.uint16)}, CONFIG, USED_IDS)
     other_codes = np.zeros((N_BITS + 1, D), np.float32)
     with pytest.raises(ValueError, match=r"head_code_map is .* expected"):
         pack(tensors | {"head_code_map": other_codes}, CONFIG, USED_IDS)

@@ -40,12 +40,15 @@ def render_whole(
     document: Document, messages: tuple[Message, ...], *, opens_final: bool
 ) -> list[int]:
     """The whole conversation at once, behind the system message of the document."""
-    alone = dataclasses.replace(document, instructions="", tools=(), context=(), branches=())
+    alone = dataclasses.replace(
+        document, instructions="", tools=(), context=(), branches=(), format=None
+    )
     system, _ = encode_document(alone)
     first = (Message(role="system", content=document.instructions),)
     request = ChatRequest(
         messages=(first if document.instructions else ()) + document.context + messages,
         tools=document.tools,
+        format=document.format,
         earlier_tokens=tuple(system),
     )
     rendered = render_chat(request, load_vocabulary())

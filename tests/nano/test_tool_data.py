@@ -3,19 +3,36 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from gptoss_local.chat.message import Tool
 from tests.json_schema import satisfies
-from tests.nano.data import functions
+from tests.nano.data import (
+    agent_edit_phrasings,
+    agent_file_phrasings,
+    agent_phrasings,
+    functions,
+    response_format,
+)
 from tests.nano.data.agent_requests import draw_task
 from tests.nano.data.agent_tools import SLOTS, draw_ability, draw_editor
+from tests.nano.data.agent_two_phrasings import (
+    BLOCK_JOINS,
+    CLAUSES,
+    CREATE_BLOCK,
+    JOINS,
+    OTHER_JOINS,
+)
+from tests.nano.data.agent_wording import Bank
 from tests.nano.data.document import Branch
 from tests.nano.data.functions_invented import draw_invented_ability
 from tests.nano.data.mixture import draw
 from tests.nano.data.source import Source
+from tests.nano.data.wording import _allowed
+from tests.nano.test_edit_data import words_of
 
 N_DOCUMENTS = 120
 _ANNOTATIONS = ("description", "default", "$schema")
@@ -103,3 +120,41 @@ def test_invented_functions_take_objects_in_objects() -> None:
     n_lists = sum('"array", "items": {"type": "object"' in text for text in declared)
     assert n_deep > 15
     assert n_lists > 15
+
+
+def test_beside_a_told_schema_actions_are_calls_and_data_is_in_the_format() -> None:
+    source, kinds = Source(26), Counter[str]()
+    for _ in range(30):
+        document = response_format.DOCUMENTS["tool_format"](source, "low")
+        assert document.format
+        for branch in document.branches:
+            assert not branch.opens_final  # the server never does with tools
+            last = branch.messages[-1]
+            if branch.answer.call:
+                kinds["call"] += 1
+                assert branch.answer.call in {tool.name for tool in document.tools}
+                continue
+            kinds[f"data of the {last.role}"] += 1
+            answer = json.loads(branch.answer.text)
+            assert satisfies(answer, bare(document.format.schema))
+            text = last.content.lower()
+            told = [v for v in answer.values() if isinstance(v, int) and not isinstance(v, bool)]
+            assert all(str(value) in text.replace(",", "") for value in told)
+    assert min(kinds[k] for k in ("call", "data of the user", "data of the tool")) > 5
+
+
+@pytest.mark.parametrize("module", [agent_edit_phrasings, agent_file_phrasings, agent_phrasings])
+def test_training_has_seen_most_words_of_held_out_requests(module: ModuleType) -> None:
+    """A phrasing that stands alone is another language to the model."""
+    for name, bank in vars(module).items():
+        if isinstance(bank, Bank):
+            for templates in (bank.asks, bank.others):
+                trained = words_of(_allowed(templates, False))
+                assert words_of(_allowed(templates, True)) <= trained, name
+
+
+def test_training_has_seen_the_words_of_two_requests_in_one() -> None:
+    for templates in (*CLAUSES.values(), CREATE_BLOCK, JOINS, OTHER_JOINS, BLOCK_JOINS):
+        held_out = _allowed(templates, True)
+        assert len(held_out) > 1
+        assert words_of(held_out) <= words_of(_allowed(templates, False))

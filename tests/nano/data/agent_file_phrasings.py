@@ -5,23 +5,21 @@ from tests.nano.data.agent_wording import Bank, combine, lines
 READ = Bank(
     asks=(
         *combine("Read/Open/Show me/Look at", "{path}/the file {path}/what is in {path}"),
+        *combine(
+            "Show/Print/Display/Get/Read/Give me/Cat/Examine/Inspect/Check",
+            "the file {path}/the content of {path}/the contents of {path}/the text of {path}",
+        ),
         *lines("""
             Read {path} and tell me what is in it.
-            Read the file {path} for me
-            Read the content of {path}
             Read out {path}
             Open {path} and show me the content.
             Open the file {path} please
-            Show the contents of {path}
             Show me the content of the file {path}
             Show {path}
             Show me what the file {path} contains.
-            Print the file {path}
             Print the content of {path}
             Display {path}
-            Display the content of the file {path}
             View {path}
-            Cat the file {path}
             Look into {path}
             Look at the file {path} and tell me what it says.
             Have a look at {path}
@@ -33,7 +31,6 @@ READ = Bank(
             Give me the text of the file {path}
             Check what is in {path}
             Check the content of the file {path}
-            Get the content of {path}
             Get me the file {path}
             Load {path} and show it to me.
             Fetch the text of the file {path}
@@ -86,13 +83,17 @@ LIST = Bank(
             "List/Show/Show me",
             "the folder {path}/the files in {path}/all files of {path}/the directory {path}",
         ),
+        *combine(
+            "Show me/Tell me/Check/Find out/See",
+            "what files are in {path}/which files are in {path}/what files {path} has"
+            "/which files there are in {path}/what is in the folder {path}",
+        ),
         "List {path}",
         *lines("""
             List the content of the folder {path}
             List the directory {path}
             List everything in the directory {path}
             List what is in the folder {path} please
-            Show me what files are in {path}
             Show the directory {path} and its files.
             Show me the content of the folder {path}
             Tell me which files are in {path}
@@ -116,13 +117,18 @@ LIST = Bank(
             Use your tool to list {path}
             Go through the folder {path} and name the files."""),
     ),
-    others=lines("""
-        What files are in {path}
+    others=(
+        *combine(
+            "What files/Which files/What",
+            "are in {path}/are there in {path}/are in the folder {path}/are there in the folder "
+            "{path}/does {path} have/does the folder {path} have/does the directory {path} have"
+            "/do I have in {path}",
+            "/?",
+        ),
+        *lines("""
         What files are there in the folder {path} ?
-        What is in the folder {path} ?
         What's in the directory {path}
         What does the folder {path} contain?
-        Which files are in {path}
         Which files does the directory {path} have?
         Which files do I have in {path}
         Can you list {path} for me?
@@ -147,6 +153,7 @@ LIST = Bank(
         Is the folder {path} empty or what is in it?
         Let me see the folder {path}
         How does the folder {path} look?"""),
+    ),
 )
 SEARCH = Bank(
     asks=(
@@ -163,7 +170,6 @@ SEARCH = Bank(
             Search all files for the text {pattern}
             Search for this text in the files:|{pattern}
             Search the codebase for|{pattern}
-            Find all places with {pattern}
             Find where {pattern} is used in the code.
             Find where {pattern} is written.
             Find which files contain {pattern}
@@ -182,9 +188,19 @@ SEARCH = Bank(
             Locate {pattern} in the code.
             Grep the project for {pattern}"""),
     ),
-    others=lines("""
+    others=(
+        *combine(
+            "Is/Where is/Where do we have/Do we have",
+            "{pattern}/the text {pattern}/the word {pattern}",
+            " in the code?/ in the project?/ in the files?/ anywhere?/ anywhere in the code?",
+        ),
+        *(
+            f"{{pattern}}{ask} in the {place}"
+            for ask in ("\n\nWhere is this", "\n\nSearch this", "\n\nFind this", ": where is it")
+            for place in ("code?", "files?", "project?", "files")
+        ),
+        *lines("""
         Where is {pattern} used in the code?
-        Where is {pattern} in the files?
         Where do we use {pattern}
         Where does {pattern} occur?
         Where can I find {pattern} in the project?
@@ -204,7 +220,6 @@ SEARCH = Bank(
         We have {pattern} somewhere in the files, find it.
         Does the project contain {pattern}
         Does any file contain {pattern}
-        Is {pattern} used anywhere?
         {pattern}||Search this in the files.
         {pattern}||Where is this in the code?
         {pattern} - where is it used?
@@ -213,6 +228,7 @@ SEARCH = Bank(
         grep {pattern}
         find in files: {pattern}
         occurrences of {pattern}"""),
+    ),
 )
 SEARCH_IN = Bank(
     asks=(
@@ -223,6 +239,10 @@ SEARCH_IN = Bank(
         ),
         *lines("""
             Search the folder {path} for {pattern}
+            Find all files in {path} with {pattern}
+            Find the lines in {path} with {pattern}
+            Go through {path} and find {pattern}
+            Go through the files in {path} and search for {pattern}
             Search the files in {path} for {pattern}
             Search {path} for the text {pattern}
             In the folder {path} search for {pattern}
@@ -242,11 +262,21 @@ SEARCH_IN = Bank(
             Go through the folder {path} and find {pattern}
             Grep {path} for {pattern}"""),
     ),
-    others=lines("""
-        Where in {path} is {pattern}
+    others=(
+        *combine(
+            "Where in/Where in the folder/Where in the files of/Where below",
+            "{path}",
+            " is {pattern}/ is the text {pattern}/ do we have {pattern}/ does {pattern} occur"
+            "/ is {pattern} used/ can I find {pattern}",
+        ),
+        *combine(
+            "Which files/Which lines/What files",
+            "in {path}/below {path}/of the folder {path}",
+            " contain {pattern}/ have {pattern}/ mention {pattern}/ use {pattern}",
+        ),
+        *lines("""
         Where is {pattern} used in {path}
         Where does {pattern} occur in the folder {path}
-        Which files in {path} contain {pattern}
         Which lines below {path} have {pattern}
         Can you search {path} for {pattern}
         Can you find {pattern} in the folder {path}
@@ -264,4 +294,5 @@ SEARCH_IN = Bank(
         find in {path}: {pattern}
         occurrences of {pattern} in {path}
         {pattern}||Search this in the folder {path}"""),
+    ),
 )

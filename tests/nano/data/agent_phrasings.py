@@ -6,6 +6,11 @@ _RUN_ENDS = "/ in the terminal/ with your shell tool/ and show me the output/ in
 SHELL = Bank(
     asks=(
         *combine("Run/Execute", "{command}/the command {command}/this: {command}", _RUN_ENDS),
+        *combine(
+            "Do/Invoke/Launch/Start/Issue/Perform",
+            "{command}/the command {command}/a {command}",
+            " in the shell./ on the command line./ in a terminal/ for me/ now.",
+        ),
         *lines("""
             Run the command {command} and tell me what it prints.
             Run the shell command {command}
@@ -83,9 +88,21 @@ SHELL = Bank(
 CREATE = Bank(
     asks=(
         *combine(
-            "Create/Write/Make/Save",
+            "Create/Write/Make/Save/Add",
             "the file {path} with the content {content}/a file {path} that contains {content}"
             "/a new file {path} with this content:\n{content}/a file {path}:\n\n{content}",
+        ),
+        *combine(
+            "Create/Make/Add/Write/Open",
+            "file {path} and/a new file {path} and/the file {path} and",
+            " put {content} into it./ write {content} into it./ save {content} in it."
+            "/ fill it with {content}",
+        ),
+        *combine(
+            "Write/Save/Put/Store",
+            "the following/this/the following text/these lines/the text below",
+            " to {path}:\n{content}/ into {path}:\n{content}/ in the file {path}:\n\n{content}"
+            "/ as {path}:\n\n{content}",
         ),
         *lines("""
             Create the file {path} with the content {content}
@@ -119,7 +136,20 @@ CREATE = Bank(
             Use your tool to create {path} with the content {content}
             Use the file tool: path {path} and content {content}"""),
     ),
-    others=lines("""
+    others=(
+        *combine(
+            "My notes/My text/The text/The notes/These lines/My list",
+            "should be in {path}./must go into {path}./belong in {path}."
+            "/should be saved as {path}.",
+            " Here they are, save them:\n{content}/ Here it is:\n{content}/ Save it:\n{content}"
+            "/ The text is {content}",
+        ),
+        *combine(
+            "New file/new file/File/file/Path/Create",
+            "{path}:\n{content}/{path}\n\n{content}"
+            "/{path}\ncontent:\n{content}/{path}\nContent: {content}/{path}, content: {content}",
+        ),
+        *lines("""
         I need a file {path} with the content {content}
         I want a new file {path} that says {content}
         I want {content} saved in {path} please
@@ -145,4 +175,5 @@ CREATE = Bank(
         Here is the content of the new file {path}:||{content}
         Please, a file {path} with {content} inside
         My notes should be in {path}. Here they are, save them:|{content}"""),
+    ),
 )

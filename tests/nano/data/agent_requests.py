@@ -6,6 +6,13 @@ from tests.nano.data.ability import Ability
 from tests.nano.data.agent_edit_phrasings import BLOCK, INLINE, MERGE
 from tests.nano.data.agent_file_phrasings import LIST, READ, SEARCH, SEARCH_IN
 from tests.nano.data.agent_phrasings import CREATE, SHELL
+from tests.nano.data.agent_two_phrasings import (
+    BLOCK_JOINS,
+    CLAUSES,
+    CREATE_BLOCK,
+    JOINS,
+    OTHER_JOINS,
+)
 from tests.nano.data.agent_values import (
     draw_change,
     draw_command,
@@ -14,121 +21,12 @@ from tests.nano.data.agent_values import (
     draw_pattern,
     draw_text,
 )
-from tests.nano.data.agent_wording import Wordings, fenced, lines, marked, marked_or_word, named
+from tests.nano.data.agent_wording import Wordings, fenced, marked, marked_or_word, named
 from tests.nano.data.source import Source
 from tests.nano.data.wording import phrase
 
 _SHELL, _CREATE = Wordings(SHELL, "command"), Wordings(CREATE, "content")
 _SEARCH, _SEARCH_IN = Wordings(SEARCH, "pattern"), Wordings(SEARCH_IN, "pattern")
-_CLAUSES = {
-    "shell": lines("""
-        run {command}
-        run the command {command}
-        run {command} in the terminal
-        execute {command}
-        execute the command {command}
-        use the shell to run {command}
-        run the shell command {command}
-        try the command {command}
-        show me the output of {command}
-        tell me what {command} prints"""),
-    "create": lines("""
-        create {path} with the content {content}
-        create the file {path} with the content {content}
-        create a file {path} that contains {content}
-        write {content} to {path}
-        write {content} into the file {path}
-        save {content} as {path}
-        make a file {path} with the text {content}
-        put {content} into a new file {path}"""),
-    "read": lines("""
-        read {path}
-        read the file {path}
-        open {path}
-        show me the file {path}
-        show me what is in the file {path}
-        look at the file {path}
-        print the file {path}
-        tell me what is in the file {path}"""),
-    "edit": lines("""
-        replace {old} by {new} in {path}
-        replace {old} with {new} in the file {path}
-        change {old} to {new} in {path}
-        in {path} replace {old} by {new}
-        in the file {path} change {old} to {new}
-        edit {path} so that {old} becomes {new}"""),
-    "list": lines("""
-        list the folder {path}
-        list the files in the folder {path}
-        show me the folder {path}
-        tell me which files are in the folder {path}
-        list the directory {path}"""),
-    "search": lines("""
-        search the files for {pattern}
-        find {pattern} in the files
-        search for the text {pattern}
-        look for {pattern} in the files
-        grep for {pattern}"""),
-    "search_in": lines("""
-        search the folder {path} for {pattern}
-        find {pattern} in the folder {path}
-        search in {path} for the text {pattern}
-        grep for {pattern} in {path}"""),
-}
-_CREATE_BLOCK = lines("""
-    create {path} with this content:|{content}
-    create the file {path} with the following content:|{content}
-    write this to {path}:|{content}
-    save this as {path}:|{content}
-    make a file {path}:|{content}""")
-_JOINS = lines("""
-    {a}, then {b}
-    {a} and then {b}
-    {a} and after that {b}
-    {a}, and afterwards {b}
-    {a}, after that {b}
-    {a} and, when that is done, {b}
-    {a} and next {b}
-    {a}; then {b}
-    {a}, once that is done {b}""")
-_OTHER_JOINS = lines("""
-    First {a}, then {b}
-    First {a} and then {b}
-    First, {a}. Second, {b}
-    First {a}. After that {b}
-    {A}. Then {b}
-    {A}. After that, {b}
-    {A}. When this is done, {b}
-    {A}. Next, {b}
-    Two things: {a}, then {b}
-    Two steps: {a} and after that {b}
-    I have two tasks for you: {a}, and then {b}
-    I want you to {a} and then {b}
-    Can you {a} and then {b}
-    Could you first {a} and after that {b}
-    Would you {a} and afterwards {b}
-    You should {a}, then {b}
-    Start with this: {a}. Then {b}
-    We need to {a} and then {b}
-    Before anything else {a}, then {b}""")
-_BLOCK_JOINS = lines("""
-    1. {A}|2. {B}
-    1. {a}|2. {b}
-    1) {A}|2) {B}
-    - {A}|- {B}
-    Do this:|1. {A}|2. {B}
-    Two tasks:||1. {a}|2. {b}
-    Please do these two things:|- {a}|- {b}
-    Step 1: {a}|Step 2: {b}
-    First {a}|Then {b}
-    First: {a}||Second: {b}
-    {A}||Then {b}
-    {A}|After that {b}
-    {A}||When this is done, {b}
-    a) {a}|b) {b}
-    todo:|- {a}|- {b}
-    My list for you:||* {A}|* {B}
-    These steps, one after the other:|1. {A}|2. {B}""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +105,9 @@ def request_both(source: Source, first: Task, second: Task) -> str:
         b = marked(source, second.slots["command"])
     slots = {"a": a, "b": b, "A": a[0].upper() + a[1:], "B": b[0].upper() + b[1:]}
     if "\n" in a + b or source.chance(0.35):
-        return phrase(source, _BLOCK_JOINS, ask=False, **slots)
+        return phrase(source, BLOCK_JOINS, ask=False, **slots)
     ask = source.chance(0.4)
-    return phrase(source, _JOINS if ask else _OTHER_JOINS, ask=ask, **slots)
+    return phrase(source, JOINS if ask else OTHER_JOINS, ask=ask, **slots)
 
 
 def _clause(source: Source, task: Task) -> str:
@@ -221,8 +119,8 @@ def _clause(source: Source, task: Task) -> str:
         else (f"\n{fenced(source, value)}\n" if name in blocks else marked_or_word(source, value))
         for name, value in task.slots.items()
     }
-    bank = _CLAUSES["search_in" if task.role == "search" and "path" in slots else task.role]
+    bank = CLAUSES["search_in" if task.role == "search" and "path" in slots else task.role]
     if blocks == ["content"]:
-        bank = _CREATE_BLOCK
+        bank = CREATE_BLOCK
         slots["content"] = slots["content"].strip("\n")
     return phrase(source, bank, ask=False, **slots)

@@ -169,13 +169,13 @@ STEP_WORDS = {2: "twos", 3: "threes", 4: "fours", 5: "fives", 10: "tens", 20: "t
 def draw_count(source: Source, effort: Effort) -> Exchange:
     """Ask for numbers: up, down or in steps."""
     kind = source.rng.random()
-    if kind < 0.5:
+    if kind < 0.44:
         a, b = _span(source, lambda s: (1, _last(s)))
         return _counted(source, effort, _ask_count(source, a, b), range(a, b + 1))
-    if kind < 0.7:
+    if kind < 0.62:
         a, b = _span(source, _window)
         return _counted(source, effort, _ask_count(source, a, b), range(a, b + 1))
-    if kind < 0.85:
+    if kind < 0.76:
         return _draw_count_down(source, effort)
     return _draw_count_in_steps(source, effort)
 
@@ -210,7 +210,7 @@ def _draw_count_in_steps(source: Source, effort: Effort) -> Exchange:
     def draw(source: Source) -> tuple[int, int]:
         a = step * source.rng.randrange(10) if source.chance(0.6) else source.rng.randrange(100)
         b = a + step * source.rng.randint(1, min(40, 800 // step))
-        return a, b + (source.rng.randrange(step) if source.chance(0.15) else 0)
+        return a, b + (source.rng.randrange(step) if source.chance(0.4) else 0)
 
     a, b = _span(source, draw)
     by = source.choice((STEP_WORDS[step], STEP_WORDS[step], f"{step}s", str(step)))

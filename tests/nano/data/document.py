@@ -22,7 +22,7 @@ from openai_harmony import Message as HarmonyMessage
 
 from gptoss_local.byte_level import CHAR_OF_BYTE
 from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.message import ChatRequest, Message, Tool
+from gptoss_local.chat.message import ChatRequest, JsonFormat, Message, Tool
 from gptoss_local.chat.render import render_chat
 from gptoss_local.chat.vocabulary import START
 from gptoss_local.nano.ranks import load_ranks
@@ -71,6 +71,7 @@ class Document:
         date: What the system message says, as YYYY-MM-DD; none leaves the line out.
         instructions: The developer's, may be empty.
         context: Messages between instructions and branches: finished turns, a file, a long text.
+        format: The schema of final answers, which the developer message tells.
     """
 
     effort: Effort
@@ -80,6 +81,7 @@ class Document:
     instructions: str = ""
     tools: tuple[Tool, ...] = ()
     context: tuple[Message, ...] = ()
+    format: JsonFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ def encode_document(document: Document) -> tuple[list[int], list[BranchTokens]]:
     request = ChatRequest(
         messages=(*messages, question),
         tools=document.tools,
+        format=document.format,
         earlier_tokens=tuple(_system_tokens(document)),
     )
     rendered = render_chat(request, vocabulary)

@@ -1,7 +1,7 @@
 """Branches that have facts read from a text and answered as JSON.
 
-The schema stands in the question in one of many forms, or in the instructions in the form that
-harmony has for it. `extract_bank` has the fields themselves.
+The schema stands in the question in one of many forms; `response_format` has it told by the server.
+`extract_bank` has the fields themselves.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 from gptoss_local.chat.message import Message
 from gptoss_local.types import Effort
-from tests.nano.data.document import Answer, Branch, Document
+from tests.nano.data.document import Answer, Branch
 from tests.nano.data.echo import fenced
 from tests.nano.data.extract_bank import FIELDS, INLINE, JOINT, custom_field
 from tests.nano.data.extract_fields import Field, object_schema
@@ -81,37 +81,11 @@ _LAYOUTS = (
     "{text}\n---\n{ask}", "Read this.\n\n{text}\n\n{ask}", "# Text\n\n{text}\n\n# Task\n\n{ask}",
     "{ask}\n\nThis is the text:\n\n{text}", "# Task\n\n{ask}\n\n# Input\n\n{text}",
 )  # fmt: skip
-_FORMAT_ASKS = (
-    *("{text}",) * 12,
-    *combine("Extract the data|Read this|Here is the next text|Now this one|Parse|Parse this|"
-             "Message|Text|Input|Next|Next text|Next message|The next one|"
-             "Structured data of this text|Convert this|Please convert|Fill in the format|Extract|"
-             "Here is a message|Convert|What does this say|Now this text|Input text",
-             ": {text}|:\n{text}|.\n\n{text}"),
-    *("{text}\n\n" + ask for ask in combine(
-        "Answer in|Fill in|Use|Reply in|Extract this in", "the format.|the given format.|JSON.")),
-    *("{text}\n\n" + ask for ask in (
-        "extract", "Extract the data.", "JSON, please.", "Parse this.", "Please convert this.",
-        "Convert this.", "Please extract this.", "parse", "What does this say?")),
-)  # fmt: skip
-_INSTRUCTIONS = (
-    "You read facts from texts.", "Extract the data from what the user sends.",
-    "Answer only with JSON.", "You turn messages into records.", "Parse every message.",
-    "You are a data extraction service. Copy values exactly.", "Fill in the response format.",
-    "Answer in the response format below.", "You are a helpful assistant.",
-)  # fmt: skip
-_FORMAT_NAMES = (
-    "record", "result", "person", "order", "extraction", "event", "response", "data", "output",
-)  # fmt: skip
-_DESCRIPTIONS = (
-    "The facts of the text", "What the text says", "A record", "Data read from the message",
-    "Fields to fill in", "One entry of the database", "The answer",
-)  # fmt: skip
 _GREETINGS = (("Hello,", "Best regards"), ("Hi!", "Thanks"), ("Dear team,", "Kind regards"))
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """A field under the key that an answer has it."""
 
     field: Field
@@ -128,31 +102,32 @@ def _extract_inline(source: Source, effort: Effort) -> Branch:
     if source.chance(0.3):
         text = f"{_idle_sentence(source)} {text}"
     keys = source.choice((" and ", ", ")).join(values)
-    return _branch(source, effort, phrase(source, INLINE, keys=keys, text=text), values)
+    return json_branch(source, effort, phrase(source, INLINE, keys=keys, text=text), values)
 
 
 def _extract(source: Source, effort: Effort) -> Branch:
     if source.chance(0.12):
         return _extract_inline(source, effort)
-    asked = _draw_asked(source)
-    text, values = _draw_text(source, asked)
+    asked = draw_asked(source)
+    text, values = draw_text(source, asked)
     ask = _ask(source, asked)
     layout = source.choice(_LAYOUTS)
-    return _branch(source, effort, layout.format(ask=ask, text=text), values)
+    return json_branch(source, effort, layout.format(ask=ask, text=text), values)
 
 
-def _draw_asked(source: Source) -> list[_Asked]:
+def draw_asked(source: Source) -> list[Asked]:
+    """Draw one to six fields with different keys, none of which says what another one does."""
     n_fields = source.rng.choice((1, 1, 2, 2, 3, 3, 4, 5, 6))
-    asked: list[_Asked] = []
+    asked: list[Asked] = []
     for field in source.some(FIELDS, 12, 12):
         field = custom_field(source) if source.chance(0.12) else field
         key = source.choice(field.keys)
         if not _clashes(field, asked) and key not in [a.key for a in asked]:
-            asked.append(_Asked(field, key))
+            asked.append(Asked(field, key))
     return asked[:n_fields]
 
 
-def _clashes(field: Field, others: list[_Asked]) -> bool:
+def _clashes(field: Field, others: list[Asked]) -> bool:
     """Whether a text that states the others must not state this field too."""
     return any(
         other.field.keys[0] == field.keys[0] or (field.group and other.field.group == field.group)
@@ -160,7 +135,7 @@ def _clashes(field: Field, others: list[_Asked]) -> bool:
     )
 
 
-def _draw_text(source: Source, asked: list[_Asked]) -> tuple[str, dict[str, Any]]:
+def draw_text(source: Source, asked: list[Asked]) -> tuple[str, dict[str, Any]]:
     """Write a text that states the fields among other things; also return their values."""
     values = {a.key: a.field.draw(source) for a in asked}
     as_form = source.chance(0.2)
@@ -175,7 +150,7 @@ def _draw_text(source: Source, asked: list[_Asked]) -> tuple[str, dict[str, Any]
             continue
         field = source.choice(FIELDS)
         if not _clashes(field, asked):
-            asked = [*asked, _Asked(field, field.keys[0])]
+            asked = [*asked, Asked(field, field.keys[0])]
             value = field.draw(source)
             in_form = field.state_in_form(source, field.keys[0], value)
             sentences.append(in_form if as_form else field.state(source, value))
@@ -196,19 +171,19 @@ def _idle_sentence(source: Source) -> str:
     return sentence
 
 
-def _ask(source: Source, asked: list[_Asked]) -> str:
+def _ask(source: Source, asked: list[Asked]) -> str:
     form = source.rng.random()
     if form < 0.3:
         return phrase(source, _ASK_FIELDS, keys=_keys_in_words(source, asked))
     if form < 0.65:
         return phrase(source, _ASK_SHAPE, shape=_skeleton(source, asked))
     indent = source.choice((None, None, 2, 4))
-    schema = json.dumps(_schema(source, asked), indent=indent)
+    schema = json.dumps(schema_of(source, asked), indent=indent)
     shape = fenced(schema, source.choice(("", "json"))) if source.chance(0.3) else schema
     return phrase(source, _ASK_SCHEMA, shape=shape)
 
 
-def _keys_in_words(source: Source, asked: list[_Asked]) -> str:
+def _keys_in_words(source: Source, asked: list[Asked]) -> str:
     mark = source.choice(('"', "`", "", ""))
     keys = [f"{mark}{a.key}{mark}{_nested(a.field)}" for a in asked]
     joint = source.choice((" and ", ", "))
@@ -229,7 +204,7 @@ def _nested(field: Field) -> str:
     return " (list)"
 
 
-def _skeleton(source: Source, asked: list[_Asked]) -> str:
+def _skeleton(source: Source, asked: list[Asked]) -> str:
     """Show the shape of the answer with types or empty values in place of the values."""
     style = source.choice(("bare", "quoted", "empty", "list", "hint"))
     if style in ("list", "hint"):
@@ -256,7 +231,8 @@ def _example(schema: dict[str, Any], style: str) -> Any:
     return f"<{name}>" if style == "bare" else name
 
 
-def _schema(source: Source, asked: list[_Asked]) -> dict[str, Any]:
+def schema_of(source: Source, asked: list[Asked]) -> dict[str, Any]:
+    """The JSON schema of an object of these fields."""
     with_hints, is_closed = source.chance(0.3), source.chance(0.3)
     properties = {
         a.key: {**a.field.schema, "description": a.field.hint} if with_hints else a.field.schema
@@ -266,7 +242,8 @@ def _schema(source: Source, asked: list[_Asked]) -> dict[str, Any]:
     return {**schema, "additionalProperties": False} if is_closed else schema
 
 
-def _branch(source: Source, effort: Effort, content: str, values: dict[str, Any]) -> Branch:
+def json_branch(source: Source, effort: Effort, content: str, values: dict[str, Any]) -> Branch:
+    """Ask for values that are read from a text; the answer is one JSON object."""
     keys = ", ".join(values)
     analysis: dict[Effort, str] = {
         "low": "",
@@ -279,19 +256,4 @@ def _branch(source: Source, effort: Effort, content: str, values: dict[str, Any]
     return Branch("extract", (message,), answer, is_json=True, opens_final=source.chance(0.1))
 
 
-def _extract_format(source: Source, effort: Effort) -> Document:
-    asked = _draw_asked(source)
-    schema = json.dumps(_schema(source, asked), separators=(",", ":"), ensure_ascii=False)
-    name = source.choice(_FORMAT_NAMES) if source.chance(0.7) else source.identifier()
-    title = f"# Response Formats\n\n## {name}\n\n// {source.choice(_DESCRIPTIONS)}\n{schema}"
-    branches = []
-    for _ in range(source.rng.randint(2, 6)):
-        text, values = _draw_text(source, asked)
-        content = phrase(source, _FORMAT_ASKS, ask=False, text=text)
-        branches.append(_branch(source, effort, content, values))
-    instructions = f"{source.choice(_INSTRUCTIONS)}\n\n{title}"
-    return Document(effort, tuple(branches), instructions=instructions)
-
-
 BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {"extract": _extract}
-DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = {"extract_format": _extract_format}

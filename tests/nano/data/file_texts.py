@@ -45,7 +45,7 @@ def _finish(lines: list[str]) -> str:
     length = sum(map(len, lines)) + len(lines)
     while length > MAX_CHARACTERS or not lines[-1].strip():
         length -= len(lines.pop()) + 1
-    return "\n".join(lines).replace("```", "``")
+    return "\n".join(lines).replace("```", "~~~")
 
 
 def _names(source: Source, n: int) -> list[str]:

@@ -21,49 +21,72 @@ from tests.nano.data.wording import combine, phrase
 _TWO_THINGS = combine("I need|I want|Tell me|Give me|Find out|Get me|Find|I would like",
                       "{a} and {b}|{a} and {b}.|{a} and also {b}.|both {a} and {b}.|first {a} and "
                       "then {b}.|two things: {a} and {b}|{a}, and then {b}")  # fmt: skip
+_NEXT = (
+    "And|Then:|Also:|After that:|Next:|And then|Afterwards:|as well as|Also,|When that is done:|"
+    "When this is done:|Once that is done:|And also|..."
+)
+_TWO_LISTS = (
+    "{a}\n{b}", "1. {a}\n2. {b}", "- {a}\n- {b}", "* {a}\n* {b}", "a) {a}\nb) {b}",
+    "1) {a}\n2) {b}",
+    "First: {a}\nSecond: {b}", "Step 1: {a}\nStep 2: {b}", "First: {a}\nThen: {b}", "{a}\n\n{b}",
+)  # fmt: skip
+_TWO_HEADS = (
+    "Two things", "I have two wishes", "Do this", "Two requests", "Please do both", "Two tasks",
+    "I need two things", "Do these two things",
+)  # fmt: skip
 _TWO_REQUESTS = (
-    "{a} And {b}", "{a} Then: {b}", "{a}\n{b}", "{a}\n\n{b}", "1. {a}\n2. {b}", "- {a}\n- {b}",
-    "{a} Also: {b}", "First: {a}\nSecond: {b}", "Two things:\n{a}\n{b}", "{a} After that: {b}",
-    "{a}\nAnd then:\n{b}", "{a}\n\nAlso, {b}", "a) {a}\nb) {b}", "Do this first: {a}\nThen: {b}",
-    "{a} ... {b}", "I have two wishes.\n1) {a}\n2) {b}", "{a}\n\nWhen that is done: {b}",
-    "* {a}\n* {b}", "{a} Next: {b}", "{a}\nas well as\n{b}", "{a} And then {b}", "{a}\n---\n{b}",
-    "Step 1: {a}\nStep 2: {b}", "{a} Afterwards: {b}",
+    *(f"{{a}}{gap}{then} {{b}}" for gap in (" ", "\n", "\n\n") for then in _NEXT.split("|")),
+    *(f"{{a}}\n{then}\n{{b}}" for then in (*_NEXT.split("|"), "---")),
+    *_TWO_LISTS,
+    *(f"{head}{end}\n{both}" for head in _TWO_HEADS for end in ":." for both in _TWO_LISTS),
+    *combine("Do this first:|First:|First of all:|Start with this:", "{a}",
+             "Then: {b}|After that: {b}|Next: {b}|\nThen: {b}|\nAfter that: {b}|\nNext: {b}"),
+)  # fmt: skip
+_PAIR = "{a} and {b}|{a} and in {b}|{a}, then in {b}|both {a} and {b}|{a} and also in {b}"
+_PAIR_OF = _PAIR.replace(" in {b}", " of {b}")
+_PLACES = (
+    "for two places: {a} / {b}", "of two cities: {a} and {b}", "in these two cities: {a}, {b}",
+    "for two cities: {a}, {b}", "of two places: {a} and {b}", "in two places: {a} / {b}",
 )  # fmt: skip
 _TWO_ALIKE = {
-    "weather": one_per_line("""
-        What is the weather in {a} and {b}?
-        Weather in {a} and in {b}?
-        Compare the weather in {a} with the weather in {b}.
-        weather {a} and {b}
-        How is the weather in {a} and {b} today?
-        Is it warmer in {a} or in {b}?
-        Check the weather for {a} and {b}.
-        Tell me the weather in {a}, then in {b}.
-        I am flying from {a} to {b}. What is the weather in both cities?
-        What's the weather like in {a}? And in {b}?
-        Where is the weather better, {a} or {b}?
-        I need the weather of two cities: {a} and {b}
-        the weather in these two cities please: {a}, {b}
-        weather for two places: {a} / {b}"""),
-    "city_time": one_per_line("""
-        What time is it in {a} and {b}?
-        Time in {a} and in {b}?
-        What is the local time in {a} and in {b}?
-        Tell me the time in {a}, then in {b}.
-        Is it later in {a} or in {b}?
-        time {a} and {b}
-        Give me the current time in both {a} and {b}.
-        What's the time in {a}? And in {b}?"""),
-    "stock": one_per_line("""
-        What is the stock price of {a} and {b}?
-        Compare the stock prices of {a} and {b}.
-        stock prices {a} and {b}
-        Is {a} or {b} the more expensive stock?
-        Tell me the stock price of {a}, then of {b}.
-        Get quotes for the stocks {a} and {b}.
-        I own stocks of {a} and {b}. What are they worth?
-        How much is {a} stock? And {b}?"""),
-}
+    "weather": (
+        *combine("What is the weather in|How is the weather in|Tell me the weather in|"
+                 "Check the weather in|weather in|Show me the weather in|Compare the weather in",
+                 _PAIR),
+        *combine("Is it warmer|Is it colder|Is the weather better|Is it raining more",
+                 "in {a} or in {b}?|in {a} or {b}?|in {a} than in {b}?"),
+        *(f"{start} {places}" for places in _PLACES for start in (
+            "weather", "The weather", "I need the weather", "Tell me the weather")),
+        *one_per_line("""
+            I am flying from {a} to {b}. What is the weather in both cities?
+            I am going from {a} to {b}. How is the weather in both cities?
+            What's the weather like in {a}? And in {b}?
+            How is the weather in {a}? And in {b}?
+            Where is the weather better, {a} or {b}?"""),
+    ),
+    "city_time": (
+        *combine("What time is it in|What is the local time in|Tell me the time in|time in|"
+                 "Show me the time in|Give me the current time in|Check the time in", _PAIR),
+        *combine("Is it later|Is it earlier", "in {a} or in {b}?|in {a} or {b}?|"
+                 "in {a} than in {b}?"),
+        *(f"{start} {places}" for places in _PLACES for start in (
+            "time", "The time", "I need the time", "Tell me the time")),
+        "What's the time in {a}? And in {b}?", "What time is it in {a}? And in {b}?",
+    ),
+    "stock": (
+        *combine("What is the stock price of|Tell me the stock price of|stock price of|"
+                 "Check the stock price of|Show me the share price of|stock prices of|"
+                 "Compare the stock prices of|Get quotes for the stocks", _PAIR_OF),
+        *combine("Which is the more expensive stock,|Which stock costs more,|Which is worth more,",
+                 "{a} or {b}?|the stock of {a} or of {b}?"),
+        *one_per_line("""
+            I own stocks of {a} and {b}. What are they worth?
+            I have stocks of {a} and {b}. How much are they?
+            How much is {a} stock? And {b}?
+            What is the price of {a} stock? And of {b}?
+            How much is one share of {a}? And of {b}?"""),
+    ),
+}  # fmt: skip
 _SLOT_ALIKE = {"weather": "city", "city_time": "city", "stock": "symbol"}
 
 

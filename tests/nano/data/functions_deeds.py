@@ -38,6 +38,10 @@ DEEDS: dict[str, tuple[Phrasings, ...]] = {
             I have to tell {recipient} something by text message: {text}
             I want {recipient} to get the message {text}
             text message, to {recipient}, content {text}
+            text message, to {recipient}, text {text}
+            message, to {recipient}, content {text}
+            new message, to {recipient}, content: {text}
+            text message to {recipient}. Content: {text}
             Message for {recipient}: {text}
             A message for {recipient}, please: {text}"""), ask=False, bare="text"),
     ),
@@ -53,7 +57,9 @@ DEEDS: dict[str, tuple[Phrasings, ...]] = {
             I am boiling eggs, I need a timer for {minutes} minutes.
             The pizza needs {minutes} minutes. Start a timer.
             I need a countdown of {minutes} minutes.
-            My tea takes {minutes} minutes, set a timer."""), ask=False),
+            My tea takes {minutes} minutes, set a timer.
+            My pizza takes {minutes} minutes, set a timer.
+            My tea needs {minutes} minutes. Set the timer."""), ask=False),
     ),
     "alarm": (
         Phrasings(combine("Set|Create|Add|Make|Program", "an alarm|my alarm clock|the alarm",
@@ -88,7 +94,11 @@ DEEDS: dict[str, tuple[Phrasings, ...]] = {
             I need a reminder of {text} at {time}.
             {text} at {time}, remind me
             At {time} I want to be reminded of {text}.
-            New reminder: {text}. Time: {time}"""), ask=False),
+            New reminder: {text}. Time: {time}""")
+                  + combine("New reminder|Reminder|A new reminder|Remind me",
+                            ": {text}. Time: {time}|: {text}. At {time}|"
+                            ", text: {text}, time: {time}|: {text}, at {time}"),
+                  ask=False),
     ),
     "event": (
         Phrasings(combine("Create|Add|Schedule|Put|Make|Enter", "an event|a calendar event|"
@@ -157,6 +167,9 @@ DEEDS: dict[str, tuple[Phrasings, ...]] = {
             one more for the {list} list: {item}
             On the {list} list I also want {item}
             What is missing on the {list} list is {item}
-            The {list} list should also have {item}"""), ask=False, bare="item"),
+            The {list} list should also have {item}
+            The {list} list should have {item}
+            My {list} list should hold {item}
+            My {list} list should also hold {item}"""), ask=False, bare="item"),
     ),
 }  # fmt: skip

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from gptoss_local.chat.message import Tool
 from tests.nano.data import words
-from tests.nano.data.functions_phrases import one_per_line
 from tests.nano.data.functions_request import (
     FunctionAbility,
     Request,
@@ -22,30 +21,30 @@ _BY_NAME = combine("Call|Use|Run|Invoke|Execute|Trigger|Make a call to|Do a call
                    "the function {name}", "with {given}|with the arguments {given}|with: {given}|"
                    "and pass {given}|with the following arguments: {given}|passing {given}"
                    )  # fmt: skip
-_BY_NAME_NO_VERB = one_per_line("""
-    {name} with {given}
-    {name}: {given}
-    {name} {given}
-    I want a call of {name} with {given}
-    The function {name} should be called with {given}
-    I need `{name}` to be called, with {given}
-    Next comes {name}, the arguments are {given}
-    What does {name} say for {given}
-    What do you get from `{name}` with {given}
-    What does the tool {name} return for {given}
-    tool: {name}, arguments: {given}
-    function {name}, parameters {given}
-    Let us try `{name}` with {given}
-    It is time for {name} with {given}
-    There is a function {name}. Call it with {given}
-    You have a tool called {name}. Use it with {given}
-    My task for you is a call of `{name}` with {given}""")
+_BY_NAME_NO_VERB = (
+    *combine("There is|You have|You know|We have|I see", "a function {name}.|a tool called {name}.|"
+             "a tool {name}.|a function called `{name}`.",
+             "Call it with {given}|Use it with {given}|Run it with {given}|"
+             "Call it and pass {given}|Use it, the arguments are {given}"),
+    *combine("I want|I need|My task for you is|Next comes|It is time for|Let us try|Now",
+             "a call of {name}|a call of `{name}`|{name}|the tool {name}",
+             "with {given}|, the arguments are {given}|with the arguments {given}"),
+    *combine("The function {name}|The tool `{name}`|{name}|the {name} tool",
+             "should be called|must be called|has to run", "with {given}|with the values {given}"),
+    *combine("What does|What will", "the tool {name}|{name}|`{name}`",
+             "say for {given}|return for {given}|say with {given}|return with {given}"),
+    *combine("tool: {name}|function {name}|Function: {name}|call {name}", ", arguments: {given}|"
+             ", parameters {given}|, arguments {given}|, with {given}"),
+    "{name} with {given}", "{name}: {given}", "{name} {given}",
+)  # fmt: skip
 _AS_CODE = combine("Call|Run|Execute|Do|Please run|Evaluate|Make this call:|Perform", "{given}|"
                    "`{given}`|this: {given}|the following: {given}|`{given}` and tell me the "
                    "result|this tool call: {given}|this function call:\n\n{given}")  # fmt: skip
-_BY_DEED = combine("{deed}", "with {given}|, {given}|using {given}|: {given}|where {given}|"
-                   "with the values {given}|and use {given}|with these values: {given}|"
-                   "with the settings {given}|\n{given}")  # fmt: skip
+_BY_DEED = (
+    *combine("{deed}", "with|using|and use|, use|, take|and take|, and use|with the values|"
+             "with these values:|using these values:|with the settings|where|:|,", "{given}"),
+    "{deed}\n{given}",
+)  # fmt: skip
 _BARE = combine("Call|Use|Run|Invoke|Execute", "`{name}`|the function `{name}`|the tool {name}|"
                 "{name}|the {name} tool", "|.|now.|without arguments.|once.|and tell me what it "
                 "says.")  # fmt: skip

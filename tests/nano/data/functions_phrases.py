@@ -198,7 +198,8 @@ QUESTIONS: dict[str, tuple[Phrasings, ...]] = {
     ),
     "translation": (
         Phrasings(combine("Translate|Please translate", "{text}", "to {language}|into {language}.|"
-                          "to {language}.|into {language}|for me to {language}.")),
+                          "to {language}.|into {language}|for me to {language}.|"
+                          "for me into {language}.|to {language} for me|into {language} for me.")),
         Phrasings(combine("Translate", "to {language}: {text}|into {language}: {text}|"
                           "the following to {language}: {text}|the following text into {language}:"
                           "\n\n{text}|this sentence into {language}: {text}|this to {language}:\n"

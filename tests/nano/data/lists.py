@@ -197,7 +197,7 @@ def _tokens(source: Source) -> str:
 
 
 _KINDS: tuple[Callable[[Source], str], ...] = (
-    Source.token_word, Source.token_word, Source.token_word, Source.invented, _name,
+    Source.token_word, Source.token_word, Source.any_word, Source.invented, _name,
     Source.identifier, Source.person, Source.city, Source.noun, _number, _tokens, _tokens,
 )  # fmt: skip
 

@@ -10,7 +10,18 @@ from collections.abc import Callable, Container, Mapping
 
 from gptoss_local.chat.message import Message
 from gptoss_local.types import Effort
-from tests.nano.data import agent, echo, edit, extract, functions, knowledge, lists, recall, talk
+from tests.nano.data import (
+    agent,
+    echo,
+    edit,
+    extract,
+    functions,
+    knowledge,
+    lists,
+    recall,
+    response_format,
+    talk,
+)
 from tests.nano.data.ability import Toolset
 from tests.nano.data.agent_prompt import instructions
 from tests.nano.data.agent_prompt_wrap import wrap
@@ -26,23 +37,23 @@ PLAIN: dict[str, PlainSkill] = (
     | recall.BRANCHES | lists.BRANCHES
 )  # fmt: skip
 DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
-    extract.DOCUMENTS | edit.DOCUMENTS | recall.DOCUMENTS
+    response_format.DOCUMENTS | edit.DOCUMENTS | recall.DOCUMENTS
 )
 PLAIN_WEIGHTS = {
-    "chat": 11, "fallback": 9, "fallback_without_tools": 3, "capital": 10, "add": 14, "count": 8,
-    "echo": 24, "word": 8, "items": 12, "extract": 12, "rename": 20, "change": 28, "copy_file": 3,
-    "memory": 8,
+    "chat": 11, "fallback": 9, "fallback_without_tools": 3, "capital": 10, "add": 12, "count": 14,
+    "echo": 20, "word": 8, "items": 16, "extract": 13, "rename": 26, "change": 28, "copy_file": 2,
+    "memory": 9,
 }  # fmt: skip
 TOOL_WEIGHTS = {
-    "shell": 8, "create": 16, "read": 7, "edit": 16, "list": 6, "search": 13, "two": 16,
-    "agent_error": 5, "function_call": 4, "function_report": 2, "function_two": 5,
+    "shell": 8, "create": 18, "read": 7, "edit": 17, "list": 8, "search": 13, "two": 22,
+    "agent_error": 3, "function_call": 6, "function_report": 2, "function_two": 5,
 }  # fmt: skip
 """What an agent's tools, or functions, are asked for."""
 SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "items", "extract",
          "memory")  # fmt: skip
 TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
-DOCUMENT_WEIGHTS = {"needle": 6, "edit": 13, "extract_format": 2}
-KIND_WEIGHTS = {"plain": 60, "functions": 23, "agent": 16, "document": 13}
+DOCUMENT_WEIGHTS = {"needle": 4, "edit": 13, "extract_format": 2, "tool_format": 7}
+KIND_WEIGHTS = {"plain": 60, "functions": 26, "agent": 19, "document": 16}
 MAX_PROMPT_TOKENS = 24_000  # of instructions; tools and the request come on top
 IDENTITIES = (
     "You are a helpful assistant.",
@@ -60,7 +71,7 @@ def draw(source: Source) -> Document:
     if kind == "functions":
         return _functions(source, effort, source.rng.randint(2, 8))
     if kind == "agent":
-        return _agent(source, effort, agent.BRANCHES, source.rng.randint(6, 20))
+        return _agent(source, effort, agent.BRANCHES, source.rng.randint(10, 24))
     name = source.rng.choices(list(DOCUMENT_WEIGHTS), list(DOCUMENT_WEIGHTS.values()))[0]
     return _dressed(source, DOCUMENTS[name](source, effort))
 
@@ -208,13 +219,13 @@ def draw_eval(skill: str, source: Source, index: int) -> Document:
     effort: Effort = ("low", "medium", "high")[index % 3]  # type: ignore[assignment]
     kind, _, name = skill.rpartition(" ")
     if skill in PLAIN:
-        return _plain(source, effort, {skill: 1}, 4)
+        return _plain(source, effort, {skill: 1}, 8)
     if name == "document":
         return _dressed(source, DOCUMENTS[kind](source, effort))
     n_prompt = _log_uniform(source, 1000, MAX_PROMPT_TOKENS)
     while True:
         if kind == "functions":
-            document = _only(_functions(source, effort, 24), name)
+            document = _only(_functions(source, effort, 12), name)
         elif name in agent.BRANCHES:
             one = {name: agent.BRANCHES[name]}
             document = _only(_agent(source, effort, one, 12, n_prompt=n_prompt), name)

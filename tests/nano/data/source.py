@@ -17,6 +17,12 @@ from tests.nano.data import words
 T = TypeVar("T")
 HELD_OUT_VALUES = 16  # one in so many
 _SIGNS = "()[]{}<>#;:,.!?+-*/=%&|~@$^_"
+_QUOTING = (
+    '["{a}", "{b}"]', '["{a}"]', '{{"{a}": "{b}"}}', '{{"{a}": {n}, "{b}": {n}}}', '{a}="{b}"',
+    '{a}("{b}")', '{a}["{b}"]', '<{a} {b}="{n}">', '{a}: "{b}",',
+    "{a}('{b}')", "['{a}', '{b}']", 'print("{a} {b}")', '("{a}", "{b}")', '["{a} {b}',
+    '{a} "{b}";', "{a} = '{b}';", '{a}"{b}',
+)  # fmt: skip
 
 
 def is_held_out(value: str) -> bool:
@@ -94,7 +100,7 @@ class Source:
     def _city(self) -> str:
         if self.chance(0.3):
             return self.choice(words.CITIES)
-        name = self.token_word().capitalize() if self.chance(0.3) else self.invented().capitalize()
+        name = self.any_word().capitalize() if self.chance(0.4) else self.invented().capitalize()
         if self.chance(0.2):
             return f"{self.choice(('New', 'Port', 'San', 'East', 'Old', 'North'))} {name}"
         return (
@@ -103,9 +109,17 @@ class Source:
 
     def token_word(self) -> str:
         """One alphabetic ASCII token of the vocabulary, stripped."""
-        ascii_only, _ = _token_texts()
+        return self._alphabetic(_token_texts()[0])
+
+    def any_word(self) -> str:
+        """As `token_word`, but in any script."""
+        return self._alphabetic(_token_texts()[self.chance(0.5)])
+
+    def _alphabetic(self, tokens: list[str]) -> str:
+        """The longer of two: the more pieces a word has, the harder it is to spell without the
+        space that it was read with."""
         while True:
-            text = self.choice(ascii_only).strip()
+            text = max(self.choice(tokens).strip(), self.choice(tokens).strip(), key=len)
             if text.isalpha():
                 return text
 
@@ -213,8 +227,8 @@ class Source:
             self._city, self.invented, self.token_word, self._code_line, self._number,
             lambda: self.tokens(self.rng.randint(1, 24)),
             lambda: self.tokens(self.rng.randint(1, 8)),
-            lambda: " ".join(self.token_word() for _ in range(self.rng.randint(1, 8))),
-            self._signed,
+            lambda: " ".join(self.any_word() for _ in range(self.rng.randint(1, 8))),
+            self._signed, self._quoting,
         )  # fmt: skip
         return self.choice(draws)()
 
@@ -223,6 +237,11 @@ class Source:
         text = self._code_line() if self.chance(0.3) else self.tokens(self.rng.randint(1, 8))
         gap = " " if self.chance(0.3) else ""
         return text + gap + "".join(self.choice(_SIGNS) for _ in range(self.rng.randint(1, 3)))
+
+    def _quoting(self) -> str:
+        """Code with quotes next to brackets and names, which many tokens join."""
+        a, b = (self.any_word() if self.chance(0.5) else self._identifier() for _ in range(2))
+        return self.choice(_QUOTING).format(a=a, b=b, n=self.rng.randrange(100))
 
     def _number(self) -> str:
         pick = self.rng.randrange

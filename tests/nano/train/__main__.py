@@ -40,6 +40,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=32768, help="tokens of a row")
     parser.add_argument("--workers", type=int, default=14, help="processes that make data")
     parser.add_argument("--measure-minutes", type=float, default=3)
+    parser.add_argument("--save-minutes", type=float, default=1, help="in case it is killed")
     parser.add_argument("--n-measure", type=int, default=64, help="held-out answers per skill")
     parser.add_argument("--data", type=Path, default=Path("/tmp/nano-rows"))
     parser.add_argument("--seed", type=int, default=1)
@@ -94,14 +95,18 @@ def learning_rate(n_steps: int, progress: float) -> float:
     return max(0.003, min(1.0, (n_steps + 1) / WARMUP_STEPS) * decay)
 
 
+def save(trainer: Trainer) -> None:
+    save_weights(trainer.model, trainer.tables, trainer.arguments.out)
+
+
 def report(trainer: Trainer, rows: list[MeasuredRow], title: str) -> None:
-    """Measure, print the scores, the worst first, and save them with the weights so far."""
+    """Save the weights so far, measure them, print the scores, the worst first, and save those."""
+    save(trainer)
     scores = right_by_skill(trainer.model, trainer.tables, rows)
     worst = sorted(scores.items(), key=lambda item: item[1][0] / item[1][1])
     print(title, " ".join(f"{s}={a}/{b}" for s, (a, b) in worst), flush=True)
-    out = trainer.arguments.out
-    save_weights(trainer.model, trainer.tables, out)
-    (out / "scores.json").write_text(json.dumps(scores, indent=1))
+    name = f"scores {title}.json".replace(" ", "_")
+    (trainer.arguments.out / name).write_text(json.dumps(scores, indent=1))
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -132,6 +137,8 @@ def train(arguments: argparse.Namespace) -> None:
             store, tables, rng, n_rows=arguments.rows, n_targets=n_targets, n_rare=N_RARE
         )
 
+    if is_first and arguments.start_from:
+        report(trainer, held_out, "start")
     with ThreadPoolExecutor(1) as pool:
         loop(trainer, store, held_out, lambda: pool.submit(next_batch))
     if is_first:
@@ -146,7 +153,7 @@ def loop(trainer: Trainer, store: RowStore, held_out: list[MeasuredRow], submit:
     arguments, pending = trainer.arguments, submit()
     clock, n_steps, recent = parallel.Clock(arguments.minutes), 0, []
     n_tokens = arguments.rows * arguments.tokens * parallel.N_PROCESSES
-    last_measured_s = last_print_s = time.monotonic()
+    last_measured_s = last_saved_s = last_print_s = time.monotonic()
     while (progress := clock.progress(n_steps)) < 1:
         batch, pending = pending.result(), submit()
         losses = trainer.step(batch, learning_rate(n_steps, progress))
@@ -156,6 +163,9 @@ def loop(trainer: Trainer, store: RowStore, held_out: list[MeasuredRow], submit:
         if parallel.RANK > 0:
             continue
         recent.append(losses)
+        if time.monotonic() - last_saved_s > 60 * arguments.save_minutes:
+            save(trainer)
+            last_saved_s = time.monotonic()
         if n_steps % 200 and n_steps not in (1, 3, 10, 30, 100):
             continue
         loss, right = (torch.stack(list(x)).mean().item() for x in zip(*recent, strict=True))

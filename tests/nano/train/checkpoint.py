@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from torch import Tensor
 
 from gptoss_local.nano.compact import CODED, EMBEDDING, HEAD, CompactModel
+from tests.nano.export import FINAL_NORM, SHARPNESS
 from tests.nano.train.batches import Tables
 from tests.nano.train.model import Nano, Rows, Shape
 from tests.nano.train.mxfp4 import pack, unpack
@@ -71,7 +72,7 @@ def config(shape: Shape) -> dict[str, Any]:
 def save_weights(model: Nano, tables: Tables, folder: Path) -> None:
     """Write `nano.safetensors` and `nano.json` for `tests.nano.export`."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {"model.norm.weight": _bf16_bits(model.norm)}
+    tensors = {FINAL_NORM: _bf16_bits(model.norm)}
     for number, block in enumerate(model.blocks):
         prefix = f"model.layers.{number}."
         for name, target in _ATTENTION.items():
@@ -99,7 +100,7 @@ def load_weights(model: Nano, tables: Tables, finished: CompactModel) -> None:
         bits = torch.tensor(finished.read(name).view(np.int16))
         return bits.view(torch.bfloat16).float()
 
-    fill(model.norm, bf16("model.norm.weight"))
+    fill(model.norm, bf16(FINAL_NORM) / SHARPNESS)
     for number, block in enumerate(model.blocks):
         prefix = f"model.layers.{number}."
         for name, source in _ATTENTION.items():

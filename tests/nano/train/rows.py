@@ -18,7 +18,7 @@ from tests.nano.data.document import BranchTokens, Document, encode_document
 from tests.nano.data.source import Source
 
 N_OPEN_ROWS = 6
-LONG_ANSWER = 128  # an answer longer than this weighs as the square root of its length
+LONG_ANSWER = 512  # an answer longer than this weighs as the square root of its length
 FIELDS = {
     "token": np.int32, "position": np.uint16, "document": np.uint16, "branch": np.uint8,
     "weight": np.float16,
