@@ -16,6 +16,7 @@ Level = Literal["ok", "note", "problem"]
 GIB = 2**30
 _SMALLEST_BYTES = 13 * 10**9  # gpt-oss-20b as a file
 _RTX_50 = (12, 0)
+_DRIVER = 580  # the oldest that the installer's CUDA works with
 _BUILD = 'CMAKE_ARGS="-DGGML_CUDA=on" python3 installers/from_source.py run nano "hi"'
 
 
@@ -62,7 +63,7 @@ def _gpus(machine: Machine) -> Iterator[Finding]:
             "GPU",
             "note",
             "NVIDIA's driver does not answer, so there is no GPU to use.",
-            "If there is an NVIDIA card, install its driver, 570 or newer"
+            f"If there is an NVIDIA card, install its driver, {_DRIVER} or newer"
             + (" (in Windows, not in WSL)." if machine.platform == "wsl" else "."),
         )
         return
@@ -85,7 +86,7 @@ def _gpu(gpu: Gpu, driver: Driver) -> Finding:
         text += f", PCIe {gpu.pcie_generation}.0 x{gpu.pcie_width}"
     text += f", driver {driver.version}."
     if gpu.compute_capability == _RTX_50 and driver.cuda and driver.cuda < (12, 8):
-        return Finding(name, "problem", text, "RTX 50 needs driver 570 or newer (CUDA 12.8).")
+        return Finding(name, "problem", text, f"Install driver {_DRIVER} or newer for an RTX 50.")
     if used_bytes > max(2 * GIB, gpu.total_bytes // 5):
         fix = f"{used_bytes / GIB:.1f} GiB are in use: `nvidia-smi` shows by which programs."
         return Finding(name, "note", text, fix)
@@ -100,7 +101,8 @@ def _build(machine: Machine) -> Finding:
         return Finding("llama.cpp", "ok", "Built with CUDA.")
     if machine.gpus:
         text = "Built without CUDA: the GPU is not used."
-        return Finding("llama.cpp", "problem", text, f"In a clone of gptoss: {_BUILD}")
+        fix = f"Run the installer again. In a clone: {_BUILD}"
+        return Finding("llama.cpp", "problem", text, fix)
     return Finding("llama.cpp", "ok", "Built for the CPU.")
 
 

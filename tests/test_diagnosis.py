@@ -31,7 +31,7 @@ def test_a_good_machine_needs_nothing() -> None:
     [
         ({"driver": None, "gpus": ()}, "GPU", "note", "install its driver"),
         ({"gpus": ()}, "GPU", "problem", "CUDA_VISIBLE_DEVICES"),
-        ({"driver": Driver("550.1", (12, 4))}, "GPU 0", "problem", "570"),
+        ({"driver": Driver("550.1", (12, 4))}, "GPU 0", "problem", "driver 580"),
         ({"gpus": (gpu(16, 11),)}, "GPU 0", "note", "nvidia-smi"),
         ({"gpus": (gpu(16, 15.5, is_wddm=True),)}, "GPU 0", "note", "Windows"),
         ({"has_cuda_build": False}, "llama.cpp", "problem", "GGML_CUDA=on"),
