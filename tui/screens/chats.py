@@ -131,10 +131,14 @@ class ChatsDialog(ModalScreen[Place | None]):
         options.add_options([Option(line) for _, line in found])
         if found:
             options.highlighted = 0
+        else:
+            words = "Nothing found." if self._words else "There are no chats yet."
+            options.add_option(Option(words, disabled=True))
 
 
 def _chat_line(chat: ChatSummary) -> Content:
-    about = f"{age(time.time() - chat.updated_s)} · {chat.n_turns} messages · {chat.model}"
+    messages = "message" if chat.n_turns == 1 else "messages"
+    about = f"{age(time.time() - chat.updated_s)} · {chat.n_turns} {messages} · {chat.model}"
     return Content.assemble(chat.title or "(no title)", "\n", (f"  {about}", "dim"))
 
 

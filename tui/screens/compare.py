@@ -35,6 +35,7 @@ class CompareDialog(ModalScreen[None]):
         .version { width: 1fr; height: 1fr; border: round $primary; padding: 0 1; }
         .version:focus { border: round $accent; }
         .reasoning { color: $text-muted; margin: 0 0 1 0; }
+        .error { color: $text-error; }
     }
     """
 
@@ -57,6 +58,8 @@ class CompareDialog(ModalScreen[None]):
                             )
                         yield AnswerView(printable(turn.content), is_complete=True)
                         yield from map(call_fold, turn.tool_calls)
+                        if error := turn.stats.get("error"):
+                            yield Static(printable(error), classes="error", markup=False)
             yield Static("Tab next   Esc leave", classes="keys", markup=False)
 
     def on_mount(self) -> None:

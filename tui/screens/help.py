@@ -27,6 +27,7 @@ class HelpDialog(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:
             dialog.border_title = "Help"
+            dialog.border_subtitle = "Esc leave"
             yield Static(self._content(), markup=False)
 
     def _content(self) -> Content:

@@ -25,7 +25,7 @@ class ReasoningView(Vertical):
         display: none;
         color: $text-muted;
         Static { height: 1; text-style: italic; }
-        LineBlock { padding: 0 0 0 2; }
+        LineBlock { padding: 0 0 1 2; }
         &:ansi LineBlock { text-style: dim; }
     }
     """

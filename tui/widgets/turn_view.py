@@ -111,6 +111,7 @@ class AssistantTurnView(TurnView):
     AssistantTurnView {
         margin: 0;
         .meta { margin: 0 0 1 0; }
+        .meta.-failed { color: $text-error; }
     }
     """  # Markdown ends in a blank row
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -147,6 +148,10 @@ class AssistantTurnView(TurnView):
         state = _STATES.get(self._state, "")
         return "  ".join(filter(None, (state, self._error, super().meta)))
 
+    def _show_meta(self) -> None:
+        super()._show_meta()
+        self._meta.set_class(self._state == "failed", "-failed")
+
     async def show(self, answer: Answer) -> None:
         """Paint an answer as far as it is."""
         self.reasoning.show(
@@ -181,8 +186,10 @@ class ToolTurnView(TurnView):
         turn = self.turn
         n_lines = len(turn.content.splitlines())
         what = "failed" if turn.stats.get("is_error") else f"{n_lines} line{'s'[: n_lines != 1]}"
+        if seconds := turn.stats.get("seconds"):  # a call that was denied took none
+            what += f", {seconds:.1f} s"
         first = turn.content.strip().split("\n", 1)[0]
-        label = f"{turn.tool_name} → {what}, {turn.stats.get('seconds', 0):.1f} s: {first}"
+        label = f"{turn.tool_name} → {what}: {first}"
         self._fold = Fold(label, turn.content)
         yield self._fold
 

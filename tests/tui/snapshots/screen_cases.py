@@ -1,0 +1,213 @@
+"""The dialogs, and the chat screen itself on chats that lie in a file."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from textual.screen import Screen
+
+from gptoss_local.errors import ServerUnavailableError
+from tests.tui.running_chat import Chat
+from tests.tui.snapshots.values import (
+    CALL,
+    GIB,
+    MARKDOWN,
+    REASONING,
+    STATS,
+    answered,
+    piece,
+    tag,
+    toolbox,
+)
+from tui.actions import REGISTRY
+from tui.conversation import Conversation
+from tui.history import History
+from tui.screens.approval import ApprovalDialog
+from tui.screens.chats import ChatsDialog
+from tui.screens.compare import CompareDialog
+from tui.screens.dialog import ConfirmDialog, LineDialog
+from tui.screens.help import HelpDialog
+from tui.screens.inspector import InspectorDialog
+from tui.screens.models import ModelsDialog
+from tui.screens.overflow import OverflowDialog
+from tui.screens.tools import ToolsDialog
+from tui.server import PromptSize
+from tui.tools import ToolResult
+
+SMALL, LARGE = (80, 24), (120, 40)
+
+DialogCase = tuple[Callable[[History], Screen[Any]], tuple[str, ...], tuple[int, int]]
+"""Makes the dialog; the keys that are pressed then; the size of the terminal."""
+
+
+def _models(_history: History) -> ModelsDialog:
+    tags = [
+        tag("nano", 0, "1.5M"),
+        tag("gpt-oss:20b", 12_100_000_000, "20.9B"),
+        tag("mine:120b", 63_400_000_000, "117B"),
+        tag("mine:7b", 4_000_000_000, "7B"),
+    ]
+    fits = {
+        "nano": {"fits": "ram", "n_ctx": 32_768, "vram_share": 0},
+        "gpt-oss:20b": {"fits": "vram", "n_ctx": 131_072, "vram_share": 1},
+        "mine:120b": {"fits": "split", "n_ctx": 32_768, "vram_share": 0.21},
+        "mine:7b": {"fits": "no", "n_ctx": 0, "vram_share": 0},
+    }
+
+    async def ask() -> dict[str, dict[str, Any]]:
+        return fits
+
+    return ModelsDialog(tags, tags[1:2], "gpt-oss:20b", ask)
+
+
+def _chats(words: str = "") -> Callable[[History], Screen[Any]]:
+    def make(history: History) -> ChatsDialog:
+        for title in ("Capitals of Europe", "Sums"):
+            chat_id = history.new_chat("nano", "medium", title)
+            history.add(chat_id, None, "user", f"Tell me of {title.lower()}, [b]all[/b] of them")
+        return ChatsDialog(history, lambda _id: None, words)
+
+    return make
+
+
+def _inspector(_history: History) -> InspectorDialog:
+    answer = {"is_answer": True, "channel": "analysis", "is_dropped": True}
+    pieces = [
+        piece("system", "You are ChatGPT.\nReasoning: medium", [200006, 17360, 200008]),
+        piece("user", "What is the capital of France?", [200006, 1428]),
+        piece("assistant", "Easy. " * 30, list(range(60)), **answer),
+        piece("assistant", "{}", [1, 2], is_answer=True, channel="commentary",
+              recipient="functions.get_weather", content_type="json"),
+    ]  # fmt: skip
+    return InspectorDialog({"n_tokens": 70, "n_answer_tokens": 62, "messages": pieces})
+
+
+def _approval(_history: History) -> ApprovalDialog:
+    return ApprovalDialog(toolbox().tools["get_weather"], CALL["function"]["arguments"])
+
+
+def _overflow(n_ctx: int, fits: str) -> Callable[[History], Screen[Any]]:
+    size, fit = (
+        PromptSize(40_000, 32_768, 131_072),
+        {"fits": fits, "n_ctx": n_ctx, "vram_share": 0.62},
+    )
+    return lambda _history: OverflowDialog(size, n_ctx, fit, can_drop=bool(n_ctx))
+
+
+def _compare(_history: History) -> CompareDialog:
+    versions = [
+        answered("Paris, *perhaps*.", effort="low"),
+        answered(
+            "", effort="medium", state="failed", stats={"error": "no server answers"}, reasoning=""
+        ),
+        answered(MARKDOWN, effort="high", tool_calls=(CALL,)),
+    ]
+    return CompareDialog(versions)
+
+
+def _help(_history: History) -> HelpDialog:
+    return HelpDialog("Enter sends.", [("F1", "Help"), ("^o", "Reasoning")], REGISTRY)
+
+
+DIALOGS: dict[str, DialogCase] = {
+    "models": (_models, (), SMALL),
+    "models-wide": (_models, (), LARGE),
+    "chats": (_chats(), (), SMALL),
+    "chats-found": (_chats("europe"), (), SMALL),
+    "chats-none": (_chats("nowhere"), (), SMALL),
+    "inspector": (_inspector, (), SMALL),
+    "inspector-ids": (_inspector, ("space",), LARGE),
+    "approval": (_approval, (), SMALL),
+    "approval-reason": (_approval, ("wait:600", "r", *"not"), SMALL),
+    "overflow": (_overflow(57_344, "split"), ("down",), SMALL),
+    "overflow-no-way": (_overflow(0, "no"), (), SMALL),
+    "compare-below": (_compare, (), SMALL),
+    "compare-beside": (_compare, (), (140, 40)),
+    "tools": (lambda _history: ToolsDialog(toolbox()), (), SMALL),
+    "tools-switched": (lambda _history: ToolsDialog(toolbox()), ("down", "space"), SMALL),
+    "help": (_help, (), SMALL),
+    "help-wide": (_help, (), LARGE),
+    "line": (lambda _history: LineDialog("Rename the chat", "Sums"), (), SMALL),
+    "confirm": (lambda _history: ConfirmDialog("Delete “[b]Sums[/b]” for good?"), (), SMALL),
+}
+
+
+def talk(conversation: Conversation) -> None:
+    """A chat with versions, a call of a tool and an answer in Markdown."""
+    conversation.ask("What is the weather in Tokyo?")
+    _answer(conversation, tool_calls=(CALL,))
+    conversation.add_result("get_weather", ToolResult('{"celsius": 21}', seconds=0.25))
+    _answer(conversation, content="It is sunny.")
+    conversation.begin_answer(instead_of=conversation.turns[-1])
+    _finish(conversation, content="It is **sunny** at 21 °C.")
+    conversation.ask("And tomorrow?")
+    _answer(conversation, content="I was about to", state="stopped")
+
+
+def _answer(conversation: Conversation, **fields: Any) -> None:
+    conversation.begin_answer()
+    _finish(conversation, **fields)
+
+
+def _finish(conversation: Conversation, **fields: Any) -> None:
+    whole = {"reasoning": REASONING, "stats": STATS, "state": "done"} | fields
+    conversation._history.update(conversation.turns[-1].id, **whole)
+    conversation.turns[-1] = conversation._history.turn(conversation.turns[-1].id)
+
+
+async def _wait(chat: Chat) -> None:
+    chat.app.chat.queue.add("And the day after?")
+    await chat.type("/s")
+
+
+async def _edit(chat: Chat) -> None:
+    chat.views()[0].focus()
+    await chat.press("e")
+
+
+async def _error(chat: Chat) -> None:
+    chat.app.chat.show_error(
+        ServerUnavailableError("no server answers", hint="Start one: gptoss serve")
+    )
+
+
+async def _focus(chat: Chat) -> None:
+    chat.views()[3].focus()
+    await chat.press("space", "space")
+
+
+async def _stats(chat: Chat) -> None:
+    await chat.press("f8")
+
+
+async def _nothing(_chat: Chat) -> None:
+    pass
+
+
+ChatCase = tuple[Callable[[Chat], Awaitable[None]], tuple[int, int], bool]
+"""What is done; the size of the terminal; whether there is a chat already."""
+
+CHATS: dict[str, ChatCase] = {
+    "chat-empty": (_nothing, SMALL, False),
+    "chat": (_nothing, SMALL, True),
+    "chat-wide": (_stats, LARGE, True),
+    "chat-narrow": (_nothing, (40, 16), True),
+    "chat-waits": (_wait, SMALL, True),
+    "chat-edits": (_edit, SMALL, True),
+    "chat-error": (_error, SMALL, True),
+    "chat-reasoning": (_focus, LARGE, True),
+}
+
+
+class StillServer:
+    """A server with a model in memory and a GPU, which is sent no message."""
+
+    def stream_chat(self, body: dict[str, Any]) -> Any:
+        raise AssertionError("no message is sent")
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError(f"{path} is not asked")
+
+    async def get(self, path: str) -> dict[str, Any]:
+        model = {"name": "nano", "context_length": 32_768, "size": 10, "size_vram": 10}
+        gpu = {"name": "g", "total_bytes": 16 * GIB, "free_bytes": 4 * GIB}
+        return {"models": [model], "gpus": [gpu]}

@@ -1,0 +1,97 @@
+"""Made-up values that the widgets show."""
+
+from pathlib import Path
+from typing import Any
+
+from gptoss_local.settings import ToolCommand
+from tui.answer import Answer
+from tui.history import Turn
+from tui.tools import Toolbox
+
+GIB = 2**30
+
+MARKDOWN = """\
+# Title
+
+Some **bold** words, *slanted* ones and `code`, then 日本語 and a [link](http://x.test).
+
+- one
+- two
+
+> quoted
+
+| model | size |
+|-------|-----:|
+| 20b   |   12 |
+| 120b  |   60 |
+
+```python
+def f(x: int) -> int:
+    return x + 1
+```
+"""
+REASONING = "\n".join(f"Thought {n}, of which there are nine." for n in range(1, 10))
+STATS: dict[str, Any] = {
+    "prompt_eval_count": 1200, "prompt_cached_count": 1000, "prompt_eval_duration": 100_000_000,
+    "eval_count": 50, "eval_duration": 500_000_000, "load_duration": 2_500_000_000,
+    "total_duration": 3_100_000_000, "ttft_s": 2.75, "reasoning_s": 0.4, "n_reasoning_frames": 18,
+    "latencies_ms": [9.0, 10.0, 12.0, 8.0, 30.0, 9.5, 10.5, 11.0],
+}  # fmt: skip
+CALL = {"function": {"name": "get_weather", "arguments": {"location": "Tokyo", "days": 3}}}
+
+
+def turn(role: Any, content: str, **fields: Any) -> Turn:
+    """A turn that no file has."""
+    return Turn(id=1, chat_id=1, parent_id=None, role=role, content=content, created_s=0, **fields)
+
+
+def answered(content: str = "Paris.", **fields: Any) -> Turn:
+    """An answer with reasoning that took a time."""
+    whole = {"reasoning": REASONING, "stats": STATS, "model": "nano", "effort": "medium"}
+    return turn("assistant", content, **(whole | fields))
+
+
+def streaming(*frames: dict[str, Any], step_s: float = 0.5, progress: Any = None) -> Answer:
+    """An answer that streams: one frame each `step_s` seconds, and now it is `step_s` later."""
+    now = [0.0]
+    answer = Answer(clock=lambda: now[0])
+    if progress is not None:
+        frames = ({"prompt_progress": progress}, *frames)
+    for frame in frames:
+        now[0] += step_s
+        answer.add({"message": {}, "done": False} | frame)
+    now[0] += step_s
+    return answer
+
+
+def thinking(*pieces: str) -> list[dict[str, Any]]:
+    return [{"message": {"thinking": piece}} for piece in pieces]
+
+
+def saying(*pieces: str) -> list[dict[str, Any]]:
+    return [{"message": {"content": piece}} for piece in pieces]
+
+
+def toolbox() -> Toolbox:
+    """One tool of the user that is trusted, and those that are built in."""
+    parameters = {"type": "object", "properties": {"location": {"type": "string"}}}
+    command = ToolCommand(
+        command=("weather", "{location}"),
+        description="Gets the weather of a city.",
+        parameters=parameters,
+    )
+    box = Toolbox({"get_weather": command}, Path("."))
+    box.trusted.add("get_weather")
+    return box
+
+
+def tag(name: str, size: int, parameters: str) -> dict[str, Any]:
+    """A model of `/api/tags`."""
+    return {"name": name, "size": size, "details": {"parameter_size": parameters}}
+
+
+def piece(author: str, text: str, tokens: list[int], **fields: Any) -> dict[str, Any]:
+    """A message of `/api/gptoss/inspect`."""
+    empty = {"channel": "", "recipient": "", "content_type": ""}
+    flags = {"is_answer": False, "is_dropped": False}
+    return empty | flags | {"author": author, "text": text, "tokens": tokens} | fields
