@@ -96,6 +96,20 @@ async def test_ctrl_c_clears_then_stops_then_quits(open_chat: OpenChat) -> None:
         assert chat.app.return_code == 0
 
 
+async def test_leaving_keeps_what_was_on_the_screen(open_chat: OpenChat) -> None:
+    """Also what came after the last time it was stored, which is done once a second."""
+    async with open_chat() as chat:
+        await begin_counting(chat)
+        assert chat.app.chat.answer is not None
+        shown = chat.app.chat.answer.content
+        await chat.enter("/quit")
+    async with open_chat(1) as chat:
+        last = chat.turns()[-1]
+        assert last.state == "stopped"
+        assert shown
+        assert last.content.startswith(shown)
+
+
 async def test_edit_makes_a_sibling(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.ask(FRANCE)
