@@ -73,11 +73,6 @@ class Dialogue:
         if self._exchange is not None and self.is_busy:
             self._exchange.stop()
 
-    def leave(self) -> None:
-        """The app ends: keep what there is."""
-        if self._exchange is not None and self.is_busy:
-            self._exchange.leave()
-
     async def tick(self) -> None:
         if self._exchange is not None and self.is_busy:
             await self._exchange.tick()

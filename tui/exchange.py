@@ -79,12 +79,6 @@ class Exchange:
         if self._call is not None:
             self._call.cancel()
 
-    def leave(self) -> None:
-        """The app ends: keep what there is."""
-        self.stop()
-        if self._running is not None:
-            self._running.save()
-
     async def tick(self) -> None:
         if self._running is not None and self._running.answer.is_live:
             await self._running.tick()

@@ -39,15 +39,15 @@ class RunningAnswer:
         self._n_ticks = 0
 
     async def run(self, server: ChatServer, body: dict[str, Any]) -> None:
-        """Receive until the answer is over, however it ends; then it is painted and stored."""
+        """Receive until the answer is over, however it ends; then it is stored and painted."""
         self._task = asyncio.create_task(self._receive(server, body))
         try:
             await asyncio.wait((self._task,))
-        finally:
-            self._task.cancel()
+        finally:  # also when the app ends, which cancels this
+            self.stop()
+            self.save()
         if not self._task.cancelled():
             self._task.result()
-        self.save()
         await self.paint()
 
     def stop(self) -> None:

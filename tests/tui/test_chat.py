@@ -10,6 +10,7 @@ from textual.binding import Binding
 
 from tests.conftest import RunningServer
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat
+from tui import running_answer
 from tui.actions import REGISTRY
 from tui.history import History
 from tui.screens.chat import ChatScreen
@@ -94,6 +95,23 @@ async def test_ctrl_c_clears_then_stops_then_quits(open_chat: OpenChat) -> None:
         assert chat.app.return_code is None
         await chat.press("ctrl+c")
         assert chat.app.return_code == 0
+
+
+async def test_leaving_keeps_what_was_on_the_screen(
+    open_chat: OpenChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what came after the last time it was stored."""
+    monkeypatch.setattr(running_answer, "_SAVE_EVERY", 10**9)  # ticks: never while it streams
+    async with open_chat() as chat:
+        await begin_counting(chat)
+        assert chat.app.chat.answer is not None
+        shown = chat.app.chat.answer.content
+        await chat.enter("/quit")
+    async with open_chat(1) as chat:
+        last = chat.turns()[-1]
+        assert last.state == "stopped"
+        assert shown
+        assert last.content.startswith(shown)
 
 
 async def test_edit_makes_a_sibling(open_chat: OpenChat) -> None:

@@ -102,9 +102,6 @@ class ChatScreen(Screen[None]):
         await self.show_branch()
         self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
 
-    def on_unmount(self) -> None:
-        self.dialogue.leave()
-
     @property
     def answer(self) -> Answer | None:
         """The one that streams, or the last one since the chat was opened."""
