@@ -4,6 +4,8 @@ Documented in docs/api.md, for other programs, too.
 """
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -11,9 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gptoss_local.catalog import CatalogModel, catalog
 from gptoss_local.chat import ChatRequest, HarmonyPiece, Message, dissect, prompt_tokens
 from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.hardware import read_usable_gpus
+from gptoss_local.plan.facts import published_facts
 from gptoss_local.plan.outcome import Plan
 from gptoss_local.server.body import read_body
 from gptoss_local.server.bounds import MAX_INT, TokenId
@@ -21,9 +25,8 @@ from gptoss_local.server.loading import LoadedModel
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.model_defaults import fill_in_options
 from gptoss_local.server.ollama_request import ChatBody, WireMessage, to_message
-from gptoss_local.server.placing import plan_load
+from gptoss_local.server.placing import plan_facts, plan_load
 from gptoss_local.server.streaming import json_response
-from gptoss_local.settings import Settings
 from gptoss_local.store import ModelEntry, list_models
 
 
@@ -49,6 +52,8 @@ class Inspection(msgspec.Struct):
 
 class Fit(msgspec.Struct):
     """Where a model would go if it were loaded now, the loaded ones making room.
+
+    A model of the catalogue that is not here yet is planned as `gptoss convert` makes it.
 
     Attributes:
         fits: `vram`: all of it; `split`: experts or layers in RAM; `ram`: no GPU is used.
@@ -95,13 +100,23 @@ async def inspect(request: Request) -> Response:
 
 
 async def fits(request: Request) -> Response:
-    """For each model on this machine, where it would go; takes some time."""
+    """For each model on this machine or in the catalogue, where it would go; takes some time."""
     manager = _manager(request)
     loaded, n_ctx = list(manager.loaded), _n_ctx(request.query_params.get("n_ctx", ""))
+    settings, freed = manager.settings, [model.engine for model in loaded]
+
+    def plan_here(entry: ModelEntry) -> Plan:
+        return plan_load(entry.ensure_file(settings), settings, n_ctx, freed=freed)
+
+    def plan_published(model: CatalogModel) -> Plan:
+        return plan_facts(published_facts(model.layers, model.experts), settings, n_ctx, freed)
 
     def plan_all() -> Fits:
-        entries = list_models(manager.settings)
-        return Fits([_fit(entry, n_ctx, manager.settings, loaded) for entry in entries])
+        here = list_models(settings)
+        names = {entry.name for entry in here}
+        others = [m for m in catalog() if m.name not in names and m.layers and m.experts]
+        found = [_fit(entry.name, partial(plan_here, entry)) for entry in here]
+        return Fits(found + [_fit(model.name, partial(plan_published, model)) for model in others])
 
     return json_response(await asyncio.to_thread(plan_all))
 
@@ -138,15 +153,11 @@ def _n_ctx(text: str) -> int | None:
     return int(text) if text else None
 
 
-def _fit(
-    entry: ModelEntry, n_ctx: int | None, settings: Settings, loaded: list[LoadedModel]
-) -> Fit:
+def _fit(name: str, plan: Callable[[], Plan]) -> Fit:
     try:
-        path = entry.ensure_file(settings)
-        freed = [model.engine for model in loaded]
-        return _as_fit(entry.name, plan_load(path, settings, n_ctx, freed=freed))
+        return _as_fit(name, plan())
     except GptOssError:  # too large, or a file that is broken: either way it cannot be used
-        return Fit(entry.name, "no")
+        return Fit(name, "no")
 
 
 def _as_fit(name: str, plan: Plan) -> Fit:

@@ -44,8 +44,20 @@ def plan_load(
         DoesNotFitError: there is no plan that keeps to the wishes.
         ModelLoadError: the file is no gpt-oss.
     """
+    return plan_facts(read_facts(path), settings, n_ctx, freed, attempt, tuning)
+
+
+def plan_facts(
+    facts: ModelFacts,
+    settings: Settings,
+    n_ctx: int | None,
+    freed: Iterable[EngineClient] = (),
+    attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
+    tuning: Tuning | None = None,
+) -> Plan:
+    """As `plan_load`, of a model that need not be on the disk. Raises DoesNotFitError."""
     machine, wishes = _situation(settings, n_ctx, attempt)
-    return make_plan(read_facts(path), _without(machine, freed), wishes, tuning)
+    return make_plan(facts, _without(machine, freed), wishes, tuning)
 
 
 def who_leaves(

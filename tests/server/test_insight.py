@@ -92,12 +92,19 @@ def test_inspect_refuses(http: httpx.Client, body: dict[str, Any], status: int) 
 
 
 def test_fits_and_status(http: httpx.Client) -> None:
-    (fit,) = http.get("/api/gptoss/fits").json()["models"]
+    fit, *_ = http.get("/api/gptoss/fits").json()["models"]
     assert (fit["name"], fit["fits"], fit["n_ctx"]) == ("nano", "ram", 32_768)
-    (fit,) = http.get("/api/gptoss/fits?n_ctx=65536").json()["models"]
+    fit, *_ = http.get("/api/gptoss/fits?n_ctx=65536").json()["models"]
     assert fit["n_ctx"] >= 65_536
     assert http.get("/api/gptoss/fits?n_ctx=x").status_code == 400
     assert http.get("/api/gptoss/status").json()["gpus"] == []
+
+
+def test_fits_of_models_that_are_not_here(http: httpx.Client) -> None:
+    fits = {fit["name"]: fit for fit in http.get("/api/gptoss/fits").json()["models"]}
+    assert list(fits) == ["nano", "gpt-oss:20b", "gpt-oss:120b"]
+    for name in ("gpt-oss:20b", "gpt-oss:120b"):  # there is no GPU, and RAM as the machine has it
+        assert (fits[name]["fits"], fits[name]["n_ctx"] > 0) in (("ram", True), ("no", False))
 
 
 def test_dissect_takes_any_tokens(vocabulary: Vocabulary) -> None:

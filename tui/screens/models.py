@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from gptoss_local.catalog import catalog
+from gptoss_local.catalog import CatalogModel, catalog
 from gptoss_local.errors import GptOssError
 
 
@@ -42,6 +42,8 @@ class ModelsDialog(ModalScreen[str | None]):
         self._fits: dict[str, dict[str, Any]] = {}
         self._loaded = {model["name"] for model in loaded}
         self._current = current
+        names = {tag["name"] for tag in tags}
+        self._missing = [model for model in catalog() if model.name not in names]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
@@ -65,6 +67,8 @@ class ModelsDialog(ModalScreen[str | None]):
         options = self.query_one(OptionList)
         for tag in self._tags:
             options.replace_option_prompt(tag["name"], self._line(tag))
+        for model in self._missing:
+            options.replace_option_prompt(model.name, self._missing_line(model))
 
     @on(OptionList.OptionSelected)
     def choose(self, event: OptionList.OptionSelected) -> None:
@@ -73,13 +77,15 @@ class ModelsDialog(ModalScreen[str | None]):
 
     def _options(self) -> list[Option]:
         options = [Option(self._line(tag), id=tag["name"]) for tag in self._tags]
-        names = {tag["name"] for tag in self._tags}
-        for model in catalog():
-            if model.name not in names:
-                how = f"gptoss pull {model.name}" if model.repo else "built on first use"
-                line = Content.assemble(model.name, (f"\n  not on this machine: {how}", "dim"))
-                options.append(Option(line, id=model.name, disabled=True))
+        for model in self._missing:
+            options.append(Option(self._missing_line(model), id=model.name, disabled=True))
         return options
+
+    def _missing_line(self, model: CatalogModel) -> Content:
+        how = f"gptoss pull {model.name}" if model.repo else "built on first use"
+        fit = self._fits.get(model.name)
+        facts = [f"not on this machine: {how}", place_text(fit) if fit else ""]
+        return Content.assemble(model.name, "\n  ", (" · ".join(filter(None, facts)), "dim"))
 
     def _line(self, tag: dict[str, Any]) -> Content:
         details = tag["details"]

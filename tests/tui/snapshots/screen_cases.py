@@ -50,6 +50,7 @@ def _models(_history: History) -> ModelsDialog:
         "nano": {"fits": "ram", "n_ctx": 32_768, "vram_share": 0},
         "gpt-oss:20b": {"fits": "vram", "n_ctx": 131_072, "vram_share": 1},
         "mine:120b": {"fits": "split", "n_ctx": 32_768, "vram_share": 0.21},
+        "gpt-oss:120b": {"fits": "split", "n_ctx": 32_768, "vram_share": 0.14},
         "mine:7b": {"fits": "no", "n_ctx": 0, "vram_share": 0},
     }
 
