@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptoss_local.catalog import canonical_name
-from gptoss_local.cli._first_model import offer_download
 from gptoss_local.cli._output import progress_bar
 from gptoss_local.errors import ModelNotFoundError
 from gptoss_local.settings import Settings
@@ -60,6 +58,9 @@ def server_for(model: str, settings: Settings) -> "Client":
     try:
         entry = find_model(model, settings)
     except ModelNotFoundError:
+        from gptoss_local.catalog import canonical_name
+        from gptoss_local.cli._first_model import offer_download
+
         if not offer_download(canonical_name(model), settings):
             raise
         entry = find_model(model, settings)

@@ -1,6 +1,5 @@
 """What `verify` does with the models of this machine: their names, their sums, all of them."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,6 +96,8 @@ def _check_sums(entry: "ModelEntry", settings: Settings, progress: Progress) -> 
 
 
 def _sha256(path: Path, what: str, progress: Progress) -> str:
+    import hashlib
+
     digest, n_done, n_total = hashlib.sha256(), 0, path.stat().st_size
     with path.open("rb") as file:
         while piece := file.read(_PIECE_BYTES):

@@ -3,7 +3,6 @@
 import sys
 from typing import TYPE_CHECKING
 
-import psutil
 import typer
 
 from gptoss_local.cli._options import INTERRUPTED, Json, ModelName, Quiet, named
@@ -50,6 +49,8 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
 
 
 def _warn_if_busy() -> None:
+    import psutil
+
     percent = psutil.cpu_percent(_LOOK_S)
     if percent > _BUSY_PERCENT:
         print(

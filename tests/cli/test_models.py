@@ -166,7 +166,8 @@ def test_load_and_stop_all(nano_home: Path) -> None:
         def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
             return run_cli(server.environment, *arguments)
 
-        loaded = json.loads(cli("load", "nano", "--ctx", "9000", "--json").stdout)["model"]
+        *_, last = cli("load", "nano", "--ctx", "9000", "--json").stdout.splitlines()
+        loaded = json.loads(last)["model"]
         assert loaded["context_length"] >= 9000
         assert "is loaded" in cli("load", "gpt-oss-nano", "--keep-alive", "-1").stderr
         assert cli("ps").stdout.splitlines()[1].endswith("Forever")

@@ -53,7 +53,7 @@ def test_clear_forgets(cli: Cli) -> None:
 
 
 def test_a_path_is_a_message(cli: Cli) -> None:
-    answers, said = talk(cli, "/usr/bin is what?")
+    answers, said = talk(cli, "/usr/bin: what is the capital of France?")
     assert len(answers) >= 1
     assert "no command" not in said
 
