@@ -5,7 +5,6 @@ in the middle of somebody's command line.
 """
 
 import re
-import socket
 from collections.abc import Sequence
 from typing import Literal
 from urllib.parse import urlsplit
@@ -62,6 +61,8 @@ def _loaded(settings: Settings) -> list[str]:
 
     PERF: a socket, as importing http.client takes 15 ms, and httpx 60.
     """
+    import socket
+
     url = urlsplit(settings.url)
     key = f"Authorization: Bearer {settings.api_key}\r\n" if settings.api_key else ""
     request = f"GET /api/ps HTTP/1.0\r\nHost: {url.netloc}\r\n{key}\r\n"

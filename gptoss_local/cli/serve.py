@@ -1,6 +1,5 @@
 """`gptoss serve`: run the HTTP server in the foreground."""
 
-import logging
 from typing import Annotated
 
 import typer
@@ -14,8 +13,11 @@ def serve(
 ) -> None:
     """Serve the Ollama-compatible API."""
     settings = load_settings(host=host, port=port)
+    import logging
+
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
     logging.getLogger("gptoss").setLevel(logging.INFO)
+
     from gptoss_local.server import app
 
     app.serve(settings)

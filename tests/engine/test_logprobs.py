@@ -232,7 +232,7 @@ def test_seed_repeats(
 
     def ask(seq_id: int, seed: int) -> list[int]:
         penalties = Penalties(frequency=1, repeat=1.2)
-        sampling = SamplingParams(temperature=1.5, seed=seed, penalties=penalties)
+        sampling = SamplingParams(temperature=4, seed=seed, penalties=penalties)
         return run(engine, request(seq_id, prompt("hi"), sampling, grammar=grammar))[seq_id][0]
 
     ask(1, 3)  # from here on the prompt is cached

@@ -16,7 +16,7 @@ PARAMS = [
     SamplingParams(temperature=0),
     SamplingParams(temperature=0.7, top_k=40, top_p=0.95, seed=7),
 ]
-PLAIN = SamplingParams(seed=7)
+PLAIN = SamplingParams(temperature=2, seed=7)  # nano is too sure for less
 HOT = SamplingParams(temperature=3, seed=2)
 
 

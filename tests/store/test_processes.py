@@ -83,21 +83,23 @@ def test_changes_from_several_processes_that_are_killed(tmp_path: Path, files: l
             return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
 
         running = [start(seed) for seed in range(N_PROCESSES)]
-        while log.stat().st_size < 100:  # until they work
-            time.sleep(0.05)
-        end_s, n_killed = time.monotonic() + SECONDS, 0
-        while time.monotonic() < end_s:
-            time.sleep(chance.uniform(0.1, 0.8))
-            assert find_model("steady", settings).name == "steady"
-            victim = running.pop(0)
-            assert victim.poll() is None, log.read_text()[-2000:]
-            victim.kill()
-            victim.wait()
-            n_killed += 1
-            running.append(start(100 + n_killed))
-        for process in running:
-            process.kill()
-            process.wait()
+        try:
+            while log.stat().st_size < 100:  # until they work
+                time.sleep(0.05)
+            end_s, n_killed = time.monotonic() + SECONDS, 0
+            while time.monotonic() < end_s:
+                time.sleep(chance.uniform(0.1, 0.8))
+                assert find_model("steady", settings).name == "steady"
+                victim = running.pop(0)
+                assert victim.poll() is None, log.read_text()[-2000:]
+                victim.kill()
+                victim.wait()
+                n_killed += 1
+                running.append(start(100 + n_killed))
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
     assert "Error" not in log.read_text(), log.read_text()[-2000:]
     assert n_killed > 3
     for entry in list_models(settings):
