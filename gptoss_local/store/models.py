@@ -99,13 +99,13 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         ModelLoadError: its manifest is broken.
     """
     wanted = canonical_name(name)
-    for _ in range(10):  # a change between two looks may hide a model that is there all the time
+    for _ in range(8):  # a change between two looks may hide a model that is there all the time
         if entry := _at_its_place(wanted, settings):
             return entry
-    entries = list_models(settings)  # a file of the user's may be spelled in other letters
-    for entry in entries:
-        if entry.name == wanted:
-            return entry
+        entries = list_models(settings)  # a file of the user's may be spelled in other letters
+        for entry in entries:
+            if entry.name == wanted:
+                return entry
     if gone := _promised_file(wanted, settings):
         known = known_model(wanted)
         is_named = known is not None and known.is_local
