@@ -25,7 +25,7 @@ from gptoss_local.server.loading import LoadedModel
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.model_defaults import fill_in_options
 from gptoss_local.server.ollama_request import ChatBody, WireMessage, to_message
-from gptoss_local.server.placing import plan_facts, plan_load
+from gptoss_local.server.placing import plan_load
 from gptoss_local.server.streaming import json_response
 from gptoss_local.store import ModelEntry, list_models
 
@@ -109,7 +109,8 @@ async def fits(request: Request) -> Response:
         return plan_load(entry.ensure_file(settings), settings, n_ctx, freed=freed)
 
     def plan_published(model: CatalogModel) -> Plan:
-        return plan_facts(published_facts(model.layers, model.experts), settings, n_ctx, freed)
+        facts = published_facts(model.layers, model.experts)
+        return plan_load(facts, settings, n_ctx, freed=freed)
 
     def plan_all() -> Fits:
         here = list_models(settings)

@@ -22,7 +22,7 @@ _BESIDE = 1.2  # a plan beside other models may be worse than one without them b
 
 
 def plan_load(
-    path: Path,
+    model: Path | ModelFacts,
     settings: Settings,
     n_ctx: int | None,
     *,
@@ -30,10 +30,10 @@ def plan_load(
     attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
     tuning: Tuning | None = None,
 ) -> Plan:
-    """Plan the load of a GGUF into what is free; asks the driver, so not in the event loop.
+    """Plan the load of a model into what is free; asks the driver, so not in the event loop.
 
     Args:
-        path: The file.
+        model: The file, or what is known of one that need not be on the disk.
         settings: The user's wishes.
         n_ctx: Context that a request needs; None leaves it to the plan.
         freed: Engines whose memory counts as free.
@@ -44,18 +44,7 @@ def plan_load(
         DoesNotFitError: there is no plan that keeps to the wishes.
         ModelLoadError: the file is no gpt-oss.
     """
-    return plan_facts(read_facts(path), settings, n_ctx, freed, attempt, tuning)
-
-
-def plan_facts(
-    facts: ModelFacts,
-    settings: Settings,
-    n_ctx: int | None,
-    freed: Iterable[EngineClient] = (),
-    attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
-    tuning: Tuning | None = None,
-) -> Plan:
-    """As `plan_load`, of a model that need not be on the disk. Raises DoesNotFitError."""
+    facts = read_facts(model) if isinstance(model, Path) else model
     machine, wishes = _situation(settings, n_ctx, attempt)
     return make_plan(facts, _without(machine, freed), wishes, tuning)
 
