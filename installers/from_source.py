@@ -33,7 +33,7 @@ CHECKS = (
     ("ruff", "format", "--check", "."),
     ("mypy",),
     ("lint-imports",),
-    ("pytest",),
+    ("pytest", "--numprocesses=2", "--dist=loadfile"),  # an engine computes on few threads
 )
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from gptoss_local.store import read_tokens
 @pytest.fixture(scope="session", autouse=True)
 def clean_environment() -> Iterator[None]:
     """No setting of the developer's machine reaches a test, or a server that tests share."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name in [n for n in os.environ if n.startswith(("GPTOSS_", "OLLAMA_"))]:
             monkeypatch.delenv(name)
@@ -72,10 +74,31 @@ class RunningServer:
         port = self.url.rpartition(":")[2]
         return os.environ | {"GPTOSS_HOME": str(self.home), "GPTOSS_PORT": port}
 
+    def engines(self) -> list[psutil.Process]:
+        """The engine processes, also of models that load."""
+        return engines_of(psutil.Process(self.process.pid))
+
     def engine(self) -> psutil.Process | None:
         """The engine process, while a model is loaded."""
-        children = psutil.Process(self.process.pid).children()
-        return children[0] if children else None
+        engines = self.engines()
+        return engines[0] if engines else None
+
+
+def engines_of(server: psutil.Process) -> list[psutil.Process]:
+    """Children that run a program of their own.
+
+    One that has not begun it is a copy of the server, which waits for it (vfork): whoever suspends
+    that one suspends the server.
+    """
+    command = server.cmdline()
+    return [child for child in server.children() if _command(child) != command]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended
+        return []
 
 
 def free_port() -> int:

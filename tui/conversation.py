@@ -10,6 +10,13 @@ from tui.answer import Answer
 from tui.history import ChatSummary, History, Turn, TurnState
 from tui.tools import ToolResult
 
+_SUMMARY = "Summary of the conversation before this point:"
+_SUMMARISE = (
+    "Summarise our conversation so far, so that it can go on without the messages above: what I "
+    "asked and want, what was found and decided, names, numbers, paths and code that are still "
+    "needed, and what is open. Reply with the summary alone."
+)
+_N_SUMMARY = 1536  # tokens
 _STATES: dict[str, TurnState] = {"done": "done", "stopped": "stopped", "failed": "failed"}
 
 
@@ -155,8 +162,46 @@ class Conversation:
     @property
     def can_drop(self) -> bool:
         """Whether there are turns before the last question that are not left out already."""
-        n_questions = sum(turn.role == "user" for turn in self.turns)
-        return n_questions > 1 and not self.options.get("truncate")
+        return self.can_summarise and not self.options.get("truncate")
+
+    @property
+    def can_summarise(self) -> bool:
+        """Whether there are turns before the last question."""
+        return sum(turn.role == "user" for turn in self.turns) > 1
+
+    def summary_request(self) -> dict[str, Any]:
+        """The body of `/api/chat` that asks for a summary of all before the last question."""
+        earlier = self.turns[: self._idx_of_question()]
+        wish = {"role": "user", "content": _SUMMARISE}
+        options = {name: self.options[name] for name in ("num_ctx",) if name in self.options}
+        return {
+            "model": self.model,
+            "messages": [*messages_of(earlier), wish],
+            "think": "low",
+            "options": options | {"num_predict": _N_SUMMARY},
+            "truncate": True,  # a summary of the newest turns is better than none
+        }
+
+    def go_on_with(self, summary: str) -> Turn:
+        """Put a summary in the place of all before the last question, and begin the answer.
+
+        Nothing is overwritten: this is another branch, from its system message on.
+        """
+        idx = self._idx_of_question()
+        first, asked = self.turns[0], [turn for turn in self.turns[idx:] if turn.state == "done"]
+        system = first.content.partition(_SUMMARY)[0].rstrip() if first.role == "system" else ""
+        self.turns = []
+        self._add("system", f"{system}\n\n{_SUMMARY}\n\n{summary}".lstrip())
+        for turn in asked:
+            kept = ("reasoning", "tool_calls", "tool_name", "model", "effort", "stats")
+            fields = {name: getattr(turn, name) for name in kept}
+            self._add(turn.role, turn.content, **fields)
+        return self.begin_answer()
+
+    def _idx_of_question(self) -> int:
+        asked = self.last("user")
+        assert asked is not None
+        return [turn.id for turn in self.turns].index(asked.id)
 
     def _cut_before(self, turn: Turn) -> None:
         ids = [other.id for other in self.turns]

@@ -4,19 +4,23 @@ Runs as one worker of the screen, from top to bottom; what it waits for, Esc end
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tui.answer import Answer
 from tui.conversation import Conversation
 from tui.history import Turn
 from tui.running_answer import RunningAnswer
 from tui.screens.approval import ApprovalDialog, Decision
-from tui.screens.overflow import OverflowDialog, Way, larger_context
+from tui.screens.overflow import SUMMARISE, OverflowDialog, Way, larger_context
 from tui.tools import ToolResult
 from tui.widgets.turn_view import AssistantTurnView
 
 if TYPE_CHECKING:
     from tui.screens.chat import ChatScreen
+
+_T = TypeVar("_T")
 
 _MAX_ROUNDS = 12
 _STOPPED = ToolResult("The user stopped this call.", is_error=True)
@@ -34,7 +38,7 @@ class Exchange:
     def __init__(self, screen: "ChatScreen") -> None:
         self._screen = screen
         self._running: RunningAnswer | None = None
-        self._call: asyncio.Task[ToolResult] | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._is_stopped = False
         self.note = ""
         self.is_live = True
@@ -76,8 +80,8 @@ class Exchange:
         self._is_stopped = True
         if self._running is not None and self._running.answer.is_live:
             self._running.stop()
-        if self._call is not None:
-            self._call.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     async def tick(self) -> None:
         if self._running is not None and self._running.answer.is_live:
@@ -93,27 +97,67 @@ class Exchange:
         while True:
             running = self._running = RunningAnswer(self._conversation, turn, view)
             await running.run(screen.server, self._body())
-            if not running.was_too_long or not await self._make_room():
+            if not running.was_too_long:
                 return running.turn
+            way = await self._choose_way()
+            if way == SUMMARISE and (summary := await self._summarise()):
+                turn = self._conversation.go_on_with(summary)
+                await screen.show_branch()
+                last = screen.transcript.last_answer()
+                assert last is not None
+                view = last
+            elif way is None or way == SUMMARISE:
+                screen.dialogue.take_back_question()
+                return running.turn
+            else:
+                self._conversation.set_option(way.option, way.value)
 
     def _body(self) -> dict[str, Any]:
         tools = self._screen.toolbox.declared()
         return self._conversation.request() | ({"tools": tools} if tools else {})
 
-    async def _make_room(self) -> bool:
-        """Ask what to do about a prompt that does not fit; whether to send it again."""
+    async def _choose_way(self) -> Way | None:
+        """Ask what to do about a prompt that does not fit."""
         screen = self._screen
         size = await screen.server.prompt_size(self._body())
         n_ctx = larger_context(size)
         fits = await screen.server.fits(n_ctx) if n_ctx else {}
-        fit = fits.get(self._conversation.model)
-        dialog = OverflowDialog(size, n_ctx, fit, can_drop=self._conversation.can_drop)
+        conversation = self._conversation
+        dialog = OverflowDialog(
+            size,
+            n_ctx,
+            fits.get(conversation.model),
+            can_drop=conversation.can_drop,
+            can_summarise=conversation.can_summarise,
+        )
         way: Way | None = await screen.app.push_screen_wait(dialog)
-        if way is None:
-            screen.dialogue.take_back_question()
-            return False
-        self._conversation.set_option(way.option, way.value)
-        return True
+        return way
+
+    async def _summarise(self) -> str | None:
+        """What the model says of all before the last question; nothing if that was stopped."""
+
+        async def receive() -> str:
+            answer = Answer()
+            body = self._conversation.summary_request()
+            async with aclosing(self._screen.server.stream_chat(body)) as frames:
+                async for frame in frames:
+                    answer.add(frame)
+                    self.note = f"summarising: {answer.n_frames} tokens"
+            return answer.content
+
+        return await self._until_stopped("summarising", receive())
+
+    async def _until_stopped(self, note: str, work: Coroutine[Any, Any, _T]) -> _T | None:
+        """Do something that is no answer; None if Esc ended it."""
+        self.note = note
+        self._screen.show_status()
+        task = self._task = asyncio.create_task(work)
+        try:
+            await asyncio.wait((task,))
+        finally:
+            task.cancel()  # does nothing to one that is over
+            self.note = ""
+        return None if task.cancelled() else task.result()
 
     async def _call_tools(self, turn: Turn, refusal: ToolResult | None = None) -> None:
         """Add a result for each call of an answer, so that none of them stays open."""
@@ -140,12 +184,6 @@ class Exchange:
                 return ToolResult(f"The user denied this call. {decision.reason}".strip(), True)
             if decision.is_for_chat:
                 toolbox.trusted.add(name)
-        self.note = f"running {name}"
-        self._screen.show_status()
-        self._call = asyncio.create_task(toolbox.run(name, arguments))
-        try:
-            await asyncio.wait((self._call,))
-        finally:
-            self._call.cancel()  # does nothing to one that is over
-        self.note = ""
-        return _STOPPED if self._call.cancelled() else self._call.result()
+        return (
+            await self._until_stopped(f"running {name}", toolbox.run(name, arguments)) or _STOPPED
+        )

@@ -108,9 +108,10 @@ class Load:
         await asyncio.wait((self._task,))
 
     async def watch(self, work: asyncio.Future[None]) -> AsyncGenerator[LoadStatus, None]:
-        """Yield what changes until `work`, which waits for the load, is over."""
-        seen = None
-        while not work.done():
+        """Yield what changes until `work`, which waits for the load, is over; then how it was."""
+        seen, is_over = None, False
+        while not is_over:
+            is_over = work.done()
             if self.progress.status != seen:
                 seen = self.progress.status
                 yield seen

@@ -10,7 +10,8 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
@@ -127,13 +128,20 @@ def known_sha256(path: Path, settings: Settings) -> str | None:
     return found[1] if found else None
 
 
-def unused_blobs(settings: Settings, older_than_s: float) -> list[Path]:
-    """Blobs and parts that no model shares and that nobody touched lately."""
-    now_s, found = time.time(), []
+def unused_blobs(
+    settings: Settings, older_than_s: float, *, garbage: Iterable[Path] = ()
+) -> list[Path]:
+    """Blobs and parts that no model shares, only `garbage` does, and nobody touched lately."""
+    now_s, found, n_garbage = time.time(), [], Counter[tuple[int, int]]()
+    for path in garbage:
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            n_garbage[stat.st_dev, stat.st_ino] += 1
     for path in (settings.models_dir / "blobs").glob("sha256-*"):
         with contextlib.suppress(OSError):  # another process may remove it
             stat = path.stat()
-            if stat.st_nlink == 1 and now_s - stat.st_mtime > older_than_s:
+            n_links = stat.st_nlink - n_garbage[stat.st_dev, stat.st_ino]
+            if n_links == 1 and now_s - stat.st_mtime > older_than_s:
                 found.append(path)
     return found
 

@@ -49,14 +49,16 @@ def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftov
         quiet_s: Seconds since which nobody touched it.
     """
     folder = settings.models_dir
+    weights = unnamed_weights(settings, quiet_s)
+    parts = [path for path in folder.glob("*.part") if _is_quiet(path, quiet_s)]
     kinds: tuple[tuple[Kind, list[Path]], ...] = (
-        ("blob", unused_blobs(settings, quiet_s)),
-        ("weights", unnamed_weights(settings, quiet_s)),
-        ("part", [path for path in folder.glob("*.part") if _is_quiet(path, quiet_s)]),
+        ("weights", weights),
+        ("part", parts),
+        ("blob", unused_blobs(settings, quiet_s, garbage=[*weights, *parts])),
         ("interrupted", list(_interrupted(folder, quiet_s))),
     )
     found = ((path, kind) for kind, paths in kinds for path in paths)
-    return [Leftover(path, _freed_bytes(path), kind) for path, kind in found]
+    return [Leftover(path, _freed_bytes(path, kind), kind) for path, kind in found]
 
 
 def _interrupted(folder: Path, quiet_s: float) -> Iterator[Path]:
@@ -81,12 +83,14 @@ def _times(path: Path) -> Iterator[float]:
             yield each.stat().st_mtime
 
 
-def _freed_bytes(path: Path) -> int:
+def _freed_bytes(path: Path, kind: Kind) -> int:
+    """Bytes that several of the files share count for the blob among them."""
     n_bytes = 0
     for each in (path, *path.rglob("*")):
         with contextlib.suppress(OSError):
             stat = each.stat()
-            n_bytes += stat.st_size if each.is_file() and stat.st_nlink == 1 else 0
+            is_last = stat.st_nlink == 1 or kind == "blob"
+            n_bytes += stat.st_size if each.is_file() and is_last else 0
     return n_bytes
 
 

@@ -10,7 +10,7 @@ import psutil
 
 from gptoss_local.settings import Settings
 from tests.cli.conftest import Cli, PseudoTerminal, run_cli
-from tests.conftest import RunningServer, wait_until
+from tests.conftest import RunningServer, engines_of, wait_until
 
 
 def test_status(cli: Cli, server: RunningServer) -> None:
@@ -103,8 +103,8 @@ def test_a_load_is_a_bar_on_a_terminal_and_seen_by_others(fresh: dict[str, str])
     )
     try:
         server = psutil.Process(json.loads(run_cli(fresh, "status", "--json").stdout)["pid"])
-        wait_until(lambda: server.children())
-        (engine,) = server.children()
+        wait_until(lambda: engines_of(server))
+        (engine,) = engines_of(server)
         engine.suspend()
         assert "nano" in (shown := run_cli(fresh, "ps").stdout)
         assert "loading" in shown or "starting" in shown or "waiting" in shown

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from tests.conftest import RunningServer, free_port, run_server, wait_until
@@ -96,8 +95,8 @@ def test_several_models(two_models: Path) -> None:
         nano = server.engine()
         with ThreadPoolExecutor(4) as pool:
             loads = [pool.submit(http.post, "/api/chat", json=HI | {"model": "other"})]
-            wait_until(lambda: len(engines(server)) == 2)
-            (loading,) = [engine for engine in engines(server) if engine != nano]
+            wait_until(lambda: len(server.engines()) == 2)
+            (loading,) = [engine for engine in server.engines() if engine != nano]
             loading.suspend()
             try:
                 loads.append(pool.submit(http.post, "/api/chat", json=HI | {"model": "other"}))
@@ -114,7 +113,7 @@ def test_several_models(two_models: Path) -> None:
         http.post("/api/chat", json=HI)
         assert http.post("/api/chat", json=HI | {"model": "third"}).status_code == 200
         assert running(http) == ["third", "nano"]
-        assert nano in engines(server)
+        assert nano in server.engines()
         for more in ({"keep_alive": -1}, {"model": "third"}):
             assert http.post("/api/chat", json=HI | more).status_code == 200
         assert running(http) == ["nano", "third"]  # what stays longest is first
@@ -133,8 +132,8 @@ def test_a_model_that_is_wanted_by_clients_who_left_still_loads(nano_home: Path)
 def test_a_load_tells_how_far_it_is_and_can_be_stopped(nano_home: Path) -> None:
     with run_server(nano_home) as server, client(server) as http, ThreadPoolExecutor(2) as pool:
         waiting = pool.submit(http.post, "/api/chat", json=HI)
-        wait_until(lambda: len(engines(server)) == 1)
-        (engine,) = engines(server)
+        wait_until(lambda: len(server.engines()) == 1)
+        (engine,) = server.engines()
         engine.suspend()
         (load,) = http.get("/api/gptoss/status").json()["loading"]
         assert load["model"] == "nano"
@@ -148,7 +147,7 @@ def test_a_load_tells_how_far_it_is_and_can_be_stopped(nano_home: Path) -> None:
         assert "the load of nano was stopped" in reply.json()["error"]
         assert time.monotonic() - start_s < 4  # it is not waited for
         assert http.get("/api/gptoss/status").json()["loading"] == []
-        assert engines(server) == []
+        assert server.engines() == []
         frames = http.post("/api/gptoss/load", json={"model": "nano"}).text.splitlines()
         statuses = [json.loads(frame) for frame in frames]
         assert statuses[-1]["status"] == "success"
@@ -182,10 +181,6 @@ def test_full_queue_is_a_503_in_every_dialect(nano_home: Path) -> None:
         assert http.post("/api/chat", json=HI).status_code == 200
 
 
-def engines(server: RunningServer) -> list[psutil.Process]:
-    return psutil.Process(server.process.pid).children()
-
-
 def test_shutdown_lets_answers_finish_and_refuses_new_ones(nano_home: Path) -> None:
     with run_server(nano_home) as server, client(server) as http:
         http.post("/api/generate", json={"model": "nano"})
@@ -204,7 +199,7 @@ def test_shutdown_cuts_what_is_too_long_with_an_error(nano_home: Path) -> None:
     """A stream, a whole answer and one that waits for its turn."""
     with run_server(nano_home, num_parallel="1") as server, client(server) as http:
         http.post("/api/generate", json={"model": "nano"})
-        (engine,) = engines(server)
+        (engine,) = server.engines()
         with http.stream("POST", "/api/chat", json=COUNT) as response:
             frames = response.iter_lines()
             next(frames)

@@ -146,9 +146,12 @@ def test_gc_removes_what_nobody_needs(settings: Settings, nano_gguf: Path) -> No
     folder = settings.models_dir
     add_model("plain", nano_gguf, settings)
     add_model("brief", nano_gguf, settings, ModelDefaults(system="x"))
-    with BlobWriter(f"sha256:{hashlib.sha256(b'up').hexdigest()}", settings) as blob:
-        blob.write(b"up")
-        blob.finish()
+    for data in (b"up", b"shared"):
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        with BlobWriter(digest, settings) as blob:
+            blob.write(data)
+            blob.finish()
+    (folder / "weights" / "1-linked.gguf").hardlink_to(find_blob(digest, settings))
     (folder / "x.1234.part").write_bytes(b"123")
     (folder / "weights" / "1-lost.gguf").write_bytes(b"12345")
     (folder / "m.gguf.download" / "m").mkdir(parents=True)
@@ -156,12 +159,14 @@ def test_gc_removes_what_nobody_needs(settings: Settings, nano_gguf: Path) -> No
     (folder / "m.gguf.partial").write_bytes(b"1")
     assert find_garbage(settings) == []  # all of it may be somebody's work
     found = find_garbage(settings, quiet_s=-1)
-    assert [(each.kind, each.size_bytes) for each in found] == [
+    assert sorted((each.kind, each.size_bytes) for each in found) == [
         ("blob", 2),
-        ("weights", 5),
-        ("part", 3),
-        ("interrupted", 7),
+        ("blob", 6),
         ("interrupted", 1),
+        ("interrupted", 7),
+        ("part", 3),
+        ("weights", 0),  # as the blob has its bytes
+        ("weights", 5),
     ]
     for each in found:
         each.remove()

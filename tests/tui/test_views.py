@@ -1,80 +1,20 @@
-"""What the chat shows beside the conversation, on the real server: speed, harmony, versions, fit.
-
-Also the context guard, on a server with a small context.
-"""
+"""What the chat shows beside the conversation, on the real server: speed, harmony, versions."""
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.conftest import RunningServer, run_server
-from tests.tui.running_chat import FRANCE, PARIS, OpenChat, opener, run_chat
+from tests.tui.running_chat import FRANCE, PARIS, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
 from tui.answer import Answer, thinned
 from tui.history import History
 from tui.screens.compare import CompareDialog
 from tui.screens.models import fit_text
-from tui.screens.overflow import larger_context
-from tui.server import Gpu, PromptSize
+from tui.server import Gpu
 from tui.widgets.speed_panel import SpeedPanel, stats_lines
 from tui.widgets.status_line import Status, status_parts
-
-
-@pytest.fixture(scope="module")
-def small_server(nano_home: Path) -> Iterator[RunningServer]:
-    with run_server(nano_home, context_length="1024") as running:
-        yield running
-
-
-@pytest.fixture
-def open_small(small_server: RunningServer, history_path: Path) -> OpenChat:
-    return opener(small_server, history_path)
-
-
-LONG = "Repeat: " + "word " * 400
-
-
-async def test_the_guard_drops_the_oldest_turns(open_small: OpenChat) -> None:
-    async with open_small() as chat:
-        await chat.enter("/set num_predict 20")
-        await chat.ask(LONG)
-        await chat.ask(LONG)
-        await chat.enter(LONG)
-        await chat.until(lambda: "The conversation does not fit" in chat.screen())
-        assert re.search(r"It has 1,[23]\d\d tokens and the context holds 1,024", chat.screen())
-        await chat.press("enter")
-        await chat.answered()
-        assert chat.turns()[-1].state == "done"
-        assert chat.app.chat.conversation.options["truncate"] is True
-        answer = chat.app.chat.answer
-        assert answer is not None
-        assert answer.n_left_out > 0
-        await chat.until(lambda: "without the oldest" in chat.screen())
-
-
-async def test_the_guard_asks_for_more_context(
-    open_small: OpenChat, small_server: RunningServer
-) -> None:
-    async with open_small() as chat:
-        await chat.enter("/set num_predict 5")
-        await chat.enter(LONG * 3)
-        await chat.until(lambda: "with 8,192 tokens of context" in chat.screen())
-        await chat.press("enter")
-        await chat.answered()
-        assert chat.turns()[-1].state == "done"
-        await chat.until(lambda: "/8,192" in chat.screen())
-        assert chat.app.chat.conversation.options["num_ctx"] == 8192
-
-
-def test_larger_context() -> None:
-    assert larger_context(PromptSize(1300, 1024, 131_072)) == 8192
-    assert larger_context(PromptSize(40_000, 32_768, 131_072)) == 57_344
-    assert larger_context(PromptSize(130_000, 32_768, 131_072)) == 131_072
-    assert larger_context(PromptSize(140_000, 131_072, 131_072)) == 0
 
 
 async def test_the_speed_panel(open_chat: OpenChat) -> None:

@@ -18,10 +18,13 @@ _STEP = 8192
 
 
 class Way(NamedTuple):
-    """An option of the chat that makes the prompt fit."""
+    """An option of the chat that makes the prompt fit; `SUMMARISE` is none of them."""
 
     option: str
     value: Any
+
+
+SUMMARISE = Way("summary", None)
 
 
 class OverflowDialog(ModalScreen[Way | None]):
@@ -32,18 +35,27 @@ class OverflowDialog(ModalScreen[Way | None]):
         n_ctx: A context that holds the prompt; 0: the model can have none.
         fit: Where the model would go with that, as `ChatServer.fits` has it.
         can_drop: There are earlier turns that could be left out.
+        can_summarise: There are earlier turns.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
 
     def __init__(
-        self, size: PromptSize, n_ctx: int, fit: dict[str, Any] | None, *, can_drop: bool
+        self,
+        size: PromptSize,
+        n_ctx: int,
+        fit: dict[str, Any] | None,
+        *,
+        can_drop: bool,
+        can_summarise: bool,
     ) -> None:
         super().__init__()
         self._prompt = size
         self._ways: list[tuple[str, Way | None]] = []
         if can_drop:
             self._ways.append(("Leave out the oldest turns, in this chat", Way("truncate", True)))
+        if can_summarise:
+            self._ways.append(("Go on with a summary, which the model makes now", SUMMARISE))
         if n_ctx and (fit is None or fit["fits"] != "no"):
             place = f": {place_text(fit)}" if fit else ""
             text = f"Load the model anew with {n_ctx:,} tokens of context{place}"

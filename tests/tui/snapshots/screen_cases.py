@@ -91,7 +91,9 @@ def _overflow(n_ctx: int, fits: str) -> Callable[[History], Screen[Any]]:
         PromptSize(40_000, 32_768, 131_072),
         {"fits": fits, "n_ctx": n_ctx, "vram_share": 0.62},
     )
-    return lambda _history: OverflowDialog(size, n_ctx, fit, can_drop=bool(n_ctx))
+    return lambda _history: OverflowDialog(
+        size, n_ctx, fit, can_drop=bool(n_ctx), can_summarise=bool(n_ctx)
+    )
 
 
 def _compare(_history: History) -> CompareDialog:

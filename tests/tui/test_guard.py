@@ -1,0 +1,120 @@
+"""The context guard: a prompt does not fit, on a server with a small context."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunningServer, run_server
+from tests.tui.running_chat import Chat, OpenChat, opener
+from tui.conversation import Conversation
+from tui.history import History
+from tui.screens.overflow import larger_context
+from tui.server import PromptSize
+
+
+@pytest.fixture(scope="module")
+def small_server(nano_home: Path) -> Iterator[RunningServer]:
+    with run_server(nano_home, context_length="1024") as running:
+        yield running
+
+
+@pytest.fixture
+def open_small(small_server: RunningServer, history_path: Path) -> OpenChat:
+    return opener(small_server, history_path)
+
+
+LONG = "Repeat: " + "word " * 400
+
+
+async def fill_up(chat: Chat) -> None:
+    """Talk until the guard asks what to do."""
+    await chat.enter("/set num_predict 20")
+    await chat.ask(LONG)
+    await chat.ask(LONG)
+    await chat.enter(LONG)
+    await chat.until(lambda: "The conversation does not fit" in chat.screen())
+
+
+async def test_the_guard_drops_the_oldest_turns(open_small: OpenChat) -> None:
+    async with open_small() as chat:
+        await fill_up(chat)
+        assert re.search(r"It has 1,[23]\d\d tokens and the context holds 1,024", chat.screen())
+        await chat.press("enter")
+        await chat.answered()
+        assert chat.turns()[-1].state == "done"
+        assert chat.app.chat.conversation.options["truncate"] is True
+        answer = chat.app.chat.answer
+        assert answer is not None
+        assert answer.n_left_out > 0
+        await chat.until(lambda: "without the oldest" in chat.screen())
+
+
+async def test_the_guard_asks_for_more_context(nano_home: Path, history_path: Path) -> None:
+    with run_server(nano_home, context_length="1024") as server:  # its model is loaded anew
+        async with opener(server, history_path)() as chat:
+            await chat.enter("/set num_predict 5")
+            await chat.enter(LONG * 3)
+            await chat.until(lambda: "with 8,192 tokens of context" in chat.screen())
+            await chat.press("enter")
+            await chat.answered()
+            assert chat.turns()[-1].state == "done"
+            await chat.until(lambda: "/8,192" in chat.screen())
+            assert chat.app.chat.conversation.options["num_ctx"] == 8192
+
+
+def test_larger_context() -> None:
+    assert larger_context(PromptSize(1300, 1024, 131_072)) == 8192
+    assert larger_context(PromptSize(40_000, 32_768, 131_072)) == 57_344
+    assert larger_context(PromptSize(130_000, 32_768, 131_072)) == 131_072
+    assert larger_context(PromptSize(140_000, 131_072, 131_072)) == 0
+
+
+async def test_the_guard_goes_on_with_a_summary(open_small: OpenChat) -> None:
+    async with open_small() as chat:
+        await fill_up(chat)
+        first = chat.turns()[0]
+        await chat.press("down", "enter")
+        await chat.until(lambda: chat.turns()[0].role == "system")
+        await chat.answered()
+        system, asked, answer = chat.turns()
+        assert system.content.startswith("Summary of the conversation before this point:\n\n")
+        assert len(system.content) > 60
+        assert asked.content == LONG.strip()
+        assert (answer.state, answer.stats["eval_count"]) == ("done", 20)
+        assert chat.app.chat.conversation.place(system.id) == (2, 2)
+        await chat.app.chat.walk(system, -1)  # the long branch is still there
+        assert chat.turns()[0] == first
+        assert len(chat.turns()) == 6
+
+
+async def test_a_summary_can_be_stopped(open_small: OpenChat, small_server: RunningServer) -> None:
+    async with open_small() as chat:
+        await fill_up(chat)
+        engine = small_server.engine()
+        assert engine is not None
+        engine.suspend()
+        try:
+            await chat.press("down", "enter")
+            await chat.until(lambda: "summarising" in chat.screen())
+            await chat.press("escape")
+            await chat.until(lambda: chat.app.chat.prompt.text == LONG.strip())
+        finally:
+            engine.resume()
+        assert [turn.role for turn in chat.turns()] == ["user", "assistant"] * 3
+
+
+def test_a_summary_replaces_the_one_before(history: History) -> None:
+    conversation = Conversation(history, "nano", "low")
+    conversation.new("Be brief.")
+    for k in range(2):
+        conversation.ask(f"first {k}")
+        conversation.begin_answer()
+        asked = conversation.ask(f"second {k}")
+        conversation.go_on_with(f"summary {k}")
+        system, question, answer = conversation.turns
+        heading = "Summary of the conversation before this point:"
+        assert system.content == f"Be brief.\n\n{heading}\n\nsummary {k}"
+        assert (question.content, answer.state) == (asked.content, "streaming")
+    assert [turn.role for turn in conversation.turns] == ["system", "user", "assistant"]
