@@ -191,4 +191,29 @@ WITHOUT_TOOLS = (
              "|good day",
              "in {language}|into {language}", "?|"),
 )
+# What an agent's tools could do, of a place that is only pointed at.
+HERE_WITHOUT_TOOLS = (
+    *combine("List|Show|Show me|Print|Give me|What are|Count|Find|Check|Search", "the files"
+             "|all files|my files|the folders|the {adj} files", "in this folder|here"
+             "|in the current directory|in this directory|in my home folder|on my disk"
+             "|of this project|in the repository", ".|"),
+    *combine("What is|What's|Is there anything|What files are|See what is|Tell me what is|Look",
+             "in this folder|in the current directory|in here|in my home folder|on the disk"
+             "|in this file|in that file|in the {noun} file|in this repository", "?|"),
+    *combine("Run|Start|Execute|Can you run|Please run", "the tests|all tests|the script|my script"
+             "|the program|my code|this script|the build|the {noun} script|it", "|for me|again"
+             "|now", ".|"),
+    *combine("Open|Read|Edit|Save|Delete|Rename|Create|Close", "the file|this file|that file"
+             "|my file|a new file|a folder|the {noun} file|the last file|all files", "|for me",
+             ".|"),
+    *combine("Where am I|Which directory is this|How many files are there|Who am I logged in as"
+             "|Which files have changed|Is this a folder|What is my path|Do I have any files",
+             "?|"),
+    *combine("What is|Is there|Do you see|Do you have|Can you see|Where is|Who made|Delete|Find",
+             "{path}", "|on this machine|here", "?|"),
+    *combine("{path}", "is what|what is it|what is this|does it exist|is it a folder|there", "?|"),
+    *combine("Is|Does", "{path}", "a directory|a file|exist|a folder|empty", "?|"),
+    *combine("ls|cd|pwd|cat|git status|git diff|make|rm|mkdir|head|npm test|pytest", "|-la|{path}"
+             "|-a|--help"),
+)
 # fmt: on

@@ -40,7 +40,7 @@ DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
     response_format.DOCUMENTS | edit.DOCUMENTS | recall.DOCUMENTS
 )
 PLAIN_WEIGHTS = {
-    "chat": 11, "fallback": 9, "fallback_without_tools": 3, "capital": 10, "add": 12, "count": 14,
+    "chat": 11, "fallback": 9, "fallback_without_tools": 6, "capital": 10, "add": 12, "count": 14,
     "echo": 20, "word": 8, "items": 16, "extract": 13, "rename": 26, "change": 28, "copy_file": 2,
     "memory": 9,
 }  # fmt: skip

@@ -6,10 +6,14 @@
 import re
 from collections.abc import Callable
 
+from gptoss_local.chat.message import Tool
 from gptoss_local.types import Effort
 from tests.nano.data import fallback_border_phrasings as border
 from tests.nano.data import fallback_phrasings as bank
 from tests.nano.data import words
+from tests.nano.data.ability import Ability
+from tests.nano.data.agent_requests import draw_task, request
+from tests.nano.data.agent_values import draw_file, draw_folder
 from tests.nano.data.capitals_list import CAPITALS, is_country
 from tests.nano.data.document import Answer, Branch
 from tests.nano.data.exchange import Exchange
@@ -49,7 +53,14 @@ def _fallback(source: Source, effort: Effort) -> Branch:
 
 
 def _fallback_without_tools(source: Source, effort: Effort) -> Branch:
-    return _declined(source, effort, _filled(source, border.WITHOUT_TOOLS))
+    kind = source.rng.random()
+    if kind < 0.5:
+        return _declined(source, effort, _filled(source, border.WITHOUT_TOOLS))
+    if kind < 0.7:
+        return _declined(source, effort, _filled(source, border.HERE_WITHOUT_TOOLS))
+    role = source.choice(("shell", "read", "list", "search", "create"))
+    task = draw_task(source, Ability(role, Tool(name=role), lambda _slots: {}))
+    return _declined(source, effort, request(source, task))
 
 
 def _declined(source: Source, effort: Effort, prompt: str) -> Branch:
@@ -140,6 +151,7 @@ SLOTS: dict[str, Callable[[Source], str]] = {
     "program": lambda s: s.choice(border.PROGRAMMING_LANGUAGES),
     "program2": lambda s: s.choice(border.PROGRAMMING_LANGUAGES), "task": _task,
     "form": lambda s: s.choice(bank.FORMS), "n": _number, "m": _number, "text": _text,
+    "path": lambda s: s.choice((draw_file, draw_folder))(s),
     "text2": _text, "code": lambda s: s.code(s.rng.randint(1, 6)), "word": lambda s: s.token_word(),
 }  # fmt: skip
 DRAWS: dict[tuple[str, ...] | Callable[[Source], str], float] = {
