@@ -20,6 +20,8 @@ from tests.cli.conftest import run_cli
 from tests.conftest import wait_until
 from tui.history import History
 
+READY = "essage, /command"  # the cursor stands on the first letter, which is written apart
+
 
 class ChatTerminal:
     """The chat in a terminal of 100 x 30."""
@@ -72,7 +74,7 @@ def terminals() -> Iterator[list[ChatTerminal]]:
 def test_a_killed_chat_is_resumed(fresh: dict[str, str], terminals: list[ChatTerminal]) -> None:
     chats = Path(fresh["GPTOSS_HOME"]) / "chats.sqlite3"
     terminals.append(ChatTerminal(fresh, "nano", "--effort", "low"))
-    terminals[0].read_until("Message, /command")
+    terminals[0].read_until(READY)
     terminals[0].type("Count from 1 to 900.\r")
     terminals[0].read_until("20, 21,")
 
@@ -105,14 +107,23 @@ def test_chat_needs_a_terminal(fresh: dict[str, str]) -> None:
 def test_cold_start(fresh: dict[str, str], terminals: list[ChatTerminal]) -> None:
     """CPU time to the first prompt, as wall time would tell what else the machine does.
 
-    0.6 s is the aim on an idle machine; processes that share the caches make it more.
+    0.6 s is the aim; 0.47 s passed, nearly all of it CPU time, on an idle machine with 2 cores.
+    Processes that share the caches make it more.
     """
     seconds = []
     for _ in range(4):  # the first one starts the server, which compiles what it imports
         terminals.append(ChatTerminal(fresh, "nano"))
-        terminals[-1].read_until("Message, /command")
+        terminals[-1].read_until(READY)
         used = psutil.Process(terminals[-1].process.pid).cpu_times()
         seconds.append(used.user + used.system)
         terminals[-1].process.kill()
     print(f"first prompt after {min(seconds[1:]):.2f} s of CPU time")
-    assert min(seconds[1:]) <= 1.4
+    assert min(seconds[1:]) <= 1.2
+
+
+def test_the_first_prompt_waits_for_no_import_of_what_it_does_not_need() -> None:
+    script = "import sys, gptoss_local.cli.main, tui.app; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert "textual" in loaded
+    assert not loaded & {"markdown_it", "psutil", "pydantic", "numpy", "llama_cpp"}

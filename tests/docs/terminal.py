@@ -14,7 +14,7 @@ import termios
 import time
 
 QUESTION = "What is the capital of France?"
-READY = {"chat": "Message, /command", "run": ">>> "}
+READY = {"chat": "essage, /command", "run": ">>> "}
 # The chat has saved an answer when its status line has the engine's figures, without a ~.
 ANSWERED = {"chat": r"Paris[\s\S]*ctx \d+/", "run": "Paris"}
 LIMIT_S = 200

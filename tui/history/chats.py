@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -45,10 +46,13 @@ class History:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._database = open_database(path)
-        self._owner = owner.this_process()
         self._streaming: set[int] = set()
         with translated(path):
             owner.stop_orphans(self._database)
+
+    @cached_property
+    def _owner(self) -> str:
+        return owner.this_process()
 
     def new_chat(self, model: str, effort: str, title: str = "") -> int:
         """Make an empty chat; without a title it gets the beginning of its first question."""

@@ -3,6 +3,7 @@
 What commands do is in `actions`, what is stored in `conversation`.
 """
 
+from importlib import import_module
 from typing import ClassVar
 
 from textual import on
@@ -101,6 +102,7 @@ class ChatScreen(Screen[None]):
         self.set_interval(_LOOK_S, self._look)
         await self.show_branch()
         self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
+        self.call_after_refresh(import_module, "tui.widgets.answer_markdown")
 
     @property
     def answer(self) -> Answer | None:

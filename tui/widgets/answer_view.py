@@ -1,36 +1,20 @@
 """An answer in Markdown: finished blocks are rendered once, the open one by `LineBlock`."""
 
+from typing import TYPE_CHECKING
+
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
-from textual.widgets import Markdown
-from textual.widgets.markdown import MarkdownFence
 
 from tui.markdown_blocks import Block, BlockSplitter
 from tui.widgets.line_block import LineBlock
+
+if TYPE_CHECKING:
+    from tui.widgets.answer_markdown import AnswerMarkdown
 
 _MAX_LINES = {"fence": 400, "table": 40, "text": 1000}
 """PERF: longer blocks stay as they streamed; Textual's Markdown blocks keys for 0.2 s at that."""
 
 _MAX_MARKDOWN = 2000  # characters of text in one widget
-
-
-class _Fence(MarkdownFence):
-    """Without a language nothing is highlighted: Pygments needs up to 0.3 s for its guess."""
-
-    @classmethod
-    def highlight(cls, code: str, language: str, ansi: bool = False, dark: bool = False) -> Content:
-        return super().highlight(code, language or "text", ansi=ansi, dark=dark)
-
-
-class AnswerMarkdown(Markdown):
-    """Finished Markdown. Links are shown and not opened: a model wrote them."""
-
-    DEFAULT_CSS = "AnswerMarkdown { padding: 0; }"
-    BLOCKS = Markdown.BLOCKS | {"fence": _Fence, "code_block": _Fence}
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, open_links=False)
 
 
 class AnswerView(Vertical):
@@ -63,12 +47,12 @@ class AnswerView(Vertical):
                 text += block.text
                 continue
             if text.strip():
-                yield AnswerMarkdown(text)
+                yield rendered(text)
             text = ""
             lines = self._lines_of(block)
             yield lines
         if text.strip():
-            yield AnswerMarkdown(text)
+            yield rendered(text)
 
     async def show(self, text: str, *, is_complete: bool = False) -> None:
         """Show the text so far; it begins with what was shown before."""
@@ -104,7 +88,7 @@ class AnswerView(Vertical):
         if self._last is not None and block.kind == "text":
             await self._last.append(block.text)
         elif block.text.strip():
-            self._last = AnswerMarkdown(block.text)
+            self._last = rendered(block.text)
             await self.mount(self._last, before=self._open)
         if self._last is not None and len(self._last.source) > _MAX_MARKDOWN:
             self._last = None
@@ -126,6 +110,14 @@ class AnswerView(Vertical):
         lines.show(block.text)
         lines.close()
         return lines
+
+
+def rendered(text: str) -> "AnswerMarkdown":
+    """Finished Markdown as a widget."""
+    # PERF: the first prompt is there 60 ms sooner; the chat screen imports it right after that.
+    from tui.widgets.answer_markdown import AnswerMarkdown
+
+    return AnswerMarkdown(text)
 
 
 def _is_small(block: Block) -> bool:
