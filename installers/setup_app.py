@@ -88,7 +88,8 @@ def set_up(options: argparse.Namespace, places: Places, log: Log) -> int:
     wheels = (options.wheels or llama_wheel.cache_folder()).absolute()
     index = options.llama_index.rstrip("/")
     order = Order(source, choice, wheels, index, not options.no_path, is_served)
-    install(log, places, order)
+    with log.alone():
+        install(log, places, order)
     return 0
 
 
@@ -124,6 +125,9 @@ def remove(options: argparse.Namespace, places: Places, log: Log) -> int:
     found = records.read(places.app)
     if found is None:
         raise SetupError(f"gptoss is not installed in {places.app}.", "There is nothing to remove.")
+    if not options.dry_run:
+        with log.alone():  # Windows removes no file that is open, so it is not held
+            pass
     uninstall(log, places, found, options.purge, options.dry_run, lambda q: confirm(q, options.yes))
     return 0
 

@@ -3,11 +3,12 @@
 Standard library alone, because all of the installer runs before anything is installed.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 Command = Sequence[str | Path]
@@ -48,6 +49,20 @@ class Log:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(text)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the file, so that no other installer works meanwhile; a killed one lets go of it.
+
+        Raises:
+            SetupError: another one works.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as file:
+            if not _lock(file.fileno()):
+                hint = f"Wait until it has ended. Its log: {self.path}"
+                raise SetupError("Another installer of gptoss is at work.", hint)
+            yield
 
     def run(
         self,
@@ -94,6 +109,23 @@ class Log:
         if program.returncode:
             message = f"{failed} (exit status {program.returncode})."
             raise SetupError(message, f"{hint} Whole log: {self.path}", "".join(tail))
+
+
+def _lock(fd: int) -> bool:
+    """Take the lock of an open file, if nobody has it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(fd, 2**30, os.SEEK_SET)  # behind the text: nobody can write what is locked
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def answer_of(

@@ -18,6 +18,7 @@ from gptoss_local.chat import ChatRequest, HarmonyPiece, Message, dissect, promp
 from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.hardware import read_usable_gpus
 from gptoss_local.plan.facts import published_facts
+from gptoss_local.plan.measured import read_measured
 from gptoss_local.plan.outcome import Plan
 from gptoss_local.server.body import read_body
 from gptoss_local.server.bounds import MAX_INT, TokenId
@@ -25,9 +26,9 @@ from gptoss_local.server.loading import LoadedModel
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.model_defaults import fill_in_options
 from gptoss_local.server.ollama_request import ChatBody, WireMessage, to_message
-from gptoss_local.server.placing import plan_load
+from gptoss_local.server.placing import measured_file, plan_load
 from gptoss_local.server.streaming import json_response
-from gptoss_local.store import ModelEntry, list_models
+from gptoss_local.store import ModelEntry, find_model, list_models
 
 
 class InspectBody(ChatBody, msgspec.Struct, kw_only=True):
@@ -106,7 +107,9 @@ async def fits(request: Request) -> Response:
     settings, freed = manager.settings, [model.engine for model in loaded]
 
     def plan_here(entry: ModelEntry) -> Plan:
-        return plan_load(entry.ensure_file(settings), settings, n_ctx, freed=freed)
+        path = entry.ensure_file(settings)
+        known = read_measured(measured_file(find_model(entry.name, settings), settings))
+        return plan_load(path, settings, n_ctx, freed=freed, tuning=known.tuning)
 
     def plan_published(model: CatalogModel) -> Plan:
         facts = published_facts(model.layers, model.experts)

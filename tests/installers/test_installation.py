@@ -1,6 +1,7 @@
 """Parts of an installation whose faults cannot be had from outside."""
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from gpu_choice import Choice
 from installation import Order
 from receipt import Places, Receipt
 from steps import Log, SetupError
+
+from tests.installers.conftest import INSTALLERS
 
 RTX_4090 = Choice(("89-real",), "cu130", True, "RTX 4090")
 
@@ -187,3 +190,22 @@ def test_a_no_removes_nothing(home: Path) -> None:
     with pytest.raises(SetupError, match="Nothing was changed"):
         removal.uninstall(Log(places.log), places, made, True, False, refuse)
     assert files_in(home) == before
+
+
+def test_two_installers_do_not_work_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "log" / "install.log"
+    script = "import sys; from steps import Log; from pathlib import Path\n"
+    script += "with Log(Path(sys.argv[1])).alone(): print(1, flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", script, str(path)]
+    with subprocess.Popen(
+        command, cwd=INSTALLERS, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"1\n"
+        with pytest.raises(SetupError, match="Another installer"), Log(path).alone():
+            pass
+        other.kill()
+        other.wait()
+    with Log(path).alone():
+        Log(path).say("the first line")
+    assert "the first line" in path.read_text()
