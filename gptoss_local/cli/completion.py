@@ -65,9 +65,9 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> 
     this works in every new terminal.
     """
     from gptoss_local.cli import _shell_scripts
-    from gptoss_local.cli.main import app
+    from gptoss_local.cli.main import make_app
 
-    commands = read_commands(app)
+    commands = read_commands(make_app())
     make = {
         Shell.bash: _shell_scripts.bash,
         Shell.zsh: _shell_scripts.zsh,

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gptoss_local.cli.completion import read_commands
-from gptoss_local.cli.main import app
+from gptoss_local.cli.main import make_app
 from tests.cli.conftest import PseudoTerminal, run_cli
 from tests.conftest import RunningServer
 
@@ -131,8 +131,8 @@ def test_typed_into_a_terminal(
 
 
 def test_scripts_offer_what_help_lists() -> None:
-    for command in read_commands(app):
-        output = CliRunner().invoke(app, [command.name, "--help"]).output
+    for command in read_commands(make_app()):
+        output = CliRunner().invoke(make_app(), [command.name, "--help"]).output
         listed = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", output, re.MULTILINE))
         offered = {flag for option in command.options for flag in option.flags}
         assert listed <= offered, command.name
@@ -142,11 +142,11 @@ def test_scripts_offer_what_help_lists() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
 def test_every_shell_has_a_script(shell: str) -> None:
-    done = CliRunner().invoke(app, ["completion", shell])
+    done = CliRunner().invoke(make_app(), ["completion", shell])
     assert done.exit_code == 0
-    for command in read_commands(app):
+    for command in read_commands(make_app()):
         assert command.name in done.output
-    assert CliRunner().invoke(app, ["completion", "tcsh"]).exit_code == 2
+    assert CliRunner().invoke(make_app(), ["completion", "tcsh"]).exit_code == 2
 
 
 def test_names_where_nothing_answers(fresh: dict[str, str]) -> None:

@@ -11,14 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from gptoss_local import errors
-from gptoss_local.cli.main import app
+from gptoss_local.cli.main import make_app
 from tests.cli.conftest import Cli, run_cli
 from tests.conftest import RunningServer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 COMMANDS = [
     command.name or command.callback.__name__
-    for command in app.registered_commands
+    for command in make_app().registered_commands
     if command.callback is not None
 ]
 
@@ -37,14 +37,14 @@ HEAVY = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_and_page(command: str) -> None:
-    done = CliRunner().invoke(app, [command, "--help"])
+    done = CliRunner().invoke(make_app(), [command, "--help"])
     assert done.exit_code == 0
     assert re.search(r"^Usage: ", done.output)
     assert re.search(rf"`(gptoss )?{command}\b", PAGE), f"docs/cli.md does not name {command}"
 
 
 def test_page_names_no_option_that_is_not_there() -> None:
-    outputs = [CliRunner().invoke(app, [command, "--help"]).output for command in COMMANDS]
+    outputs = [CliRunner().invoke(make_app(), [command, "--help"]).output for command in COMMANDS]
     known = set(re.findall(r"--?[a-z][a-z-]*", " ".join(outputs)))
     assert set(re.findall(r"`(--?[a-z][a-z-]*)", PAGE)) <= known
 

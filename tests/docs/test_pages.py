@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from gptoss_local.cli.main import app
+from gptoss_local.cli.main import make_app
 from gptoss_local.settings import Settings
 from tests.docs.pages import PAGES, ROOT, Block, anchors, blocks, links, prose
 
@@ -53,7 +53,7 @@ def test_commands_and_options_are_there(page: Path) -> None:
     """Also in what no test runs."""
     code = re.findall(r"`([^`]+)`", prose(page)) + [block.text for block in blocks(page)]
     for command, rest in re.findall(r"\bgptoss ([a-z]+)\b([^|;&#\n]*)", "\n".join(code)):
-        done = CliRunner().invoke(app, [command, "--help"])
+        done = CliRunner().invoke(make_app(), [command, "--help"])
         assert done.exit_code == 0, f"gptoss {command}"
         unquoted = re.sub(r'"[^"]*"|\'[^\']*\'', "", rest)
         for option in re.findall(r"(?<=\s)--?[a-z][a-z-]*", unquoted):
