@@ -8,6 +8,7 @@ from gptoss_local.errors import UsageError
 _MAX_LINES = 8
 _MAX_CHARACTERS = 1000
 _MAX_FILE_BYTES = 1 << 20
+_BYTES_PER_TOKEN = 4  # of o200k: 4.1 in code, 4.7 in Chinese, 5.1 in English
 _CHIP = re.compile(r"\[(?:pasted|file) #(\d+)[^\]\n]*\]")
 
 
@@ -44,7 +45,9 @@ class FoldedTexts:
     def _chip(self, what: str, about: str, text: str) -> str:
         number = len(self._texts) + 1
         self._texts[number] = text
-        return f"[{what} #{number}: {about.translate({ord(']'): ')'})}]"
+        n_tokens = -(-len(text.encode()) // _BYTES_PER_TOKEN)
+        about = about.translate({ord("]"): ")"})
+        return f"[{what} #{number}: {about}, ~{n_tokens:,} tokens]"
 
 
 def read_text_file(path: Path) -> str:

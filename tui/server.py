@@ -24,6 +24,11 @@ class LoadedModel(NamedTuple):
     size_bytes: int
     vram_bytes: int
 
+    @property
+    def gpu_share(self) -> float:
+        """Of its bytes, what is on the GPU, 0.0 .. 1.0."""
+        return self.vram_bytes / max(1, self.size_bytes)
+
 
 class Look(NamedTuple):
     """The server's machine at a moment.

@@ -1,5 +1,6 @@
 """The input: what sends and what does not, pastes, files, completions, earlier messages."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ async def test_pastes_never_send_and_long_ones_are_folded() -> None:
         long = "\n".join(f"line {n}" for n in range(40))
         host.prompt.post_message(Paste(long))
         await pilot.pause()
-        assert host.prompt.text.endswith("[pasted #1: 40 lines]")
+        assert host.prompt.text.endswith("[pasted #1: 40 lines, ~78 tokens]")
         await pilot.press("enter")
         assert host.sent == [f"x one\ntwo\n{long}"]
 
@@ -71,7 +72,8 @@ async def test_at_attaches_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         host.prompt.fill("Read @no")
         assert host.prompt.completions() == ["@notes.md"]
         await pilot.press("tab")
-        assert host.prompt.text == "Read [file #1: notes.md, 4 lines] "
+        chip = r"\[file #1: notes\.md, 4 lines, ~\d+ tokens\]"  # its path counts
+        assert re.fullmatch(f"Read {chip} ", host.prompt.text)
         await pilot.press("enter")
         assert host.sent[0].endswith("notes.md:\n````\n```py\nx\n```\n````")
         host.prompt.fill("@pic")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, wait_until
 from tests.tui.running_chat import FRANCE, PARIS
 
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
@@ -56,6 +56,11 @@ class Tmux:
     @property
     def is_running(self) -> bool:
         return self._run("has-session").returncode == 0
+
+    @property
+    def has_mouse(self) -> bool:
+        """Whether the program asked for the mouse."""
+        return self._tmux("display-message", "-p", "#{mouse_any_flag}").strip() == "1"
 
     def close(self) -> None:
         self._run("kill-server")
@@ -113,9 +118,12 @@ def test_a_chat_in_a_terminal(terminal: Tmux, server: RunningServer, tmp_path: P
     assert len(rows) == height - 4
     assert max(map(len, rows)) <= width - 20
 
+    assert terminal.has_mouse
+    for word in ("off", "on"):
+        terminal.type(f"/mouse {word}")
+        terminal.press("Enter")
+        wait_until(lambda is_on=word == "on": terminal.has_mouse == is_on)
+
     terminal.type("/quit")
     terminal.press("Enter")
-    deadline_s = time.monotonic() + 10
-    while terminal.is_running:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: not terminal.is_running)

@@ -137,6 +137,8 @@ def test_status_of_a_prompt_that_is_read() -> None:
         "ctx ~60,000/65,536 (92 %)",
         "VRAM 11.0/16.0 GiB",
     ]
+    split = status_parts(Status("nano", "low", answer, n_ctx=65_536, gpus=gpus, gpu_share=0.62))
+    assert split == [*parts, "62 % on the GPU"]
     assert status_parts(Status("nano", "low", answer, note="running f"))[2] == "running f"
 
 

@@ -22,7 +22,7 @@ from tui.actions.answers import (
     stats,
 )
 from tui.actions.chats import branch, export, new, quit_chat, resume, system
-from tui.actions.choices import effort, model, set_option, theme, tools
+from tui.actions.choices import effort, model, mouse, set_option, theme, tools
 from tui.commands import Command, Registry
 from tui.screens.help import HelpDialog
 
@@ -81,6 +81,7 @@ REGISTRY = Registry(
         Command("set", "An option of this chat, as temperature 0.7", set_option, "[NAME VALUE]"),
         Command("editor", "Write the message in $EDITOR", editor, "", "ctrl+g", True),
         Command("theme", "Choose colours", theme, "[NAME]", "", True),
+        Command("mouse", "Off: the terminal selects text with it", mouse, "on|off", "", True),
         Command("quit", "Leave; everything is saved", quit_chat, "", "", True,
                 aliases=("bye", "exit")),
     ]

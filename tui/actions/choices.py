@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from gptoss_local.catalog import canonical_name
 from gptoss_local.errors import UsageError
 from gptoss_local.types import Effort
+from tui.mouse import set_mouse
 from tui.screens.models import ModelsDialog
 from tui.screens.tools import ToolsDialog
 
@@ -101,6 +102,15 @@ async def tools(screen: "ChatScreen", argument: str) -> None:
         return
     is_on = screen.toolbox.switch(argument)
     screen.notify(f"{argument} is {'on' if is_on else 'off'}.", markup=False)
+
+
+async def mouse(screen: "ChatScreen", argument: str) -> None:
+    """Give the mouse to the app, or to the terminal, which selects text with it."""
+    if argument not in ("on", "off"):
+        raise UsageError("/mouse is on or off")
+    set_mouse(screen.app, argument == "on")
+    where = "the app" if argument == "on" else "the terminal, to select text with it"
+    screen.notify(f"The mouse is for {where}.")
 
 
 async def theme(screen: "ChatScreen", argument: str) -> None:

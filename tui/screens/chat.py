@@ -141,10 +141,11 @@ class ChatScreen(Screen[None]):
 
     def show_status(self) -> None:
         """Bring the status line up to date."""
-        chat, n_ctx = self.conversation, self.loaded.n_ctx if self.loaded else None
-        what = (chat.model, chat.effort, self.answer, self.dialogue.note)
+        chat, loaded = self.conversation, self.loaded
+        n_ctx, share = (loaded.n_ctx, loaded.gpu_share) if loaded else (None, 0.0)
+        what = (chat.model, chat.effort, self.answer, self.dialogue.note, chat.n_context_tokens)
         load = self._machine.loading.get(chat.model)
-        self.status.show(Status(*what, chat.n_context_tokens, n_ctx, self._machine.gpus, load))
+        self.status.show(Status(*what, n_ctx, self._machine.gpus, load, share))
 
     def show_error(self, error: GptOssError) -> None:
         """What happened and what to do, beside the chat."""

@@ -23,6 +23,7 @@ class Status(NamedTuple):
         n_ctx: Tokens of context the model is loaded with; None if it is not loaded.
         gpus: Those of the server; none where it computes on the CPU.
         load: Bytes that were read of the model while it loads, and all of them.
+        gpu_share: Of the model's bytes, what is in VRAM.
     """
 
     model: str
@@ -33,6 +34,7 @@ class Status(NamedTuple):
     n_ctx: int | None = None
     gpus: Sequence[Gpu] = ()
     load: tuple[int, int] | None = None
+    gpu_share: float = 0.0
 
 
 class StatusLine(Horizontal):
@@ -83,7 +85,10 @@ def status_parts(status: Status) -> list[str]:
         n_used = n_prompt + answer.n_frames if n_prompt else 0
     if answer is not None and answer.n_left_out:
         parts.append(f"without the oldest {answer.n_left_out}")
-    parts += [context_text(n_used, status.n_ctx, is_estimate=is_live), memory_text(status.gpus)]
+    parts.append(context_text(n_used, status.n_ctx, is_estimate=is_live))
+    parts.append(memory_text(status.gpus))
+    if 0 < status.gpu_share < 1:
+        parts.append(f"{100 * status.gpu_share:.0f} % on the GPU")
     return [part for part in parts if part]
 
 
