@@ -29,6 +29,8 @@ def clean_environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name in [n for n in os.environ if n.startswith(("GPTOSS_", "OLLAMA_"))]:
             monkeypatch.delenv(name)
+        for name in ("COLUMNS", "LINES"):  # of pytest's own terminal; xdist sets them
+            monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
         monkeypatch.setenv("OLLAMA_MODELS", "/nonexistent")
         yield

@@ -254,6 +254,7 @@ async def test_a_system_message_begins_a_chat(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.ask(FRANCE)
         await chat.enter("/system The passcode is quiet-river-42.")
+        await chat.enter("/set temperature 0")
         assert "quiet-river-42" in await chat.ask("What is the passcode?")
         assert [turn.role for turn in chat.turns()] == ["system", "user", "assistant"]
 

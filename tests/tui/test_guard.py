@@ -80,7 +80,7 @@ async def test_the_guard_goes_on_with_a_summary(open_small: OpenChat) -> None:
         await chat.answered()
         system, asked, answer = chat.turns()
         assert system.content.startswith("Summary of the conversation before this point:\n\n")
-        assert len(system.content) > 60
+        assert system.content.partition("point:")[2].strip()
         assert asked.content == LONG.strip()
         assert (answer.state, answer.stats["eval_count"]) == ("done", 20)
         assert chat.app.chat.conversation.place(system.id) == (2, 2)
