@@ -12,12 +12,34 @@ from gptoss_local import __version__
 from gptoss_local.cli._output import print_error
 from gptoss_local.errors import GptOssError
 
-COMMANDS = (
-    *("run", "chat", "log", "pull", "ls", "ps", "show", "load", "stop"),
-    *("create", "cp", "rm", "gc", "import", "convert", "verify"),
-    *("serve", "status", "logs", "config", "plan", "bench", "tune", "doctor", "completion"),
-)
-"""In the order of the help; each is a function in a module of its own."""
+COMMANDS = {
+    "run": "Ask MODEL, or else the newest one; without a PROMPT, chat line by line.",
+    "chat": "Chat in the terminal; every chat is saved.",
+    "log": "List past chats, search them, or print one.",
+    "pull": "Download MODEL and convert it meanwhile.",
+    "ls": "List the models on this machine.",
+    "ps": "List the models in memory, and those on their way there.",
+    "show": "Show details of MODEL.",
+    "load": "Load MODEL into memory.",
+    "stop": "Unload MODEL, or stop the server.",
+    "create": "Make the model NAME of another one, with defaults of its own.",
+    "cp": "Give MODEL another name; both share one file on the disk.",
+    "rm": "Delete models.",
+    "gc": "Remove files of the models folder that no model needs.",
+    "import": "Use a model where it lies; nothing is copied or changed.",
+    "convert": "Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay bit-exact.",
+    "verify": "Prove that a GGUF of gpt-oss is whole, and what its checkpoint says.",
+    "serve": "Serve the Ollama-compatible API.",
+    "status": "Say whether a server runs, and what it holds; exit code 7 if none does.",
+    "logs": "Show the end of the server's log.",
+    "config": "Show the settings that hold, and where each comes from.",
+    "plan": "Show how MODEL would be placed in memory, how fast it may be, and why.",
+    "bench": "Measure MODEL: prompts and answers behind short and long contexts.",
+    "tune": "Measure MODEL: threads, steps, offloading; what is found is kept and used.",
+    "doctor": "Check GPU, driver, build, memory, disk and port; exit code 1 on a problem.",
+    "completion": "Print the completion script of a SHELL.",
+}
+"""In the order of the help; each is a function in a module of its own, with this docstring."""
 
 _HIDDEN = ("list", "start")  # the names Ollama's users type
 _FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
@@ -25,6 +47,23 @@ _FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
 
 def make_app(names: Iterable[str] = (*COMMANDS, *_HIDDEN)) -> typer.Typer:
     """The command line, with these commands alone."""
+    app = _empty_app()
+    for name in names:
+        function = _FUNCTIONS.get(name, name)
+        module = import_module(f"gptoss_local.cli.{function}")
+        app.command(name, hidden=name in _HIDDEN)(getattr(module, function))
+    return app
+
+
+def make_help_app() -> typer.Typer:
+    """The command line for `--help`. PERF: which imports no command, 50 ms."""
+    app = _empty_app()
+    for name, summary in COMMANDS.items():
+        app.command(name, help=summary)(_nothing)
+    return app
+
+
+def _empty_app() -> typer.Typer:
     app = typer.Typer(
         help="Run OpenAI's gpt-oss models on your own PC.",
         no_args_is_help=True,
@@ -33,11 +72,11 @@ def make_app(names: Iterable[str] = (*COMMANDS, *_HIDDEN)) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(_root)
-    for name in names:
-        function = _FUNCTIONS.get(name, name)
-        module = import_module(f"gptoss_local.cli.{function}")
-        app.command(name, hidden=name in _HIDDEN)(getattr(module, function))
     return app
+
+
+def _nothing() -> None:
+    pass
 
 
 def _print_version(wanted: bool) -> None:
@@ -58,8 +97,11 @@ def _root(
 
 def main() -> None:
     """Run the command of this process, and end it with its exit code."""
-    wanted = [name for name in sys.argv[1:2] if name in (*COMMANDS, *_HIDDEN)]
-    app = make_app(wanted) if wanted else make_app()  # PERF: the others take 60 ms
+    if sys.argv[1:] in ([], ["--help"]):
+        app = make_help_app()
+    else:
+        wanted = [name for name in sys.argv[1:2] if name in (*COMMANDS, *_HIDDEN)]
+        app = make_app(wanted) if wanted else make_app()  # PERF: the others take 60 ms
     try:
         try:
             app()

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gptoss_local import errors
-from gptoss_local.cli.main import make_app
+from gptoss_local.cli.main import make_app, make_help_app
 from tests.cli.conftest import Cli, run_cli
 from tests.conftest import RunningServer
 
@@ -41,6 +41,12 @@ def test_help_and_page(command: str) -> None:
     assert done.exit_code == 0
     assert re.search(r"^Usage: ", done.output)
     assert re.search(rf"`(gptoss )?{command}\b", PAGE), f"docs/cli.md does not name {command}"
+
+
+def test_the_quick_help_is_that_of_the_commands() -> None:
+    quick, whole = (CliRunner().invoke(app, ["--help"]) for app in (make_help_app(), make_app()))
+    assert quick.output == whole.output
+    assert quick.output.count("\n") > 25
 
 
 def test_page_names_no_option_that_is_not_there() -> None:
