@@ -85,6 +85,17 @@ class RunningServer:
         engines = self.engines()
         return engines[0] if engines else None
 
+    @contextmanager
+    def engine_suspended(self) -> Iterator[None]:
+        """Nothing is computed meanwhile; a model must be loaded."""
+        engine = self.engine()
+        assert engine is not None
+        engine.suspend()
+        try:
+            yield
+        finally:
+            engine.resume()
+
 
 def engines_of(server: psutil.Process) -> list[psutil.Process]:
     """Children that run a program of their own.

@@ -173,7 +173,7 @@ class Conversation:
         """The body of `/api/chat` that asks for a summary of all before the last question."""
         earlier = self.turns[: self._idx_of_question()]
         wish = {"role": "user", "content": _SUMMARISE}
-        options = {name: self.options[name] for name in ("num_ctx",) if name in self.options}
+        options = {name: value for name, value in self.options.items() if name == "num_ctx"}
         return {
             "model": self.model,
             "messages": [*messages_of(earlier), wish],
@@ -192,16 +192,14 @@ class Conversation:
         system = first.content.partition(_SUMMARY)[0].rstrip() if first.role == "system" else ""
         self.turns = []
         self._add("system", f"{system}\n\n{_SUMMARY}\n\n{summary}".lstrip())
+        kept = ("reasoning", "tool_calls", "tool_name", "model", "effort", "stats")
         for turn in asked:
-            kept = ("reasoning", "tool_calls", "tool_name", "model", "effort", "stats")
             fields = {name: getattr(turn, name) for name in kept}
             self._add(turn.role, turn.content, **fields)
         return self.begin_answer()
 
     def _idx_of_question(self) -> int:
-        asked = self.last("user")
-        assert asked is not None
-        return [turn.id for turn in self.turns].index(asked.id)
+        return max(n for n, turn in enumerate(self.turns) if turn.role == "user")
 
     def _cut_before(self, turn: Turn) -> None:
         ids = [other.id for other in self.turns]

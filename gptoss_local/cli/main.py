@@ -34,9 +34,9 @@ COMMANDS = {
     "logs": "Show the end of the server's log.",
     "config": "Show the settings that hold, and where each comes from.",
     "plan": "Show how MODEL would be placed in memory, how fast it may be, and why.",
-    "bench": "Measure MODEL: prompts and answers behind short and long contexts.",
+    "bench": "Measure MODEL: prompts and answers behind short and long contexts, answers at once.",
     "tune": "Measure MODEL: threads, steps, offloading; what is found is kept and used.",
-    "doctor": "Check GPU, driver, build, memory, disk and port; exit code 1 on a problem.",
+    "doctor": "Check GPU, driver, build, memory, disk and port; exit code 1 if there is a problem.",
     "completion": "Print the completion script of a SHELL.",
 }
 """In the order of the help; each is a function in a module of its own, with this docstring."""

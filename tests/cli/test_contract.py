@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gptoss_local import errors
+from gptoss_local.cli.main import COMMANDS as MAIN_COMMANDS
 from gptoss_local.cli.main import make_app, make_help_app
 from tests.cli.conftest import Cli, run_cli
 from tests.conftest import RunningServer
@@ -47,6 +48,9 @@ def test_the_quick_help_is_that_of_the_commands() -> None:
     quick, whole = (CliRunner().invoke(app, ["--help"]) for app in (make_help_app(), make_app()))
     assert quick.output == whole.output
     assert quick.output.count("\n") > 25
+    for command in make_app(MAIN_COMMANDS).registered_commands:  # the list cuts long ones
+        said = " ".join((command.callback.__doc__ or "").split())
+        assert said.startswith(MAIN_COMMANDS[command.name or ""])
 
 
 def test_page_names_no_option_that_is_not_there() -> None:

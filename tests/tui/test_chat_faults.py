@@ -4,15 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import RunningServer
-from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat, run_chat
+from tests.tui.running_chat import FRANCE, PARIS, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
+from tests.tui.test_chat import begin_counting
 from tui.widgets.line_block import LineBlock
-
-
-async def begin_counting(chat: Chat) -> None:
-    await chat.enter("/effort low")
-    await chat.enter("Count from 1 to 900.")
-    await chat.until(lambda: "5, 6, 7" in chat.screen())
 
 
 async def test_a_dead_engine(open_own_chat: OpenChat, own_server: RunningServer) -> None:

@@ -92,16 +92,11 @@ async def test_the_guard_goes_on_with_a_summary(open_small: OpenChat) -> None:
 async def test_a_summary_can_be_stopped(open_small: OpenChat, small_server: RunningServer) -> None:
     async with open_small() as chat:
         await fill_up(chat)
-        engine = small_server.engine()
-        assert engine is not None
-        engine.suspend()
-        try:
+        with small_server.engine_suspended():
             await chat.press("down", "enter")
             await chat.until(lambda: "summarising" in chat.screen())
             await chat.press("escape")
             await chat.until(lambda: chat.app.chat.prompt.text == LONG.strip())
-        finally:
-            engine.resume()
         assert [turn.role for turn in chat.turns()] == ["user", "assistant"] * 3
 
 

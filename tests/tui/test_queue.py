@@ -8,16 +8,11 @@ from tests.tui.test_chat import begin_counting
 async def test_a_message_waits_for_the_answer(open_chat: OpenChat, server: RunningServer) -> None:
     async with open_chat() as chat:
         await chat.ask("Hello!")
-        engine = server.engine()
-        assert engine is not None
-        engine.suspend()  # or the answer may be there before the next message
-        try:
+        with server.engine_suspended():  # or the answer may be there before the next message
             await chat.enter("Count from 1 to 60.")
             await chat.enter(FRANCE)
             await chat.until(lambda: f"» {FRANCE}" in chat.screen())
             assert chat.app.chat.prompt.text == ""
-        finally:
-            engine.resume()
         await chat.until(lambda: len(chat.turns()) == 6, timeout_s=60)
         assert chat.turns()[3].content.endswith("60")
         assert await chat.answered() == PARIS
