@@ -41,19 +41,19 @@ DOCUMENTS: dict[str, Callable[[Source, Effort], Document]] = (
 )
 PLAIN_WEIGHTS = {
     "chat": 11, "fallback": 9, "fallback_without_tools": 6, "capital": 10, "add": 12, "count": 14,
-    "echo": 20, "word": 8, "items": 16, "extract": 13, "rename": 26, "change": 28, "copy_file": 2,
+    "echo": 20, "word": 8, "items": 16, "extract": 13, "rename": 40, "change": 34, "copy_file": 2,
     "memory": 9,
 }  # fmt: skip
 TOOL_WEIGHTS = {
     "shell": 8, "create": 18, "read": 7, "edit": 17, "list": 8, "search": 13, "two": 22,
-    "agent_error": 3, "function_call": 6, "function_report": 2, "function_two": 5,
+    "agent_error": 3, "function_call": 8, "function_report": 2, "function_two": 7,
 }  # fmt: skip
 """What an agent's tools, or functions, are asked for."""
 SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "items", "extract",
          "memory")  # fmt: skip
 TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
 DOCUMENT_WEIGHTS = {"needle": 4, "edit": 13, "extract_format": 2, "tool_format": 7}
-KIND_WEIGHTS = {"plain": 60, "functions": 26, "agent": 19, "document": 16}
+KIND_WEIGHTS = {"plain": 60, "functions": 30, "agent": 19, "document": 16}
 MAX_PROMPT_TOKENS = 24_000  # of instructions; tools and the request come on top
 IDENTITIES = (
     "You are a helpful assistant.",
