@@ -69,3 +69,8 @@ class Usage(msgspec.Struct, frozen=True):
     n_cached: int = 0
     n_drafted: int = 0
     n_accepted: int = 0
+
+
+OffloadTimes = tuple[tuple[int, float | None, float], ...]
+"""Seconds of a batch by its tokens: experts computed on the host (None: it was not tried, as fewer
+tokens took far longer there), and brought to the GPU."""

@@ -83,7 +83,10 @@ def _print(found: "TuneResult") -> None:
     print_table(("TOKENS A STEP", "MS"), [(str(n), f"{1000 * s:,.2f}") for n, s in steps.seconds])
     if tuning.offload:
         print()
-        times = [(str(n), f"{1000 * a:,.0f}", f"{1000 * b:,.0f}") for n, a, b in tuning.offload]
+        times = [
+            (str(n), f"{1000 * host_s:,.0f}" if host_s is not None else "", f"{1000 * gpu_s:,.0f}")
+            for n, host_s, gpu_s in tuning.offload
+        ]
         print_table(("PROMPT", "MS ON THE CPU", "MS ON THE GPU"), times)
     print(f"\n{_conclusion(found)}\nKept in {found.path}")
 

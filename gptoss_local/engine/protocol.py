@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from gptoss_local.errors import GptOssError
-from gptoss_local.types import FinishReason, SamplingParams, Usage
+from gptoss_local.types import FinishReason, OffloadTimes, SamplingParams, Usage
 
 LENGTH_BYTES = 4
 N_DRAFT_MAX = 15
@@ -165,14 +165,13 @@ class Tuned(msgspec.Struct, frozen=True, tag="tuned", kw_only=True):
     Attributes:
         decode: Tokens a second of one stream, by threads.
         prefill: Tokens a second of a prompt, by threads.
-        offload: Seconds of a batch by its tokens: with experts computed where they are, and with
-            all brought to the GPU. Empty unless a GPU works with experts of the host.
+        offload: Empty unless a GPU works with experts of the host.
         step_costs: With the best number of threads.
     """
 
     decode: tuple[tuple[int, float], ...]
     prefill: tuple[tuple[int, float], ...]
-    offload: tuple[tuple[int, float, float], ...]
+    offload: OffloadTimes
     step_costs: StepTimes
 
 

@@ -12,8 +12,10 @@ from gptoss_local.engine.protocol import Tuned
 from gptoss_local.llama import Batch, Context, ContextParams, Model
 from gptoss_local.o200k import FIRST_SPECIAL
 from gptoss_local.plan.measured import best_threads
+from gptoss_local.types import OffloadTimes
 
-OFFLOAD_SIZES = (32, 64, 128, 256, 512, 1024)
+OFFLOAD_SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_CLEARLY = 4  # times as long on the host: with more tokens it is not tried there
 _N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast
 _PROMPT_S = 0.5
 _TRY_S = 1.0  # no step is repeated after so long
@@ -32,16 +34,20 @@ def tune(
         backend_sampling: Whether the device samples.
         has_host_experts: A GPU computes, and experts lie on the host.
     """
+    counts = _thread_counts(params)
     context = Context(model, params)
     steps = _Steps(context)
-    counts = _thread_counts(params)
-    decode = _try_threads(counts, params, lambda: steps.median_s(1), context, is_decode=True)
     n_prompt = _prompt_size(steps, context)
     prefill = _try_threads(
         counts, params, lambda: steps.median_s(n_prompt) / n_prompt, context, is_decode=False
     )
-    n_decode = best_threads(decode, params.n_threads_decode)[0]
     n_prefill = best_threads(prefill, params.n_threads_prefill)[0]
+    context.close()
+    # One token's experts, too, would come to the GPU in this process.
+    context = Context(model, msgspec.structs.replace(params, op_offload=not has_host_experts))
+    steps = _Steps(context)
+    decode = _try_threads(counts, params, lambda: steps.median_s(1), context, is_decode=True)
+    n_decode = best_threads(decode, params.n_threads_decode)[0]
     context.set_threads(n_decode=n_decode, n_prefill=n_prefill)
     step_costs = Engine(context, backend_sampling=backend_sampling).step_costs.times()
     context.close()
@@ -120,19 +126,25 @@ def _prompt_size(steps: _Steps, context: Context) -> int:
     return n
 
 
-def _offload(
-    model: Model, params: ContextParams, n_threads: int
-) -> tuple[tuple[int, float, float], ...]:
-    """Seconds of batches: with the host's experts computed there, and brought to the GPU."""
+def _offload(model: Model, params: ContextParams, n_threads: int) -> OffloadTimes:
+    """Time batches with the host's experts brought to the GPU, and computed where they are."""
     sizes = [n for n in OFFLOAD_SIZES if n <= params.n_batch]
     small = msgspec.structs.replace(
         params, n_ctx=2048, n_batch=sizes[-1], n_seq_max=1, n_outputs_max=1,
         n_threads_prefill=n_threads,
     )  # fmt: skip
-    times: list[list[float]] = []
-    for is_offloaded in (False, True):
-        context = Context(model, msgspec.structs.replace(small, op_offload=is_offloaded))
-        steps = _Steps(context)
-        times.append([steps.median_s(n) for n in sizes])
-        context.close()
-    return tuple(zip(sizes, *times, strict=True))
+    context = Context(model, msgspec.structs.replace(small, op_offload=True))
+    steps = _Steps(context)
+    on_gpu = [(n, steps.median_s(n)) for n in sizes]
+    context.close()
+    context = Context(model, msgspec.structs.replace(small, op_offload=False))
+    steps = _Steps(context)
+    found: list[tuple[int, float | None, float]] = []
+    host_s: float | None = 0.0
+    for n, gpu_s in on_gpu:
+        host_s = None if host_s is None else steps.median_s(n)
+        found.append((n, host_s, gpu_s))
+        if host_s is not None and host_s > _CLEARLY * gpu_s:
+            host_s = None
+    context.close()
+    return tuple(found)

@@ -18,6 +18,7 @@ import msgspec
 from gptoss_local.hardware import Machine
 from gptoss_local.plan.outcome import Plan
 from gptoss_local.plan.speed import Speed
+from gptoss_local.types import OffloadTimes
 
 _VERSION = 1
 _NOTABLE = 1.05  # another number of threads must be so much faster than the planned one
@@ -65,7 +66,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         uses_gpu: Whether a GPU took part.
         decode, prefill: Tokens a second by threads.
-        offload: Seconds of a batch by its tokens: experts computed on the host, and on the GPU.
+        offload: See `OffloadTimes`.
         offload_min_batch: From how many tokens on the GPU is faster; None: not measured.
         link_bytes_s: At least so fast experts came over to the GPU; None: not measured.
         decode_factor, prefill_factor: What the estimate of the speed is to be multiplied with.
@@ -78,7 +79,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     n_threads_prefill: int
     decode_factor: float
     prefill_factor: float
-    offload: tuple[tuple[int, float, float], ...] = ()
+    offload: OffloadTimes = ()
     offload_min_batch: int | None = None
     link_bytes_s: float | None = None
 
@@ -108,7 +109,7 @@ def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[in
     return best if best[1] > _NOTABLE * at_planned[1] else at_planned
 
 
-def break_even(offload: tuple[tuple[int, float, float], ...]) -> int | None:
+def break_even(offload: OffloadTimes) -> int | None:
     """From how many tokens on the GPU is faster for good; None: nothing was measured.
 
     Between two measured sizes both are taken for straight lines. If the GPU is never faster, it is
@@ -116,7 +117,7 @@ def break_even(offload: tuple[tuple[int, float, float], ...]) -> int | None:
     """
     if not offload:
         return None
-    gains = [(n, host_s - gpu_s) for n, host_s, gpu_s in offload]
+    gains = [(n, host_s - gpu_s) for n, host_s, gpu_s in offload if host_s is not None]
     found = 2 * gains[-1][0]
     for (below, loss), (n, gain) in reversed(list(pairwise([(0, math.inf), *gains]))):
         if gain <= 0:

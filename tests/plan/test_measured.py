@@ -20,6 +20,7 @@ from gptoss_local.plan.measured import (
 )
 from gptoss_local.plan.planner import make_plan
 from gptoss_local.plan.wishes import Wishes
+from gptoss_local.types import OffloadTimes
 from tests.plan.machines import gpu, machine
 
 SMALL, LARGE = published_facts(24, 32), published_facts(36, 128)
@@ -46,9 +47,11 @@ TUNING = Tuning(
         (((32, 3.0, 2.0), (64, 6.0, 2.0)), 32),
         (((32, 1.0, 2.0), (64, 1.5, 2.0)), 128),
         (((32, 3.0, 2.0), (64, 1.0, 2.0), (128, 5.0, 2.0)), 80),
+        (((4, 1.0, 2.0), (8, 3.0, 2.0), (16, 9.0, 2.0), (32, None, 2.0)), 6),
+        (((4, 9.0, 2.0), (8, None, 2.0)), 4),
     ],
 )
-def test_break_even(offload: tuple[tuple[int, float, float], ...], n_tokens: int | None) -> None:
+def test_break_even(offload: OffloadTimes, n_tokens: int | None) -> None:
     """Where the lines cross for the last time."""
     assert break_even(offload) == n_tokens
 
