@@ -100,8 +100,14 @@ class ServerBusyError(ServerUnavailableError):
 
 
 class ContextOverflowError(GptOssError):
+    """`n_prompt`: tokens of a prompt that nothing has been done with yet; None: something has."""
+
     exit_code = 8
     http_status = 400
+
+    def __init__(self, message: str, *, hint: str = "", n_prompt: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.n_prompt = n_prompt
 
 
 class VerifyError(GptOssError):

@@ -34,11 +34,21 @@ _start_dates = StartDates()  # of all conversations with this server
 
 
 async def answer(
-    engine: EngineClient, vocabulary: Vocabulary, request: ChatRequest | RawRequest
+    engine: EngineClient,
+    vocabulary: Vocabulary,
+    request: ChatRequest | RawRequest,
+    *,
+    n_room: int = 0,
 ) -> AsyncGenerator[ChatEvent, None]:
     """Yield the events of one answer; the first one is Started, the last one Done.
 
     Closing the iterator stops the engine.
+
+    Args:
+        engine: Where it is computed.
+        vocabulary: Of its model.
+        request: What is asked.
+        n_room: Tokens that must be free behind the prompt, unless the answer may have fewer.
 
     Raises:
         UsageError: the conversation cannot be rendered, or its format not enforced.
@@ -49,7 +59,8 @@ async def answer(
     if isinstance(request, ChatRequest) and request.truncates:
         request, n_left_out = await asyncio.to_thread(shorten, request, vocabulary, n_ctx)
     start = _start(request, vocabulary)
-    if len(start.prompt) >= n_ctx:
+    n_room = min(n_room, n_room if request.max_tokens is None else request.max_tokens)
+    if len(start.prompt) + n_room >= n_ctx:
         raise _overflow(len(start.prompt), n_ctx)
     grammar = None
     if _is_bound(request):  # in a thread, as a large schema takes a while
@@ -157,6 +168,7 @@ def _overflow(n_prompt: int, n_ctx: int) -> ContextOverflowError:
         f"the prompt is longer than the context length currently available to the model: "
         f"{n_prompt} tokens > {n_ctx} maximum",
         hint="Shorten the prompt, or ask for more context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
+        n_prompt=n_prompt,
     )
 
 

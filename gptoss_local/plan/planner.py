@@ -5,7 +5,7 @@ so more memory never makes a plan worse:
 
 1. a context of at least `FLOOR_CTX` tokens (a wished one is a condition);
 2. the shortest time for a prompt of 4,096 tokens and an answer of 512, where half the context
-   counts as if that took a tenth longer;
+   counts as if that took a tenth longer, or a fiftieth where experts are on the host;
 3. more context, smaller batches.
 """
 
@@ -36,6 +36,7 @@ FLOOR_CTX = 32_768
 """Less context than this only where nothing else fits: agents begin with 10,000 and more."""
 
 _HALF_CTX_COSTS = 1.1
+_HALF_CTX_COSTS_BESIDE_HOST = 1.02  # answers wait for RAM; a prompt that needs more loads anew
 _CTX_STEPS = (131_072, 98_304, 65_536, 49_152, 32_768, 24_576, 16_384, 8192, 4096)
 _BATCHES = (256, 512, 1024, 2048, 4096)
 _HOST_BATCH = 512  # CPUs gain nothing from more
@@ -94,9 +95,11 @@ def gpu_budget(gpu: Gpu, wishes: Wishes) -> int:
 
 
 def worth_s(facts: ModelFacts, plan: Plan) -> float:
-    """Time of the reference request, longer by a tenth for every halving of the context."""
+    """Time of the reference request, longer for every halving of the context."""
     halvings = math.log2(facts.n_ctx_train / min(plan.shape.n_ctx, facts.n_ctx_train))
-    return float(plan.speed.request_s * _HALF_CTX_COSTS**halvings)
+    has_host_experts = plan.placement.expert_bytes_on_host(facts) > 0
+    factor = _HALF_CTX_COSTS_BESIDE_HOST if has_host_experts else _HALF_CTX_COSTS
+    return float(plan.speed.request_s * factor**halvings)
 
 
 def _rank(facts: ModelFacts, plan: Plan) -> tuple[float, ...]:

@@ -13,10 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, answer
+from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary
 from gptoss_local.errors import GptOssError, ServerBusyError
 from gptoss_local.progress import each_step
 from gptoss_local.server.attempts import Attempt
+from gptoss_local.server.growing import answer_growing
 from gptoss_local.server.loading import LoadedModel, load_as_fits, read_vocabulary
 from gptoss_local.server.loads import LoadProgress, Loads, LoadStatus
 from gptoss_local.server.metrics import Counters
@@ -128,10 +129,8 @@ class ModelManager:
         self.counters.n_active += 1
         try:
             request = self.begun(name, request)
-            async with (
-                self.use(name, n_ctx=n_ctx, keep_alive_s=keep_alive_s) as model,
-                aclosing(answer(model.engine, model.vocabulary, request)) as events,
-            ):
+            use = partial(self.use, name, keep_alive_s=keep_alive_s)
+            async with aclosing(answer_growing(use, request, self.settings, n_ctx)) as events:
                 async for event in events:
                     self.counters.add(event)
                     yield event

@@ -277,7 +277,7 @@ def test_what_claude_code_sends(http: httpx.Client) -> None:
             "type",
         ),
         (
-            {"messages": [{"role": "user", "content": "word " * 40_000}]},
+            {"messages": [{"role": "user", "content": "word " * 140_000}]},
             400,
             "invalid_request_error",
             "prompt is too long: the prompt is longer than the context",
@@ -298,7 +298,7 @@ def test_errors(
 
 def test_a_prompt_that_is_too_long_is_told_as_agents_read_it(http: httpx.Client) -> None:
     """Claude Code shortens the conversation on these words, by how much these numbers say."""
-    long = ASK | {"messages": [{"role": "user", "content": "word " * 40_000}]}
+    long = ASK | {"messages": [{"role": "user", "content": "word " * 140_000}]}
     text = http.post("/v1/messages", json=long).json()["error"]["message"]
     numbers = re.search(r"prompt is too long[^0-9]*(\d+)\s*tokens?\s*>\s*(\d+)", text)
     assert numbers is not None, text

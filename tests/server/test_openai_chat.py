@@ -252,7 +252,7 @@ def test_errors_have_openais_shape(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(**ASK | {"model": "nope"})
     assert missing.value.code == "model_not_found"
-    long = [{"role": "user", "content": "word " * 40_000}]
+    long = [{"role": "user", "content": "word " * 140_000}]
     for stream in (False, True):
         with pytest.raises(openai.BadRequestError) as overflow:
             client.chat.completions.create(**ASK | {"messages": long}, stream=stream)
