@@ -138,7 +138,7 @@ def theirs(folder: Path, model: Path, n_rounds: int) -> Row:
 
 def measure(peer: Ours | Theirs, vocabulary: Vocabulary, n_rounds: int, n_prompt: int) -> Row:
     """Medians of some rounds, each with a prompt of its own."""
-    peer.complete(text(vocabulary, 16, seed=0), 4, SAMPLING)
+    peer.complete(text(vocabulary, n_prompt, seed=0), 4, SAMPLING)  # llama-bench warms up, too
     prefill, decode, follow_s = [], [], []
     for seed in range(1, n_rounds + 1):
         prompt = text(vocabulary, n_prompt, seed)

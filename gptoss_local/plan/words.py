@@ -91,15 +91,20 @@ def _context(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) ->
         return [f"{text}: more takes RAM, and a CPU minutes to read it; --ctx asks for it."]
     if n_ctx < FLOOR_CTX:
         return [f"{text}: no more fits."]
-    return [f"{text}: the memory of more is worth more for weights and batches here."]
+    return [
+        f"{text}: the memory of more is worth more for weights and batches here; a prompt that "
+        "needs more has the model loaded anew."
+    ]
 
 
 def _speed(plan: Plan, *, is_tuned: bool) -> list[str]:
     speed = plan.speed
+    has_host_experts = plan.placement.host_experts or plan.placement.host_parts
+    share = "fiftieth" if has_host_experts else "tenth"
     return [
         f"Expected: prompts {speed.prefill_tok_s:,.0f} tokens/s, bound by {speed.prefill_bound}; "
         f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. "
         f"An estimate{', corrected by what was measured here' if is_tuned else ''}.",
         f"That is {speed.request_s:.1f} s for {N_PROMPT:,} tokens read and {N_ANSWER} written, "
-        "by which this plan was chosen; half the context counts as a tenth more.",
+        f"by which this plan was chosen; half the context counts as a {share} more.",
     ]

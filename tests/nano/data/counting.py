@@ -164,6 +164,7 @@ PER_LINE_HEADS = (
 )  # fmt: skip
 # fmt: on
 STEP_WORDS = {2: "twos", 3: "threes", 4: "fours", 5: "fives", 10: "tens", 20: "twenties"}
+_EVERYBODYS = 30
 
 
 def draw_count(source: Source, effort: Effort) -> Exchange:
@@ -244,9 +245,16 @@ def _counted(source: Source, effort: Effort, prompt: str, numbers: range) -> Exc
 
 
 def _span(source: Source, draw: Callable[[Source], tuple[int, int]]) -> tuple[int, int]:
-    """Draw two ends; the count that is over at once is on both sides, as there is only one."""
+    """Draw two ends. Short counts from 1 are on both sides of the split.
+
+    There are few of them, and the first thing that people try: who has never seen one that ends at
+    16 takes 16 for a number that no count ends at.
+    """
     if source.chance(0.01):
         return 1, 1
+    ends = draw(source)
+    if ends[0] == 1 and ends[1] <= _EVERYBODYS:
+        return ends
     return on_our_side(source, draw, lambda ends: f"count {ends[0]} {ends[1]}")
 
 
