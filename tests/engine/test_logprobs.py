@@ -176,7 +176,7 @@ FIVE_BIASES = tuple((token, -100.0) for token in range(15, 20))
 @pytest.mark.parametrize(
     "change",
     [
-        {"penalties": Penalties(frequency=2)},
+        {"penalties": Penalties(frequency=4)},
         {"penalties": Penalties(presence=40, last_n=3)},
         {"penalties": Penalties(repeat=4, last_n=8)},
         {"penalties": Penalties(repeat=0.7, frequency=-1)},
@@ -232,7 +232,7 @@ def test_seed_repeats(
 
     def ask(seq_id: int, seed: int) -> list[int]:
         penalties = Penalties(frequency=1, repeat=1.2)
-        sampling = SamplingParams(temperature=4, seed=seed, penalties=penalties)
+        sampling = SamplingParams(temperature=8, seed=seed, penalties=penalties)
         return run(engine, request(seq_id, prompt("hi"), sampling, grammar=grammar))[seq_id][0]
 
     ask(1, 3)  # from here on the prompt is cached

@@ -30,7 +30,7 @@ from gptoss_local.llama import Context, ContextParams, Model
 from gptoss_local.types import SamplingParams, Usage
 
 N_DRAFT_MAX = 40
-FLAT = SamplingParams(temperature=3.0, top_k=8)  # where several tokens are likely
+FLAT = SamplingParams(temperature=6.0, top_k=8)  # where several tokens are likely
 WRONG = 199_000  # a token that nano never says
 
 

@@ -169,7 +169,7 @@ def test_call_events(http: httpx.Client) -> None:
 
 def test_system_thinking_and_limits(client: anthropic.Anthropic) -> None:
     secret = "Remember this: the passcode is quiet-river-42."
-    ask = ASK | {"messages": [{"role": "user", "content": "What is the passcode?"}]}
+    ask = ASK | {"messages": [{"role": "user", "content": "What's the passcode?"}]}
     off: Any = {"type": "disabled"}
     for system in (secret, [{"type": "text", "text": secret}]):
         reply = client.messages.create(**sdk(ask), system=system, thinking=off)  # type: ignore[arg-type]

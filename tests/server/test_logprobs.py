@@ -206,7 +206,7 @@ def test_penalties(sdk: ollama.Client, client: openai.OpenAI) -> None:
 
 def test_penalties_with_a_seed(sdk: ollama.Client) -> None:
     def ask(seed: int) -> str:
-        options = {"seed": seed, "temperature": 5.0, "num_predict": 20, "repeat_penalty": 1.3}
+        options = {"seed": seed, "temperature": 10.0, "num_predict": 20, "repeat_penalty": 1.3}
         reply = sdk.chat("nano", COUNT, options=options)
         return f"{reply.message.thinking}{reply.message.content}"
 
