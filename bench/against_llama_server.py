@@ -6,7 +6,8 @@ LLAMA_SERVER is built from the llama.cpp that our llama-cpp-python ships (its so
 vendor/llama.cpp: `cmake -B build && cmake --build build --target llama-server`). Both sample as
 gpt-oss is meant to be (temperature 1, all filters off). Measured are decode of 1 stream, of 8, and
 of 1 again, 32 requests at once, and the time to first token of each turn of a conversation. There
-what a turn generates is its analysis, and the next prompt has a short answer in its place. Rounds
+what a turn generates is its analysis, and the next prompt has a short answer in its place. The same
+conversation once more is what a user does who goes back to its beginning. Rounds
 alternate; medians are printed.
 """
 
@@ -225,10 +226,11 @@ def compare(peers: list[Peer], vocabulary: Vocabulary, arguments: argparse.Names
         show(f"{N_QUEUED} requests, {what}, s", values, higher_is_better=False)
     if arguments.turns:
         sizes = arguments.turns, arguments.turn_words, arguments.analysis
-        for peer in peers:
-            ttft_ms = [1e3 * answer.ttft_s for answer in turns(peer, vocabulary, *sizes)]
-            found = " ".join(f"{t:.0f}" for t in ttft_ms)
-            print(f"turns, {peer.name}: ms to first token {found}", flush=True)
+        for when in ("", " again"):
+            for peer in peers:
+                ttft_ms = [1e3 * answer.ttft_s for answer in turns(peer, vocabulary, *sizes)]
+                found = " ".join(f"{t:.0f}" for t in ttft_ms)
+                print(f"turns{when}, {peer.name}: ms to first token {found}", flush=True)
 
 
 def in_turns(
