@@ -82,8 +82,9 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     tokens of an earlier answer that this one continues. `must_call` names tools of which the answer
     calls one. `has_next_turn` says that the answer may come back as a message of a longer
     conversation. `n_logprobs` asks for the log-probabilities of the content's tokens, each with so
-    many alternatives. `truncates` leaves out the oldest turns where the prompt does not fit.
-    `reports_prefill` asks for Prefilling events.
+    many alternatives. `truncates` leaves out the oldest turns where the prompt does not fit;
+    `may_grow` is for the server, which may load a larger context then. `reports_prefill` asks for
+    Prefilling events.
     """
 
     messages: tuple[Message, ...]
@@ -98,5 +99,6 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     earlier_tokens: tuple[int, ...] = ()
     has_next_turn: bool = True
     truncates: bool = False
+    may_grow: bool = True
     reports_prefill: bool = False
     n_logprobs: int | None = None

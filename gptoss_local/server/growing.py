@@ -47,7 +47,8 @@ async def answer_growing(
     while True:
         async with use(n_ctx=n_ctx) as model:
             is_said = settings.context_length or n_ctx or default_n_ctx(model.entry.defaults)
-            n_room = 0 if has_grown or is_said else _ROOM
+            may_grow = not (has_grown or is_said) and _may_grow(request)
+            n_room = _ROOM if may_grow else 0
             run = answer(model.engine, model.vocabulary, request, n_room=n_room)
             try:
                 async with aclosing(run) as events:
@@ -55,10 +56,14 @@ async def answer_growing(
                         yield event
                 return
             except ContextOverflowError as error:
-                if not n_room or error.n_prompt is None:
+                if not may_grow or error.n_prompt is None:
                     raise
                 n_ctx = await _larger_n_ctx(model, settings, error.n_prompt)
                 has_grown = True
+
+
+def _may_grow(request: ChatRequest | RawRequest) -> bool:
+    return isinstance(request, RawRequest) or request.may_grow
 
 
 async def _larger_n_ctx(model: LoadedModel, settings: Settings, n_prompt: int) -> int | None:

@@ -100,7 +100,7 @@ class ChatBody(_Common, kw_only=True):
     messages: list[WireMessage] = []
     tools: list[WireTool] = []
     tool_choice: str | dict[str, Any] = "auto"
-    truncate: bool = False
+    truncate: bool | None = None
     return_progress: bool = False
     return_tokens: bool = False
 
@@ -117,7 +117,8 @@ class ChatBody(_Common, kw_only=True):
             reasoning=reasoning,
             format=self.answer_format,
             n_logprobs=self.n_logprobs,
-            truncates=self.truncate,
+            truncates=self.truncate is True,
+            may_grow=self.truncate is None,
             reports_prefill=self.return_progress and self.stream,
             **offered(tools, self.tool_choice),
             **self.options.request_fields(),

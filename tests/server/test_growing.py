@@ -68,6 +68,13 @@ def test_does_not_grow(
     assert n_ctx(http) == PLANNED
 
 
+def test_does_not_grow_where_the_client_wants_an_error(http: httpx.Client) -> None:
+    """As the chat in the terminal does, which asks what to do."""
+    reply = http.post("/api/chat", json=ask(PLANNED + 1000, truncate=False))
+    assert reply.status_code == 400
+    assert n_ctx(http) == PLANNED
+
+
 def test_an_answer_that_is_to_be_short_needs_little_room(http: httpx.Client) -> None:
     assert "error" not in begin(http, ask(PLANNED - 1000, options={"num_predict": 100}))
     assert n_ctx(http) == PLANNED

@@ -82,7 +82,8 @@ async def test_the_guard_goes_on_with_a_summary(open_small: OpenChat) -> None:
         assert system.content.startswith("Summary of the conversation before this point:\n\n")
         assert system.content.partition("point:")[2].strip()
         assert asked.content == LONG.strip()
-        assert (answer.state, answer.stats["eval_count"]) == ("done", 20)
+        assert answer.state == "done"
+        assert 0 < answer.stats["eval_count"] <= 20
         assert chat.app.chat.conversation.place(system.id) == (2, 2)
         await chat.app.chat.walk(system, -1)  # the long branch is still there
         assert chat.turns()[0] == first

@@ -6,7 +6,7 @@ What commands do is in `actions`, what is stored in `conversation`.
 from importlib import import_module
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -151,19 +151,16 @@ class ChatScreen(Screen[None]):
         """What happened and what to do, beside the chat."""
         self.notify(f"{error.message}\n{error.hint}".strip(), severity="error", markup=False)
 
-    def model_changed(self) -> None:
+    @work(group="loaded", exclusive=True)
+    async def model_changed(self) -> None:
         """Ask the server what it says of the model."""
-
-        async def ask() -> None:
-            try:
-                self.loaded = await self.server.loaded(self.conversation.model)
-                self._machine = await self.server.look()
-            except GptOssError as error:
-                self._machine = Look([], {})
-                self.show_error(error)
-            self.show_status()
-
-        self.run_worker(ask(), group="loaded", exclusive=True)
+        try:
+            self.loaded = await self.server.loaded(self.conversation.model)
+            self._machine = await self.server.look()
+        except GptOssError as error:
+            self._machine = Look([], {})
+            self.show_error(error)
+        self.show_status()
 
     @on(Prompt.Submitted)
     async def submit(self, event: Prompt.Submitted) -> None:

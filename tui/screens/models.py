@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 from rich.filesize import decimal
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -56,8 +56,9 @@ class ModelsDialog(ModalScreen[str | None]):
         options.focus()
         names = [tag["name"] for tag in self._tags]
         options.highlighted = names.index(self._current) if self._current in names else 0
-        self.run_worker(self._mark_fits())
+        self._mark_fits()
 
+    @work
     async def _mark_fits(self) -> None:
         try:
             self._fits = await self._ask_fits()
