@@ -59,7 +59,8 @@ async def answer(
     if isinstance(request, ChatRequest) and request.truncates:
         request, n_left_out = await asyncio.to_thread(shorten, request, vocabulary, n_ctx)
     start = _start(request, vocabulary)
-    n_room = min(n_room, n_room if request.max_tokens is None else request.max_tokens)
+    if request.max_tokens is not None:
+        n_room = min(n_room, request.max_tokens)
     if len(start.prompt) + n_room >= n_ctx:
         raise _overflow(len(start.prompt), n_ctx)
     grammar = None

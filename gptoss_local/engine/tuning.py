@@ -4,6 +4,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 
 import msgspec
 
@@ -139,12 +140,10 @@ def _offload(model: Model, params: ContextParams, n_threads: int) -> OffloadTime
     context.close()
     context = Context(model, msgspec.structs.replace(small, op_offload=False))
     steps = _Steps(context)
-    found: list[tuple[int, float | None, float]] = []
-    host_s: float | None = 0.0
+    on_host: list[float] = []
     for n, gpu_s in on_gpu:
-        host_s = None if host_s is None else steps.median_s(n)
-        found.append((n, host_s, gpu_s))
-        if host_s is not None and host_s > _CLEARLY * gpu_s:
-            host_s = None
+        on_host.append(steps.median_s(n))
+        if on_host[-1] > _CLEARLY * gpu_s:
+            break
     context.close()
-    return tuple(found)
+    return tuple((n, host_s, gpu_s) for (n, gpu_s), host_s in zip_longest(on_gpu, on_host))

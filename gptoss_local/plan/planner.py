@@ -97,9 +97,13 @@ def gpu_budget(gpu: Gpu, wishes: Wishes) -> int:
 def worth_s(facts: ModelFacts, plan: Plan) -> float:
     """Time of the reference request, longer for every halving of the context."""
     halvings = math.log2(facts.n_ctx_train / min(plan.shape.n_ctx, facts.n_ctx_train))
+    return float(plan.speed.request_s * half_ctx_costs(facts, plan) ** halvings)
+
+
+def half_ctx_costs(facts: ModelFacts, plan: Plan) -> float:
+    """By what half the context makes a plan's reference request longer."""
     has_host_experts = plan.placement.expert_bytes_on_host(facts) > 0
-    factor = _HALF_CTX_COSTS_BESIDE_HOST if has_host_experts else _HALF_CTX_COSTS
-    return float(plan.speed.request_s * factor**halvings)
+    return _HALF_CTX_COSTS_BESIDE_HOST if has_host_experts else _HALF_CTX_COSTS
 
 
 def _rank(facts: ModelFacts, plan: Plan) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 from gptoss_local.hardware import Machine
 from gptoss_local.plan.facts import EXPERT_PARTS, ModelFacts
 from gptoss_local.plan.outcome import Plan
-from gptoss_local.plan.planner import FLOOR_CTX
+from gptoss_local.plan.planner import FLOOR_CTX, half_ctx_costs
 from gptoss_local.plan.speed import N_ANSWER, N_PROMPT
 from gptoss_local.plan.wishes import Wishes
 
@@ -16,7 +16,7 @@ def explain(
         *_placement(facts, machine, wishes, plan),
         *_host(machine, plan),
         *_context(facts, machine, wishes, plan),
-        *_speed(plan, is_tuned=is_tuned),
+        *_speed(facts, plan, is_tuned=is_tuned),
     ]
     if plan.speed.assumed:
         lines.append(f"Not known here, and assumed: {', '.join(plan.speed.assumed)}.")
@@ -97,14 +97,12 @@ def _context(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) ->
     ]
 
 
-def _speed(plan: Plan, *, is_tuned: bool) -> list[str]:
-    speed = plan.speed
-    has_host_experts = plan.placement.host_experts or plan.placement.host_parts
-    share = "fiftieth" if has_host_experts else "tenth"
+def _speed(facts: ModelFacts, plan: Plan, *, is_tuned: bool) -> list[str]:
+    speed, half = plan.speed, half_ctx_costs(facts, plan) - 1
     return [
         f"Expected: prompts {speed.prefill_tok_s:,.0f} tokens/s, bound by {speed.prefill_bound}; "
         f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. "
         f"An estimate{', corrected by what was measured here' if is_tuned else ''}.",
         f"That is {speed.request_s:.1f} s for {N_PROMPT:,} tokens read and {N_ANSWER} written, "
-        f"by which this plan was chosen; half the context counts as a {share} more.",
+        f"by which this plan was chosen; half the context counts as {half:.0%} more.",
     ]

@@ -164,7 +164,7 @@ PER_LINE_HEADS = (
 )  # fmt: skip
 # fmt: on
 STEP_WORDS = {2: "twos", 3: "threes", 4: "fours", 5: "fives", 10: "tens", 20: "twenties"}
-_EVERYBODYS = 30
+_EVERYBODYS = 30  # ends of short counts
 
 
 def draw_count(source: Source, effort: Effort) -> Exchange:
