@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 from against_llama_server import SAMPLING, Ours, Theirs, free_url, words
 from vram_ballast import GIB, free_bytes
 
@@ -76,13 +77,14 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
 
 
 def ours(model: Path, n_rounds: int) -> Row:
-    with gptoss(model) as (peer, url, name, plan):
+    with gptoss(model) as (peer, url, name, plan, settings):
         before = free_bytes() if plan.uses_gpu else 0
         load_s = load(url, name)
         (running,) = httpx.get(f"{url}/api/ps").json()["models"]
         vocabulary = vocabulary_of(model)
         figures = measure(peer, vocabulary, n_rounds, N_PROMPT)
         used = before - free_bytes() if plan.uses_gpu else 0  # llama.cpp gives nothing back
+        allocated = allocated_mib(settings)
     gpu = plan.placement.gpus[0] if plan.placement.gpus else None
     return {
         "what": "gptoss",
@@ -96,12 +98,22 @@ def ours(model: Path, n_rounds: int) -> Row:
         "expected": (plan.speed.prefill_tok_s, plan.speed.decode_tok_s),
         "vram_predicted_mib": gpu.total / MIB if gpu else 0,
         "vram_used_mib": used / MIB,
+        "vram_predicted_of": msgspec.to_builtins(gpu),
+        "allocated_mib": allocated,
     } | figures
 
 
+def allocated_mib(settings: Settings) -> dict[str, float]:
+    """What llama.cpp allocated in the last load of ours, by place."""
+    measured = settings.cache_dir / "measured"
+    newest = max(measured.glob("*.json"), key=lambda path: path.stat().st_mtime)
+    buffers = json.loads(newest.read_bytes())["outcome"]["buffer_bytes"]
+    return {place: n_bytes / MIB for place, n_bytes in buffers.items()}
+
+
 @contextmanager
-def gptoss(model: Path) -> Iterator[tuple[Ours, str, str, Plan]]:
-    """A server of ours, and the plan that it will make."""
+def gptoss(model: Path) -> Iterator[tuple[Ours, str, str, Plan, Settings]]:
+    """A server of ours, the plan that it will make, and its settings."""
     with tempfile.TemporaryDirectory() as home:
         settings = load_settings(home=Path(home))
         name = adopt_file(model, Settings(home=Path(home))).name
@@ -110,7 +122,7 @@ def gptoss(model: Path) -> Iterator[tuple[Ours, str, str, Plan]]:
         environment = {"GPTOSS_HOME": home, "GPTOSS_PORT": url.rpartition(":")[2]}
         command = [sys.executable, "-m", "gptoss_local", "serve"]
         with serving(command, environment, f"{url}/api/version"):
-            yield Ours(url, name), url, name, plan
+            yield Ours(url, name), url, name, plan, settings
 
 
 def load(url: str, name: str) -> float:
@@ -182,7 +194,7 @@ def bench(folder: Path, model: Path, flags: str) -> Row:
 
 def survive(model: Path, grab_gib: float) -> None:
     """Load while another program takes VRAM, and answer all the same."""
-    with gptoss(model) as (peer, url, name, plan):
+    with gptoss(model) as (peer, url, name, plan, _):
         command = ["--grab", str(grab_gib), "--when", "0.2"]  # CUDA's own, before the weights
         with helper(command) as (_, read_line):
             seconds = load(url, name)
