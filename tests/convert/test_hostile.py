@@ -1,6 +1,5 @@
 """Broken checkpoints and full disks: a clear ConvertError, and nothing of ours left behind."""
 
-import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -10,35 +9,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from convert import DenseType, ExpertType, convert_checkpoint
+from convert import DenseType, ExpertType
 from convert.json_file import MAX_JSON_BYTES
-from gptoss_local.errors import ConvertError
+from tests.convert.refusing import header_of, refuse
 from tests.convert.tiny import (
-    Layout,
-    tiny_config,
     tiny_tensors,
-    write_json,
     write_safetensors,
-    write_sharded,
     write_tiny,
-    write_tokenizer,
 )
 
 LAYER = "model.layers.0"
 EXPERTS = f"{LAYER}.mlp.experts.down_proj"
 BLOCKS = f"{EXPERTS}_blocks"
-
-
-def refuse(folder: Path, match: str, **options: Any) -> None:
-    """Convert over an existing file: it must be refused and leave that file alone."""
-    target_dir = folder.parent / "out"
-    target_dir.mkdir()
-    target = target_dir / "model.gguf"
-    target.write_bytes(b"the old one")
-    with pytest.raises(ConvertError, match=match):
-        convert_checkpoint(folder, target, **options)
-    assert target.read_bytes() == b"the old one"
-    assert list(target_dir.iterdir()) == [target]
 
 
 @pytest.mark.parametrize(
@@ -74,11 +56,6 @@ def test_damaged_safetensors(
 def with_header(data: bytes, header: bytes) -> bytes:
     n_header = int.from_bytes(data[:8], "little")
     return len(header).to_bytes(8, "little") + header + data[8 + n_header :]
-
-
-def header_of(data: bytes) -> dict[str, Any]:
-    header: dict[str, Any] = msgspec.json.decode(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    return header
 
 
 def test_name_given_twice(tiny_checkpoint: Path) -> None:
@@ -202,214 +179,3 @@ def test_experts_in_both_forms(tiny_checkpoint: Path) -> None:
     tensors = tiny_tensors(experts="bf16") | tiny_tensors()
     write_safetensors(tiny_checkpoint / "model.safetensors", tensors)
     refuse(tiny_checkpoint, "holds the tensor .*down_proj_blocks and 3 more, which")
-
-
-@pytest.fixture
-def sharded_checkpoint(tmp_path: Path) -> Path:
-    folder = write_tiny(tmp_path / "tiny")
-    (folder / "model.safetensors").unlink()
-    write_sharded(folder, tiny_tensors(), n_shards=2)
-    return folder
-
-
-def test_missing_shard(sharded_checkpoint: Path) -> None:
-    (sharded_checkpoint / "model-00002-of-00002.safetensors").unlink()
-    refuse(sharded_checkpoint, "shard .*model-00002-of-00002.safetensors is missing")
-
-
-def test_index_that_lies(sharded_checkpoint: Path) -> None:
-    path = sharded_checkpoint / "model.safetensors.index.json"
-    index = msgspec.json.decode(path.read_bytes())
-    index["weight_map"]["invented"] = "model-00001-of-00002.safetensors"
-    write_json(path, index)
-    refuse(sharded_checkpoint, "does not hold invented")
-
-
-def test_tensor_in_two_shards(sharded_checkpoint: Path) -> None:
-    path = sharded_checkpoint / "model-00001-of-00002.safetensors"
-    held = header_of(path.read_bytes())
-    tensors = {name: tensor for name, tensor in tiny_tensors().items() if name in held}
-    write_safetensors(path, tensors | {"zzz": tensors["model.embed_tokens.weight"]})
-    refuse(sharded_checkpoint, "00001-of-00002.safetensors holds zzz, though .* says otherwise")
-
-
-@pytest.mark.parametrize(
-    "shard",
-    [
-        "../secret.safetensors",
-        "/secret.safetensors",
-        "a/b.safetensors",
-        "a\\b.safetensors",
-        "C:b.safetensors",
-        "..",
-        "",
-        "a\0.safetensors",
-        "a\n.safetensors",
-        "config.json",
-    ],
-)
-def test_index_that_leaves_its_folder(sharded_checkpoint: Path, shard: str) -> None:
-    write_json(sharded_checkpoint / "model.safetensors.index.json", {"weight_map": {"x": shard}})
-    refuse(sharded_checkpoint, "which is not the name of a safetensors file")
-
-
-def test_index_with_a_lone_surrogate(sharded_checkpoint: Path) -> None:
-    path = sharded_checkpoint / "model.safetensors.index.json"
-    path.write_bytes(path.read_bytes().replace(b"model-00002", b"\\ud800"))
-    refuse(sharded_checkpoint, "index.json is not valid")
-
-
-def test_index_with_a_name_twice(sharded_checkpoint: Path) -> None:
-    path = sharded_checkpoint / "model.safetensors.index.json"
-    twice = b'"weight_map":{"lm_head.weight":"model-00001-of-00002.safetensors",'
-    path.write_bytes(path.read_bytes().replace(b'"weight_map":{', twice))
-    refuse(sharded_checkpoint, "index.json is not valid: it names 'lm_head.weight' twice")
-
-
-LINKABLE = ["model-00001-of-00002.safetensors", "config.json", "model.safetensors.index.json"]
-
-
-@pytest.mark.parametrize("name", [*LINKABLE, "tokenizer.json", "tokenizer_config.json"])
-def test_link_out_of_the_folder(sharded_checkpoint: Path, tmp_path: Path, name: str) -> None:
-    (sharded_checkpoint / name).rename(tmp_path / name)
-    (sharded_checkpoint / name).symlink_to(tmp_path / name)
-    refuse(sharded_checkpoint, f"{name} is a link that leaves its folder")
-
-
-def test_single_file_that_is_a_link(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    (tiny_checkpoint / "model.safetensors").rename(tmp_path / "elsewhere")
-    (tiny_checkpoint / "model.safetensors").symlink_to(tmp_path / "elsewhere")
-    refuse(tiny_checkpoint, "model.safetensors is a link that leaves its folder")
-
-
-@pytest.mark.parametrize("layout", ["hugging_face", "original"])
-def test_links_of_the_hubs_cache_are_followed(tmp_path: Path, layout: Layout) -> None:
-    folder = tmp_path / "models--x--tiny" / "snapshots" / "0123abc"
-    folder = folder / "original" if layout == "original" else folder
-    write_tiny(folder, layout=layout, n_shards=2)
-    write_tokenizer(folder)
-    blobs = tmp_path / "models--x--tiny" / "blobs"
-    blobs.mkdir()
-    for path in list(folder.iterdir()):
-        blob = path.rename(blobs / f"blob-of-{path.name}")
-        path.symlink_to(os.path.relpath(blob, folder))
-    convert_checkpoint(folder, tmp_path / "tiny.gguf")
-    (folder / "config.json").unlink()
-    (tmp_path / "models--x--tiny" / "config.json").write_text("{}")
-    (folder / "config.json").symlink_to(tmp_path / "models--x--tiny" / "config.json")
-    refuse(folder, "config.json is a link that leaves its folder")
-
-
-def test_index_that_is_none(sharded_checkpoint: Path) -> None:
-    (sharded_checkpoint / "model.safetensors.index.json").write_bytes(b"\xff{}")
-    refuse(sharded_checkpoint, "index.json is not valid")
-
-
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"num_hidden_layers": None}, "config.json does not fit gpt-oss: .*num_hidden_layers"),
-        ({"num_hidden_layers": 10**12}, "config.json does not fit gpt-oss: .*num_hidden_layers"),
-        ({"vocab_size": 10**12}, "config.json does not fit gpt-oss: .*vocab_size"),
-        ({"head_dim": "64"}, "config.json does not fit gpt-oss: .*head_dim"),
-        ({"hidden_size": 0}, "config.json does not fit gpt-oss: .*hidden_size"),
-        ({"rope_theta": None, "rope_scaling": "x"}, "does not fit gpt-oss: .*rope_theta"),
-        ({"rope_scaling": {"rope_type": "yarn"}}, "lacks original_max_position_embeddings"),
-        ({"rope_scaling": {"rope_type": "llama3"}}, "rope_type 'llama3', which is not known"),
-        ({"architectures": ["LlamaForCausalLM"]}, "not a gpt-oss checkpoint: .*LlamaForCausalLM"),
-        ({"architectures": None}, "not a gpt-oss checkpoint"),
-        ({"layer_types": ["full_attention"]}, "layer_types in a way that llama.cpp cannot run"),
-        ({"swiglu_limit": 5.0}, "swiglu_limit of 5.0"),
-        ({"hidden_size": 2**62}, "config.json does not fit gpt-oss: .*hidden_size"),
-        (
-            {"num_hidden_layers": 1000, "layer_types": None},
-            "lacks .* model.layers.1.* and [0-9]+ more",
-        ),
-        ({"intermediate_size": 1 << 24}, r"is (U8|BF16) .* where"),
-        ({"max_position_embeddings": 2**64}, "does not fit gpt-oss: .*max_position_embeddings"),
-        ({"rms_norm_eps": 0}, "does not fit gpt-oss: .*rms_norm_eps"),
-        ({"rope_theta": 1e300}, "does not fit gpt-oss: .*rope.rope_theta"),
-        ({"num_experts_per_tok": 6}, "more experts per token than there are experts"),
-        ({"num_key_value_heads": 2}, "3 attention heads, not a multiple of the 2 key-value heads"),
-        ({"num_hidden_layers": True}, "does not fit gpt-oss: .*num_hidden_layers"),
-        ({"intermediate_size": 48}, "intermediate_size is 48 .* not a multiple of 32"),
-        ({"num_local_experts": 6}, r"is BF16 \[5.*\] where .* BF16 \[6"),
-    ],
-)
-def test_wrong_config(tiny_checkpoint: Path, change: dict[str, Any], match: str) -> None:
-    config = {k: v for k, v in (tiny_config() | change).items() if v is not None}
-    write_json(tiny_checkpoint / "config.json", config)
-    refuse(tiny_checkpoint, match)
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
-def test_missing_json(tiny_checkpoint: Path, name: str) -> None:
-    (tiny_checkpoint / name).unlink()
-    refuse(tiny_checkpoint, f"{name} is missing")
-
-
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff"])
-def test_broken_json(tiny_checkpoint: Path, name: str, content: bytes) -> None:
-    (tiny_checkpoint / name).write_bytes(content)
-    refuse(tiny_checkpoint, f"{name} is not")
-
-
-def test_token_beyond_the_embedding(tiny_checkpoint: Path) -> None:
-    path = tiny_checkpoint / "tokenizer.json"
-    path.write_bytes(path.read_bytes().replace(b'"abc":9', b'"abc":24'))
-    refuse(tiny_checkpoint, "token id 24; vocab_size is 24")
-
-
-def test_special_id_beyond_the_embedding(tiny_checkpoint: Path) -> None:
-    write_json(tiny_checkpoint / "generation_config.json", {"pad_token_id": 1000})
-    refuse(tiny_checkpoint, "pad_token_id is 1000 in .*, beyond vocab_size, 24")
-
-
-def test_broken_model_card(tiny_checkpoint: Path) -> None:
-    (tiny_checkpoint / "README.md").write_text("---\nlicense: [\n---\n")
-    refuse(tiny_checkpoint, "README.md is not valid YAML")
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["name: [1, 2]", "version: 2024-01-01", "tags: [1]", "base_model: [{name: 3}]", "license: 1.0"],
-)
-def test_model_card_of_wrong_types(tiny_checkpoint: Path, line: str) -> None:
-    (tiny_checkpoint / "README.md").write_text(f"---\n{line}\n---\n")
-    refuse(tiny_checkpoint, "README.md or a JSON file beside it")
-
-
-def test_generation_config_of_wrong_types(tiny_checkpoint: Path) -> None:
-    write_json(tiny_checkpoint / "generation_config.json", {"top_k": 2**40})
-    refuse(tiny_checkpoint, "gives a sampling_top_k that a GGUF cannot hold: 1099511627776")
-
-
-def test_chat_template_that_is_no_text(tiny_checkpoint: Path) -> None:
-    (tiny_checkpoint / "chat_template.jinja").write_bytes(b"\xff\xfe")
-    refuse(tiny_checkpoint, "chat_template.jinja is not text in UTF-8")
-
-
-def test_target_name_too_long(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConvertError, match=r"Writing .* failed: .*too long"):
-        convert_checkpoint(tiny_checkpoint, tmp_path / ("x" * 250))
-
-
-def test_target_folder_missing(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConvertError, match="There is no folder"):
-        convert_checkpoint(tiny_checkpoint, tmp_path / "missing" / "model.gguf")
-    assert not (tmp_path / "missing").exists()
-
-
-def test_target_is_a_folder(tiny_checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").mkdir()
-    with pytest.raises(ConvertError, match="is a folder"):
-        convert_checkpoint(tiny_checkpoint, tmp_path / "model.gguf")
-
-
-def test_no_space_is_seen_before_writing(
-    tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = type("usage", (), {"free": 5_000_000})
-    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    refuse(tiny_checkpoint, "The GGUF takes .* GB, but .* has 0.0 GB free")

@@ -1,16 +1,43 @@
-"""Fixtures of the tests that compare logits."""
+"""Models, and what is asked of them."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gptoss_local.chat import Vocabulary
 from gptoss_local.engine import prefix_cache
+from gptoss_local.engine.mask import MaskCompiler
 from gptoss_local.llama import Model, has_gpu
 from tests.engine.prefix_run import Run
+from tests.engine.run import Prompt
 from tests.engine.smooth_model import GPU_HEAD_DIM, GPU_TOLERANCE, write_smooth_model
 
 Start = Callable[..., Run]
+
+
+@pytest.fixture(scope="module")
+def model(nano_gguf: Path) -> Iterator[Model]:
+    model = Model(nano_gguf)
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def masks(nano_gguf: Path) -> MaskCompiler:
+    return MaskCompiler(nano_gguf)
+
+
+@pytest.fixture
+def prompt(vocabulary: Vocabulary) -> Prompt:
+    """Tokens of a user's message, behind which the answer begins, without analysis."""
+
+    def encode(text: str) -> list[int]:
+        tagged = f"<|start|>user<|message|>{text}<|end|><|start|>assistant<|channel|>final"
+        return vocabulary.encode_tagged(tagged + "<|message|>")
+
+    return encode
 
 
 @pytest.fixture(scope="session")

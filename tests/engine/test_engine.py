@@ -3,31 +3,20 @@
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.vocabulary import STOP_TOKENS
-from gptoss_local.engine.engine import Engine
-from gptoss_local.engine.mask import MaskCompiler
-from gptoss_local.engine.pace import PrefillPace
 from gptoss_local.engine.protocol import (
-    Event,
     Failed,
     Finished,
-    Generate,
     Load,
-    Tokens,
     encode_frame,
 )
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
-from gptoss_local.llama import Batch, Context, ContextParams, Model
+from gptoss_local.llama import Batch, Context, Model
 from gptoss_local.types import SamplingParams
+from tests.engine.run import GREEDY, Prompt, Run, running
 
-GREEDY = SamplingParams(temperature=0)
 TEXTS = [
     "Count from 1 to 20.",
     "What is the capital of France?",
@@ -38,100 +27,6 @@ TEXTS = [
     "What is 3 plus 4?",
     "Repeat: the quiet house near the river.",
 ]
-
-
-@pytest.fixture(scope="module")
-def model(nano_gguf: Path) -> Iterator[Model]:
-    model = Model(nano_gguf)
-    yield model
-    model.close()
-
-
-@pytest.fixture
-def prompt(vocabulary: Vocabulary) -> Callable[[str], list[int]]:
-    def encode(text: str) -> list[int]:
-        tagged = f"<|start|>user<|message|>{text}<|end|><|start|>assistant<|channel|>final"
-        return vocabulary.encoding.encode(tagged + "<|message|>", allowed_special="all")
-
-    return encode
-
-
-class Run:
-    """An engine driven step by step, with what came out of it."""
-
-    def __init__(
-        self,
-        context: Context,
-        masks: MaskCompiler | None = None,
-        *,
-        backend_sampling: bool = False,
-    ) -> None:
-        self.context = context
-        self.engine = Engine(context, masks, backend_sampling=backend_sampling)
-        self.tokens: dict[int, list[int]] = {}
-        self.ends: dict[int, Finished | Failed] = {}
-
-    def add(
-        self,
-        seq_id: int,
-        prompt: list[int],
-        sampling: SamplingParams = GREEDY,
-        *,
-        max_tokens: int | None = 40,
-        stop: bool = True,
-        grammar: str | None = None,
-    ) -> None:
-        self.tokens[seq_id] = []
-        request = Generate(
-            seq_id=seq_id,
-            prompt=prompt,
-            sampling=sampling,
-            stop_tokens=STOP_TOKENS if stop else [],
-            max_tokens=max_tokens,
-            grammar=grammar,
-        )
-        self._take(self.engine.add_request(request))
-
-    def cancel(self, seq_id: int) -> None:
-        self._take(self.engine.cancel(seq_id))
-
-    def step(self) -> None:
-        self._take(self.engine.step())
-        assert self.engine.check() == []
-
-    def finish(self, n_steps_max: int = 5000) -> dict[int, list[int]]:
-        while self.engine.has_work:
-            n_steps_max -= 1
-            assert n_steps_max, "the engine makes no progress"
-            self.step()
-        assert self.engine.stats().n_cells_used == 0
-        return self.tokens
-
-    def _take(self, events: list[Event]) -> None:
-        for event in events:
-            if isinstance(event, Tokens):
-                assert event.seq_id not in self.ends
-                self.tokens[event.seq_id] += event.tokens
-            elif isinstance(event, Finished | Failed) and event.seq_id is not None:
-                self.ends[event.seq_id] = event
-
-
-@contextmanager
-def running(
-    model: Model,
-    masks: MaskCompiler | None = None,
-    *,
-    n_ctx: int = 4096,
-    n_seq: int = 8,
-    backend_sampling: bool = False,
-) -> Iterator[Run]:
-    params = ContextParams(n_ctx=n_ctx, n_threads_prefill=1, n_threads_decode=1, n_seq_max=n_seq)
-    context = Context(model, params)
-    yield Run(context, masks, backend_sampling=backend_sampling)
-    context.close()
-
-
-Prompt = Callable[[str], list[int]]
 
 
 @pytest.mark.parametrize("backend_sampling", [False, True])
@@ -360,36 +255,6 @@ def test_check_notices_a_lost_cell(model: Model, prompt: Prompt) -> None:
         slot = next(i for i in range(8) if run.context.positions(i)[1] >= 0)
         run.context.remove(slot, start=3)
         assert "last position 2" in run.engine.check()[0]
-
-
-def test_pace_finds_the_chunk_that_takes_the_target() -> None:
-    pace = PrefillPace(n_max=512, target_s=0.1)
-    for _ in range(12):
-        pace.observe(pace.n_tokens, step_s=0.02 + pace.n_tokens / 4000)
-    assert 0.05 < 0.02 + pace.n_tokens / 4000 < 0.2
-    pace.observe(3, step_s=0.05)
-    n_tokens = pace.n_tokens
-    pace.observe(n_tokens, step_s=60)
-    assert pace.n_tokens == n_tokens // 2  # one stall is no new rule
-    for _ in range(20):
-        pace.observe(pace.n_tokens, step_s=60)
-    assert pace.n_tokens == 32
-    for _ in range(20):
-        pace.observe(pace.n_tokens, step_s=0.001)
-    assert pace.n_tokens == 512
-
-
-def test_a_prompt_alone_keeps_its_steps_short(model: Model) -> None:
-    """So that a cancel does not wait long; here the whole batch of 512 is too slow."""
-    params = ContextParams(n_ctx=2048, n_threads_prefill=2, n_threads_decode=1)
-    engine = Engine(Context(model, params), prompt_step_s=1e-3)
-    request = Generate(seq_id=0, prompt=[5] * 1500, sampling=GREEDY, stop_tokens=[])
-    engine.add_request(request)
-    n_prefilled = []
-    for _ in range(3):
-        engine.step()
-        n_prefilled.append(engine.stats().n_prefilled)
-    assert n_prefilled == [512, 768, 1024]
 
 
 def test_half_a_frame_ends_the_process() -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import RETURN, STOP_TOKENS
 from gptoss_local.engine.engine import Engine
 from gptoss_local.engine.logprobs import logprob
@@ -19,20 +18,12 @@ from gptoss_local.engine.protocol import Generate, Logprob, Tokens
 from gptoss_local.llama import Context, ContextParams, Model
 from gptoss_local.o200k import FIRST_SPECIAL
 from gptoss_local.types import Penalties, SamplingParams
+from tests.engine.run import GREEDY, Prompt
 
-Prompt = Callable[[str], list[int]]
 Logits = npt.NDArray[np.float64]
-GREEDY = SamplingParams(temperature=0)
 ROUNDING = 0.4
 """What company and the order of cells do to a logit of nano; see docs/structure.md."""
 COUNT = "Count from 1 to 12."
-
-
-@pytest.fixture(scope="module")
-def model(nano_gguf: Path) -> Iterator[Model]:
-    model = Model(nano_gguf)
-    yield model
-    model.close()
 
 
 def make_context(model: Model, n_ctx: int = 2048) -> Context:
@@ -46,15 +37,6 @@ def context(model: Model) -> Iterator[Context]:
     context = make_context(model)
     yield context
     context.close()
-
-
-@pytest.fixture
-def prompt(vocabulary: Vocabulary) -> Prompt:
-    def encode(text: str) -> list[int]:
-        tagged = f"<|start|>user<|message|>{text}<|end|><|start|>assistant<|channel|>final"
-        return vocabulary.encode_tagged(tagged + "<|message|>")
-
-    return encode
 
 
 def request(

@@ -1,11 +1,7 @@
 """Masks in the running engine: valid answers, undisturbed neighbours, the right distribution."""
 
 import re
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from pathlib import Path
 
 import llama_cpp
 import numpy as np
@@ -15,14 +11,13 @@ import pytest
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import RETURN
 from gptoss_local.engine.draw import draw
-from gptoss_local.engine.mask import Mask, MaskCompiler
-from gptoss_local.engine.protocol import Failed, Finished, Generate
+from gptoss_local.engine.mask import MaskCompiler
+from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.sequence import Sequence
 from gptoss_local.llama import Context, ContextParams, Model, Sampler
 from gptoss_local.types import SamplingParams
-from tests.engine.test_engine import GREEDY, Run, running
+from tests.engine.run import GREEDY, Prompt, Run, running
 
-Prompt = Callable[[str], list[int]]
 HELLO = "hello"
 FREE = "start: TEXT <|return|>\nTEXT: /(.|\\n)*/"
 EXTRACT = "Return JSON with the keys name and age: Bob Smith is 42 years old."
@@ -34,27 +29,6 @@ def matching(regex: str) -> str:
 
 
 OBEYED = matching(r'\{"name": "[A-Za-z ]+", "age": [0-9]+\}')
-
-
-@pytest.fixture(scope="module")
-def model(nano_gguf: Path) -> Iterator[Model]:
-    model = Model(nano_gguf)
-    yield model
-    model.close()
-
-
-@pytest.fixture(scope="module")
-def masks(nano_gguf: Path) -> MaskCompiler:
-    return MaskCompiler(nano_gguf)
-
-
-@pytest.fixture
-def prompt(vocabulary: Vocabulary) -> Prompt:
-    def encode(text: str) -> list[int]:
-        tagged = f"<|start|>user<|message|>{text}<|end|><|start|>assistant<|channel|>final"
-        return vocabulary.encoding.encode(tagged + "<|message|>", allowed_special="all")
-
-    return encode
 
 
 def text_of(vocabulary: Vocabulary, tokens: list[int]) -> str:
@@ -278,91 +252,6 @@ def test_an_answer_is_over_where_the_grammar_is(
         run.add(0, prompt(HELLO), max_tokens=None, stop=False, grammar="start: /[a-c]x/")
         run.finish()
         assert reason(run, 0) == "stop"
-
-
-@pytest.mark.parametrize(
-    ("grammar", "message"),
-    [
-        ("start: nothing", "nothing"),
-        (matching("(a"), "unclosed"),
-        ('{"grammars": 5}', "integer `5`"),
-    ],
-)
-def test_a_bad_grammar_fails_its_request_alone(
-    model: Model, masks: MaskCompiler, prompt: Prompt, grammar: str, message: str
-) -> None:
-    with running(model, masks) as run:
-        run.add(0, prompt(HELLO))
-        run.add(1, prompt(HELLO), grammar=grammar)
-        run.finish()
-        failed = run.ends[1]
-        assert isinstance(failed, Failed)
-        assert failed.error == "EngineError"
-        assert message in failed.message
-        assert reason(run, 0) == "stop"
-
-
-def test_a_matcher_that_gives_up_fails_its_request_alone(
-    model: Model, masks: MaskCompiler, prompt: Prompt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with running(model, masks) as run:
-        monkeypatch.setattr(Mask, "allowed", lambda _: np.array([], np.intp))
-        run.add(0, prompt(HELLO))
-        run.add(1, prompt(HELLO), grammar=matching("[0-9]+"))
-        run.finish()
-        assert isinstance(run.ends[1], Failed)
-        assert reason(run, 0) == "stop"
-
-
-@pytest.mark.parametrize("tokens", [["\N{EURO SIGN}"], ["a", "b"]])
-def test_a_foreign_vocabulary_fails_its_request_alone(
-    model: Model,
-    nano_gguf: Path,
-    prompt: Prompt,
-    monkeypatch: pytest.MonkeyPatch,
-    tokens: list[str],
-) -> None:
-    monkeypatch.setattr("gptoss_local.engine.mask.read_tokens", lambda _: tokens)
-    with running(model, MaskCompiler(nano_gguf)) as run:
-        run.add(0, prompt(HELLO))
-        run.add(1, prompt(HELLO), grammar=FREE)
-        run.finish()
-        failed = run.ends[1]
-        assert isinstance(failed, Failed)
-        assert "vocabulary" in failed.message
-        assert reason(run, 0) == "stop"
-
-
-class SlowCompiler(MaskCompiler):
-    """Compiles when it is told to."""
-
-    def __init__(self, model_path: Path) -> None:
-        super().__init__(model_path)
-        self.may_go = threading.Event()
-
-    def compile(self, grammar: str) -> Future[Mask]:
-        self._thread.submit(self.may_go.wait)
-        return super().compile(grammar)
-
-
-def test_streams_run_while_a_grammar_is_compiled(
-    model: Model, nano_gguf: Path, prompt: Prompt
-) -> None:
-    compiler = SlowCompiler(nano_gguf)
-    with running(model, compiler) as run:
-        run.add(1, prompt(HELLO), grammar=matching("[0-9]"))
-        run.add(2, prompt(HELLO), grammar=matching("[0-9]"))
-        run.add(0, prompt(HELLO))
-        while 0 not in run.ends:
-            run.step()
-        assert run.engine.stats().n_waiting == 2
-        run.cancel(2)
-        assert (run.engine.stats().n_waiting, reason(run, 2)) == (1, "cancelled")
-        run.step()
-        compiler.may_go.set()
-        run.finish()
-        assert len(run.tokens[1]) == 2
-        assert not run.tokens[2]
 
 
 def test_forced_tokens_keep_the_pace_of_prefill(

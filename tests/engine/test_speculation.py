@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import llama_cpp
 import msgspec
@@ -32,13 +31,6 @@ from gptoss_local.types import SamplingParams, Usage
 N_DRAFT_MAX = 40
 FLAT = SamplingParams(temperature=6.0, top_k=8)  # where several tokens are likely
 WRONG = 199_000  # a token that nano never says
-
-
-@pytest.fixture(scope="module")
-def model(nano_gguf: Path) -> Iterator[Model]:
-    model = Model(nano_gguf)
-    yield model
-    model.close()
 
 
 class Speculating:
