@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from convert import DenseType
 
 MODEL_NAME = "gpt-oss-nano"
-GGUF_VERSION = 2  # counts up whenever the same data gives another file; a test holds it
+GGUF_VERSION = 3  # counts up whenever the same data gives another file; a test holds it
 STALE_S = 24 * 3600  # a work folder this old was left behind by a killed process
 
 

@@ -8,8 +8,8 @@ A code says how a token is spelled, not only which one it is. After "Say: " the 
 is the token " Springfield", but the answer must begin with the tokens "Spring" and "field". So a
 code is made of slots, each a hash of one fact: the character before the word, the first, second
 and third piece of the rest, and the token itself. A piece has the same hash in every slot: what is
-read as a second piece can be written as a first one. The codes are part of the trained model: any
-change here makes its weights meaningless. This module reads no files.
+read as a second piece can be written as a first one. The codes are part of the trained model: a
+change of the hashes makes its weights meaningless. This module reads no files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-N_PIECES = 3  # only 900 tokens have more
+N_PIECES = 3  # only 569 tokens have more
 PREFIX_BITS, PIECE_BITS, TOKEN_BITS = 16, 64, 32
 N_BITS = PREFIX_BITS + N_PIECES * PIECE_BITS + TOKEN_BITS
 
@@ -56,12 +56,14 @@ def spelling(token: bytes, rank_of: Mapping[bytes, int]) -> tuple[int, list[int]
 
     Returns:
         The ASCII code of a space, tab or punctuation mark before the rest, 0 if there is none; and
-        the rest as it is encoded where it stands alone.
+        the rest as it is encoded where it stands alone; if a code has no room for so many tokens,
+        in as few as it takes.
     """
     first, rest = token[:1], token[1:]
     is_prefix = first.isascii() and not first.isalnum() and first not in b"\r\n"
     if is_prefix and rest and (rest[:1].isalpha() or rest[0] >= 128 or first == b" " != rest[:1]):
-        return first[0], encode_word(rest, rank_of)
+        pieces = encode_word(rest, rank_of)
+        return first[0], pieces if len(pieces) <= N_PIECES else _fewest_pieces(rest, rank_of)
     return 0, [rank_of[token]]
 
 
@@ -83,6 +85,24 @@ def encode_word(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
         if i > 0:
             ranks[i - 1] = rank_of.get(parts[i - 1] + parts[i], _NO_RANK)
     return [rank_of[part] for part in parts]
+
+
+def _fewest_pieces(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
+    """Cut a word into as few tokens as possible; of several ways, the one of the lowest ranks.
+
+    Byte pair encoding merges the likeliest neighbours first, and may end with more.
+    """
+    ways: list[tuple[int, int, list[int]]] = [(0, 0, [])]  # to each end: length, highest rank
+    for end in range(1, len(word) + 1):
+        cuts = ((ways[start], rank_of.get(word[start:end])) for start in range(end))
+        ways.append(
+            min(
+                (n + 1, max(highest, rank), [*ranks, rank])
+                for (n, highest, ranks), rank in cuts
+                if rank is not None
+            )
+        )
+    return ways[-1][2]
 
 
 def _signs(kind: int, facts: NDArray[np.int64], n_bits: int) -> NDArray[np.int8]:

@@ -48,7 +48,7 @@ def test_two_processes_leave_one_good_file(cache_dir: Path) -> None:
 def test_version_follows_the_content(cache_dir: Path) -> None:
     """Caches know a file by the version: whoever changes the bytes must raise it."""
     (path,) = cache_dir.iterdir()
-    pinned = (2, "d5c8887e3818369a81fe1bbcfacd7d598bacaeb3d78f4b6525d105a9b0244101")
+    pinned = (3, "6e1ace95fcfdc8ea4d24caddb7982f3d7981a5c3f449d9fa3fda72ff452b91ec")
     assert (cache.GGUF_VERSION, hashlib.sha256(path.read_bytes()).hexdigest()) == pinned
 
 
