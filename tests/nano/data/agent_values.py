@@ -70,7 +70,7 @@ def _folder(source: Source) -> str:
         _odd_name(source) if source.chance(0.25) else source.choice(words.FOLDERS)
         for _ in range(source.rng.choice((1, 1, 2, 2, 3)))
     ]
-    root = source.choice(("", "", "", "./", "/", "/home/", "~/"))
+    root = source.choice(("", "", "", "./", "/", "/home/", "~/", "."))
     return root + "/".join(parts) + ("/" if source.chance(0.15) else "")
 
 

@@ -169,7 +169,7 @@ _EVERYBODYS = 30  # ends of short counts
 
 def draw_count(source: Source, effort: Effort) -> Exchange:
     """Ask for numbers: up, down or in steps."""
-    kind = source.rng.random()
+    kind = source.rng.random() * (1 if source.held_out else 1.3)  # for training, more in steps
     if kind < 0.44:
         a, b = _span(source, lambda s: (1, _last(s)))
         return _counted(source, effort, _ask_count(source, a, b), range(a, b + 1))
@@ -211,7 +211,8 @@ def _draw_count_in_steps(source: Source, effort: Effort) -> Exchange:
     def draw(source: Source) -> tuple[int, int]:
         a = step * source.rng.randrange(10) if source.chance(0.6) else source.rng.randrange(100)
         b = a + step * source.rng.randint(1, min(40, 800 // step))
-        return a, b + (source.rng.randrange(step) if source.chance(0.4) else 0)
+        is_between = source.chance(0.4 if source.held_out else 0.7)  # two numbers of the answer
+        return a, b + (source.rng.randrange(step) if is_between else 0)
 
     a, b = _span(source, draw)
     by = source.choice((STEP_WORDS[step], STEP_WORDS[step], f"{step}s", str(step)))

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from gptoss_local.nano.codes import spelling
+from gptoss_local.nano.codes import N_PIECES, spelling
 from gptoss_local.nano.ranks import load_ranks
 from gptoss_local.o200k import FIRST_SPECIAL
 
@@ -62,6 +62,16 @@ class Read:
                 return None
             head = list(pieces)
         return [*head, *self._tokens[first + 1 : last + 1]]
+
+
+def n_pieces(word: str) -> int:
+    """In how many tokens a word is written that was read as one, with a space before it.
+
+    0 where nano cannot know, as a code has no room for so many.
+    """
+    token = _rank_of().get(f" {word}".encode())
+    n = 1 if token is None else len(_spelling(token)[1])
+    return n if n <= N_PIECES else 0
 
 
 def respell(target: Sequence[int], *parts: Read) -> list[int]:

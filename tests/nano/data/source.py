@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from gptoss_local.nano.ranks import load_ranks
 from tests.nano.data import words
+from tests.nano.data.respell import n_pieces
 
 T = TypeVar("T")
 HELD_OUT_VALUES = 16  # one in so many
@@ -116,10 +117,11 @@ class Source:
         return self._alphabetic(_token_texts()[self.chance(0.5)])
 
     def _alphabetic(self, tokens: list[str]) -> str:
-        """The longer of two: the more pieces a word has, the harder it is to spell without the
+        """The longer of two; for training the one of three that is hardest to spell without the
         space that it was read with."""
         while True:
-            text = max(self.choice(tokens).strip(), self.choice(tokens).strip(), key=len)
+            drawn = [self.choice(tokens).strip() for _ in range(2 if self.held_out else 3)]
+            text = max(drawn, key=len if self.held_out else n_pieces)
             if text.isalpha():
                 return text
 

@@ -120,8 +120,8 @@ src lib app tests test docs doc scripts tools bin build dist data assets static 
 home usr var tmp opt work core utils common api server client models views controllers services
 components pages hooks styles images logs backup archive notebooks examples packages modules
 internal cmd pkg include vendor resources templates locales fixtures migrations reports projects
-repo workspace my-app backend frontend mobile web infra deploy docker ci .github .config
-node_modules
+repo workspace my-app backend frontend mobile web infra deploy docker ci .github .config .vscode
+.cache .git node_modules
 """)
 EXTENSIONS = _words("""
 py js ts tsx jsx json md txt yaml yml toml html css scss c h cpp hpp rs go java kt rb php sh sql
