@@ -56,8 +56,8 @@ def spelling(token: bytes, rank_of: Mapping[bytes, int]) -> tuple[int, list[int]
 
     Returns:
         The ASCII code of a space, tab or punctuation mark before the rest, 0 if there is none; and
-        the rest as it is encoded where it stands alone; if a code has no room for so many tokens,
-        in as few as it takes.
+        the rest as it is encoded where it stands alone or, if a code has no room for so many
+        tokens, in as few as it takes.
     """
     first, rest = token[:1], token[1:]
     is_prefix = first.isascii() and not first.isalnum() and first not in b"\r\n"

@@ -1,4 +1,4 @@
-"""Broken checkpoints and full disks: a clear ConvertError, and nothing of ours left behind."""
+"""Broken weights: a clear ConvertError, and nothing of ours left behind."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -12,11 +12,7 @@ import pytest
 from convert import DenseType, ExpertType
 from convert.json_file import MAX_JSON_BYTES
 from tests.convert.refusing import header_of, refuse
-from tests.convert.tiny import (
-    tiny_tensors,
-    write_safetensors,
-    write_tiny,
-)
+from tests.convert.tiny import tiny_tensors, write_safetensors, write_tiny
 
 LAYER = "model.layers.0"
 EXPERTS = f"{LAYER}.mlp.experts.down_proj"

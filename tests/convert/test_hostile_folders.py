@@ -1,4 +1,4 @@
-"""Shards that are missing, links that leave their folder, targets that cannot be written."""
+"""Shards that are missing, links that leave their folder, targets that are none, full disks."""
 
 import os
 from pathlib import Path

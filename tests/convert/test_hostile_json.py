@@ -6,10 +6,7 @@ from typing import Any
 import pytest
 
 from tests.convert.refusing import refuse
-from tests.convert.tiny import (
-    tiny_config,
-    write_json,
-)
+from tests.convert.tiny import tiny_config, write_json
 
 
 @pytest.mark.parametrize(

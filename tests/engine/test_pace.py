@@ -2,9 +2,7 @@
 
 from gptoss_local.engine.engine import Engine
 from gptoss_local.engine.pace import PrefillPace
-from gptoss_local.engine.protocol import (
-    Generate,
-)
+from gptoss_local.engine.protocol import Generate
 from gptoss_local.llama import Context, ContextParams, Model
 from tests.engine.run import GREEDY
 

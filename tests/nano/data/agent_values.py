@@ -70,7 +70,8 @@ def _folder(source: Source) -> str:
         _odd_name(source) if source.chance(0.25) else source.choice(words.FOLDERS)
         for _ in range(source.rng.choice((1, 1, 2, 2, 3)))
     ]
-    root = source.choice(("", "", "", "./", "/", "/home/", "~/", "."))
+    dot = "" if parts[0].startswith(".") else "."
+    root = source.choice(("", "", "", "./", "/", "/home/", "~/", dot))
     return root + "/".join(parts) + ("/" if source.chance(0.15) else "")
 
 
