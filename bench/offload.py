@@ -32,6 +32,7 @@ from against_llama_server import SAMPLING, Ours, Theirs, free_url, words
 from vram_ballast import GIB, free_bytes
 
 from gptoss_local.chat import Vocabulary
+from gptoss_local.plan.measured import read_measured
 from gptoss_local.plan.outcome import Plan
 from gptoss_local.server.placing import plan_load
 from gptoss_local.settings import Settings, load_settings
@@ -104,11 +105,10 @@ def ours(model: Path, n_rounds: int) -> Row:
 
 
 def allocated_mib(settings: Settings) -> dict[str, float]:
-    """What llama.cpp allocated in the last load of ours, by place."""
-    measured = settings.cache_dir / "measured"
-    newest = max(measured.glob("*.json"), key=lambda path: path.stat().st_mtime)
-    buffers = json.loads(newest.read_bytes())["outcome"]["buffer_bytes"]
-    return {place: n_bytes / MIB for place, n_bytes in buffers.items()}
+    """What llama.cpp allocated for the one model of these settings, by place."""
+    (path,) = (settings.cache_dir / "measured").iterdir()
+    outcome = read_measured(path).outcome
+    return {place: n / MIB for place, n in outcome.buffer_bytes.items()} if outcome else {}
 
 
 @contextmanager

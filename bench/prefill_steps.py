@@ -13,12 +13,11 @@ waits.
 import argparse
 import statistics
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from gptoss_local.llama import Context, ContextParams, Model
 
-WAYS = ("last", "each", "point", "points")
+WAYS = {"last": 0, "each": 0, "point": 1, "points": 2}  # windows saved at a time
 _POINT_EVERY = 1024  # tokens
 _N_SEQ = 8
 
@@ -50,17 +49,13 @@ class Reader:
         """Wait and save as the way is; return how many tokens are saved."""
         if self._way == "each":
             self._context.synchronize()
-        places = list(self._places(n_tokens, n_saved))
-        if len(places) < WAYS.index(self._way) - 1:
+        every = max(_POINT_EVERY, self._n_step)
+        places = range(n_saved + every, n_tokens + 1, every)
+        if not WAYS[self._way] or len(places) < WAYS[self._way]:
             return n_saved
         for place in places:
             self._context.save(0, partial=True, end=place)
-        return places[-1] if places else n_saved
-
-    def _places(self, n_tokens: int, n_saved: int) -> Iterator[int]:
-        if self._way in ("point", "points"):
-            every = max(_POINT_EVERY, self._n_step)
-            yield from range(n_saved + every, n_tokens + 1, every)
+        return places[-1]
 
 
 def main() -> None:

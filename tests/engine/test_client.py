@@ -10,7 +10,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Load, Tokens
@@ -18,8 +17,8 @@ from gptoss_local.errors import ContextOverflowError, EngineCrashedError, ModelL
 from gptoss_local.llama import Context, ContextParams, Model, Sampler
 from gptoss_local.types import SamplingParams
 from tests.conftest import wait_until
+from tests.engine.run import GREEDY, Prompt
 
-GREEDY = SamplingParams(temperature=0)
 N_CTX = 4096
 
 
@@ -32,11 +31,6 @@ async def engine(nano_gguf: Path) -> AsyncIterator[EngineClient]:
 
 def load(path: Path, n_ctx: int = N_CTX) -> Load:
     return Load(model_path=str(path), n_ctx=n_ctx, n_threads_prefill=2, n_threads_decode=1)
-
-
-def prompt(vocabulary: Vocabulary, text: str) -> list[int]:
-    tagged = f"<|start|>user<|message|>{text}<|end|><|start|>assistant<|channel|>final<|message|>"
-    return vocabulary.encoding.encode(tagged, allowed_special="all")
 
 
 async def collect(
@@ -70,11 +64,11 @@ def bare_loop(path: Path, tokens: list[int], n_max: int) -> list[int]:
 
 @pytest.mark.parametrize("n_filler", [0, 150])
 async def test_same_tokens_as_a_bare_loop(
-    engine: EngineClient, nano_gguf: Path, vocabulary: Vocabulary, n_filler: int
+    engine: EngineClient, nano_gguf: Path, prompt: Prompt, n_filler: int
 ) -> None:
     """Also for a prompt of several prefill chunks and more than the sliding window."""
     filler = "The old river is near the quiet house. " * n_filler
-    tokens = prompt(vocabulary, f"{filler}Count from 1 to 20.")
+    tokens = prompt(f"{filler}Count from 1 to 20.")
     assert (len(tokens) > 1024) == (n_filler > 0)
     generated, finished = await collect(engine, tokens, max_tokens=60)
     assert generated == bare_loop(nano_gguf, tokens, 60)
@@ -84,18 +78,16 @@ async def test_same_tokens_as_a_bare_loop(
     assert usage.decode_ns > 0
 
 
-async def test_sequences_do_not_see_each_other(
-    engine: EngineClient, vocabulary: Vocabulary
-) -> None:
+async def test_sequences_do_not_see_each_other(engine: EngineClient, prompt: Prompt) -> None:
     """Queued together or alone, each gets the same answer."""
-    prompts = [prompt(vocabulary, f"What is the capital of {c}?") for c in ("France", "Japan")]
+    prompts = [prompt(f"What is the capital of {c}?") for c in ("France", "Japan")]
     alone = [await collect(engine, p) for p in prompts]
     together = await asyncio.gather(*(collect(engine, p) for p in prompts * 2))
     assert [t for t, _ in together] == [t for t, _ in alone] * 2
 
 
-async def test_sampling_parameters(engine: EngineClient, vocabulary: Vocabulary) -> None:
-    tokens = prompt(vocabulary, "Tell me about the old river and the moon.")
+async def test_sampling_parameters(engine: EngineClient, prompt: Prompt) -> None:
+    tokens = prompt("Tell me about the old river and the moon.")
 
     async def ask(**params: float | int | None) -> list[int]:
         return (await collect(engine, tokens, SamplingParams(**params), 24))[0]  # type: ignore[arg-type]
@@ -110,36 +102,34 @@ async def test_sampling_parameters(engine: EngineClient, vocabulary: Vocabulary)
     assert await ask(**hot, min_p=1.0) == greedy
 
 
-async def test_stop_token_is_the_last(engine: EngineClient, vocabulary: Vocabulary) -> None:
-    generated, finished = await collect(engine, prompt(vocabulary, "hi"))
+async def test_stop_token_is_the_last(engine: EngineClient, prompt: Prompt) -> None:
+    generated, finished = await collect(engine, prompt("hi"))
     assert generated[-1] == 200002
     assert finished.reason == "stop"
 
 
 @pytest.mark.parametrize("max_tokens", [0, 1, 5])
-async def test_token_limit(engine: EngineClient, vocabulary: Vocabulary, max_tokens: int) -> None:
-    generated, finished = await collect(engine, prompt(vocabulary, "hi"), max_tokens=max_tokens)
+async def test_token_limit(engine: EngineClient, prompt: Prompt, max_tokens: int) -> None:
+    generated, finished = await collect(engine, prompt("hi"), max_tokens=max_tokens)
     assert (len(generated), finished.reason) == (max_tokens, "length")
 
 
-async def test_full_context_ends_the_answer(nano_gguf: Path, vocabulary: Vocabulary) -> None:
+async def test_full_context_ends_the_answer(nano_gguf: Path, prompt: Prompt) -> None:
     engine = await EngineClient.start(load(nano_gguf, n_ctx=256))
     try:
-        tokens = prompt(vocabulary, "Count from 1 to 900.")
+        tokens = prompt("Count from 1 to 900.")
         generated, finished = await collect(engine, tokens)
         assert finished.reason == "length"
         assert len(tokens) + len(generated) == engine.loaded.n_ctx + 1  # the last is not decoded
         with pytest.raises(ContextOverflowError, match="256"):
             await collect(engine, tokens * 20)
-        assert (await collect(engine, prompt(vocabulary, "hi")))[1].reason == "stop"
+        assert (await collect(engine, prompt("hi")))[1].reason == "stop"
     finally:
         await engine.close()
 
 
-async def test_cancel_while_running_and_while_waiting(
-    engine: EngineClient, vocabulary: Vocabulary
-) -> None:
-    endless = prompt(vocabulary, "Count from 1 to 900.")
+async def test_cancel_while_running_and_while_waiting(engine: EngineClient, prompt: Prompt) -> None:
+    endless = prompt("Count from 1 to 900.")
     running = engine.generate(endless, GREEDY, stop_tokens=[])
     first = await anext(running)
     assert isinstance(first, Tokens)
@@ -158,33 +148,33 @@ async def test_cancel_while_running_and_while_waiting(
     assert last.reason == "cancelled"
     for other in others:
         await other.aclose()
-    assert (await collect(engine, prompt(vocabulary, "hi")))[1].reason == "stop"
+    assert (await collect(engine, prompt("hi")))[1].reason == "stop"
     assert engine.n_active == 0
 
 
-async def test_closing_the_iterator_cancels(engine: EngineClient, vocabulary: Vocabulary) -> None:
-    endless = engine.generate(prompt(vocabulary, "Count from 1 to 900."), GREEDY, stop_tokens=[])
+async def test_closing_the_iterator_cancels(engine: EngineClient, prompt: Prompt) -> None:
+    endless = engine.generate(prompt("Count from 1 to 900."), GREEDY, stop_tokens=[])
     async with aclosing(endless):
         await anext(endless)
-    assert (await collect(engine, prompt(vocabulary, "hi")))[1].reason == "stop"
+    assert (await collect(engine, prompt("hi")))[1].reason == "stop"
 
 
-async def test_cancel_in_prefill(nano_gguf: Path, vocabulary: Vocabulary) -> None:
+async def test_cancel_in_prefill(nano_gguf: Path, prompt: Prompt) -> None:
     engine = await EngineClient.start(load(nano_gguf, n_ctx=32_768))
     try:
-        long = prompt(vocabulary, "The old river is near the house. " * 3000)
+        long = prompt("The old river is near the house. " * 3000)
         task = asyncio.create_task(collect(engine, long))
         await asyncio.sleep(0.2)
         task.cancel()
-        _, finished = await asyncio.wait_for(collect(engine, prompt(vocabulary, "hi")), timeout=5)
+        _, finished = await asyncio.wait_for(collect(engine, prompt("hi")), timeout=5)
         assert finished.reason == "stop"
     finally:
         await engine.close()
 
 
-async def test_stats(engine: EngineClient, vocabulary: Vocabulary) -> None:
+async def test_stats(engine: EngineClient, prompt: Prompt) -> None:
     """Asked for while sequences run, and when idle: every cell is given back."""
-    count = prompt(vocabulary, "Count from 1 to 900.")
+    count = prompt("Count from 1 to 900.")
     tasks = [asyncio.create_task(collect(engine, count, max_tokens=40)) for _ in range(6)]
     await asyncio.sleep(0.15)
     busy = await engine.stats()
@@ -209,8 +199,8 @@ async def test_stats_of_a_dead_engine(engine: EngineClient) -> None:
         await engine.stats()
 
 
-async def test_killed_process(engine: EngineClient, vocabulary: Vocabulary) -> None:
-    endless = prompt(vocabulary, "Count from 1 to 900.")
+async def test_killed_process(engine: EngineClient, prompt: Prompt) -> None:
+    endless = prompt("Count from 1 to 900.")
     tasks = [asyncio.create_task(collect(engine, endless)) for _ in range(2)]
     await asyncio.sleep(0.3)
     os.kill(engine.pid, signal.SIGKILL)
@@ -221,10 +211,10 @@ async def test_killed_process(engine: EngineClient, vocabulary: Vocabulary) -> N
         await collect(engine, endless)
 
 
-async def test_close_ends_the_process(nano_gguf: Path, vocabulary: Vocabulary) -> None:
+async def test_close_ends_the_process(nano_gguf: Path, prompt: Prompt) -> None:
     engine = await EngineClient.start(load(nano_gguf))
     process = psutil.Process(engine.pid)
-    task = asyncio.create_task(collect(engine, prompt(vocabulary, "Count from 1 to 900.")))
+    task = asyncio.create_task(collect(engine, prompt("Count from 1 to 900.")))
     await asyncio.sleep(0.2)
     await engine.close()
     with pytest.raises(EngineCrashedError, match="unloaded"):
