@@ -73,22 +73,24 @@ def add_model(
             hint="Choose another name.",
         )
     if defaults.are_none and len(parts) == 1 and not in_place:
+        before = _state(manifest)
         _place(target, lambda part: link_or_copy(source, part))
         with disk_errors():
-            _remove_manifest(manifest, settings)
+            if _state(manifest) == before:
+                _remove_manifest(manifest, settings)
         return
     if known and defaults.are_none:
         defaults = catalog_defaults(known)
     if in_place:
-        _place_manifest(
-            manifest, Manifest(file=os.path.abspath(source), defaults=defaults), settings
-        )
+        content = Manifest(file=os.path.abspath(source), defaults=defaults)
     else:
         with disk_errors():
-            weights = place_weights(parts, settings)
-        _place_manifest(manifest, Manifest(weights=weights.name, defaults=defaults), settings)
+            content = Manifest(weights=place_weights(parts, settings).name, defaults=defaults)
+    before = _state(target)
+    _place_manifest(manifest, content, settings)
     with disk_errors():
-        target.unlink(missing_ok=True)
+        if _state(target) == before:
+            target.unlink(missing_ok=True)
 
 
 def check_deletable(name: str, settings: Settings) -> None:
@@ -158,6 +160,18 @@ def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
             hint="Rename the file, or give it a name: gptoss import FILE.gguf NAME",
         )
     return entry
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Another one when another process has placed a file there; None: there is none.
+
+    Whoever gives a name one kind of file removes the other kind only as it was before. Two that do
+    so at once, one with defaults and one without, would else each remove what the other has placed.
+    """
+    with contextlib.suppress(OSError):
+        stat = path.stat()
+        return stat.st_ino, stat.st_ctime_ns
+    return None
 
 
 def _place_manifest(target: Path, manifest: Manifest, settings: Settings) -> None:

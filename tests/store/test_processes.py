@@ -5,13 +5,22 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from convert import convert_checkpoint
 from gptoss_local.settings import Settings
-from gptoss_local.store import delete_model, find_garbage, find_model, list_models
+from gptoss_local.store import (
+    ModelDefaults,
+    add_model,
+    changes,
+    delete_model,
+    find_garbage,
+    find_model,
+    list_models,
+)
 from tests.convert.tiny import write_tiny
 
 N_PROCESSES = 3
@@ -70,6 +79,30 @@ def files(tmp_path: Path) -> list[Path]:
         target = tmp_path / f"tiny{n_layers}.gguf"
         found += convert_checkpoint(source, target, dense="q8_0" if n_layers == 1 else "bf16")
     return found
+
+
+@pytest.mark.parametrize("defaults", [None, ModelDefaults(system="Be brief.")])
+def test_a_name_that_two_give_at_once_is_not_lost(
+    tmp_path: Path,
+    files: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    defaults: ModelDefaults | None,
+) -> None:
+    """The other comes between our placing and our removing, and gives it the other kind of file."""
+    settings, place = Settings(home=tmp_path / "home"), changes._place
+    others = None if defaults else ModelDefaults(system="Be kind.")
+
+    def place_and_wait(target: Path, make: Callable[[Path], None]) -> None:
+        place(target, make)
+        monkeypatch.undo()
+        add_model("both", files[1], settings, others)
+
+    monkeypatch.setattr(changes, "_place", place_and_wait)
+    add_model("both", files[0], settings, defaults)
+    entry = find_model("both", settings)
+    assert entry.path is not None
+    assert entry.path.read_bytes() == files[1].read_bytes()
+    assert entry.defaults == (others or ModelDefaults())
 
 
 def test_changes_from_several_processes_that_are_killed(tmp_path: Path, files: list[Path]) -> None:
