@@ -81,11 +81,8 @@ def add_model(
         return
     if known and defaults.are_none:
         defaults = catalog_defaults(known)
-    if in_place:
-        content = Manifest(file=os.path.abspath(source), defaults=defaults)
-    else:
-        with disk_errors():
-            content = Manifest(weights=place_weights(parts, settings).name, defaults=defaults)
+    file, weights = (os.path.abspath(source), "") if in_place else ("", _weights(parts, settings))
+    content = Manifest(file=file, weights=weights, defaults=defaults)
     before = _state(target)
     _place_manifest(manifest, content, settings)
     with disk_errors():
@@ -160,6 +157,12 @@ def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
             hint="Rename the file, or give it a name: gptoss import FILE.gguf NAME",
         )
     return entry
+
+
+def _weights(parts: list[Path], settings: Settings) -> str:
+    """Place the files of a model, and return the name that its manifest has for them."""
+    with disk_errors():
+        return place_weights(parts, settings).name
 
 
 def _state(path: Path) -> tuple[int, int] | None:
