@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from gptoss_local.engine import protocol
+from gptoss_local.engine.environment import environment
 from gptoss_local.engine.protocol import (
     Cancel,
     Close,
@@ -42,22 +43,6 @@ _EXIT_TIMEOUT_S = 5.0
 _KILLED = 9  # SIGKILL, which Windows does not name
 _HINT_CRASHED = "The next request starts it again. If this repeats, look into the server log."
 _HINT_KILLED = "The system does so when RAM runs out; close other programs. " + _HINT_CRASHED
-
-# llama.cpp's CPU threads (OpenMP) spin while they wait for each other. As soon as another program
-# needs one of the cores, a spinning thread takes the time of the one that everybody waits for.
-# PERF: nano, 2 threads on 2 cores beside a busy loop: 435 ms a token as it is, 15 ms with this;
-# undisturbed 4.5 ms either way. Sleeping at once (0) costs 11 ms undisturbed.
-#
-# PERF: on one GPU llama.cpp can compute independent parts of its graph side by side, if asked to:
-# H200, 20b shapes, llama-bench tg128 348 tokens/s against 328.
-#
-# GPUs are numbered as the driver does, so that a plan made from its figures names the right one.
-_ENVIRONMENT = {
-    "GOMP_SPINCOUNT": "1000",
-    "GGML_CUDA_GRAPH_OPT": "1",
-    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-}
-_MIN_BATCH = "GGML_OP_OFFLOAD_MIN_BATCH"  # read when llama.cpp's CUDA backend starts
 
 
 class EngineClient:
@@ -112,7 +97,7 @@ class EngineClient:
             *(sys.executable, "-P", "-m", "gptoss_local.engine.process"),  # -P: not from the cwd
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env=_ENVIRONMENT | {_MIN_BATCH: str(load.offload_min_batch)} | os.environ,
+            env=environment(load) | os.environ,
         )
         client = cls(process)
         try:

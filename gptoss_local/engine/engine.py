@@ -51,7 +51,7 @@ class Engine:
         store: Where prefixes outlive the process.
         save_after_s: How long the engine must have been idle before it writes there.
         step_costs: What steps take, where an earlier process has measured it.
-        prompt_step_s: What a step of prompts alone may take. A cancel waits for one.
+        prompt_step_s: What a step of prompts alone may take, as a cancel waits for it; two if inf.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Engine:
             slots, self._cache, self.archive, self._speculation, context.n_batch, prompt_step_s
         )
         self._prefetcher = Prefetcher(context, slots, self._cache, self._scheduler.pace)
+        self._waits = math.isfinite(prompt_step_s)
         self.computes_aside = False  # most of the last step, this thread waited for a device
 
     @property
@@ -149,8 +150,8 @@ class Engine:
         meanwhile()
         n_decoded = sum(1 + len(work.draft) for work in plan if work.n_tokens == 1)
         n_prefilled = self._batch.n_tokens - n_decoded
-        if not any(work.ends_in_sample for work in plan):
-            self._context.synchronize()  # so that a cancel waits for one step, not for two
+        if self._waits and not any(work.ends_in_sample for work in plan):
+            self._context.synchronize()  # the next one is prepared later, but a cancel is sooner
         for work, row in zip(plan, rows, strict=True):
             events += self._advance(work, row)
         self._n_steps += 1

@@ -15,7 +15,9 @@ from gptoss_local.engine.slots import Slot, Slots
 from gptoss_local.errors import EngineError
 from gptoss_local.llama import Context, State
 
-_CHECKPOINT_EVERY = 1024  # tokens without a message's end
+# Tokens without a message's end. PERF: a save waits for the device: on an H200, prompts of 20b are
+# read with 11,500 tokens/s if it happens at every 1,024, and with 12,300 if it does not.
+_CHECKPOINT_EVERY = 2048
 _WORTH_REUSING = 32  # fewer tokens are as fast prefilled as found
 
 
