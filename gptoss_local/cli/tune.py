@@ -71,7 +71,7 @@ def _unload(name: str, settings: Settings) -> None:
 def _print(found: "TuneResult") -> None:
     print(f"{found.model}: measured in {found.seconds:.1f} s\n")
     tuning, steps = found.measured.tuning, found.measured.steps
-    if tuning is None or steps is None:
+    if tuning is None:
         raise RuntimeError("tuning ends with its figures")
     prefill = dict(tuning.prefill)
     rows = [
@@ -79,15 +79,17 @@ def _print(found: "TuneResult") -> None:
         for n, rate in tuning.decode
     ]
     print_table(("THREADS", "ANSWER TOKENS/S", "PROMPT TOKENS/S"), rows)
-    print()
-    print_table(("TOKENS A STEP", "MS"), [(str(n), f"{1000 * s:,.2f}") for n, s in steps.seconds])
+    if steps:
+        print()
+        costs = [(str(n), f"{1000 * s:,.2f}") for n, s in steps.seconds]
+        print_table(("TOKENS A STEP", "MS"), costs)
     if tuning.offload:
         print()
         times = [
             (str(n), f"{1000 * host_s:,.0f}" if host_s is not None else "", f"{1000 * gpu_s:,.0f}")
             for n, host_s, gpu_s in tuning.offload
         ]
-        print_table(("PROMPT", "MS ON THE CPU", "MS ON THE GPU"), times)
+        print_table(("TOKENS A STEP", "MS ON THE CPU", "MS ON THE GPU"), times)
     print(f"\n{_conclusion(found)}\nKept in {found.path}")
 
 

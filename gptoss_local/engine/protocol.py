@@ -166,13 +166,13 @@ class Tuned(msgspec.Struct, frozen=True, tag="tuned", kw_only=True):
         decode: Tokens a second of one stream, by threads.
         prefill: Tokens a second of a prompt, by threads.
         offload: Empty unless a GPU works with experts of the host.
-        step_costs: With the best number of threads.
+        step_costs: With the best number of threads; None if `offload` is not empty.
     """
 
     decode: tuple[tuple[int, float], ...]
     prefill: tuple[tuple[int, float], ...]
     offload: OffloadTimes
-    step_costs: StepTimes
+    step_costs: StepTimes | None
 
 
 class Logprob(msgspec.Struct, frozen=True, array_like=True):

@@ -15,7 +15,7 @@ from gptoss_local.o200k import FIRST_SPECIAL
 from gptoss_local.plan.measured import best_threads
 from gptoss_local.types import OffloadTimes
 
-OFFLOAD_SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+OFFLOAD_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _CLEARLY = 4  # times as long on the host: with more tokens it is not tried there
 _N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast
 _PROMPT_S = 0.5
@@ -50,7 +50,9 @@ def tune(
     decode = _try_threads(counts, params, lambda: steps.median_s(1), context, is_decode=True)
     n_decode = best_threads(decode, params.n_threads_decode)[0]
     context.set_threads(n_decode=n_decode, n_prefill=n_prefill)
-    step_costs = Engine(context, backend_sampling=backend_sampling).step_costs.times()
+    step_costs = None  # beside experts on the host, they depend on what is made of `offload`
+    if not has_host_experts:
+        step_costs = Engine(context, backend_sampling=backend_sampling).step_costs.times()
     context.close()
     return Tuned(
         decode=decode,

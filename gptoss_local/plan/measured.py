@@ -122,7 +122,7 @@ def break_even(offload: OffloadTimes) -> int | None:
     for (below, loss), (n, gain) in reversed(list(pairwise([(0, math.inf), *gains]))):
         if gain <= 0:
             break
-        found = n if loss > 0 else round(below + (n - below) * -loss / (gain - loss))
+        found = n if loss > 0 else math.ceil(below + (n - below) * -loss / (gain - loss))
     return found
 
 
@@ -133,6 +133,7 @@ def plan_id(plan: Plan) -> str:
         plan.placement,
         plan.load_mode,
         plan.repacks,
+        plan.speed.offload_min_batch,
         plan.n_threads_prefill,
         plan.n_threads_decode,
     )

@@ -110,7 +110,7 @@ def expert_copy_bytes(facts: ModelFacts) -> int:
 def host_map_bytes(facts: ModelFacts) -> int:
     """What a GPU holds to reach pinned experts, as if all were on the host.
 
-    GPU: 4 MiB per GiB of 20b's, 9 of 120b's.
+    GPU: 4 MiB per GiB of 20b's, 9 of 120b's; 2 on two machines of another day. The most counts.
     """
     return facts.expert_bytes * 9 // 1024
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Tuned
+from gptoss_local.engine.protocol import StepTimes, Tuned
 from gptoss_local.plan.facts import ModelFacts, read_facts
 from gptoss_local.plan.measured import (
     Measured,
@@ -65,13 +65,8 @@ async def tune(
     seconds = time.monotonic() - start_s
     tuning = judge(read_facts(path), before, tuned)
     after = await asyncio.to_thread(plan_load, path, settings, None, tuning=tuning)
-    steps = Steps(
-        plan_id=plan_id(after),
-        measured_at_s=time.time(),
-        seconds=tuned.step_costs.seconds,
-        switch_s=tuned.step_costs.switch_s,
-    )
-    measured = Measured(tuning=tuning, steps=steps)  # a margin that a load needed is tried anew
+    # A margin that a load needed is tried anew.
+    measured = Measured(tuning=tuning, steps=_steps(after, tuned.step_costs))
     await asyncio.to_thread(write_measured, known_path, measured)
     return TuneResult(
         model=entry.name,
@@ -80,6 +75,17 @@ async def tune(
         after=after,
         measured=measured,
         path=str(known_path),
+    )
+
+
+def _steps(plan: Plan, costs: StepTimes | None) -> Steps | None:
+    if costs is None:
+        return None
+    return Steps(
+        plan_id=plan_id(plan),
+        measured_at_s=time.time(),
+        seconds=costs.seconds,
+        switch_s=costs.switch_s,
     )
 
 
@@ -93,6 +99,9 @@ def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
     """
     n_decode, decode_tok_s = best_threads(tuned.decode, plan.n_threads_decode)
     n_prefill, prefill_tok_s = best_threads(tuned.prefill, plan.n_threads_prefill)
+    min_batch = break_even(tuned.offload)
+    if min_batch == 1:  # answers, too, are computed with experts that come to the GPU
+        decode_tok_s = max(decode_tok_s, 1 / tuned.offload[0][2])
     return Tuning(
         uses_gpu=plan.uses_gpu,
         decode=tuned.decode,
@@ -102,7 +111,7 @@ def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
         decode_factor=decode_tok_s / plan.speed.decode_tok_s,
         prefill_factor=prefill_tok_s / plan.speed.prefill_tok_s,
         offload=tuned.offload,
-        offload_min_batch=break_even(tuned.offload),
+        offload_min_batch=min_batch,
         link_bytes_s=_link_bytes_s(facts, plan, tuned),
     )
 
