@@ -7,6 +7,8 @@ from gptoss_local.plan.planner import FLOOR_CTX, half_ctx_costs
 from gptoss_local.plan.speed import N_ANSWER, N_PROMPT
 from gptoss_local.plan.wishes import Wishes
 
+_UNTUNED = "until `gptoss tune` has measured it"
+
 
 def explain(
     facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan, *, is_tuned: bool = False
@@ -48,9 +50,15 @@ def _placement(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) 
     lines.append(
         f"Attention, cache and head are in VRAM; the experts of {len(whole)} of {facts.n_layers} "
         f"layers{also}, {gib(n_bytes)}, are in RAM, {why}. A token reads "
-        f"{facts.used_fraction:.1%} of them."
+        f"{facts.used_fraction:.1%} of them. {_offloading(plan.speed.offload_min_batch)}"
     )
     return lines
+
+
+def _offloading(n_tokens: int) -> str:
+    if n_tokens == 1:
+        return "Every step brings those that it uses to the GPU."
+    return f"Steps of {n_tokens} tokens and more bring those that they use to the GPU."
 
 
 def _why_no_gpu(machine: Machine, wishes: Wishes) -> str:
@@ -102,7 +110,7 @@ def _speed(facts: ModelFacts, plan: Plan, *, is_tuned: bool) -> list[str]:
     return [
         f"Expected: prompts {speed.prefill_tok_s:,.0f} tokens/s, bound by {speed.prefill_bound}; "
         f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. "
-        f"An estimate{', corrected by what was measured here' if is_tuned else ''}.",
+        f"An estimate, {'corrected by what was measured here' if is_tuned else _UNTUNED}.",
         f"That is {speed.request_s:.1f} s for {N_PROMPT:,} tokens read and {N_ANSWER} written, "
         f"by which this plan was chosen; half the context counts as {half:.0%} more.",
     ]

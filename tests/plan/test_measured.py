@@ -20,6 +20,7 @@ from gptoss_local.plan.measured import (
 )
 from gptoss_local.plan.planner import make_plan
 from gptoss_local.plan.wishes import Wishes
+from gptoss_local.plan.words import explain
 from gptoss_local.types import OffloadTimes
 from tests.plan.machines import gpu, machine
 
@@ -67,6 +68,10 @@ def test_plans_use_what_was_measured() -> None:
     plain, tuned = make_plan(LARGE, here), make_plan(LARGE, here, tuning=TUNING)
     assert (tuned.n_threads_decode, tuned.n_threads_prefill) == (6, 7)
     assert tuned.speed.offload_min_batch == 43
+    words = " ".join(explain(LARGE, here, Wishes(), tuned, is_tuned=True))
+    assert "Steps of 43 tokens and more" in words
+    assert "corrected by what was measured" in words
+    assert "until `gptoss tune` has" in " ".join(explain(LARGE, here, Wishes(), plain))
     again = make_plan(LARGE, here, Wishes(n_ctx=plain.shape.n_ctx), TUNING)
     if again.placement == plain.placement and again.shape == plain.shape:
         assert again.speed.decode_tok_s == pytest.approx(plain.speed.decode_tok_s / 2)
