@@ -127,6 +127,7 @@ class Engine:
 
         `meanwhile` is called once at most, where a wait begins: when the device has the batch.
         """
+        self._cache.save_noted()
         if not self._sequences and self._prefetcher.has_work:
             meanwhile()
             self._prefetcher.step()
@@ -228,7 +229,7 @@ class Engine:
         ends_in_sample = work.ends_in_sample
         n_past = len(slot.tokens)
         slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]
-        self._cache.save_points(slot, n_past)
+        self._cache.note(slot, n_past)
         if not ends_in_sample:
             return sequence.progress()
         sequence.is_suspect = False
@@ -248,7 +249,6 @@ class Engine:
             slot.tokens.extend(work.draft[: len(tokens) - 1])
             if len(tokens) <= len(work.draft):  # newer than the window: it can always be undone
                 self._context.remove(slot.index, len(slot.tokens))
-            self._cache.save_points(slot, n_past + 1)
         return self._append(sequence, tokens, logprobs, len(work.draft))
 
     def _append(

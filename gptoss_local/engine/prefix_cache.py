@@ -62,6 +62,7 @@ class PrefixCache:
         self._slots = slots
         self.checkpoints = Checkpoints(checkpoint_bytes)
         self._boundaries = frozenset(boundary_tokens)
+        self._noted: list[tuple[Slot, int]] = []
         self._clock = 0
         self.n_reused = 0  # tokens
         self.n_evicted = 0  # tokens
@@ -101,6 +102,7 @@ class PrefixCache:
 
     def retire(self, slot: Slot) -> None:
         """Keep the tokens of a slot as a cached prefix; nobody runs on it any more."""
+        self.save_noted()
         self._slots.stop(slot)
         self._clock += 1
         slot.last_use = self._clock
@@ -151,6 +153,20 @@ class PrefixCache:
         """Evict every cached prefix."""
         for slot in self._slots.cached:
             self._evict(slot, 0)
+
+    def note(self, slot: Slot, n_before: int) -> None:
+        """Remember that the tokens from `n_before` on were just decoded, for `save_noted`.
+
+        PERF: a save takes 6 ms on an H200, where the first token of a short turn comes after 30: it
+        goes out before.
+        """
+        self._noted.append((slot, n_before))
+
+    def save_noted(self) -> None:
+        """Save windows among what was noted; to be called before anybody is placed or decoded."""
+        noted, self._noted = self._noted, []
+        for slot, n_before in noted:
+            self.save_points(slot, n_before)
 
     def save_points(self, slot: Slot, n_before: int) -> None:
         """Save the window where it is worth it among the tokens from `n_before` on, just decoded.

@@ -26,6 +26,19 @@ def test_next_turn_prefills_only_what_is_new(start: Callable[..., Run]) -> None:
     assert max(run.errors()) <= TOLERANCE
 
 
+def test_a_token_does_not_wait_for_a_window_to_be_saved(start: Callable[..., Run]) -> None:
+    """The first one goes out, then the end of the prompt is saved; an only one is the last, too."""
+    run = start()
+    asked = run.ask([*text(1, 50), END], n_answer=3)
+    run.step()
+    assert (len(asked.answer), run.engine.stats().n_checkpoints) == (1, 0)
+    run.step()
+    assert (len(asked.answer), run.engine.stats().n_checkpoints) == (2, 1)
+    run.finish()
+    run.answer([*text(2, 50), END], n_answer=1)
+    assert run.engine.stats().n_checkpoints == 2
+
+
 def test_prefetched_history_is_cached_whole(start: Callable[..., Run]) -> None:
     run = start()
     first = run.answer([*text(1, 100), END], n_answer=60)
