@@ -136,16 +136,18 @@ def load(url: str, name: str) -> float:
 def theirs(folder: Path, model: Path, n_rounds: int) -> Row:
     url = free_url()
     command = [str(folder / "llama-server"), "-m", str(model), "--port", url.rpartition(":")[2]]
+    row: Row = {"what": "llama-server", "command": f"llama-server -m {model}"}
     start_s = time.monotonic()
-    with serving(command, {}, f"{url}/health"):
-        load_s = time.monotonic() - start_s
-        n_ctx = httpx.get(f"{url}/props").json()["default_generation_settings"]["n_ctx"]
-        vocabulary = vocabulary_of(model)
-        n_prompt = min(N_PROMPT, n_ctx - 256)  # leaves room for the answer and the 64 tokens
-        figures = measure(Theirs(url, vocabulary), vocabulary, n_rounds, n_prompt)
-    command[0] = "llama-server"
-    row: Row = {"what": "llama-server", "command": " ".join(command[:3]), "n_ctx": n_ctx}
-    return row | {"load_s": load_s} | figures
+    try:
+        with serving(command, {}, f"{url}/health"):
+            load_s = time.monotonic() - start_s
+            n_ctx = httpx.get(f"{url}/props").json()["default_generation_settings"]["n_ctx"]
+            vocabulary = vocabulary_of(model)
+            n_prompt = min(N_PROMPT, n_ctx - 256)  # leaves room for the answer and the 64 tokens
+            figures = measure(Theirs(url, vocabulary), vocabulary, n_rounds, n_prompt)
+    except httpx.TransportError as error:  # seen where it plans for more VRAM than there is
+        return row | {"error": f"it has ended: {error}"}
+    return row | {"n_ctx": n_ctx, "load_s": load_s} | figures
 
 
 def measure(peer: Ours | Theirs, vocabulary: Vocabulary, n_rounds: int, n_prompt: int) -> Row:
