@@ -24,7 +24,7 @@ def test_ls(cli: Cli) -> None:
     data = json.loads(cli("ls", "--json").stdout)
     assert data["version"] == 1
     assert [m["name"] for m in data["models"]] == ["nano"]
-    assert cli("list").stdout == cli("ls").stdout
+    assert cli("list", "--json").stdout == cli("ls", "--json").stdout  # without "a minute ago"
     assert cli("ls", "--quiet").stdout == "nano\n"
 
 
