@@ -5,15 +5,17 @@ from gptoss_local.engine.protocol import Load
 # llama.cpp's CPU threads (OpenMP) spin while they wait for each other. As soon as another program
 # needs one of the cores, a spinning thread takes the time of the one that everybody waits for.
 # PERF: nano, 2 threads on 2 cores beside a busy loop: 435 ms a token as it is, 15 ms with this;
-# undisturbed 4.5 ms either way. Sleeping at once (0) costs 11 ms undisturbed.
+# undisturbed 4.5 ms either way. Sleeping at once (0) costs 11 ms undisturbed. On a later kernel
+# beside one such loop 12 ms with 1,000 and 30,000 spins, beside two 17 and, at times, 30.
 #
 # PERF: on one GPU llama.cpp can compute independent parts of its graph side by side, if asked to:
 # H200, 20b shapes, llama-bench tg128 348 tokens/s against 328.
 _ALONE = {"GOMP_SPINCOUNT": "1000", "GGML_CUDA_GRAPH_OPT": "1"}
 
 # Where CPU and GPU take turns in every layer, the threads are not to sleep during the GPU's.
-# PERF: H200, 16 cores, 20b, experts of 14 layers in RAM: 20.3 ms a token as llama.cpp has it, 22.3
-# with 1,000 spins, 22.7 with parts side by side, too.
+# PERF: H200, 16 cores, 20b, experts of 14 layers in RAM: 20.5 ms a token with the 300,000 spins
+# that OpenMP has by itself, 22.3 with 1,000, 22.8 with parts side by side, too. 30,000 take about a
+# millisecond, longer than a GPU's turn; what they bring is not measured.
 _IN_TURNS = {"GOMP_SPINCOUNT": "30000"}
 
 

@@ -83,4 +83,4 @@ class Prefetcher:
         self._pace.observe(len(chunk), time.monotonic() - start_s)
         slot.tokens.extend(chunk)
         self.n_prefilled += len(chunk)
-        self._cache.save_points(slot, n_past)
+        self._cache.note(slot, n_past)

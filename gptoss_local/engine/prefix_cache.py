@@ -163,12 +163,12 @@ class PrefixCache:
         self._noted.append((slot, n_before))
 
     def save_noted(self) -> None:
-        """Save windows among what was noted; to be called before anybody is placed or decoded."""
+        """Save windows among what was noted; called before each step and by `retire`."""
         noted, self._noted = self._noted, []
         for slot, n_before in noted:
-            self.save_points(slot, n_before)
+            self._save_points(slot, n_before)
 
-    def save_points(self, slot: Slot, n_before: int) -> None:
+    def _save_points(self, slot: Slot, n_before: int) -> None:
         """Save the window where it is worth it among the tokens from `n_before` on, just decoded.
 
         That is at the end of the last message somebody asked for, where a conversation goes on;

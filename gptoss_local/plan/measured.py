@@ -54,6 +54,13 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
     seconds: tuple[tuple[int, float], ...]
     switch_s: float
 
+    @classmethod
+    def now(cls, plan: Plan, seconds: tuple[tuple[int, float], ...], switch_s: float) -> "Steps":
+        """What was measured just now under `plan`."""
+        return cls(
+            plan_id=plan_id(plan), measured_at_s=time.time(), seconds=seconds, switch_s=switch_s
+        )
+
     def are_of(self, plan: Plan) -> bool:
         """Whether they hold for `plan`, and are not too old."""
         age_s = time.time() - self.measured_at_s

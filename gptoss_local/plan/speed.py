@@ -32,7 +32,7 @@ _CPU_PARAMS_S = 1.8e10  # MXFP4 weights times tokens, per core. PERF: 1.5 on the
 # Of a prompt's token per token of its ubatch: masks, made on one core, it seems. PERF: H200,
 # 20b in VRAM, 4,096 tokens in ubatches of 1,024, 2,048 and 4,096: 13.4, 13.4 and 10.9 k tokens/s.
 _MASK_S = 7e-9
-_MIN_OFFLOAD = 8
+_MIN_OFFLOAD = 8  # tokens; whether fewer are faster on the GPU is left to `gptoss tune`
 _DISK_BYTES_S = {"nvme": 2.5e9, "ssd": 0.45e9, "rotating": 0.1e9}
 
 # Assumed where the machine does not tell.
@@ -167,13 +167,15 @@ def _break_even(
     """Smallest batch for which a layer's experts are brought over faster than computed.
 
     Both read the experts that are used, over the link or from RAM; the GPU computes with them in no
-    time beside that. Fewer than 8 tokens stay on the host unless it was measured otherwise. PERF:
-    H200, 16 cores, PCIe 5 x16, 14 layers of 20b: 4, 8 and 16 tokens take 148, 217 and 374 ms on the
-    host, and 40, 56 and 66 with the experts brought over.
+    time beside that. Experts are taken as chosen evenly, unlike in `_used_share`: that is the most
+    that may have to come.
+
+    PERF: H200, 16 cores, PCIe 5 x16, 14 layers of 20b: 4, 8 and 16 tokens take 148, 217 and 374 ms
+    on the host, and 40, 56 and 66 with the experts brought over.
     """
     layer_bytes = facts.expert_bytes / facts.n_layers
     for n in range(_MIN_OFFLOAD, MAX_HOST_BATCH):
-        used_bytes = layer_bytes * (1 - (1 - facts.used_fraction) ** n)  # if chosen evenly
+        used_bytes = layer_bytes * (1 - (1 - facts.used_fraction) ** n)
         cpu_s = used_bytes / host_bytes_s + n * facts.n_expert_params / cpu_params_s
         if used_bytes / link_bytes_s < cpu_s:
             return n

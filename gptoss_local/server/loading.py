@@ -224,12 +224,7 @@ def _remember(path: Path, known: Measured, model: LoadedModel, outcome: Outcome)
     now = known if is_same else msgspec.structs.replace(known, outcome=outcome)
     costs = model.engine.loaded.step_costs
     if costs is not None and not (known.steps and known.steps.are_of(model.plan)):
-        steps = Steps(
-            plan_id=outcome.plan_id,
-            measured_at_s=time.time(),
-            seconds=costs.seconds,
-            switch_s=costs.switch_s,
-        )
+        steps = Steps.now(model.plan, costs.seconds, costs.switch_s)
         now = msgspec.structs.replace(now, steps=steps)
     if now == known:
         return

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import StepTimes, Tuned
+from gptoss_local.engine.protocol import Tuned
 from gptoss_local.plan.facts import ModelFacts, read_facts
 from gptoss_local.plan.measured import (
     Measured,
@@ -18,7 +18,6 @@ from gptoss_local.plan.measured import (
     Tuning,
     best_threads,
     break_even,
-    plan_id,
     write_measured,
 )
 from gptoss_local.plan.outcome import Plan
@@ -65,8 +64,9 @@ async def tune(
     seconds = time.monotonic() - start_s
     tuning = judge(read_facts(path), before, tuned)
     after = await asyncio.to_thread(plan_load, path, settings, None, tuning=tuning)
-    # A margin that a load needed is tried anew.
-    measured = Measured(tuning=tuning, steps=_steps(after, tuned.step_costs))
+    costs = tuned.step_costs
+    steps = Steps.now(after, costs.seconds, costs.switch_s) if costs else None
+    measured = Measured(tuning=tuning, steps=steps)  # a margin that a load needed is tried anew
     await asyncio.to_thread(write_measured, known_path, measured)
     return TuneResult(
         model=entry.name,
@@ -75,17 +75,6 @@ async def tune(
         after=after,
         measured=measured,
         path=str(known_path),
-    )
-
-
-def _steps(plan: Plan, costs: StepTimes | None) -> Steps | None:
-    if costs is None:
-        return None
-    return Steps(
-        plan_id=plan_id(plan),
-        measured_at_s=time.time(),
-        seconds=costs.seconds,
-        switch_s=costs.switch_s,
     )
 
 
