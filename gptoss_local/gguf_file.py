@@ -12,6 +12,7 @@ import mmap
 import re
 import struct
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ T = TypeVar("T")
 
 _SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _STRING, _ARRAY = 8, 9
+_ALIGNMENT = 32  # general.alignment of all gpt-oss files, and the default of GGUF
 _MAX_COUNT = 1 << 20  # keys, or tensors: far above any model, low enough for the memory
 _MAX_STRING_BYTES = 1 << 24  # chat templates are the longest, some 20 kB
 _MAX_ARRAY = 1 << 24  # merges are the longest, 446,189
@@ -62,6 +64,14 @@ class GGUFInfo(msgspec.Struct, frozen=True):
     tensors: tuple[TensorInfo, ...]
     n_header_bytes: int
     size_bytes: int
+
+    @property
+    def tensor_spans(self) -> dict[str, tuple[int, int]]:
+        """First byte in the file of each tensor and that after it, with the padding behind it."""
+        start = -(-self.n_header_bytes // _ALIGNMENT) * _ALIGNMENT
+        tensors = sorted(self.tensors, key=lambda tensor: tensor.offset)
+        bounds = [*(start + tensor.offset for tensor in tensors), self.size_bytes]
+        return {t.name: span for t, span in zip(tensors, pairwise(bounds), strict=True)}
 
     @property
     def n_parameters(self) -> int:

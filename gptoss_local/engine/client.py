@@ -10,7 +10,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -77,14 +77,25 @@ class EngineClient:
         return client
 
     @classmethod
-    async def tune(cls, load: Load, *, on_progress: Callable[[float], None] | None = None) -> Tuned:
-        """Measure a model in a process of its own, which ends with it; arguments as `start`.
+    async def tune(
+        cls,
+        load: Load,
+        *,
+        what: Literal["all", "offload"] = "all",
+        on_progress: Callable[[float], None] | None = None,
+    ) -> Tuned:
+        """Measure a model in a process of its own, which ends with it.
+
+        Args:
+            load: What to load, and how.
+            what: See `Load.tunes`.
+            on_progress: Called with 0.0 .. 1.0 while the weights load.
 
         Raises:
             ModelLoadError: llama.cpp refused the model or the context.
             EngineCrashedError: the process died.
         """
-        tunes = msgspec.structs.replace(load, tunes=True, offload_min_batch=1)
+        tunes = msgspec.structs.replace(load, tunes=what, offload_min_batch=1)
         client, tuned = await cls._spawn(tunes, Tuned, on_progress)
         await client.close()
         return tuned

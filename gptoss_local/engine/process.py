@@ -35,8 +35,9 @@ from gptoss_local.engine.protocol import (
     Tuned,
     failure,
 )
+from gptoss_local.engine.read_ahead import read_ahead
 from gptoss_local.engine.rehearsal import rehearse
-from gptoss_local.engine.tuning import tune
+from gptoss_local.engine.tuning import tune, tune_offload
 from gptoss_local.errors import GptOssError
 from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu, library_version
 
@@ -56,7 +57,7 @@ def main() -> int:
         raise ValueError(f"the first command must be Load, not {type(load).__name__}")
     try:
         model, params = _load(load, events)
-        if load.tunes:
+        if load.tunes != "nothing":
             _send(events, [_tune(load, model, params)])
             return 0
         engine, loaded = _make_engine(load, model, params)
@@ -141,9 +142,12 @@ def _load(load: Load, events: BinaryIO) -> tuple[Model, ContextParams]:
     )
     if load.budget_bytes:
         rehearse(path, model_params, params, load.budget_bytes)
-    model = Model(
-        path, model_params, on_progress=lambda fraction: _send(events, [Loading(fraction)])
-    )
+
+    def report(fraction: float) -> None:
+        _send(events, [Loading(fraction)])
+
+    read = 0.0 if load.load_mode in ("none", "direct_io") else read_ahead(path, report)
+    model = Model(path, model_params, on_progress=lambda part: report(read + (1 - read) * part))
     return model, params
 
 
@@ -156,6 +160,8 @@ def _samples_on_device(load: Load) -> bool:
 
 
 def _tune(load: Load, model: Model, params: ContextParams) -> Tuned:
+    if load.tunes == "offload":
+        return tune_offload(model, params)
     has_host_experts = _uses_gpu(load) and bool(load.tensor_overrides)
     on_device = _samples_on_device(load)
     return tune(model, params, backend_sampling=on_device, has_host_experts=has_host_experts)

@@ -46,7 +46,8 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         step_costs: What steps take, as an earlier process has measured; empty: to be measured.
         budget_bytes: For the graph's buffer, by place: what llama.cpp would take is computed before
             anything is read, and more than this is refused. Empty: not asked.
-        tunes: Measure the model instead of serving it: answered by Loading* and Tuned, and over.
+        tunes: Measure the model instead of serving it, or only from how many tokens on experts of
+            the host are better brought to a GPU: answered by Loading* and Tuned, and over.
     """
 
     model_path: str
@@ -61,7 +62,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     devices: tuple[str, ...] | None = None
     tensor_split: tuple[int, ...] | None = None
     tensor_overrides: tuple[tuple[str, str], ...] = ()
-    load_mode: Literal["auto", "none", "mmap", "direct_io"] = "auto"
+    load_mode: Literal["auto", "none", "mmap", "direct_io", "pinned"] = "auto"
     repack: bool = True
     offload_min_batch: int = 32
     cache_type: Literal["f16", "bf16", "q8_0", "q4_0"] = "f16"
@@ -73,7 +74,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     model_digest: str = ""
     step_costs: StepTimes | None = None
     budget_bytes: dict[str, int] = {}
-    tunes: bool = False
+    tunes: Literal["nothing", "all", "offload"] = "nothing"
 
 
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
@@ -164,7 +165,7 @@ class Tuned(msgspec.Struct, frozen=True, tag="tuned", kw_only=True):
 
     Attributes:
         decode: Tokens a second of one stream, by threads.
-        prefill: Tokens a second of a prompt, by threads.
+        prefill: Tokens a second of a prompt, by threads; empty if only `offload` was measured.
         offload: Empty unless a GPU works with experts of the host.
         step_costs: With the best number of threads; None if `offload` is not empty.
     """

@@ -16,11 +16,12 @@ from gptoss_local.plan.measured import best_threads
 from gptoss_local.types import OffloadTimes
 
 OFFLOAD_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_FEW_SIZES = (1, 2, 4, 8, 32, 128)
 _CLEARLY = 4  # times as long on the host: with more tokens it is not tried there
 _N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast
 _PROMPT_S = 0.5
 _TRY_S = 1.0  # no step is repeated after so long
-_MAX_REPEATS = 5
+_MAX_REPEATS, _FEW_REPEATS = 5, 2
 _PATIENCE_S = 8.0  # no more numbers of threads are tried after so long
 
 
@@ -38,7 +39,8 @@ def tune(
     counts = _thread_counts(params)
     context = Context(model, params)
     steps = _Steps(context)
-    n_prompt = _prompt_size(steps, context)
+    # Experts come over once for any number of tokens.
+    n_prompt = context.n_batch if has_host_experts else _prompt_size(steps, context)
     prefill = _try_threads(
         counts, params, lambda: steps.median_s(n_prompt) / n_prompt, context, is_decode=False
     )
@@ -62,11 +64,26 @@ def tune(
     )
 
 
+def tune_offload(model: Model, params: ContextParams) -> Tuned:
+    """Measure what a first load must know where experts lie on the host, in some seconds.
+
+    Args:
+        model: Whose process has GGML_OP_OFFLOAD_MIN_BATCH at 1.
+        params: Of the context that it is served with.
+    """
+    n_threads = params.n_threads_prefill
+    offload = _offload(model, params, n_threads, _FEW_SIZES, _FEW_REPEATS)
+    _, token_s, gpu_s = offload[0]
+    decode = ((params.n_threads_decode, 1 / (token_s or gpu_s)),)
+    return Tuned(decode=decode, prefill=(), offload=offload, step_costs=None)
+
+
 class _Steps:
     """Steps of one sequence, which is empty before and after each."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, max_repeats: int = _MAX_REPEATS) -> None:
         self._context, self._batch = context, Batch(context.n_batch)
+        self._max_repeats = max_repeats
 
     def seconds(self, n_tokens: int) -> float:
         """Of one step of tokens that differ, as a prompt's do: they choose different experts."""
@@ -84,7 +101,7 @@ class _Steps:
         """Of several after one that warms up, or just of that one where it takes long."""
         end_s = time.monotonic() + _TRY_S
         found = [self.seconds(n_tokens)]
-        while len(found) <= _MAX_REPEATS and time.monotonic() < end_s:
+        while len(found) <= self._max_repeats and time.monotonic() < end_s:
             found.append(self.seconds(n_tokens))
         return statistics.median(found[1:] or found)
 
@@ -129,19 +146,25 @@ def _prompt_size(steps: _Steps, context: Context) -> int:
     return n
 
 
-def _offload(model: Model, params: ContextParams, n_threads: int) -> OffloadTimes:
+def _offload(
+    model: Model,
+    params: ContextParams,
+    n_threads: int,
+    sizes: tuple[int, ...] = OFFLOAD_SIZES,
+    max_repeats: int = _MAX_REPEATS,
+) -> OffloadTimes:
     """Time batches with the host's experts brought to the GPU, and computed where they are."""
-    sizes = [n for n in OFFLOAD_SIZES if n <= params.n_batch]
+    sizes = tuple(n for n in sizes if n <= params.n_batch)
     small = msgspec.structs.replace(
         params, n_ctx=2048, n_batch=sizes[-1], n_seq_max=1, n_outputs_max=1,
         n_threads_prefill=n_threads,
     )  # fmt: skip
     context = Context(model, msgspec.structs.replace(small, op_offload=True))
-    steps = _Steps(context)
+    steps = _Steps(context, max_repeats)
     on_gpu = [(n, steps.median_s(n)) for n in sizes]
     context.close()
     context = Context(model, msgspec.structs.replace(small, op_offload=False))
-    steps = _Steps(context)
+    steps = _Steps(context, max_repeats)
     on_host: list[float] = []
     for n, gpu_s in on_gpu:
         on_host.append(steps.median_s(n))

@@ -14,7 +14,7 @@ from gptoss_local.llama.library import start_library
 DeviceKind = Literal["cpu", "gpu", "integrated", "accelerator", "meta"]
 
 _KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu", "integrated", "accelerator", "meta")
-_CPU = "CPU"
+CPU = "CPU"
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -55,10 +55,25 @@ def buffer_type(device: str) -> int:
     For the CPU this is the plain one, which the loader takes as a wish for its best host buffer:
     the pinned one of a GPU unless the file is mapped.
     """
-    if device == _CPU:
+    if device == CPU:
         return int(_call("ggml_backend_cpu_buffer_type", ctypes.c_void_p))
     handle = ctypes.c_void_p(device_handle(device))
     return int(_call("ggml_backend_dev_buffer_type", ctypes.c_void_p, handle))
+
+
+def gpu_function(name: str, restype: Any, *argtypes: Any) -> Any:
+    """A function that the backend of the first GPU offers beyond ggml's own; None without it.
+
+    Source: `ggml_backend_reg_get_proc_address`, ggml-backend.h.
+    """
+    gpu = next((each for each in _handles() if _describe(each).kind == "gpu"), None)
+    if gpu is None:
+        return None
+    pointer = ctypes.c_void_p
+    backend = pointer(_call("ggml_backend_dev_backend_reg", pointer, pointer(gpu)))
+    named = ctypes.c_char_p(name.encode())
+    address = _call("ggml_backend_reg_get_proc_address", pointer, backend, named)
+    return ctypes.CFUNCTYPE(restype, *argtypes)(address) if address else None
 
 
 def _handles() -> list[int]:

@@ -1,21 +1,24 @@
 """The weights of one GGUF file, mapped or uploaded by llama.cpp."""
 
 import ctypes
+import re
 from collections.abc import Callable
 from ctypes import c_void_p
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import llama_cpp
 import msgspec
 
 from gptoss_local.errors import EngineError, ModelLoadError
-from gptoss_local.llama.devices import buffer_type, device_handle
+from gptoss_local.llama.devices import CPU, buffer_type, device_handle
 from gptoss_local.llama.library import forget_log, recent_log, start_library
 from gptoss_local.llama.memory import logged_buffers
+from gptoss_local.llama.pinning import can_pin, pin, unpin
 
-LoadMode = Literal["auto", "none", "mmap", "direct_io"]
-_LOAD_MODES: dict[LoadMode, int] = {"auto": -1, "none": 0, "mmap": 1, "direct_io": 4}  # llama.h
+LoadMode = Literal["auto", "none", "mmap", "direct_io", "pinned"]
+_LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "direct_io": 4, "pinned": 1}  # llama.h
 
 
 class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +30,8 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
         tensor_overrides: Pairs of a regular expression, searched in tensor names, and the name of
             the device whose memory takes those tensors; the first match counts.
         load_mode: `none` reads the file into buffers, which for weights on the host are pinned
-            ones where a GPU is there; `mmap` maps it; `auto` is llama.cpp's choice.
+            ones where a GPU is there; `mmap` maps it; `auto` is llama.cpp's choice. `pinned` maps
+            it and locks what stays with the CPU; where that cannot be, it is `none`.
         tensor_split: How many layers each device gets, in order; None leaves it to llama.cpp.
         repack: Let the CPU's experts be copied into an order that it computes faster with; without,
             they stay where the load mode puts them, which may be the page cache.
@@ -83,13 +87,16 @@ class Model:
         c.no_alloc = params.no_alloc
         if on_progress is not None:
             c.progress_callback = _progress_callback(on_progress)
-        forget_log()
-        self._handle = llama_cpp.llama_model_load_from_file(str(path).encode(), c)
-        if not self._handle:
-            raise ModelLoadError(
-                f"llama.cpp could not load {path.name}: {recent_log()}",
-                hint="Check that the file is a complete gpt-oss GGUF and that memory is free.",
-            )
+        self._pinned: list[int] = []
+        self._handle: int | None = None
+        if params.load_mode == "pinned" and can_pin():
+            self._handle = _load(path, c)
+            self._pinned = pin(path, partial(_is_on_host, params, self.n_layers))
+            if not self._pinned:
+                self.close()
+        if self._handle is None:
+            c.load_mode = _LOAD_MODES["none" if params.load_mode == "pinned" else params.load_mode]
+            self._handle = _load(path, c)
         self.buffers = logged_buffers()
 
     @property
@@ -131,8 +138,32 @@ class Model:
         while self._contexts:
             self._contexts.pop().close()
         if self._handle:
+            unpin(self._pinned)
             llama_cpp.llama_model_free(self._handle)
             self._handle = None
+
+
+def _load(path: Path, c: Any) -> int:
+    forget_log()
+    handle = llama_cpp.llama_model_load_from_file(str(path).encode(), c)
+    if not handle:
+        raise ModelLoadError(
+            f"llama.cpp could not load {path.name}: {recent_log()}",
+            hint="Check that the file is a complete gpt-oss GGUF and that memory is free.",
+        )
+    return int(handle)
+
+
+def _is_on_host(params: ModelParams, n_layers: int, tensor: str) -> bool:
+    """Whether a tensor of a layer stays with the CPU.
+
+    Source: `get_layer_buft_list` and `create_tensor` in llama-model.cpp and -model-loader.cpp.
+    """
+    for pattern, device in params.tensor_overrides:
+        if re.search(pattern, tensor):
+            return device == CPU
+    layer = re.match(r"blk\.(\d+)\.", tensor)
+    return layer is not None and 0 <= params.n_gpu_layers < n_layers + 1 - int(layer[1])
 
 
 class _Override(ctypes.Structure):

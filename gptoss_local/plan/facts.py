@@ -2,7 +2,6 @@
 
 import re
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +10,6 @@ import msgspec
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.gguf_file import GGUFInfo, read_info
 
-_ALIGNMENT = 32  # general.alignment of all gpt-oss files, and the default of GGUF
 _LAYER = re.compile(r"blk\.(\d+)\.(.*)")
 _EXPERTS = re.compile(r"ffn_(gate|up|down)_exps\.")
 _SPLIT = re.compile(r"-00001-of-(\d{5})\.gguf$")
@@ -169,10 +167,7 @@ def published_facts(n_layers: int, n_experts: int) -> ModelFacts:
 
 def _tensor_bytes(info: GGUFInfo) -> dict[str, int]:
     """Size of each tensor with its padding: the way to the next one."""
-    start = -(-info.n_header_bytes // _ALIGNMENT) * _ALIGNMENT
-    tensors = sorted(info.tensors, key=lambda tensor: tensor.offset)
-    ends = [tensor.offset for tensor in tensors] + [info.size_bytes - start]
-    return {t.name: end - begin for t, (begin, end) in zip(tensors, pairwise(ends), strict=True)}
+    return {name: end - start for name, (start, end) in info.tensor_spans.items()}
 
 
 def _number(info: GGUFInfo, key: str) -> int:

@@ -14,7 +14,7 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mapped: Weights in the page cache, which the system may drop and read again.
-        weights: Weights in memory of the process.
+        weights: Weights in memory that the system cannot take back.
         is_pinned: `weights` is locked for fast copies to a GPU.
     """
 
@@ -66,11 +66,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(n for n in self.placement.layers_per_gpu if n) if self.uses_gpu else None
 
     @property
-    def load_mode(self) -> Literal["auto", "none", "mmap"]:
-        """How the file is read: into pinned memory, or mapped; see `llama.ModelParams`."""
+    def load_mode(self) -> Literal["auto", "mmap", "pinned"]:
+        """How the file is read; see `llama.ModelParams`."""
         if not self.uses_gpu:
             return "auto"
-        return "none" if self.host.is_pinned else "mmap"
+        return "pinned" if self.host.is_pinned else "mmap"
 
     @property
     def repacks(self) -> bool:

@@ -8,6 +8,7 @@ from gptoss_local.plan.speed import N_ANSWER, N_PROMPT
 from gptoss_local.plan.wishes import Wishes
 
 _UNTUNED = "until `gptoss tune` has measured it"
+_UNLOADED = "until its first load has measured it"
 
 
 def explain(
@@ -107,10 +108,11 @@ def _context(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) ->
 
 def _speed(facts: ModelFacts, plan: Plan, *, is_tuned: bool) -> list[str]:
     speed, half = plan.speed, half_ctx_costs(facts, plan) - 1
+    unknown = _UNLOADED if plan.uses_gpu and plan.placement.host_experts else _UNTUNED
     return [
         f"Expected: prompts {speed.prefill_tok_s:,.0f} tokens/s, bound by {speed.prefill_bound}; "
         f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. "
-        f"An estimate, {'corrected by what was measured here' if is_tuned else _UNTUNED}.",
+        f"An estimate, {'corrected by what was measured here' if is_tuned else unknown}.",
         f"That is {speed.request_s:.1f} s for {N_PROMPT:,} tokens read and {N_ANSWER} written, "
         f"by which this plan was chosen; half the context counts as {half:.0%} more.",
     ]

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,10 +22,10 @@ from gptoss_local.plan.measured import (
     Steps,
     plan_id,
     read_measured,
-    write_measured,
 )
 from gptoss_local.plan.outcome import Plan
 from gptoss_local.server.attempts import MAX_TRIES, Attempt, next_attempt
+from gptoss_local.server.calibration import calibrate, is_due, keep
 from gptoss_local.server.loads import LoadProgress
 from gptoss_local.server.placing import free_vram, measured_file, plan_load
 from gptoss_local.settings import Settings
@@ -51,6 +52,7 @@ class LoadedModel:
     engine: EngineClient
     vocabulary: Vocabulary
     keep_alive_s: float
+    load_s: float
     n_users: int = 0
     is_leaving: bool = False
     expires_s: float | None = None
@@ -107,16 +109,17 @@ async def load_as_fits(
     for n_tries in itertools.count(1):
         await make_room(attempt)
         free = await asyncio.to_thread(free_vram, settings)
-        plan = await asyncio.to_thread(
-            plan_load, path, settings, n_ctx, attempt=attempt, tuning=known.tuning
-        )
+        plan_now = partial(plan_load, path, settings, n_ctx, attempt=attempt)
+        plan = await asyncio.to_thread(plan_now, tuning=known.tuning)
+        if n_tries == 1 and is_due(plan, known):
+            load = load_command(entry, path, plan, settings, known)
+            known = await calibrate(plan, load, known, known_path, progress)
+            plan = await asyncio.to_thread(plan_now, tuning=known.tuning)
         progress.begin_try(info.size_bytes)
-        start_s = time.monotonic()
         try:
             load = load_command(entry, path, plan, settings, known)
             model = await load_model(entry, info, plan, load, settings, progress.report)
-            outcome = _outcome(model, attempt, time.monotonic() - start_s, n_tries)
-            _remember(known_path, known, model, outcome)  # no await: a stop would lose it
+            _remember(known_path, known, model, attempt, n_tries)  # no await: a stop would lose it
             return model
         except EngineError as error:
             now = await asyncio.to_thread(free_vram, settings)
@@ -204,31 +207,26 @@ async def load_model(
         raise
     seconds = time.monotonic() - start_s
     _log.info("loaded %s (%d tokens) in %.2f s", entry.name, engine.loaded.n_ctx, seconds)
-    return LoadedModel(entry, info, plan, engine, vocabulary, settings.keep_alive_s)
+    return LoadedModel(entry, info, plan, engine, vocabulary, settings.keep_alive_s, seconds)
 
 
-def _outcome(model: LoadedModel, attempt: Attempt, seconds: float, n_tries: int) -> Outcome:
-    return Outcome(
+def _remember(
+    path: Path, known: Measured, model: LoadedModel, attempt: Attempt, n_tries: int
+) -> None:
+    """Keep what a load has shown."""
+    outcome = Outcome(
         plan_id=plan_id(model.plan),
         extra_margin_bytes=attempt.extra_margin_bytes,
         load_mode=model.plan.load_mode,
-        load_s=round(seconds, 3),
+        load_s=round(model.load_s, 3),
         n_tries=n_tries,
         buffer_bytes=model.engine.loaded.buffer_bytes,
     )
-
-
-def _remember(path: Path, known: Measured, model: LoadedModel, outcome: Outcome) -> None:
-    """Keep what a load has shown; that this fails is no reason to have no model."""
     is_same = known.outcome is not None and known.outcome.plan_id == outcome.plan_id
     now = known if is_same else msgspec.structs.replace(known, outcome=outcome)
     costs = model.engine.loaded.step_costs
     if costs is not None and not (known.steps and known.steps.are_of(model.plan)):
         steps = Steps.now(model.plan, costs.seconds, costs.switch_s)
         now = msgspec.structs.replace(now, steps=steps)
-    if now == known:
-        return
-    try:
-        write_measured(path, now)
-    except OSError as error:
-        _log.warning("%s cannot be written: %s", path, error)
+    if now != known:
+        keep(path, now)

@@ -16,6 +16,8 @@ class LoadStatus(msgspec.Struct, frozen=True):
     """One look at a load, as `POST /api/gptoss/load` streams it.
 
     Attributes:
+        status: "waiting" for another model, "loading", "starting", when all is read, and before
+            that, once per model and machine, "measuring"; at last "success".
         completed: Bytes of weights read so far, in all tries together; it never falls.
         total: What `completed` will be at the end; it grows with every further try, and is 0 while
             the load waits for another model.
@@ -37,38 +39,45 @@ class LoadProgress:
     def __init__(self, model: str) -> None:
         self.model = model
         self._status = LoadStatus(model, "waiting")
-        self._base_bytes = self._try_bytes = 0
-        self._start_s = 0.0
-        self._read_s = 0.0  # of earlier tries
+        self._base_bytes = self._part_bytes = 0
+        self._start_s = self._read_s = 0.0
+        self._earlier_s = 0.0  # of reading, before this part
+        self._after = "starting"
 
     @property
     def status(self) -> LoadStatus:
         return self._status
 
+    def begin_measuring(self, n_bytes: int) -> None:
+        """Weights of `n_bytes` are about to be read, to be measured and then read once more."""
+        self._begin(n_bytes, after="measuring", n_more_bytes=n_bytes)
+
     def begin_try(self, n_bytes: int) -> None:
         """Weights of `n_bytes` are about to be read, perhaps once more."""
-        last = self._status
-        if last.n_tries:
-            self._read_s += time.monotonic() - self._start_s
-        self._base_bytes, self._try_bytes = last.completed, n_bytes
-        self._start_s = time.monotonic()
+        self._begin(n_bytes, after="starting", n_tries=self._status.n_tries + 1)
+
+    def _begin(self, n_bytes: int, *, after: str, n_more_bytes: int = 0, n_tries: int = 0) -> None:
+        last, self._after = self._status, after
+        self._base_bytes, self._part_bytes = last.completed, n_bytes
+        self._start_s, self._earlier_s = time.monotonic(), self._read_s
         self._status = msgspec.structs.replace(
             last,
             status="loading",
-            total=self._base_bytes + n_bytes,
-            n_tries=last.n_tries + 1,
+            total=self._base_bytes + n_bytes + n_more_bytes,
+            n_tries=n_tries,
         )
 
     def report(self, fraction: float) -> None:
-        """Take note that so much of this try's weights is read, 0.0 .. 1.0."""
-        done_bytes = self._base_bytes + round(min(1.0, fraction) * self._try_bytes)
+        """Take note that so much of this part's weights is read, 0.0 .. 1.0."""
+        done_bytes = self._base_bytes + round(min(1.0, fraction) * self._part_bytes)
         done_bytes = max(done_bytes, self._status.completed)
         total_bytes = self._status.total
-        seconds = self._read_s + time.monotonic() - self._start_s
-        left_s = seconds * (total_bytes - done_bytes) / done_bytes if done_bytes else None
+        self._read_s = self._earlier_s + time.monotonic() - self._start_s
+        left_s = self._read_s * (total_bytes - done_bytes) / done_bytes if done_bytes else None
+        is_read = done_bytes == self._base_bytes + self._part_bytes
         self._status = msgspec.structs.replace(
             self._status,
-            status="loading" if done_bytes < total_bytes else "starting",
+            status=self._after if is_read else "loading",
             completed=done_bytes,
             seconds_left=None if left_s is None else round(left_s, 1),
         )

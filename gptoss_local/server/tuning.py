@@ -10,23 +10,14 @@ from collections.abc import Callable
 import msgspec
 
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Tuned
-from gptoss_local.plan.facts import ModelFacts, read_facts
-from gptoss_local.plan.measured import (
-    Measured,
-    Steps,
-    Tuning,
-    best_threads,
-    break_even,
-    write_measured,
-)
+from gptoss_local.plan.facts import read_facts
+from gptoss_local.plan.measured import Measured, Steps, write_measured
 from gptoss_local.plan.outcome import Plan
+from gptoss_local.server.calibration import judge
 from gptoss_local.server.loading import load_command
 from gptoss_local.server.placing import measured_file, plan_load
 from gptoss_local.settings import Settings
 from gptoss_local.store import ModelEntry, find_model
-
-_MANY = 128  # tokens that use nearly all experts
 
 
 class TuneResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,37 +67,3 @@ async def tune(
         measured=measured,
         path=str(known_path),
     )
-
-
-def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
-    """Draw the consequences of measured figures.
-
-    Args:
-        facts: Of the model.
-        plan: That it was measured under, made without any tuning.
-        tuned: The figures.
-    """
-    n_decode, decode_tok_s = best_threads(tuned.decode, plan.n_threads_decode)
-    n_prefill, prefill_tok_s = best_threads(tuned.prefill, plan.n_threads_prefill)
-    min_batch = break_even(tuned.offload)
-    if min_batch == 1:  # answers, too, are computed with experts that come to the GPU
-        decode_tok_s = max(decode_tok_s, 1 / tuned.offload[0][2])
-    return Tuning(
-        uses_gpu=plan.uses_gpu,
-        decode=tuned.decode,
-        prefill=tuned.prefill,
-        n_threads_decode=n_decode,
-        n_threads_prefill=n_prefill,
-        decode_factor=decode_tok_s / plan.speed.decode_tok_s,
-        prefill_factor=prefill_tok_s / plan.speed.prefill_tok_s,
-        offload=tuned.offload,
-        offload_min_batch=min_batch,
-        link_bytes_s=_link_bytes_s(facts, plan, tuned),
-    )
-
-
-def _link_bytes_s(facts: ModelFacts, plan: Plan, tuned: Tuned) -> float | None:
-    """Bytes a second of experts on their way to the GPU, its computing included."""
-    n_bytes = plan.placement.expert_bytes_on_host(facts)
-    rates = [n_bytes / gpu_s for n, _, gpu_s in tuned.offload if n >= _MANY]
-    return max(rates, default=None)

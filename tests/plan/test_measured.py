@@ -71,7 +71,7 @@ def test_plans_use_what_was_measured() -> None:
     words = " ".join(explain(LARGE, here, Wishes(), tuned, is_tuned=True))
     assert "Steps of 43 tokens and more" in words
     assert "corrected by what was measured" in words
-    assert "until `gptoss tune` has" in " ".join(explain(LARGE, here, Wishes(), plain))
+    assert "until its first load has" in " ".join(explain(LARGE, here, Wishes(), plain))
     again = make_plan(LARGE, here, Wishes(n_ctx=plain.shape.n_ctx), TUNING)
     if again.placement == plain.placement and again.shape == plain.shape:
         assert again.speed.decode_tok_s == pytest.approx(plain.speed.decode_tok_s / 2)

@@ -1,0 +1,102 @@
+"""What was measured of a model on this machine, and what follows from it for plans."""
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Load, Tuned
+from gptoss_local.errors import EngineError
+from gptoss_local.plan.facts import ModelFacts, read_facts
+from gptoss_local.plan.measured import Measured, Tuning, best_threads, break_even, write_measured
+from gptoss_local.plan.outcome import Plan
+from gptoss_local.server.loads import LoadProgress
+from gptoss_local.store import read_info
+
+_log = logging.getLogger("gptoss")
+
+_MANY = 128  # tokens that use nearly all experts
+
+
+def is_due(plan: Plan, known: Measured) -> bool:
+    """Whether a load is to begin with `calibrate`: the first with experts in RAM beside a GPU.
+
+    Not if the user says from how many tokens on they come over.
+    """
+    shares = plan.uses_gpu and (plan.placement.host_experts or plan.placement.host_parts)
+    is_told = "GGML_OP_OFFLOAD_MIN_BATCH" in os.environ
+    return bool(shares) and known.tuning is None and not is_told
+
+
+async def calibrate(
+    plan: Plan, load: Load, known: Measured, known_path: Path, progress: LoadProgress
+) -> Measured:
+    """Measure in some seconds what a plan cannot know: from how many tokens on a GPU is faster.
+
+    That it fails is no reason to have no model: then nothing more is known.
+
+    Args:
+        plan: For a model, without any tuning.
+        load: The same for the process.
+        known: What is known already.
+        known_path: Where what is found is kept, with that.
+        progress: Told how far the weights are read.
+    """
+    path = Path(load.model_path)
+    progress.begin_measuring(read_info(path).size_bytes)
+    load = msgspec.structs.replace(load, budget_bytes={})  # its contexts are small
+    try:
+        tuned = await EngineClient.tune(load, what="offload", on_progress=progress.report)
+    except EngineError as error:
+        _log.warning("%s could not be measured (%s)", path.name, error.message)
+        return known
+    tuning = judge(read_facts(path), plan, tuned)
+    _log.info("experts come to the GPU from %s tokens on", tuning.offload_min_batch)
+    known = msgspec.structs.replace(known, tuning=tuning)
+    keep(known_path, known)
+    return known
+
+
+def keep(path: Path, known: Measured) -> None:
+    """Write it to the disk; that this fails is no reason to have no model."""
+    try:
+        write_measured(path, known)
+    except OSError as error:
+        _log.warning("%s cannot be written: %s", path, error)
+
+
+def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
+    """Draw the consequences of measured figures.
+
+    Args:
+        facts: Of the model.
+        plan: That it was measured under, made without any tuning.
+        tuned: The figures.
+    """
+    n_decode, decode_tok_s = best_threads(tuned.decode, plan.n_threads_decode)
+    prefill = tuned.prefill or ((plan.n_threads_prefill, plan.speed.prefill_tok_s),)
+    n_prefill, prefill_tok_s = best_threads(prefill, plan.n_threads_prefill)
+    min_batch = break_even(tuned.offload)
+    if min_batch == 1:  # answers, too, are computed with experts that come to the GPU
+        decode_tok_s = max(decode_tok_s, 1 / tuned.offload[0][2])
+    return Tuning(
+        uses_gpu=plan.uses_gpu,
+        decode=tuned.decode,
+        prefill=tuned.prefill,
+        n_threads_decode=n_decode,
+        n_threads_prefill=n_prefill,
+        decode_factor=decode_tok_s / plan.speed.decode_tok_s,
+        prefill_factor=prefill_tok_s / plan.speed.prefill_tok_s,
+        offload=tuned.offload,
+        offload_min_batch=min_batch,
+        link_bytes_s=_link_bytes_s(facts, plan, tuned),
+    )
+
+
+def _link_bytes_s(facts: ModelFacts, plan: Plan, tuned: Tuned) -> float | None:
+    """Bytes a second of experts on their way to the GPU, its computing included."""
+    n_bytes = plan.placement.expert_bytes_on_host(facts)
+    rates = [n_bytes / gpu_s for n, _, gpu_s in tuned.offload if n >= _MANY]
+    return max(rates, default=None)

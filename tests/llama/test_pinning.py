@@ -1,0 +1,129 @@
+"""Tensors of a mapped file, locked for a GPU: which bytes, and what if it cannot be.
+
+The driver's part is played by functions that note what they are told; on a GPU see
+`test_pinned_on_a_gpu`.
+"""
+
+import ctypes
+import mmap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptoss_local.gguf_file import read_info
+from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu, pinning
+
+EXPERTS = (r"^blk\.[0-3]\.ffn_(up|down|gate)_exps", "CPU")
+PROMPT = [200006, 1428, 200008, 13225]
+
+
+class Driver:
+    """Takes all it is asked to lock, or `n_max` parts of it."""
+
+    def __init__(self, n_max: int = 1000) -> None:
+        self.locked: dict[int, int] = {}
+        self.n_max = n_max
+
+    def function(self, name: str, *_: Any) -> Callable[..., Any]:
+        return self.register if name.endswith("_register_host_buffer") else self.unregister
+
+    def register(self, address: int, n_bytes: int) -> bool:
+        if len(self.locked) == self.n_max:
+            return False
+        self.locked[address] = n_bytes
+        return True
+
+    def unregister(self, address: int) -> None:
+        del self.locked[address]
+
+    def holds(self, file: Path, span: tuple[int, int]) -> bool:
+        """Whether the bytes of a span of a file are in what is locked."""
+        start, end = span
+        wanted = file.read_bytes()[start:end]
+        return any(wanted in ctypes.string_at(at, n) for at, n in self.locked.items())
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    driver = Driver()
+    monkeypatch.setattr(pinning, "gpu_function", driver.function)
+    return driver
+
+
+@pytest.fixture
+def mapped(nano_gguf: Path) -> Iterator[Model]:
+    model = Model(nano_gguf, ModelParams(load_mode="mmap", repack=False))
+    yield model
+    model.close()
+
+
+@pytest.mark.usefixtures("mapped")
+def test_what_is_locked_is_what_was_asked_for(nano_gguf: Path, driver: Driver) -> None:
+    spans = read_info(nano_gguf).tensor_spans
+    wanted = {name for name in spans if "_exps" in name and name.startswith(("blk.1.", "blk.6."))}
+    addresses = pinning.pin(nano_gguf, wanted.__contains__)
+    assert len(addresses) == len(driver.locked) == 2  # layers, with the small tensors between
+    assert all(driver.holds(nano_gguf, spans[name]) for name in wanted)
+    n_wanted = sum(spans[name][1] - spans[name][0] for name in wanted)
+    assert n_wanted <= sum(driver.locked.values()) < 1.5 * n_wanted
+    assert all(n % mmap.PAGESIZE == 0 for pair in driver.locked.items() for n in pair)
+    pinning.unpin(addresses)
+    assert driver.locked == {}
+
+
+@pytest.mark.usefixtures("mapped")
+def test_all_or_nothing(nano_gguf: Path, driver: Driver) -> None:
+    driver.n_max = 1
+    assert pinning.pin(nano_gguf, lambda name: "_exps" in name and name[4] in "16") == []
+    assert driver.locked == {}
+
+
+def test_a_file_that_is_not_mapped(nano_gguf: Path, driver: Driver) -> None:
+    assert pinning.pin(nano_gguf, lambda name: "_exps" in name) == []
+    assert driver.locked == {}
+
+
+@pytest.mark.parametrize("n_max", [1000, 0], ids=["locked", "refused"])
+def test_a_model_loads_either_way(nano_gguf: Path, driver: Driver, n_max: int) -> None:
+    driver.n_max = n_max
+    params = ModelParams(tensor_overrides=(EXPERTS,), load_mode="pinned", repack=False)
+    model = Model(nano_gguf, params)
+    places = {buffer.place for buffer in model.buffers}
+    assert ("CPU_Mapped" in places) == bool(n_max)  # or else read into buffers of its own
+    spans = read_info(nano_gguf).tensor_spans
+    on_host = [spans[f"blk.{i}.ffn_down_exps.weight"] for i in (0, 3)]
+    assert all(driver.holds(nano_gguf, span) for span in on_host) == bool(n_max)
+    plain = Model(nano_gguf, ModelParams())
+    assert logits(model) == pytest.approx(logits(plain))
+    model.close()
+    plain.close()
+    assert driver.locked == {}
+
+
+def test_layers_without_a_place_on_the_gpu_are_locked_too(nano_gguf: Path, driver: Driver) -> None:
+    """Of 8 layers and the head, 4 are on the GPU: the last three layers and the head."""
+    model = Model(nano_gguf, ModelParams(n_gpu_layers=4, load_mode="pinned", repack=False))
+    spans = read_info(nano_gguf).tensor_spans
+    held = [driver.holds(nano_gguf, spans[f"blk.{i}.attn_q.weight"]) for i in range(8)]
+    assert held == [True] * 5 + [False] * 3
+    model.close()
+
+
+def logits(model: Model) -> list[float]:
+    context = Context(model, ContextParams(n_ctx=256, n_threads_prefill=2, n_threads_decode=1))
+    context.decode(PROMPT, position=0)
+    return [float(each) for each in context.logits(-1)[:1000]]
+
+
+@pytest.mark.gpu
+def test_pinned_on_a_gpu(nano_gguf: Path) -> None:
+    if not has_gpu():
+        pytest.skip("llama.cpp has no GPU")
+    pinned = Model(nano_gguf, ModelParams(tensor_overrides=(EXPERTS,), load_mode="pinned"))
+    assert {"CPU_Mapped", "CUDA0"} <= {buffer.place for buffer in pinned.buffers}
+    read = Model(nano_gguf, ModelParams(tensor_overrides=(EXPERTS,), load_mode="none"))
+    assert logits(pinned) == pytest.approx(logits(read))
+    pinned.close()
+    read.close()
