@@ -32,7 +32,7 @@ from against_llama_server import SAMPLING, Ours, Theirs, free_url, words
 from vram_ballast import GIB, free_bytes
 
 from gptoss_local.chat import Vocabulary
-from gptoss_local.plan.measured import read_measured
+from gptoss_local.plan.measured import Measured, read_measured
 from gptoss_local.plan.outcome import Plan
 from gptoss_local.server.placing import plan_load
 from gptoss_local.settings import Settings, load_settings
@@ -78,19 +78,24 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
 
 
 def ours(model: Path, n_rounds: int) -> Row:
-    with gptoss(model) as (peer, url, name, plan, settings):
+    with gptoss(model) as (peer, url, name, _, settings):
+        first_s = load(url, name)  # measures, where experts are in RAM
+        unload(url, name)
+        plan = plan_load(model, settings, None, tuning=measured(settings).tuning)
         before = free_bytes() if plan.uses_gpu else 0
         load_s = load(url, name)
         (running,) = httpx.get(f"{url}/api/ps").json()["models"]
         vocabulary = vocabulary_of(model)
         figures = measure(peer, vocabulary, n_rounds, N_PROMPT)
         used = before - free_bytes() if plan.uses_gpu else 0  # llama.cpp gives nothing back
-        allocated = allocated_mib(settings)
+        outcome = measured(settings).outcome
+    allocated = outcome.buffer_bytes if outcome else {}
     gpu = plan.placement.gpus[0] if plan.placement.gpus else None
     return {
         "what": "gptoss",
         "command": f"gptoss serve; gptoss run {name}",
         "n_ctx": running["context_length"],
+        "first_load_s": first_s,
         "load_s": load_s,
         "n_batch": plan.shape.n_batch,
         "host_experts": len(plan.placement.host_experts),
@@ -100,15 +105,14 @@ def ours(model: Path, n_rounds: int) -> Row:
         "vram_predicted_mib": gpu.total / MIB if gpu else 0,
         "vram_used_mib": used / MIB,
         "vram_predicted_of": msgspec.to_builtins(gpu),
-        "allocated_mib": allocated,
+        "allocated_mib": {place: n / MIB for place, n in allocated.items()},
     } | figures
 
 
-def allocated_mib(settings: Settings) -> dict[str, float]:
-    """What llama.cpp allocated for the one model of these settings, by place."""
+def measured(settings: Settings) -> Measured:
+    """What is known of the one model of these settings."""
     (path,) = (settings.cache_dir / "measured").iterdir()
-    outcome = read_measured(path).outcome
-    return {place: n / MIB for place, n in outcome.buffer_bytes.items()} if outcome else {}
+    return read_measured(path)
 
 
 @contextmanager
@@ -131,6 +135,12 @@ def load(url: str, name: str) -> float:
     if answer.status_code != 200 or "error" in answer.text:
         raise SystemExit(f"gptoss did not load: {answer.text}")
     return time.monotonic() - start_s
+
+
+def unload(url: str, name: str) -> None:
+    httpx.post(f"{url}/api/generate", json={"model": name, "keep_alive": 0}, timeout=60)
+    while httpx.get(f"{url}/api/ps").json()["models"]:
+        time.sleep(0.1)
 
 
 def theirs(folder: Path, model: Path, n_rounds: int) -> Row:
@@ -270,7 +280,7 @@ def describe(row: Row) -> str:
         text += f", {row['n_prompt']} tokens read, follow-up {row['follow_up_s']:.3f} s, "
         text += f"context {row['n_ctx']}, ready in {row['load_s']:.1f} s"
     if "n_batch" in row:
-        text += f"; batch {row['n_batch']}, {row['host_experts']} layers in RAM ({row['load_mode']}"
+        text += f" (first load {row['first_load_s']:.1f} s); batch {row['n_batch']}, {row['host_experts']} layers in RAM ({row['load_mode']}"
         text += f"), from {row['offload_min_batch']} tokens on the GPU, expected {row['expected']},"
         text += f" VRAM {row['vram_predicted_mib']:.0f} / {row['vram_used_mib']:.0f} MiB"
     return text
