@@ -280,8 +280,9 @@ def describe(row: Row) -> str:
         text += f", {row['n_prompt']} tokens read, follow-up {row['follow_up_s']:.3f} s, "
         text += f"context {row['n_ctx']}, ready in {row['load_s']:.1f} s"
     if "n_batch" in row:
-        text += f" (first load {row['first_load_s']:.1f} s); batch {row['n_batch']}, {row['host_experts']} layers in RAM ({row['load_mode']}"
-        text += f"), from {row['offload_min_batch']} tokens on the GPU, expected {row['expected']},"
+        text += f" (first load {row['first_load_s']:.1f} s); batch {row['n_batch']}, "
+        text += f"{row['host_experts']} layers in RAM ({row['load_mode']}), from"
+        text += f" {row['offload_min_batch']} tokens on the GPU, expected {row['expected']},"
         text += f" VRAM {row['vram_predicted_mib']:.0f} / {row['vram_used_mib']:.0f} MiB"
     return text
 
