@@ -89,7 +89,7 @@ def rows_without_memory(path: Path, depths: tuple[int, ...]) -> Iterator[Row]:
             (gpu,) = placement.gpus
             # No sampler is there, and the way to pinned memory is none of llama.cpp's buffers.
             compute = gpu.compute - device_sampling_bytes(facts, shape)
-            compute -= host_map_bytes(facts) if n_host else 0
+            compute -= host_map_bytes(facts, is_copy=True) if n_host else 0
             fixed = {"model": gpu.weights, "kv": gpu.cache}  # not allocated, so not told
             actual = of_gpu(model, context)["compute"]
             yield Row(label, fixed | {"compute": compute}, fixed | {"compute": actual})

@@ -18,7 +18,7 @@ from gptoss_local.types import OffloadTimes
 OFFLOAD_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _FEW_SIZES = (1, 2, 4, 8, 32)
 _MANY = 128  # tokens, which use nearly all experts
-_CLEARLY, _NOTABLY = 4, 1.5  # times as long on the host: with more tokens it is not tried there
+_CLEARLY, _NOTABLY = 4, 1.2  # times as long on the host: with more tokens it is not tried there
 _N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast
 _PROMPT_S = 0.5
 _TRY_S = 1.0  # no step is repeated after so long

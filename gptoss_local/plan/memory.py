@@ -107,12 +107,14 @@ def expert_copy_bytes(facts: ModelFacts) -> int:
     return max(max(layer.expert_bytes) for layer in facts.layers)
 
 
-def host_map_bytes(facts: ModelFacts) -> int:
+def host_map_bytes(facts: ModelFacts, *, is_copy: bool) -> int:
     """What a GPU holds to reach pinned experts, as if all were on the host.
 
-    GPU: 4 MiB per GiB of 20b's, 9 of 120b's; 2 on two machines of another day. The most counts.
+    GPU: a copy in buffers of the driver takes 4 MiB per GiB of 20b's, 9 of 120b's; 2 on two
+    machines of another day; the most counts. Locked pages of the file took nothing that could be
+    seen, on two machines: 1 counts.
     """
-    return facts.expert_bytes * 9 // 1024
+    return facts.expert_bytes * (9 if is_copy else 1) // 1024
 
 
 def runtime_bytes(shape: Shape) -> int:

@@ -113,6 +113,7 @@ def iter_placements(
     *,
     n_gpu_layers: int | None = None,
     n_cpu_moe: int | None = None,
+    copies_host: bool = True,
 ) -> Iterator[Placement]:
     """Yield the ways to put as many experts on the GPUs as fit, for one shape.
 
@@ -125,6 +126,7 @@ def iter_placements(
         n_gpu_layers: As wished, at least 1; None is all.
         n_cpu_moe: Layers, from the first, whose experts stay on the host, as wished; None is as
             few as possible.
+        copies_host: Pinned weights are a copy in buffers of the driver.
     """
     n = facts.n_layers + 1 if n_gpu_layers is None else min(n_gpu_layers, facts.n_layers + 1)
     is_exact = n_cpu_moe is not None or n_gpu_layers is not None
@@ -134,7 +136,7 @@ def iter_placements(
         experts=[sum(layer.expert_bytes) for layer in facts.layers],
         compute=compute_bytes(facts, shape),
         sampling=device_sampling_bytes(facts, shape),
-        copy=expert_copy_bytes(facts) + host_map_bytes(facts),
+        copy=expert_copy_bytes(facts) + host_map_bytes(facts, is_copy=copies_host),
         runtime=runtime_bytes(shape),
     )
     for counts in _splits(n, budgets):

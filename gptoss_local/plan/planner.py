@@ -152,6 +152,7 @@ def _plan(
             [gpu_budget(gpu, wishes) for gpu in machine.usable_gpus],
             n_gpu_layers=wishes.n_gpu_layers,
             n_cpu_moe=wishes.n_cpu_moe,
+            copies_host=machine.platform != "linux",  # see `llama.pinning`
         )
         found += [_complete(facts, machine, wishes, shape, each, tuning) for each in placements]
     is_free = wishes.n_gpu_layers is None and wishes.n_cpu_moe is None
