@@ -30,7 +30,7 @@ def follow_load(client: "Client", body: dict[str, Any], progress: Progress) -> i
     Args:
         client: Of the server.
         body: Of the request: `model`, and `options` and `keep_alive` as for an answer.
-        progress: Its first argument is `loading MODEL`, or `measuring MODEL`.
+        progress: Its first argument is `loading MODEL`.
 
     Raises:
         GptOssError: it cannot be loaded.
@@ -42,8 +42,7 @@ def follow_load(client: "Client", body: dict[str, Any], progress: Progress) -> i
         for frame in frames:
             n_tries = frame.get("n_tries", 0) or n_tries
             if total := frame.get("total", 0):
-                doing = "measuring" if frame["status"] == "measuring" else "loading"
-                progress(f"{doing} {body['model']}", frame["completed"], total)
+                progress(f"loading {body['model']}", frame["completed"], total)
     except KeyboardInterrupt:
         name = body["model"]
         print(f"the load goes on; `gptoss stop {name}` ends it", file=sys.stderr)

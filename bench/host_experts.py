@@ -1,0 +1,138 @@
+"""Experts in RAM beside a GPU: how they are held, and what else a prompt or a token waits for.
+
+    python bench/host_experts.py FILE.gguf [--free-gib 7.5] [--modes mmap pinned none] [--batch N]
+
+In one process, with the plan that gptoss makes and llama.cpp alone: seconds to load, prompts of
+4,096 tokens three times over, and the median of 64 further tokens. Then, in the last mode, what the
+same prompt takes behind others that are cached, and in our engine. Set GGML_OP_OFFLOAD_MIN_BATCH to
+1 to have single tokens computed with experts that come to the GPU. The file should be in the page
+cache; it may be random (`synth_gguf.py`).
+"""
+
+import argparse
+import os
+import statistics
+import time
+from pathlib import Path
+
+from offload import ballast
+
+from gptoss_local.engine.engine import Engine
+from gptoss_local.engine.protocol import N_DRAFT_MAX, Generate, Tokens
+from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu
+from gptoss_local.llama.model import LoadMode
+from gptoss_local.plan.outcome import Plan
+from gptoss_local.server.placing import plan_load
+from gptoss_local.settings import load_settings
+from gptoss_local.types import SamplingParams
+
+N_PROMPT, N_TOKENS, N_ROUNDS = 4096, 64, 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--free-gib", type=float, help="all that is free when not given")
+    parser.add_argument("--modes", nargs="+", default=["mmap", "pinned", "none"])
+    parser.add_argument("--batch", type=int, help="tokens of a step; as planned when not given")
+    arguments = parser.parse_args()
+    os.environ.setdefault("GOMP_SPINCOUNT", "30000")  # as an engine process has it
+    with ballast(arguments.free_gib):
+        plan = plan_load(arguments.model, load_settings(), None)
+        n_batch = arguments.batch or plan.shape.n_batch
+        print(f"{len(plan.placement.host_experts)} layers of experts in RAM, batches of {n_batch}")
+        for mode in arguments.modes:
+            model = load(arguments.model, plan, mode)
+            alone(model, params(plan, n_batch), mode)
+            if mode == arguments.modes[-1]:
+                beside_others(model, params(plan, n_batch))
+                in_the_engine(model, params(plan, n_batch))
+            model.close()
+
+
+def load(path: Path, plan: Plan, mode: LoadMode) -> Model:
+    start_s = time.perf_counter()
+    overrides = plan.placement.tensor_overrides()
+    n_gpu_layers = plan.placement.n_gpu_layers
+    model = Model(
+        path, ModelParams(n_gpu_layers=n_gpu_layers, tensor_overrides=overrides, load_mode=mode)
+    )
+    print(f"{mode}: loaded in {time.perf_counter() - start_s:.1f} s")
+    return model
+
+
+def params(plan: Plan, n_batch: int) -> ContextParams:
+    return ContextParams(
+        n_ctx=plan.shape.n_ctx,
+        n_threads_prefill=plan.n_threads_prefill,
+        n_threads_decode=plan.n_threads_decode,
+        n_batch=n_batch,
+        n_seq_max=plan.shape.n_seq,
+        n_outputs_max=plan.shape.n_outputs,
+        n_outputs_max_per_seq=1 + N_DRAFT_MAX,
+    )
+
+
+def prompt(seed: int) -> list[int]:
+    """Tokens that all differ, and choose different experts."""
+    return [1000 + (seed + 7919 * i) % 150_000 for i in range(N_PROMPT)]
+
+
+def read(context: Context, seed: int, seq_id: int = 0) -> float:
+    """Milliseconds that a prompt takes."""
+    tokens, start_s = prompt(seed), time.perf_counter()
+    for i in range(0, N_PROMPT, context.n_batch):
+        context.decode(tokens[i : i + context.n_batch], position=i, seq_id=seq_id)
+    context.synchronize()
+    return 1e3 * (time.perf_counter() - start_s)
+
+
+def alone(model: Model, sizes: ContextParams, mode: str) -> None:
+    context = Context(model, sizes)
+    prompts = []
+    for seed in range(N_ROUNDS):
+        context.remove(0)
+        prompts.append(read(context, seed))
+    tokens = []
+    for i in range(N_TOKENS):
+        start_s = time.perf_counter()
+        context.decode([1000 + 37 * i], position=N_PROMPT + i)
+        context.synchronize()
+        tokens.append(1e3 * (time.perf_counter() - start_s))
+    median = statistics.median(tokens)
+    print(f"{mode}: prompts {rounded(prompts)} ms, a token {median:.2f} ms", flush=True)
+    context.close()
+
+
+def beside_others(model: Model, sizes: ContextParams) -> None:
+    context = Context(model, sizes)
+    prompts = [read(context, seed, seq_id=seed) for seed in range(N_ROUNDS)]
+    print(f"each behind those before it, cached: {rounded(prompts)} ms", flush=True)
+    context.close()
+
+
+def in_the_engine(model: Model, sizes: ContextParams) -> None:
+    context = Context(model, sizes)
+    engine = Engine(context, backend_sampling=has_gpu(), checkpoint_bytes=2**30)
+    first, sampling = [], SamplingParams(temperature=1.0)
+    for seed in range(N_ROUNDS):
+        request = Generate(
+            seq_id=seed, prompt=prompt(seed), sampling=sampling, stop_tokens=[], max_tokens=8
+        )
+        start_s = time.perf_counter()
+        engine.add_request(request)
+        seen_s = 0.0
+        while engine.has_work:
+            if any(isinstance(event, Tokens) for event in engine.step()):
+                seen_s = seen_s or time.perf_counter()
+        first.append(1e3 * (seen_s - start_s))
+    print(f"the same in our engine, with the first token: {rounded(first)} ms", flush=True)
+    context.close()
+
+
+def rounded(values: list[float]) -> str:
+    return " ".join(f"{value:.0f}" for value in values)
+
+
+if __name__ == "__main__":
+    main()
