@@ -165,7 +165,7 @@ class Tuned(msgspec.Struct, frozen=True, tag="tuned", kw_only=True):
 
     Attributes:
         decode: Tokens a second of one stream, by threads.
-        prefill: Tokens a second of a prompt, by threads; empty if only `offload` was measured.
+        prefill: Tokens a second of a prompt, by threads.
         offload: Empty unless a GPU works with experts of the host.
         step_costs: With the best number of threads; None if `offload` is not empty.
     """

@@ -32,19 +32,19 @@ def read_ahead(path: Path, on_progress: Callable[[float], None]) -> float:
     Raises:
         ModelLoadError: the disk cannot be read. In mapped memory that would be the end of us.
     """
-    files = split_files(path)
-    sizes = [file.stat().st_size for file in files]
-    if not hasattr(os, "RWF_NOWAIT") or sum(sizes) > psutil.virtual_memory().total:
-        return 0.0
-    n_read, n_all = 0, sum(sizes)
+    files, share, n_read = split_files(path), 0.0, 0
     try:
+        n_all = sum(file.stat().st_size for file in files)
+        if not hasattr(os, "RWF_NOWAIT") or n_all > psutil.virtual_memory().total:
+            return 0.0
         for file in files:
             for n_bytes in filter(None, _read_cold(file)):
                 n_read += n_bytes
-                on_progress(_SHARE * n_read / n_all)
+                share = _SHARE * n_read / n_all
+                on_progress(share)
     except OSError as error:
         raise ModelLoadError(f"cannot read {path}: {error.strerror}") from error
-    return _SHARE * n_read / n_all
+    return share
 
 
 def _read_cold(file: Path) -> Iterator[int]:

@@ -17,7 +17,6 @@ from gptoss_local.types import OffloadTimes
 
 OFFLOAD_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _FEW_SIZES = (1, 2, 4, 8, 32)
-_MANY = 128  # tokens, which use nearly all experts
 _CLEARLY, _NOTABLY = 4, 1.2  # times as long on the host: with more tokens it is not tried there
 _N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast
 _PROMPT_S = 0.5
@@ -72,19 +71,26 @@ def tune_offload(model: Model, params: ContextParams) -> Tuned:
         model: Whose process has GGML_OP_OFFLOAD_MIN_BATCH at 1.
         params: Of the context that it is served with.
     """
-    small = _small(params, _MANY)
-    context, on_host = Context(model, small), Context(model, _without_offload(small))
-    steps, steps_on_host = _Steps(context), _Steps(on_host)
+    n_batch = params.n_batch
+    context = Context(model, _small(params, n_batch))
+    host_context = Context(model, _without_offload(_small(params, _FEW_SIZES[-1])))
+    on_gpu, on_host = _Steps(context), _Steps(host_context)
     found: list[tuple[int, float | None, float]] = []
-    token_s = steps_on_host.median_s(1)
+    token_s = on_host.median_s(1)
     for n in _FEW_SIZES:
-        gpu_s, host_s = steps.median_s(n), steps_on_host.median_s(n) if n > 1 else token_s
+        gpu_s, host_s = on_gpu.median_s(n), on_host.median_s(n) if n > 1 else token_s
         found.append((n, host_s, gpu_s))
         if host_s > _NOTABLY * gpu_s:
             break
-    found.append((_MANY, None, steps.median_s(_MANY)))
-    decode = ((params.n_threads_decode, 1 / token_s),)
-    return Tuned(decode=decode, prefill=(), offload=tuple(found), step_costs=None)
+    batch_s = on_gpu.median_s(n_batch)
+    host_context.close()
+    context.close()
+    return Tuned(
+        decode=((params.n_threads_decode, 1 / token_s),),
+        prefill=((params.n_threads_prefill, n_batch / batch_s),),
+        offload=(*found, (n_batch, None, batch_s)),
+        step_costs=None,
+    )
 
 
 class _Steps:
@@ -175,7 +181,7 @@ def _offload(model: Model, params: ContextParams, n_threads: int) -> OffloadTime
 
 def _small(params: ContextParams, n_batch: int) -> ContextParams:
     return msgspec.structs.replace(
-        params, n_ctx=2048, n_batch=n_batch, n_seq_max=1, n_outputs_max=1
+        params, n_ctx=max(2048, n_batch), n_batch=n_batch, n_seq_max=1, n_outputs_max=1
     )
 
 

@@ -76,8 +76,7 @@ def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
         tuned: The figures.
     """
     n_decode, decode_tok_s = best_threads(tuned.decode, plan.n_threads_decode)
-    prefill = tuned.prefill or ((plan.n_threads_prefill, plan.speed.prefill_tok_s),)
-    n_prefill, prefill_tok_s = best_threads(prefill, plan.n_threads_prefill)
+    n_prefill, prefill_tok_s = best_threads(tuned.prefill, plan.n_threads_prefill)
     min_batch = break_even(tuned.offload)
     if min_batch == 1:  # answers, too, are computed with experts that come to the GPU
         decode_tok_s = max(decode_tok_s, 1 / tuned.offload[0][2])

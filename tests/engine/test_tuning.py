@@ -58,8 +58,9 @@ async def test_offloading_alone_is_measured_for_a_first_load(load: Load) -> None
     tuned = await EngineClient.tune(load, what="offload")
     sizes = [n for n, _, _ in tuned.offload]
     assert sizes[0] == 1
-    assert sizes[-1] == 128
+    assert sizes[-1] == load.n_batch
     assert all(gpu_s > 0 for _, _, gpu_s in tuned.offload)
     _, token_s, _ = tuned.offload[0]
     assert tuned.decode == ((1, 1 / token_s),)
-    assert (tuned.prefill, tuned.step_costs) == ((), None)
+    assert tuned.prefill == ((2, load.n_batch / tuned.offload[-1][2]),)
+    assert tuned.step_costs is None
