@@ -102,7 +102,7 @@ def _holds(at: int, memory: _Part, start: int, end: int) -> bool:
 def _mapped(path: Path) -> list[tuple[int, _Part]]:
     """Offsets in the file and addresses of what is mapped of it; `proc_pid_maps(5)`."""
     wanted, found = str(path.resolve()), []
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in os.fsdecode(Path("/proc/self/maps").read_bytes()).split("\n")[:-1]:
         addresses, _, offset, _, _, *name = line.split(maxsplit=5)
         if name == [wanted]:
             start, end = (int(each, 16) for each in addresses.split("-"))

@@ -6,6 +6,7 @@ The driver's part is played by functions that note what they are told; on a GPU 
 
 import ctypes
 import mmap
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,17 @@ def test_all_or_nothing(nano_gguf: Path, driver: Driver) -> None:
     driver.n_max = 1
     assert pinning.pin(nano_gguf, lambda name: "_exps" in name and name[4] in "16") == []
     assert driver.locked == {}
+
+
+def test_any_name(nano_gguf: Path, tmp_path: Path, driver: Driver) -> None:
+    """A link with a space and a byte that is no UTF-8."""
+    file = tmp_path / os.fsdecode(b"a \xff name.gguf")
+    os.link(nano_gguf, file)
+    link = tmp_path / "link.gguf"
+    link.symlink_to(file)
+    model = Model(link, ModelParams(load_mode="mmap", repack=False))
+    assert len(pinning.pin(link, lambda name: name.startswith("blk.2."))) == 1
+    model.close()
 
 
 def test_a_file_that_is_not_mapped(nano_gguf: Path, driver: Driver) -> None:
