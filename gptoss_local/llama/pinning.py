@@ -39,6 +39,8 @@ def can_pin() -> bool:
 def pin(path: Path, is_wanted: Callable[[str], bool]) -> list[int]:
     """Lock tensors of a file that llama.cpp has mapped, until `unpin`.
 
+    NOTE: a process that has the file mapped twice does not know which of both it locks.
+
     Args:
         path: The file.
         is_wanted: Which tensors, by name.

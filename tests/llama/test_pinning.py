@@ -54,19 +54,26 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 @pytest.fixture
-def mapped(nano_gguf: Path) -> Iterator[Model]:
-    model = Model(nano_gguf, ModelParams(load_mode="mmap", repack=False))
+def file(nano_gguf: Path, tmp_path: Path) -> Path:
+    """Nano by a name that no other test has mapped."""
+    os.link(nano_gguf, tmp_path / "nano.gguf")
+    return tmp_path / "nano.gguf"
+
+
+@pytest.fixture
+def mapped(file: Path) -> Iterator[Model]:
+    model = Model(file, ModelParams(load_mode="mmap", repack=False))
     yield model
     model.close()
 
 
 @pytest.mark.usefixtures("mapped")
-def test_what_is_locked_is_what_was_asked_for(nano_gguf: Path, driver: Driver) -> None:
-    spans = read_info(nano_gguf).tensor_spans
+def test_what_is_locked_is_what_was_asked_for(file: Path, driver: Driver) -> None:
+    spans = read_info(file).tensor_spans
     wanted = {name for name in spans if "_exps" in name and name.startswith(("blk.1.", "blk.6."))}
-    addresses = pinning.pin(nano_gguf, wanted.__contains__)
+    addresses = pinning.pin(file, wanted.__contains__)
     assert len(addresses) == len(driver.locked) == 2  # layers, with the small tensors between
-    assert all(driver.holds(nano_gguf, spans[name]) for name in wanted)
+    assert all(driver.holds(file, spans[name]) for name in wanted)
     n_wanted = sum(spans[name][1] - spans[name][0] for name in wanted)
     assert n_wanted <= sum(driver.locked.values()) < 1.5 * n_wanted
     assert all(n % mmap.PAGESIZE == 0 for pair in driver.locked.items() for n in pair)
@@ -75,50 +82,50 @@ def test_what_is_locked_is_what_was_asked_for(nano_gguf: Path, driver: Driver) -
 
 
 @pytest.mark.usefixtures("mapped")
-def test_all_or_nothing(nano_gguf: Path, driver: Driver) -> None:
+def test_all_or_nothing(file: Path, driver: Driver) -> None:
     driver.n_max = 1
-    assert pinning.pin(nano_gguf, lambda name: "_exps" in name and name[4] in "16") == []
+    assert pinning.pin(file, lambda name: "_exps" in name and name[4] in "16") == []
     assert driver.locked == {}
 
 
 def test_any_name(nano_gguf: Path, tmp_path: Path, driver: Driver) -> None:
     """A link with a space and a byte that is no UTF-8."""
-    file = tmp_path / os.fsdecode(b"a \xff name.gguf")
-    os.link(nano_gguf, file)
+    named = tmp_path / os.fsdecode(b"a \xff name.gguf")
+    os.link(nano_gguf, named)
     link = tmp_path / "link.gguf"
-    link.symlink_to(file)
+    link.symlink_to(named)
     model = Model(link, ModelParams(load_mode="mmap", repack=False))
     assert len(pinning.pin(link, lambda name: name.startswith("blk.2."))) == 1
     model.close()
 
 
-def test_a_file_that_is_not_mapped(nano_gguf: Path, driver: Driver) -> None:
-    assert pinning.pin(nano_gguf, lambda name: "_exps" in name) == []
+def test_a_file_that_is_not_mapped(file: Path, driver: Driver) -> None:
+    assert pinning.pin(file, lambda name: "_exps" in name) == []
     assert driver.locked == {}
 
 
 @pytest.mark.parametrize("n_max", [1000, 0], ids=["locked", "refused"])
-def test_a_model_loads_either_way(nano_gguf: Path, driver: Driver, n_max: int) -> None:
+def test_a_model_loads_either_way(file: Path, driver: Driver, n_max: int) -> None:
     driver.n_max = n_max
     params = ModelParams(tensor_overrides=(EXPERTS,), load_mode="pinned", repack=False)
-    model = Model(nano_gguf, params)
+    model = Model(file, params)
     places = {buffer.place for buffer in model.buffers}
     assert ("CPU_Mapped" in places) == bool(n_max)  # or else read into buffers of its own
-    spans = read_info(nano_gguf).tensor_spans
+    spans = read_info(file).tensor_spans
     on_host = [spans[f"blk.{i}.ffn_down_exps.weight"] for i in (0, 3)]
-    assert all(driver.holds(nano_gguf, span) for span in on_host) == bool(n_max)
-    plain = Model(nano_gguf, ModelParams())
+    assert all(driver.holds(file, span) for span in on_host) == bool(n_max)
+    plain = Model(file, ModelParams())
     assert logits(model) == pytest.approx(logits(plain))
     model.close()
     plain.close()
     assert driver.locked == {}
 
 
-def test_layers_without_a_place_on_the_gpu_are_locked_too(nano_gguf: Path, driver: Driver) -> None:
+def test_layers_without_a_place_on_the_gpu_are_locked_too(file: Path, driver: Driver) -> None:
     """Of 8 layers and the head, 4 are on the GPU: the last three layers and the head."""
-    model = Model(nano_gguf, ModelParams(n_gpu_layers=4, load_mode="pinned", repack=False))
-    spans = read_info(nano_gguf).tensor_spans
-    held = [driver.holds(nano_gguf, spans[f"blk.{i}.attn_q.weight"]) for i in range(8)]
+    model = Model(file, ModelParams(n_gpu_layers=4, load_mode="pinned", repack=False))
+    spans = read_info(file).tensor_spans
+    held = [driver.holds(file, spans[f"blk.{i}.attn_q.weight"]) for i in range(8)]
     assert held == [True] * 5 + [False] * 3
     model.close()
 
