@@ -46,7 +46,7 @@ async def calibrate(
     """
     path = Path(load.model_path)
     progress.begin_measuring(read_info(path).size_bytes)
-    load = msgspec.structs.replace(load, budget_bytes={})  # its contexts are small
+    load = msgspec.structs.replace(load, budget_bytes={})  # its contexts are smaller
     try:
         tuned = await EngineClient.tune(load, what="offload", on_progress=progress.report)
     except EngineError as error:
