@@ -30,16 +30,24 @@ class LoadedModel(NamedTuple):
         return self.vram_bytes / max(1, self.size_bytes)
 
 
+class ModelLoad(NamedTuple):
+    """How far a model is on its way into memory: what the server does, bytes read, and all."""
+
+    status: str
+    n_read_bytes: int
+    n_bytes: int
+
+
 class Look(NamedTuple):
     """The server's machine at a moment.
 
     Attributes:
         gpus: Those that models can use; none where it computes on the CPU.
-        loading: Models on their way into memory: bytes read, and all.
+        loading: Models on their way into memory, by name.
     """
 
     gpus: list[Gpu]
-    loading: dict[str, tuple[int, int]]
+    loading: dict[str, ModelLoad]
 
 
 class PromptSize(NamedTuple):
@@ -87,8 +95,11 @@ class ChatServer:
             Gpu(gpu["total_bytes"] - gpu["free_bytes"], gpu["total_bytes"])
             for gpu in found.get("gpus", ())
         ]
-        loads = {load["model"]: load for load in found.get("loading", ())}
-        return Look(gpus, {n: (v["completed"], v["total"]) for n, v in loads.items()})
+        loads = {
+            load["model"]: ModelLoad(load["status"], load["completed"], load["total"])
+            for load in found.get("loading", ())
+        }
+        return Look(gpus, loads)
 
     async def fits(self, n_ctx: int = 0) -> dict[str, dict[str, Any]]:
         """By name, where each model would go, with so much context; 0 leaves that to the plan."""

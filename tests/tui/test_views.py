@@ -12,7 +12,7 @@ from tui.answer import Answer, thinned
 from tui.history import History
 from tui.screens.compare import CompareDialog
 from tui.screens.models import fit_text
-from tui.server import Gpu
+from tui.server import Gpu, ModelLoad
 from tui.widgets.speed_panel import SpeedPanel, stats_lines
 from tui.widgets.status_line import Status, status_parts
 
@@ -144,9 +144,12 @@ def test_status_of_a_prompt_that_is_read() -> None:
 
 def test_status_of_a_model_that_loads() -> None:
     answer = Answer(clock=lambda: 1.0)
-    load = (8_100_000_000, 12_800_000_000)
+    load = ModelLoad("loading", 8_100_000_000, 12_800_000_000)
+    measured = load._replace(status="measuring")
     assert status_parts(Status("m", "low", answer))[2] == "loading the model 0.0 s"
     assert status_parts(Status("m", "low", answer, load=load))[2] == "loading 8.1/12.8 GB 0.0 s"
+    text = status_parts(Status("m", "low", answer, load=measured))[2]
+    assert text == "measuring the model, this once 0.0 s"
     assert status_parts(Status("m", "low", answer, n_ctx=8192))[2] == "reading the prompt 0.0 s"
 
 
@@ -156,9 +159,14 @@ class Loading(ScriptedServer):
     async def get(self, path: str) -> dict[str, Any]:
         if path != "/api/gptoss/status":
             return {"models": []}
-        load = {"model": "nano", "completed": 3_000_000_000, "total": 12_000_000_000}
+        load = {
+            "model": "nano",
+            "status": "loading",
+            "completed": 3_000_000_000,
+            "total": 12_000_000_000,
+        }
         gpu = {"name": "g", "total_bytes": 16 * 2**30, "free_bytes": 4 * 2**30}
-        return {"gpus": [gpu], "loading": [load]}
+        return {"gpus": [gpu], "loading": [load | {"total": 12_000_000_000}]}
 
     async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         await asyncio.sleep(30)

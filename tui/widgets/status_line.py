@@ -9,7 +9,7 @@ from textual.widgets import Static
 
 from gptoss_local.types import Effort
 from tui.answer import Answer
-from tui.server import Gpu
+from tui.server import Gpu, ModelLoad
 
 
 class Status(NamedTuple):
@@ -22,7 +22,7 @@ class Status(NamedTuple):
         n_used: Tokens of the context after the last finished answer; 0 if unknown.
         n_ctx: Tokens of context the model is loaded with; None if it is not loaded.
         gpus: Those of the server; none where it computes on the CPU.
-        load: Bytes that were read of the model while it loads, and all of them.
+        load: How far the model is while it loads.
         gpu_share: Of the model's bytes, what is in VRAM.
     """
 
@@ -33,7 +33,7 @@ class Status(NamedTuple):
     n_used: int = 0
     n_ctx: int | None = None
     gpus: Sequence[Gpu] = ()
-    load: tuple[int, int] | None = None
+    load: ModelLoad | None = None
     gpu_share: float = 0.0
 
 
@@ -92,9 +92,7 @@ def status_parts(status: Status) -> list[str]:
     return [part for part in parts if part]
 
 
-def activity(
-    answer: Answer, *, is_loaded: bool = True, load: tuple[int, int] | None = None
-) -> list[str]:
+def activity(answer: Answer, *, is_loaded: bool = True, load: ModelLoad | None = None) -> list[str]:
     """What an answer does, and how fast."""
     if answer.phase == "waiting":
         return [f"{_wait(answer, is_loaded, load)} {answer.elapsed_s:.1f} s"]
@@ -107,11 +105,13 @@ def activity(
     return parts
 
 
-def _wait(answer: Answer, is_loaded: bool, load: tuple[int, int] | None) -> str:
+def _wait(answer: Answer, is_loaded: bool, load: ModelLoad | None) -> str:
     """What the first token waits for."""
     prefill = answer.prefill
-    if prefill is None and load is not None and load[1]:
-        return f"loading {load[0] / 1e9:.1f}/{load[1] / 1e9:.1f} GB"
+    if prefill is None and load is not None and load.n_bytes:
+        if load.status == "measuring":
+            return "measuring the model, this once"
+        return f"loading {load.n_read_bytes / 1e9:.1f}/{load.n_bytes / 1e9:.1f} GB"
     if prefill is None:
         return "reading the prompt" if is_loaded else "loading the model"
     share = 100 * prefill.n_done // max(1, prefill.n_prompt)

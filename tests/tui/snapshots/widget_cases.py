@@ -22,7 +22,7 @@ from tests.tui.snapshots.values import (
 )
 from tui.actions import REGISTRY
 from tui.answer import Answer
-from tui.server import Gpu
+from tui.server import Gpu, ModelLoad
 from tui.widgets.line_block import LineBlock
 from tui.widgets.prompt import CompletionList, Prompt
 from tui.widgets.queue_view import QueueView
@@ -134,7 +134,7 @@ _FENCE = "Look:\n\n```python\nfor n in range(3):\n    print(n)  # and"
 _TABLE = "| model | size |\n|---|---:|\n| 20b | 12 |\n| 120"
 _WAITING = {"processed": 12_000, "total": 60_000, "cache": 1000}
 _LEFT_OUT = _WAITING | {"left_out": 4}
-_LOAD = (8 * 10**9, 12 * 10**9)
+_LOAD = ModelLoad("loading", 8 * 10**9, 12 * 10**9)
 _GPUS = (Gpu(11 * GIB, 16 * GIB), Gpu(2 * GIB, 12 * GIB))
 _ANSWERING = streaming(*thinking("so", " it is"), *saying("Pa", "ris"))
 _DONE = streaming(*saying("Pa", "ris"), {"done": True, **STATS})
