@@ -4,7 +4,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from itertools import zip_longest
 
 import msgspec
 
@@ -15,9 +14,8 @@ from gptoss_local.o200k import FIRST_SPECIAL
 from gptoss_local.plan.measured import best_threads
 from gptoss_local.types import OffloadTimes
 
-OFFLOAD_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_FEW_SIZES = (1, 2, 4, 8, 32)
-_CLEARLY, _NOTABLY = 4, 1.2  # times as long on the host: with more tokens it is not tried there
+_SIZES, _FEW_SIZES = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 4, 8, 32)
+_CLEARLY = 1.2  # times as long on the host: with more tokens it is not tried there
 _N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast
 _PROMPT_S = 0.5
 _TRY_S = 1.0  # no step is repeated after so long
@@ -56,10 +54,11 @@ def tune(
     if not has_host_experts:
         step_costs = Engine(context, backend_sampling=backend_sampling).step_costs.times()
     context.close()
+    best = msgspec.structs.replace(params, n_threads_decode=n_decode, n_threads_prefill=n_prefill)
     return Tuned(
         decode=decode,
         prefill=prefill,
-        offload=_offload(model, params, n_prefill) if has_host_experts else (),
+        offload=_offload(model, best, _SIZES) if has_host_experts else (),
         step_costs=step_costs,
     )
 
@@ -71,24 +70,13 @@ def tune_offload(model: Model, params: ContextParams) -> Tuned:
         model: Whose process has GGML_OP_OFFLOAD_MIN_BATCH at 1.
         params: Of the context that it is served with.
     """
-    n_batch = params.n_batch
-    context = Context(model, _small(params, n_batch))
-    host_context = Context(model, _without_offload(_small(params, _FEW_SIZES[-1])))
-    on_gpu, on_host = _Steps(context), _Steps(host_context)
-    found: list[tuple[int, float | None, float]] = []
-    token_s = on_host.median_s(1)
-    for n in _FEW_SIZES:
-        gpu_s, host_s = on_gpu.median_s(n), on_host.median_s(n) if n > 1 else token_s
-        found.append((n, host_s, gpu_s))
-        if host_s > _NOTABLY * gpu_s:
-            break
-    batch_s = on_gpu.median_s(n_batch)
-    host_context.close()
-    context.close()
+    offload = _offload(model, params, _FEW_SIZES)
+    _, token_s, gpu_s = offload[0]
+    n_batch, _, batch_s = offload[-1]
     return Tuned(
-        decode=((params.n_threads_decode, 1 / token_s),),
+        decode=((params.n_threads_decode, 1 / (token_s or gpu_s)),),
         prefill=((params.n_threads_prefill, n_batch / batch_s),),
-        offload=(*found, (n_batch, None, batch_s)),
+        offload=offload,
         step_costs=None,
     )
 
@@ -160,23 +148,24 @@ def _prompt_size(steps: _Steps, context: Context) -> int:
     return n
 
 
-def _offload(model: Model, params: ContextParams, n_threads: int) -> OffloadTimes:
-    """Time batches with the host's experts brought to the GPU, and computed where they are."""
-    sizes = [n for n in OFFLOAD_SIZES if n <= params.n_batch]
-    small = _small(msgspec.structs.replace(params, n_threads_prefill=n_threads), sizes[-1])
-    context = Context(model, small)
-    steps = _Steps(context)
-    on_gpu = [(n, steps.median_s(n)) for n in sizes]
-    context.close()
-    context = Context(model, _without_offload(small))
-    steps = _Steps(context)
-    on_host: list[float] = []
-    for n, gpu_s in on_gpu:
-        on_host.append(steps.median_s(n))
-        if on_host[-1] > _CLEARLY * gpu_s:
+def _offload(model: Model, params: ContextParams, sizes: tuple[int, ...]) -> OffloadTimes:
+    """Time batches with the host's experts brought to the GPU, and computed where they are.
+
+    The last one is a whole batch, which is not tried on the host.
+    """
+    context = Context(model, _small(params, params.n_batch))
+    host_context = Context(model, _without_offload(_small(params, sizes[-1])))
+    on_gpu, on_host = _Steps(context), _Steps(host_context)
+    found: list[tuple[int, float | None, float]] = []
+    for n in sizes:
+        gpu_s, host_s = on_gpu.median_s(n), on_host.median_s(n)
+        found.append((n, host_s, gpu_s))
+        if host_s > _CLEARLY * gpu_s:
             break
+    found.append((params.n_batch, None, on_gpu.median_s(params.n_batch)))
+    host_context.close()
     context.close()
-    return tuple((n, host_s, gpu_s) for (n, gpu_s), host_s in zip_longest(on_gpu, on_host))
+    return tuple(found)
 
 
 def _small(params: ContextParams, n_batch: int) -> ContextParams:

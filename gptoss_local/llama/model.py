@@ -75,7 +75,6 @@ class Model:
         self._contexts: list[Closeable] = []
         c = llama_cpp.llama_model_default_params()
         c.n_gpu_layers = params.n_gpu_layers
-        c.load_mode = _LOAD_MODES[params.load_mode]
         devices, overrides = _devices(params), _overrides(params)  # alive until the load is over
         c.devices = ctypes.cast(devices, c_void_p) if params.devices is not None else None
         c.tensor_buft_overrides = (
@@ -87,16 +86,16 @@ class Model:
         c.no_alloc = params.no_alloc
         if on_progress is not None:
             c.progress_callback = _progress_callback(on_progress)
+        mode = params.load_mode
+        if mode == "pinned" and not can_pin():
+            mode = "none"
+        self._handle: int | None = _load(path, c, mode)
         self._pinned: list[int] = []
-        self._handle: int | None = None
-        if params.load_mode == "pinned" and can_pin():
-            self._handle = _load(path, c)
+        if mode == "pinned":
             self._pinned = pin(path, partial(_is_on_host, params, self.n_layers))
             if not self._pinned:
                 self.close()
-        if self._handle is None:
-            c.load_mode = _LOAD_MODES["none" if params.load_mode == "pinned" else params.load_mode]
-            self._handle = _load(path, c)
+                self._handle = _load(path, c, "none")
         self.buffers = logged_buffers()
 
     @property
@@ -143,7 +142,8 @@ class Model:
             self._handle = None
 
 
-def _load(path: Path, c: Any) -> int:
+def _load(path: Path, c: Any, mode: LoadMode) -> int:
+    c.load_mode = _LOAD_MODES[mode]
     forget_log()
     handle = llama_cpp.llama_model_load_from_file(str(path).encode(), c)
     if not handle:

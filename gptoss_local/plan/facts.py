@@ -102,7 +102,7 @@ def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
     """
     sizes: dict[str, int] = {}
     for file in (info, *others):
-        sizes |= _tensor_bytes(file)
+        sizes |= {name: end - start for name, (start, end) in file.tensor_spans.items()}
     n_layers = _number(info, "block_count")
     dense = [0] * n_layers
     experts = [[0, 0, 0] for _ in range(n_layers)]
@@ -163,11 +163,6 @@ def published_facts(n_layers: int, n_experts: int) -> ModelFacts:
         output_bytes=table_bytes + 4 * n_embd,
         layers=(layer,) * n_layers,
     )
-
-
-def _tensor_bytes(info: GGUFInfo) -> dict[str, int]:
-    """Size of each tensor with its padding: the way to the next one."""
-    return {name: end - start for name, (start, end) in info.tensor_spans.items()}
 
 
 def _number(info: GGUFInfo, key: str) -> int:

@@ -68,7 +68,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """What `gptoss tune` measured, and what follows from it.
+    """What a first load or `gptoss tune` measured, and what follows from it.
 
     Attributes:
         uses_gpu: Whether a GPU took part.

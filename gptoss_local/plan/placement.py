@@ -52,6 +52,11 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     host_parts: tuple[tuple[int, tuple[str, ...]], ...] = ()
     gpus: tuple[DeviceMemory, ...] = ()
 
+    @property
+    def shares_experts(self) -> bool:
+        """Whether a GPU works with experts that are on the host."""
+        return bool(self.host_experts or self.host_parts)
+
     def n_host_layers(self, facts: ModelFacts) -> int:
         """Layers that are on the host as a whole, with their cache: the first ones."""
         return min(facts.n_layers, facts.n_layers + 1 - self.n_gpu_layers)

@@ -32,7 +32,7 @@ _CPU_PARAMS_S = 1.8e10  # MXFP4 weights times tokens, per core. PERF: 1.5 on the
 # Of a prompt's token per token of its ubatch: masks, made on one core, it seems. PERF: H200,
 # 20b in VRAM, 4,096 tokens in ubatches of 1,024, 2,048 and 4,096: 13.4, 13.4 and 10.9 k tokens/s.
 _MASK_S = 7e-9
-_MIN_OFFLOAD = 8  # tokens; whether fewer are faster on the GPU is left to `gptoss tune`
+_MIN_OFFLOAD = 8  # tokens; whether fewer are faster on the GPU is left to the first load
 _DISK_BYTES_S = {"nvme": 2.5e9, "ssd": 0.45e9, "rotating": 0.1e9}
 
 # Assumed where the machine does not tell.

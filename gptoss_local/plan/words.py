@@ -75,7 +75,7 @@ def _why_no_gpu(machine: Machine, wishes: Wishes) -> str:
 def _host(machine: Machine, plan: Plan) -> list[str]:
     if plan.host.is_pinned:
         return [f"{gib(plan.host.weights)} of weights in RAM are pinned, for fast copies."]
-    if plan.uses_gpu and not (plan.placement.host_experts or plan.placement.host_parts):
+    if plan.uses_gpu and not plan.placement.shares_experts:
         return []
     if plan.host.total > machine.available_bytes:
         return [
@@ -108,7 +108,7 @@ def _context(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) ->
 
 def _speed(facts: ModelFacts, plan: Plan, *, is_tuned: bool) -> list[str]:
     speed, half = plan.speed, half_ctx_costs(facts, plan) - 1
-    unknown = _UNLOADED if plan.uses_gpu and plan.placement.host_experts else _UNTUNED
+    unknown = _UNLOADED if plan.placement.shares_experts else _UNTUNED
     return [
         f"Expected: prompts {speed.prefill_tok_s:,.0f} tokens/s, bound by {speed.prefill_bound}; "
         f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. "

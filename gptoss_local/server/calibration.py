@@ -25,9 +25,8 @@ def is_due(plan: Plan, known: Measured) -> bool:
 
     Not if the user says from how many tokens on they come over.
     """
-    shares = plan.uses_gpu and (plan.placement.host_experts or plan.placement.host_parts)
     is_told = "GGML_OP_OFFLOAD_MIN_BATCH" in os.environ
-    return bool(shares) and known.tuning is None and not is_told
+    return plan.placement.shares_experts and known.tuning is None and not is_told
 
 
 async def calibrate(
