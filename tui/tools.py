@@ -184,7 +184,7 @@ async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: P
         raise UsageError(f"{argv[0]} took longer than {timeout_s:g} s and was stopped") from error
     finally:
         _kill(process)
-        await process.wait()
+        await process.communicate()  # `wait` hangs if the pipe is full and nobody reads its end
     text = output.decode("utf-8", "replace")
     if is_cut:
         return text + _CUT

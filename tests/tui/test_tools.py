@@ -18,6 +18,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, ToolCommand
 from tests.tui.running_chat import Chat, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
+from tui import tools
 from tui.history import History
 from tui.screens.approval import ApprovalDialog
 from tui.tools import Toolbox, filled_in
@@ -183,6 +184,19 @@ async def test_results(tmp_path: Path) -> None:
     assert large.endswith("(cut after 32 KiB)")
     assert len(large) < 33_000
     assert "there is no function g" in (await Toolbox({}, tmp_path).run("g", {})).text
+
+
+async def test_output_that_nobody_reads_does_not_keep_a_killed_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stop_reading(*_: object) -> tuple[bytes, bool]:
+        await asyncio.sleep(0.5)  # until asyncio has all that it takes unread
+        return b"", True
+
+    monkeypatch.setattr(tools, "_talk", stop_reading)
+    async with asyncio.timeout(20):
+        large = await run(tmp_path, program("while True: print('x' * 1000)"))
+    assert large.endswith("(cut after 32 KiB)")
 
 
 async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
