@@ -14,7 +14,8 @@ from gptoss_local.o200k import FIRST_SPECIAL
 from gptoss_local.plan.measured import best_threads
 from gptoss_local.types import OffloadTimes
 
-_SIZES, _FEW_SIZES = (1, 2, 4, 8, 16, 32, 64, 128), (1, 2, 4, 8, 32)
+# No threshold between 1 and 5 is of use: see `gptoss_local.plan.measured.break_even`.
+_SIZES, _FEW_SIZES = (1, 8, 16, 32, 64, 128), (1, 8, 32)
 _CLEARLY = 1.2  # times as long on the host: with more tokens it is not tried there
 _N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast
 _PROMPT_S = 0.5

@@ -20,7 +20,7 @@ from gptoss_local.plan.outcome import Plan
 from gptoss_local.plan.speed import Speed
 from gptoss_local.types import OffloadTimes
 
-_VERSION = 1
+_VERSION = 2  # 1 had thresholds of 2 to 4: see `break_even`
 _NOTABLE = 1.05  # another number of threads must be so much faster than the planned one
 _STEPS_AGE_S = 7 * 86_400.0
 """Step times of a machine that was busy then are not believed for longer."""
@@ -101,12 +101,16 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known; None: not yet."""
+    """All that is known; None: not yet.
+
+    `tuning_failed`: a first load could not measure, and no later one is to take as long again.
+    """
 
     version: int = _VERSION
     outcome: Outcome | None = None
     steps: Steps | None = None
     tuning: Tuning | None = None
+    tuning_failed: bool = False
 
 
 def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:
@@ -116,11 +120,20 @@ def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[in
     return best if best[1] > _NOTABLE * at_planned[1] else at_planned
 
 
-def break_even(offload: OffloadTimes) -> int | None:
+def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
     """From how many tokens on the GPU is faster for good; None: nothing was measured.
 
     Between two measured sizes both are taken for straight lines. If the GPU is never faster, it is
     twice the largest size.
+
+    If it is not for one token, then for more than `n_experts_used`: llama.cpp compares this number
+    with the rows of a step, and those are tokens where experts are multiplied, but tokens times
+    `n_experts_used` where their biases are added. With 2 to 4, the GPU would add them amid each
+    token's experts on the CPU, in three hand-overs a layer. PERF: H200, over HTTP, beside
+    llama-server in the same run: answers 0.85 to 0.94 times as fast with 3 and 4 (five runs of 20b
+    and 120b), 1.01 to 1.4 with 1 and 5 (five runs).
+
+    Source: `get_op_batch_size`, ggml-cuda.cu.
     """
     if not offload:
         return None
@@ -130,7 +143,7 @@ def break_even(offload: OffloadTimes) -> int | None:
         if gain <= 0:
             break
         found = n if loss > 0 else math.ceil(below + (n - below) * -loss / (gain - loss))
-    return found
+    return found if found == 1 else max(found, n_experts_used + 1)
 
 
 def plan_id(plan: Plan) -> str:

@@ -26,7 +26,8 @@ def is_due(plan: Plan, known: Measured) -> bool:
     Not if the user says from how many tokens on they come over.
     """
     is_told = "GGML_OP_OFFLOAD_MIN_BATCH" in os.environ
-    return plan.placement.shares_experts and known.tuning is None and not is_told
+    is_tried = known.tuning is not None or known.tuning_failed
+    return plan.placement.shares_experts and not is_tried and not is_told
 
 
 async def calibrate(
@@ -34,7 +35,7 @@ async def calibrate(
 ) -> Measured:
     """Measure in some seconds what a plan cannot know: from how many tokens on a GPU is faster.
 
-    That it fails is no reason to have no model: then nothing more is known.
+    That it fails is no reason to have no model: then nothing more is known but that.
 
     Args:
         plan: For a model, without any tuning.
@@ -49,11 +50,14 @@ async def calibrate(
     try:
         tuned = await EngineClient.tune(load, what="offload", on_progress=progress.report)
     except EngineError as error:
-        _log.warning("%s could not be measured (%s)", path.name, error.message)
-        return known
-    tuning = judge(read_facts(path), plan, tuned)
-    _log.info("experts come to the GPU from %s tokens on", tuning.offload_min_batch)
-    known = msgspec.structs.replace(known, tuning=tuning)
+        _log.warning(
+            "%s could not be measured (%s); `gptoss tune` tries again", path.name, error.message
+        )
+        known = msgspec.structs.replace(known, tuning_failed=True)
+    else:
+        tuning = judge(read_facts(path), plan, tuned)
+        _log.info("experts come to the GPU from %s tokens on", tuning.offload_min_batch)
+        known = msgspec.structs.replace(known, tuning=tuning)
     keep(known_path, known)
     return known
 
@@ -76,7 +80,7 @@ def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
     """
     n_decode, decode_tok_s = best_threads(tuned.decode, plan.n_threads_decode)
     n_prefill, prefill_tok_s = best_threads(tuned.prefill, plan.n_threads_prefill)
-    min_batch = break_even(tuned.offload)
+    min_batch = break_even(tuned.offload, facts.n_experts_used)
     if min_batch == 1:  # answers, too, are computed with experts that come to the GPU
         decode_tok_s = max(decode_tok_s, 1 / tuned.offload[0][2])
     return Tuning(

@@ -49,12 +49,14 @@ TUNING = Tuning(
         (((32, 1.0, 2.0), (64, 1.5, 2.0)), 128),
         (((32, 3.0, 2.0), (64, 1.0, 2.0), (128, 5.0, 2.0)), 80),
         (((4, 1.0, 2.0), (8, 3.0, 2.0), (16, 9.0, 2.0), (32, None, 2.0)), 6),
-        (((4, 9.0, 2.0), (8, None, 2.0)), 4),
+        (((4, 9.0, 2.0), (8, None, 2.0)), 5),
+        (((1, 1.0, 2.0), (2, 3.0, 2.0), (4, 9.0, 2.0)), 5),
+        (((1, 3.0, 2.0), (2, 4.0, 2.0)), 1),
     ],
 )
 def test_break_even(offload: OffloadTimes, n_tokens: int | None) -> None:
-    """Where the lines cross for the last time."""
-    assert break_even(offload) == n_tokens
+    """Where the lines cross for the last time, but not where a token's biases go back and forth."""
+    assert break_even(offload, n_experts_used=4) == n_tokens
 
 
 def test_planned_threads_are_kept_unless_others_are_notably_better() -> None:
@@ -95,7 +97,7 @@ def test_files(tmp_path: Path) -> None:
     for other in (machine(gpu(12)), machine()):
         assert measured_path(tmp_path, "weights", other) != path
     assert measured_path(tmp_path, "other", here) != path
-    for text in ("", "[]", path.read_text()[:-9], '{"version": 2}'):
+    for text in ("", "[]", path.read_text()[:-9], '{"version": 1}'):
         path.write_text(text)
         assert read_measured(path) == Measured()
 
