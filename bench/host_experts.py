@@ -4,15 +4,17 @@
 
 In one process, with the plan that gptoss makes and llama.cpp alone: seconds to load, prompts of
 4,096 tokens three times over, and the median of 64 further tokens. Then, in the last mode, what the
-same prompt takes behind others that are cached, and in our engine. Set GGML_OP_OFFLOAD_MIN_BATCH to
-1 to have single tokens computed with experts that come to the GPU. The file should be in the page
-cache; it may be random (`synth_gguf.py`).
+same prompt takes behind others that are cached, and prompts and tokens in our engine. What is set
+as GGML_OP_OFFLOAD_MIN_BATCH counts: with 1, single tokens, too, are computed with experts that come
+to the GPU, with 2 to 4 their biases alone are (`gptoss_local/plan/measured.py`). The file should be
+in the page cache; it may be random (`synth_gguf.py`).
 """
 
 import argparse
 import os
 import statistics
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from offload import ballast
@@ -114,19 +116,22 @@ def beside_others(model: Model, sizes: ContextParams) -> None:
 def in_the_engine(model: Model, sizes: ContextParams) -> None:
     context = Context(model, sizes)
     engine = Engine(context, backend_sampling=has_gpu(), checkpoint_bytes=2**30)
-    first, sampling = [], SamplingParams(temperature=1.0)
+    first, tokens, sampling = [], [], SamplingParams(temperature=1.0)
     for seed in range(N_ROUNDS):
         request = Generate(
-            seq_id=seed, prompt=prompt(seed), sampling=sampling, stop_tokens=[], max_tokens=8
-        )
-        start_s = time.perf_counter()
+            seq_id=seed, prompt=prompt(seed), sampling=sampling, stop_tokens=[],
+            max_tokens=N_TOKENS, drafts=False,
+        )  # fmt: skip
+        seen_s = [time.perf_counter()]
         engine.add_request(request)
-        seen_s = 0.0
         while engine.has_work:
             if any(isinstance(event, Tokens) for event in engine.step()):
-                seen_s = seen_s or time.perf_counter()
-        first.append(1e3 * (seen_s - start_s))
-    print(f"the same in our engine, with the first token: {rounded(first)} ms", flush=True)
+                seen_s.append(time.perf_counter())
+        each, *others = (1e3 * (b - a) for a, b in pairwise(seen_s))
+        first.append(each)
+        tokens += others
+    median = statistics.median(tokens)
+    print(f"in our engine: first tokens {rounded(first)} ms, a token {median:.2f} ms", flush=True)
     context.close()
 
 

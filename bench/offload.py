@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shlex
 import statistics
 import subprocess
@@ -28,7 +29,7 @@ from typing import Any
 
 import httpx
 import msgspec
-from against_llama_server import SAMPLING, Ours, Theirs, free_url, words
+from against_llama_server import SAMPLING, Ours, Theirs, free_url
 from vram_ballast import GIB, free_bytes
 
 from gptoss_local.chat import Vocabulary
@@ -82,12 +83,11 @@ def ours(model: Path, n_rounds: int) -> Row:
         first_s = load(url, name)  # measures, where experts are in RAM
         unload(url, name)
         plan = plan_load(model, settings, None, tuning=measured(settings).tuning)
-        before = free_bytes() if plan.uses_gpu else 0
+        before = free_bytes()
         load_s = load(url, name)
         (running,) = httpx.get(f"{url}/api/ps").json()["models"]
-        vocabulary = vocabulary_of(model)
-        figures = measure(peer, vocabulary, n_rounds, N_PROMPT)
-        used = before - free_bytes() if plan.uses_gpu else 0  # llama.cpp gives nothing back
+        figures = measure(peer, whole_words(model), n_rounds, N_PROMPT)
+        used = before - free_bytes()  # llama.cpp gives nothing back
         outcome = measured(settings).outcome
     allocated = outcome.buffer_bytes if outcome else {}
     gpu = plan.placement.gpus[0] if plan.placement.gpus else None
@@ -147,29 +147,30 @@ def theirs(folder: Path, model: Path, n_rounds: int) -> Row:
     url = free_url()
     command = [str(folder / "llama-server"), "-m", str(model), "--port", url.rpartition(":")[2]]
     row: Row = {"what": "llama-server", "command": f"llama-server -m {model}"}
-    start_s = time.monotonic()
+    before, start_s = free_bytes(), time.monotonic()
     try:
         with serving(command, {}, f"{url}/health"):
             load_s = time.monotonic() - start_s
             n_ctx = httpx.get(f"{url}/props").json()["default_generation_settings"]["n_ctx"]
             vocabulary = vocabulary_of(model)
             n_prompt = min(N_PROMPT, n_ctx - 256)  # leaves room for the answer and the 64 tokens
-            figures = measure(Theirs(url, vocabulary), vocabulary, n_rounds, n_prompt)
+            figures = measure(Theirs(url, vocabulary), whole_words(model), n_rounds, n_prompt)
+            figures["vram_used_mib"] = (before - free_bytes()) / MIB
     except httpx.TransportError as error:  # seen where it plans for more VRAM than there is
         return row | {"error": f"it has ended: {error}"}
     return row | {"n_ctx": n_ctx, "load_s": load_s} | figures
 
 
-def measure(peer: Ours | Theirs, vocabulary: Vocabulary, n_rounds: int, n_prompt: int) -> Row:
+def measure(peer: Ours | Theirs, words: list[str], n_rounds: int, n_prompt: int) -> Row:
     """Medians of some rounds, each with a prompt of its own."""
-    peer.complete(text(vocabulary, n_prompt, seed=0), 4, SAMPLING)  # llama-bench warms up, too
+    peer.complete(text(words, n_prompt, seed=0), 4, SAMPLING)  # llama-bench warms up, too
     prefill, decode, follow_s = [], [], []
     for seed in range(1, n_rounds + 1):
-        prompt = text(vocabulary, n_prompt, seed)
+        prompt = text(words, n_prompt, seed)
         first = peer.complete(prompt, N_ANSWER, SAMPLING)
         prefill.append(n_prompt / first.ttft_s)
         decode.append((first.n_tokens - 1) / first.decode_s)
-        new = text(vocabulary, N_NEW, seed + 1000)
+        new = text(words, N_NEW, seed + 1000)
         follow_s.append(peer.complete(prompt + new, 8, SAMPLING).ttft_s)
     return {
         "n_prompt": n_prompt,
@@ -180,12 +181,14 @@ def measure(peer: Ours | Theirs, vocabulary: Vocabulary, n_rounds: int, n_prompt
     }
 
 
-def text(vocabulary: Vocabulary, n_tokens: int, seed: int) -> str:
-    """Random words that are exactly so many tokens, also behind other such words."""
-    found, rng = " the", random.Random(seed)
-    while (n := len(vocabulary.encode_tagged(found))) < n_tokens - 8:
-        found += " " + words(rng, max(1, (n_tokens - 8 - n) // 4))
-    return found + " the" * (n_tokens - n)
+def whole_words(model: Path) -> list[str]:
+    """The words of its vocabulary that are one token each, with the space before them."""
+    return [" " + token[1:] for token in read_tokens(model) if re.fullmatch("\u0120[a-z]+", token)]
+
+
+def text(words: list[str], n_tokens: int, seed: int) -> str:
+    """Random words, a token each, as llama-bench reads random tokens."""
+    return "".join(random.Random(seed).choices(words, k=n_tokens))
 
 
 def vocabulary_of(model: Path) -> Vocabulary:
@@ -212,7 +215,7 @@ def survive(model: Path, grab_gib: float) -> None:
             seconds = load(url, name)
             print(f"the other program: {read_line()}")
             (running,) = httpx.get(f"{url}/api/ps").json()["models"]
-            answer = peer.complete(text(vocabulary_of(model), 100, seed=1), 16, SAMPLING)
+            answer = peer.complete(text(whole_words(model), 100, seed=1), 16, SAMPLING)
             print(
                 f"planned {plan.shape.n_ctx} tokens, batches of {plan.shape.n_batch}, experts of "
                 f"{len(plan.placement.host_experts)} layers in RAM; loaded in {seconds:.1f} s with "

@@ -18,7 +18,7 @@ _STEP_BYTES = 4 * GIB
 
 
 def free_bytes() -> int:
-    return read_gpus()[1][0].free_bytes
+    return next((gpu.free_bytes for gpu in read_gpus()[1]), 0)
 
 
 class Cuda:
