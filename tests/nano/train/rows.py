@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tests.nano.data.document import BranchTokens, Document, encode_document
 from tests.nano.data.source import Source
+from tests.nano.train.turns import followers, weights
 
 N_OPEN_ROWS = 6
 LONG_ANSWER = 512  # an answer longer than this weighs as the square root of its length
@@ -48,12 +49,13 @@ class Row:
         """
         self.n_documents += 1
         self._append(context, first_position=0, branch=0)
-        spans = []
+        read, spans = followers(context), []
         for number, branch in enumerate(branches, start=1):
             self._append(branch.prompt + branch.target, first_position=len(context), branch=number)
-            start = self.n_used - len(branch.target)
-            size = len(branch.target)
-            self.arrays["weight"][start : self.n_used] = min(1.0, (LONG_ANSWER / size) ** 0.5)
+            start, prompt = self.n_used - len(branch.target), [*context[-2:], *branch.prompt]
+            found = weights(prompt[-2:], branch.target, (read, followers(prompt)))
+            found *= min(1.0, (LONG_ANSWER / len(branch.target)) ** 0.5)
+            self.arrays["weight"][start : self.n_used] = found
             spans.append((start, self.n_used))
         return spans
 
