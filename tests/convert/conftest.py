@@ -1,4 +1,4 @@
-"""Checkpoints to convert: the real nano model, and a tiny one that tests may break."""
+"""Checkpoints to convert: the real nano model, a tiny one that tests may break, and a large one."""
 
 from pathlib import Path
 
@@ -6,6 +6,8 @@ import pytest
 
 from convert import convert_checkpoint
 from tests.convert.gguf_file import GgufFile, read_gguf
+from tests.convert.interrupted import sha256
+from tests.convert.large import write_large
 from tests.convert.tiny import write_tiny
 
 
@@ -36,3 +38,21 @@ def q8_0_file(q8_0_gguf: Path) -> GgufFile:
 @pytest.fixture
 def tiny_checkpoint(tmp_path: Path) -> Path:
     return write_tiny(tmp_path / "tiny")
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_large(tmp_path_factory.mktemp("large") / "large")
+
+
+@pytest.fixture(scope="session")
+def large_sha256(large: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of the GGUF that is made of it without interruption."""
+    target = tmp_path_factory.mktemp("whole") / "whole.gguf"
+    convert_checkpoint(large, target)
+    return sha256(target)
+
+
+@pytest.fixture
+def sync_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("convert.writer.SYNC_S", 0.01)

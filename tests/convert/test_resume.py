@@ -1,7 +1,5 @@
 """Whatever ends a conversion, the next one goes on and makes the same bytes."""
 
-import hashlib
-import os
 import random
 import shutil
 import signal
@@ -16,8 +14,10 @@ import pytest
 from convert import convert_checkpoint, finished_shards
 from convert.journal import Journal, read_journal
 from gptoss_local.errors import ConvertError
-from tests.convert.large import write_large
+from tests.convert.interrupted import Interrupt, interrupt, interrupt_renaming, names, sha256
 from tests.convert.tiny import write_tiny
+
+pytestmark = pytest.mark.usefixtures("sync_often")
 
 SLOW = """
 import sys, time, convert.writer
@@ -35,73 +35,27 @@ convert_checkpoint(
 """Converts in a process of its own, slowly enough to be killed on the way."""
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_large(tmp_path_factory.mktemp("large") / "large")
-
-
-@pytest.fixture(scope="module")
-def expected(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Hash of the GGUF made without interruption."""
-    target = tmp_path_factory.mktemp("whole") / "whole.gguf"
-    convert_checkpoint(checkpoint, target)
-    return sha256(target)
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-class Interrupt:
-    """A Progress that stops the conversion when half of it is done."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-        self.calls: list[int] = []
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        self.calls.append(done)
-        time.sleep(0.001)  # so that some tensors are synced on the way
-        if done > total / 2:
-            raise self.error
-
-
-@pytest.fixture(autouse=True)
-def sync_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("convert.writer.SYNC_S", 0.01)
-
-
-def interrupt(source: Path, target: Path, error: BaseException | None = None) -> None:
-    with pytest.raises(BaseException, match="stop"):
-        convert_checkpoint(source, target, progress=Interrupt(error or KeyboardInterrupt("stop")))
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt("stop"), OSError(5, "stop")])
 def test_next_run_goes_on(
-    checkpoint: Path, expected: str, tmp_path: Path, error: BaseException
+    large: Path, large_sha256: str, tmp_path: Path, error: BaseException
 ) -> None:
     target = tmp_path / "model.gguf"
-    interrupt(checkpoint, target, error)
+    interrupt(large, target, error)
     assert names(tmp_path) == ["model.gguf.journal", "model.gguf.partial"]
     calls: list[int] = []
-    convert_checkpoint(checkpoint, target, progress=lambda _, done, __: calls.append(done))
+    convert_checkpoint(large, target, progress=lambda _, done, __: calls.append(done))
     assert calls[0] > 10_000_000
     assert calls == sorted(calls)
-    assert sha256(target) == expected
+    assert sha256(target) == large_sha256
     assert names(tmp_path) == ["model.gguf"]
 
 
 @pytest.mark.parametrize("delete", [False, True])
 def test_kill_at_random_points(
-    checkpoint: Path, expected: str, tmp_path: Path, delete: bool
+    large: Path, large_sha256: str, tmp_path: Path, delete: bool
 ) -> None:
     source, target = tmp_path / "large", tmp_path / "model.gguf"
-    shutil.copytree(checkpoint, source)
+    shutil.copytree(large, source)
     options = ["delete"] if delete else []
     command = [sys.executable, "-c", SLOW, str(source), str(target), *options]
     starts = []
@@ -121,10 +75,10 @@ def test_kill_at_random_points(
     starts.append(int(last.stdout.split()[0]))
     assert starts == sorted(starts)
     assert starts[-1] > 0
-    assert sha256(target) == expected
+    assert sha256(target) == large_sha256
     assert not list(tmp_path.glob("model.gguf.*"))
     left = {path.name for path in source.glob("*.safetensors")}
-    assert left == (set() if delete else {path.name for path in checkpoint.glob("*.safetensors")})
+    assert left == (set() if delete else {path.name for path in large.glob("*.safetensors")})
     assert (source / "model.safetensors.index.json").exists()
 
 
@@ -156,18 +110,18 @@ def test_ctrl_c_says_how_to_go_on(nano_checkpoint: Path, tmp_path: Path) -> None
     assert not target.exists()
 
 
-def test_disk_full(checkpoint: Path, expected: str, tmp_path: Path) -> None:
+def test_disk_full(large: Path, large_sha256: str, tmp_path: Path) -> None:
     """A limit on the size of files stands for a full disk: the kernel refuses the write."""
     target = tmp_path / "model.gguf"
     code = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (60_000_000, 60_000_000))\n"
-    command = [sys.executable, "-c", code + SLOW, str(checkpoint), str(target)]
+    command = [sys.executable, "-c", code + SLOW, str(large), str(target)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert "ConvertError: Writing" in done.stderr
     assert "model.gguf failed" in done.stderr
     assert "File too large" in done.stderr
-    assert read_journal(checkpoint, target).sums
-    convert_checkpoint(checkpoint, target)
-    assert sha256(target) == expected
+    assert read_journal(large, target).sums
+    convert_checkpoint(large, target)
+    assert sha256(target) == large_sha256
 
 
 def test_nothing_is_left_if_nothing_was_done(tmp_path: Path) -> None:
@@ -182,165 +136,47 @@ def test_nothing_is_left_if_nothing_was_done(tmp_path: Path) -> None:
     assert names(tmp_path / "out") == []
 
 
-def test_other_options_start_over(checkpoint: Path, tmp_path: Path) -> None:
-    target = tmp_path / "model.gguf"
-    convert_checkpoint(checkpoint, tmp_path / "bf16.gguf", dense="bf16")
-    interrupt(checkpoint, target)
-    calls: list[int] = []
-    convert_checkpoint(
-        checkpoint, target, dense="bf16", progress=lambda _, done, __: calls.append(done)
-    )
-    assert calls[0] == 0
-    assert sha256(target) == sha256(tmp_path / "bf16.gguf")
-
-
-def test_parts_of_another_split_are_removed(
-    checkpoint: Path, expected: str, tmp_path: Path
-) -> None:
-    target = tmp_path / "model.gguf"
-    with pytest.raises(KeyboardInterrupt):
-        convert_checkpoint(
-            checkpoint,
-            target,
-            max_shard_bytes=50_000_000,
-            progress=Interrupt(KeyboardInterrupt("stop")),
-        )
-    assert any("-of-" in name for name in names(tmp_path))
-    convert_checkpoint(checkpoint, target)
-    assert names(tmp_path) == ["model.gguf"]
-    assert sha256(target) == expected
-
-
-def test_a_changed_shard_is_read_again(checkpoint: Path, tmp_path: Path) -> None:
-    source, target = tmp_path / "large", tmp_path / "out" / "model.gguf"
-    target.parent.mkdir()
-    shutil.copytree(checkpoint, source)
-    interrupt(source, target)
-    assert "token_embd.weight" in read_journal(source, target).sums
-    changed = "model-00001-of-00004.safetensors"
-    data = bytearray((source / changed).read_bytes())
-    for i in range(len(data) // 2, len(data), 1000):
-        data[i] ^= 1
-    (source / changed).write_bytes(data)
-    convert_checkpoint(source, target)
-    convert_checkpoint(source, tmp_path / "fresh.gguf")
-    assert sha256(target) == sha256(tmp_path / "fresh.gguf")
-
-
 @pytest.mark.parametrize("tail", [b'{"type":"sum","tens', b"\0\0\0\0\n", b"\xff\n"])
-def test_torn_last_line(checkpoint: Path, expected: str, tmp_path: Path, tail: bytes) -> None:
+def test_torn_last_line(large: Path, large_sha256: str, tmp_path: Path, tail: bytes) -> None:
     target = tmp_path / "model.gguf"
-    interrupt(checkpoint, target)
+    interrupt(large, target)
     journal = tmp_path / "model.gguf.journal"
     journal.write_bytes(journal.read_bytes() + tail)
     calls: list[int] = []
-    convert_checkpoint(checkpoint, target, progress=lambda _, done, __: calls.append(done))
+    convert_checkpoint(large, target, progress=lambda _, done, __: calls.append(done))
     assert calls[0] > 0
-    assert sha256(target) == expected
+    assert sha256(target) == large_sha256
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda journal, partial: partial.unlink(),
-        lambda journal, partial: os.truncate(partial, 1000),
-        lambda journal, partial: journal.write_bytes(b"nonsense"),
-        lambda journal, partial: journal.write_bytes(
-            journal.read_bytes().replace(b'"format":1', b'"format":0', 1)
-        ),
-    ],
-)
-def test_unusable_remains_start_over(
-    checkpoint: Path, expected: str, tmp_path: Path, damage: object
-) -> None:
-    target = tmp_path / "model.gguf"
-    interrupt(checkpoint, target)
-    assert callable(damage)
-    damage(tmp_path / "model.gguf.journal", tmp_path / "model.gguf.partial")
-    calls: list[int] = []
-    convert_checkpoint(checkpoint, target, progress=lambda _, done, __: calls.append(done))
-    assert calls[0] == 0
-    assert sha256(target) == expected
-
-
-def test_another_source_starts_over(checkpoint: Path, tmp_path: Path) -> None:
-    """Even one with the same names and options, and whatever became of the first one."""
-    target = tmp_path / "model.gguf"
-    first, other = tmp_path / "a" / "large", tmp_path / "b" / "large"
-    shutil.copytree(checkpoint, first)
-    write_large(other, n_shards=2)
-    convert_checkpoint(other, tmp_path / "other.gguf")
-    interrupt(first, target)
-    convert_checkpoint(other, target)
-    assert sha256(target) == sha256(tmp_path / "other.gguf")
-
-
-def test_one_target_has_one_writer(checkpoint: Path, expected: str, tmp_path: Path) -> None:
+def test_one_target_has_one_writer(large: Path, large_sha256: str, tmp_path: Path) -> None:
     target = tmp_path / "model.gguf"
     journal = Journal(target)
     with pytest.raises(ConvertError, match=r"Another gptoss is converting to .*model.gguf"):
-        convert_checkpoint(checkpoint, target)
+        convert_checkpoint(large, target)
     journal.close()
-    convert_checkpoint(checkpoint, target)
-    assert sha256(target) == expected
+    convert_checkpoint(large, target)
+    assert sha256(target) == large_sha256
 
 
 def test_interrupted_between_the_last_sync_and_the_name(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With several files, some have their name already."""
     target, whole = tmp_path / "model.gguf", tmp_path / "whole.gguf"
     expected = [
-        sha256(path) for path in convert_checkpoint(checkpoint, whole, max_shard_bytes=60_000_000)
+        sha256(path) for path in convert_checkpoint(large, whole, max_shard_bytes=60_000_000)
     ]
-    interrupt_renaming(checkpoint, target, monkeypatch)
-    written = convert_checkpoint(
-        checkpoint, target, max_shard_bytes=60_000_000, progress=pytest.fail
-    )
+    interrupt_renaming(large, target, monkeypatch)
+    written = convert_checkpoint(large, target, max_shard_bytes=60_000_000, progress=pytest.fail)
     assert [sha256(path) for path in written] == expected
     assert not list(tmp_path.glob("model*.partial"))
 
 
-def test_a_source_that_changed_after_the_last_sync(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half of the files have their names: these cannot be continued, only made again."""
-    source, target = tmp_path / "large", tmp_path / "model.gguf"
-    shutil.copytree(checkpoint, source)
-    interrupt_renaming(source, target, monkeypatch)
-    os.utime(source / "model-00002-of-00004.safetensors")
-    calls: list[int] = []
-    written = convert_checkpoint(
-        source,
-        target,
-        max_shard_bytes=60_000_000,
-        progress=lambda _, done, __: calls.append(done),
-    )
-    assert calls[0] == 0
-    whole = convert_checkpoint(checkpoint, tmp_path / "w.gguf", max_shard_bytes=60_000_000)
-    assert [sha256(path) for path in written] == [sha256(path) for path in whole]
-
-
-def interrupt_renaming(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace, n_calls = os.replace, iter(range(10))
-
-    def stop_at_the_second(source: Path, target: Path) -> None:
-        if next(n_calls) == 1:
-            raise KeyboardInterrupt
-        replace(source, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("os.replace", stop_at_the_second)
-        with pytest.raises(KeyboardInterrupt):
-            convert_checkpoint(source, target, max_shard_bytes=60_000_000)
-    assert list(target.parent.glob("model*.partial"))
-
-
 @pytest.fixture
-def half_deleted(checkpoint: Path, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+def half_deleted(large: Path, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     """A copy of the checkpoint, some shards of which live on only in the partial file."""
     source, target = tmp_path / "large", tmp_path / "model.gguf"
-    shutil.copytree(checkpoint, source)
+    shutil.copytree(large, source)
     with pytest.raises(KeyboardInterrupt):
         convert_checkpoint(
             source, target, delete_source=True, progress=Interrupt(KeyboardInterrupt("stop"))
@@ -351,10 +187,10 @@ def half_deleted(checkpoint: Path, tmp_path: Path) -> Iterator[tuple[Path, Path]
     return source, target
 
 
-def test_deleted_shards_are_not_needed(half_deleted: tuple[Path, Path], expected: str) -> None:
+def test_deleted_shards_are_not_needed(half_deleted: tuple[Path, Path], large_sha256: str) -> None:
     source, target = half_deleted
     convert_checkpoint(source, target, delete_source=True)
-    assert sha256(target) == expected
+    assert sha256(target) == large_sha256
     assert not list(source.glob("*.safetensors"))
 
 

@@ -20,37 +20,22 @@ from convert.schedule import n_peak_bytes
 from convert.shards import local_shards
 from gptoss_local.errors import ConvertError
 from tests.convert.gguf_file import read_gguf
+from tests.convert.interrupted import names, sha256
 from tests.convert.large import write_large
-from tests.convert.test_resume import names, sha256
 from tests.convert.tiny import Layout, tiny_config, write_tiny, write_tokenizer
 
 BIG = {"vocab_size": 1 << 18, "hidden_size": 2048, "intermediate_size": 2048}
 BIG |= {"num_local_experts": 64}
 
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_large(tmp_path_factory.mktemp("large") / "large")
-
-
-@pytest.fixture(scope="module")
-def expected(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    target = tmp_path_factory.mktemp("whole") / "whole.gguf"
-    convert_checkpoint(checkpoint, target)
-    return sha256(target)
-
-
-@pytest.fixture(autouse=True)
-def sync_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("convert.writer.SYNC_S", 0.01)
+pytestmark = pytest.mark.usefixtures("sync_often")
 
 
 @pytest.fixture
-def download(checkpoint: Path, tmp_path: Path) -> tuple[Path, list[Path]]:
+def download(large: Path, tmp_path: Path) -> tuple[Path, list[Path]]:
     """A folder without its shards, and the shards, elsewhere."""
     folder = tmp_path / "large"
-    shutil.copytree(checkpoint, folder, ignore=shutil.ignore_patterns("*.safetensors"))
-    return folder, sorted(checkpoint.glob("*.safetensors"))
+    shutil.copytree(large, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    return folder, sorted(large.glob("*.safetensors"))
 
 
 def arrive(folder: Path, shards: list[Path], delay_s: float = 0.05) -> Iterator[Path]:
@@ -62,13 +47,13 @@ def arrive(folder: Path, shards: list[Path], delay_s: float = 0.05) -> Iterator[
 
 @pytest.mark.parametrize("delete", [False, True])
 def test_any_order_gives_the_same_bytes(
-    download: tuple[Path, list[Path]], expected: str, tmp_path: Path, delete: bool
+    download: tuple[Path, list[Path]], large_sha256: str, tmp_path: Path, delete: bool
 ) -> None:
     folder, shards = download
     random.shuffle(shards)
     target = tmp_path / "model.gguf"
     convert_checkpoint(folder, target, arrivals=arrive(folder, shards), delete_source=delete)
-    assert sha256(target) == expected
+    assert sha256(target) == large_sha256
     assert len(list(folder.glob("*.safetensors"))) == (0 if delete else 4)
 
 
@@ -140,7 +125,7 @@ def test_a_single_file_that_arrives(tmp_path: Path) -> None:
 
 
 def test_an_error_of_the_download_comes_through(
-    download: tuple[Path, list[Path]], expected: str, tmp_path: Path
+    download: tuple[Path, list[Path]], large_sha256: str, tmp_path: Path
 ) -> None:
     """Even one that looks like a full disk; what is there is kept, and what is done not needed."""
     folder, shards = download
@@ -157,11 +142,11 @@ def test_an_error_of_the_download_comes_through(
     assert not any((folder / name).exists() for name in finished)
     rest = [shard for shard in shards if shard.name not in finished]
     convert_checkpoint(folder, target, arrivals=arrive(folder, rest), delete_source=True)
-    assert sha256(target) == expected
+    assert sha256(target) == large_sha256
 
 
 def test_what_never_arrives(
-    download: tuple[Path, list[Path]], expected: str, tmp_path: Path
+    download: tuple[Path, list[Path]], large_sha256: str, tmp_path: Path
 ) -> None:
     folder, shards = download
     target = tmp_path / "model.gguf"
@@ -169,7 +154,7 @@ def test_what_never_arrives(
         convert_checkpoint(folder, target, arrivals=arrive(folder, shards[:-1]))
     assert not target.exists()
     convert_checkpoint(folder, target, arrivals=arrive(folder, shards))  # all of them again
-    assert sha256(target) == expected
+    assert sha256(target) == large_sha256
 
 
 def test_nothing_arrives(tmp_path: Path) -> None:
@@ -193,10 +178,10 @@ def test_an_arriving_header_is_checked(download: tuple[Path, list[Path]], tmp_pa
     assert not list(tmp_path.glob("m.gguf*"))
 
 
-def test_links_are_not_deleted(checkpoint: Path, tmp_path: Path) -> None:
+def test_links_are_not_deleted(large: Path, tmp_path: Path) -> None:
     """As in the cache of huggingface_hub, whose snapshots link to blobs."""
     folder, target = tmp_path / "snapshots" / "0123abc", tmp_path / "model.gguf"
-    shutil.copytree(checkpoint, tmp_path / "blobs")
+    shutil.copytree(large, tmp_path / "blobs")
     folder.mkdir(parents=True)
     for path in (tmp_path / "blobs").iterdir():
         (folder / path.name).symlink_to(path)
@@ -209,11 +194,11 @@ def test_links_are_not_deleted(checkpoint: Path, tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_a_file_that_shrinks_while_it_is_read(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_file_that_shrinks_while_it_is_read(large: Path, tmp_path: Path) -> None:
     """A mapped file would end the process with SIGBUS."""
     source, target = tmp_path / "large", tmp_path / "out" / "model.gguf"
     target.parent.mkdir()
-    shutil.copytree(checkpoint, source)
+    shutil.copytree(large, source)
     shard = source / "model-00001-of-00004.safetensors"
 
     def truncate(what: str, done: int, total: int) -> None:
@@ -226,11 +211,11 @@ def test_a_file_that_shrinks_while_it_is_read(checkpoint: Path, tmp_path: Path) 
 
 
 def test_a_shard_that_cannot_be_read_for_a_while(
-    checkpoint: Path, expected: str, tmp_path: Path
+    large: Path, large_sha256: str, tmp_path: Path
 ) -> None:
     """As on a disk that was pulled out: what is done is kept."""
     source, target = tmp_path / "large", tmp_path / "model.gguf"
-    shutil.copytree(checkpoint, source)
+    shutil.copytree(large, source)
     shard = source / "model-00004-of-00004.safetensors"
 
     def pull_out(what: str, done: int, total: int) -> None:
@@ -243,7 +228,7 @@ def test_a_shard_that_cannot_be_read_for_a_while(
     assert read_journal(source, target).sums
     (source / "away").rename(shard)
     convert_checkpoint(source, target)
-    assert sha256(target) == expected
+    assert sha256(target) == large_sha256
 
 
 def test_peak_memory_of_a_checkpoint_of_2_6_gb(tmp_path: Path) -> None:
@@ -263,9 +248,9 @@ def test_peak_memory_of_a_checkpoint_of_2_6_gb(tmp_path: Path) -> None:
     assert int(done.stdout.split()[1]) < 300_000  # kB
 
 
-def test_space_needed_while_shards_are_deleted(checkpoint: Path, tmp_path: Path) -> None:
+def test_space_needed_while_shards_are_deleted(large: Path, tmp_path: Path) -> None:
     source, target = tmp_path / "large", tmp_path / "model.gguf"
-    shutil.copytree(checkpoint, source)
+    shutil.copytree(large, source)
     plan = plan_conversion(source, target)
     shards = local_shards(source, read_journal(source, target))
     n_peak = n_peak_bytes(plan.tensors, set(), shards)
@@ -275,22 +260,22 @@ def test_space_needed_while_shards_are_deleted(checkpoint: Path, tmp_path: Path)
 
 
 def test_no_space_for_what_is_left(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = type("usage", (), {"free": 100_000_000})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
     target = tmp_path / "model.gguf"
     with pytest.raises(ConvertError, match=r"The GGUF takes .* GB, but .* has 0.1 GB free"):
-        convert_checkpoint(checkpoint, target)
+        convert_checkpoint(large, target)
     assert names(tmp_path) == []
 
 
-def test_the_bytes_of_one_tensor(checkpoint: Path, tmp_path: Path) -> None:
+def test_the_bytes_of_one_tensor(large: Path, tmp_path: Path) -> None:
     """What `verify` compares with, and that sums do not depend on how a tensor is cut."""
-    (path,) = convert_checkpoint(checkpoint, tmp_path / "model.gguf")
-    sources = CheckpointReader(checkpoint).tensors
+    (path,) = convert_checkpoint(large, tmp_path / "model.gguf")
+    sources = CheckpointReader(large).tensors
     file = read_gguf(path)
-    for planned in plan_conversion(checkpoint, path).tensors:
+    for planned in plan_conversion(large, path).tensors:
         data = file.tensors[planned.name].data
         pieces = [piece.copy() for piece in tensor_pieces(planned, sources)]
         assert b"".join(pieces) == data.tobytes()
