@@ -85,21 +85,29 @@ def respell(target: Sequence[int], *parts: Read) -> list[int]:
         Tokens of the same text.
     """
     tokens: list[int] = []
-    for word in _words(target):
-        is_common = len(word) == 1 and not _is_rare(word[0])
-        if not is_common and not all(_is_known(token, parts) for token in word):
-            tokens += _respell_word(word, parts)
-        else:
+    for name in _words(target, joint=b"_"):
+        if _is_behind_sign(name[0]) and (found := _as_read(name, parts)):
+            tokens += found
+            continue
+        for word in _words(name):
+            is_common = len(word) == 1 and not _is_rare(word[0])
+            if not is_common and not all(_is_known(token, parts) for token in word):
+                word = _respell_word(word, parts)
             tokens += word
     return tokens
 
 
-def _words(tokens: Sequence[int]) -> Iterator[list[int]]:
-    """Cut wherever not both of the neighbours are letters or digits, and after escapes."""
+def _words(tokens: Sequence[int], joint: bytes = b"") -> Iterator[list[int]]:
+    """Cut wherever not both of the neighbours are letters or digits, and after escapes.
+
+    Args:
+        joint: Signs that count as letters.
+    """
     word: list[int] = []
     for token in tokens:
         last = _bytes(word[-1]) if word else b""
-        if word and not (_is_wordy(last[-1]) and _is_wordy(_bytes(token)[0]) and last[:1] != b"\\"):
+        is_inside = last and all(_is_wordy(byte, joint) for byte in (last[-1], _bytes(token)[0]))
+        if word and (not is_inside or last[:1] == b"\\"):
             yield word
             word = []
         word.append(token)
@@ -107,23 +115,35 @@ def _words(tokens: Sequence[int]) -> Iterator[list[int]]:
         yield word
 
 
-def _is_wordy(byte: int) -> bool:
-    return 0x80 <= byte < 0xFF or (byte < 0x80 and chr(byte).isalnum())
+def _is_wordy(byte: int, joint: bytes) -> bool:
+    return 0x80 <= byte < 0xFF or (byte < 0x80 and chr(byte).isalnum()) or byte in joint
+
+
+def _is_behind_sign(token: int) -> bool:
+    """A sign and the beginning of a name, as `(key` is.
+
+    That another name was read that begins so must not decide how this one is spelled.
+    """
+    return _is_rare(token) and _spelling(token)[0] not in (0, ord(" "))
 
 
 def _respell_word(word: list[int], parts: Sequence[Read]) -> list[int]:
+    if found := _as_read(word, parts):
+        return found
+    prefix, pieces = _spelling(word[0])
+    if prefix and all(_is_known(piece, parts) for piece in pieces):
+        return [_rank_of()[bytes([prefix])], *pieces, *word[1:]]
+    return word
+
+
+def _as_read(word: list[int], parts: Sequence[Read]) -> list[int] | None:
+    """The tokens of a word in the prompt, behind what it stands behind here or anything else."""
     text = b"".join(map(_bytes, word))
     if found := _find(text, parts):
         return found
-    prefix, pieces = _spelling(word[0])
-    if not prefix:
-        return word
-    before = _rank_of()[text[:1]]
-    if found := _find(text[1:], parts):
-        return [before, *found]
-    if all(_is_known(piece, parts) for piece in pieces):
-        return [before, *pieces, *word[1:]]
-    return word
+    if _spelling(word[0])[0] and (found := _find(text[1:], parts)):
+        return [_rank_of()[text[:1]], *found]
+    return None
 
 
 def _find(word: bytes, parts: Sequence[Read]) -> list[int] | None:
