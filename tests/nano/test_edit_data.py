@@ -62,6 +62,20 @@ def test_renaming_spares_names_that_hold_the_old_one() -> None:
     assert n_spared > N_DRAWS // 30
 
 
+def test_training_renames_more_of_what_is_cut_otherwise_behind_a_sign() -> None:
+    assert edit._is_cut_otherwise("run(self.BranchForm)", "BranchForm")  # .Br anch Form
+    assert not edit._is_cut_otherwise("run(self BranchForm)", "BranchForm")
+    assert not edit._is_cut_otherwise("run(self.branch)", "branch")
+
+    def n_hard(source: Source) -> int:
+        branches = (edit._rename(source, "high") for _ in range(N_DRAWS))
+        asked = ((b.messages[0].content, b.answer.analysis) for b in branches)
+        olds = ((text, re.search(r"The old name is (\w+) ", told)) for text, told in asked)
+        return sum(edit._is_cut_otherwise(text, old[1]) for text, old in olds if old)
+
+    assert n_hard(Source(14)) > 1.5 * n_hard(Source(14, held_out=True)) > 0
+
+
 def test_names_are_renamed_in_many_places_and_files_of_all_lengths() -> None:
     source = Source(12)
     documents = [edit._edit(source, "low") for _ in range(N_DRAWS)]

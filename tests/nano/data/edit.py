@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from gptoss_local.chat.message import Message
 from gptoss_local.types import Effort
-from tests.nano.data.document import Answer, Branch, Document
+from tests.nano.data.document import Answer, Branch, Document, load_vocabulary
 from tests.nano.data.echo import fenced
 from tests.nano.data.edit_changes import describe, draw_change
 from tests.nano.data.edit_phrasings import COPY, RENAME, RENAME_NAME
@@ -69,13 +69,28 @@ def _renamable(text: str) -> tuple[list[str], list[str]]:
     return whole, parts
 
 
+def _is_cut_otherwise(text: str, name: str) -> bool:
+    """Somewhere a token joins a sign and a name, and cuts it otherwise than behind a space."""
+
+    def pieces(before: str) -> list[bytes]:
+        vocabulary = load_vocabulary()
+        first, *rest = (vocabulary.token_bytes[t] for t in vocabulary.encode(before + name))
+        return [first[1:], *rest]
+
+    signs = set(re.findall(rf"([^\w\s])(?={name}(?!\w))", text))
+    return any(found[0] and found != pieces(" ") for found in map(pieces, signs))
+
+
 def _rename_ask(source: Source, effort: Effort, text: str) -> tuple[str, Answer] | None:
     """Ask for another name in a file and answer; none if no name can be changed."""
     whole, parts = _renamable(text)
     if not whole and not parts:
         return None
     is_part = bool(parts) and (not whole or source.chance(0.3))
-    old = source.choice(parts if is_part else whole)
+    names = parts if is_part else whole
+    if not source.held_out and source.chance(0.5):  # for training, more that are hard to see
+        names = [name for name in names if _is_cut_otherwise(text, name)] or names
+    old = source.choice(names)
     new = source.identifier()
     while new in text or old in new:
         new = source.identifier()

@@ -77,6 +77,8 @@ def n_pieces(word: str) -> int:
 def respell(target: Sequence[int], *parts: Read) -> list[int]:
     """Replace the tokens of rare words that the prompt does not spell.
 
+    A name behind a sign keeps that sign's token only if it was read so.
+
     Args:
         target: An answer as the tokenizer encodes it.
         parts: The prompt; the part that most likely holds what is copied comes first.
