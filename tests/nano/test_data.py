@@ -129,9 +129,13 @@ def test_rare_words_keep_the_tokens_they_were_read_with() -> None:
     assert spelled("in Springfield", "It is Springfield")[2:] == [b" Springfield"]
     assert spelled("in Moscow", "Springfield is") == [b"Spring", b"field", b" is"]
     assert spelled("Say kapatrius", "kapatrius") == [b"kap", b"atri", b"us"]  # k apat ri us alone
-    read = "f(server) and server_owner"
-    assert spelled(read, "f(server)") == [b"f", b"(server", b")"]
-    assert spelled(read, "f(server_owner)") == [b"f", b"(", b"server", b"_owner", b")"]
+    for word in (b"server", b"key"):  # "(key" is common
+        name = word.decode()
+        read = f"f({name}) and {name}_owner"
+        assert spelled(read, f"f({name})") == [b"f", b"(" + word, b")"]
+        assert spelled(read, f"f({name}_owner)") == [b"f", b"(", word, b"_owner", b")"]
+    assert spelled("show_it", "functions.show_it") == [b"functions", b".show", b"_it"]
+    assert spelled("ns and 'n'", "\\n") == [b"\\n"]
 
 
 def test_respelled_answers_are_the_same_text() -> None:

@@ -122,11 +122,13 @@ def _is_wordy(byte: int, joint: bytes) -> bool:
 
 
 def _is_behind_sign(token: int) -> bool:
-    """A sign and the beginning of a name, as `(key` is.
+    """A sign and the beginning of a name, as `(key` is, but no escape.
 
-    That another name was read that begins so must not decide how this one is spelled.
+    That another name was read that begins so must not decide how this one is spelled. A common
+    one with a dot stays, as calls are headed `functions.get_user`.
     """
-    return _is_rare(token) and _spelling(token)[0] not in (0, ord(" "))
+    sign = _spelling(token)[0]
+    return sign not in (0, *b" \\") and (sign != ord(".") or _is_rare(token))
 
 
 def _respell_word(word: list[int], parts: Sequence[Read]) -> list[int]:
