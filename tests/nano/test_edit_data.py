@@ -6,7 +6,7 @@ from string import Formatter
 import pytest
 
 from tests.nano.data import edit, edit_phrasings
-from tests.nano.data.document import Branch
+from tests.nano.data.document import Answer, Branch
 from tests.nano.data.file_texts import draw_program
 from tests.nano.data.source import Source
 from tests.nano.data.wording import _allowed
@@ -39,6 +39,13 @@ def test_training_has_seen_the_words_of_held_out_phrasings(name: str) -> None:
     assert words_of(held_out) <= words_of(trained)
 
 
+def told_names(answer: Answer) -> tuple[str, str]:
+    """The old and the new name, from an analysis of high effort."""
+    told = re.fullmatch(r".*The old name is (\w+) and the new name is (\w+)\. .*", answer.analysis)
+    assert told
+    return told[1], told[2]
+
+
 def test_renaming_spares_names_that_hold_the_old_one() -> None:
     """Found again with a second way to tell words apart; longer names are among the cases."""
     source, n_spared = Source(11), 0
@@ -47,11 +54,7 @@ def test_renaming_spares_names_that_hold_the_old_one() -> None:
         asked = edit._rename_ask(source, "high", text)
         if asked is None:
             continue
-        told = re.fullmatch(
-            r".*The old name is (\w+) and the new name is (\w+)\. .*", asked[1].analysis
-        )
-        assert told
-        old, new = told.groups()
+        old, new = told_names(asked[1])
         parts = re.split(r"(\w+)", text)
         renamed = "".join(new if part == old else part for part in parts)
         assert parts.count(old) >= 2
@@ -68,10 +71,9 @@ def test_training_renames_more_of_what_is_cut_otherwise_behind_a_sign() -> None:
     assert not edit._is_cut_otherwise("run(self.branch)", "branch")
 
     def n_hard(source: Source) -> int:
-        branches = (edit._rename(source, "high") for _ in range(N_DRAWS))
-        asked = ((b.messages[0].content, b.answer.analysis) for b in branches)
-        olds = ((text, re.search(r"The old name is (\w+) ", told)) for text, told in asked)
-        return sum(edit._is_cut_otherwise(text, old[1]) for text, old in olds if old)
+        texts = [draw_program(source, 30) for _ in range(N_DRAWS)]
+        asked = [(text, edit._rename_ask(source, "high", text)) for text in texts]
+        return sum(edit._is_cut_otherwise(text, told_names(a[1])[0]) for text, a in asked if a)
 
     assert n_hard(Source(14)) > 1.5 * n_hard(Source(14, held_out=True)) > 0
 

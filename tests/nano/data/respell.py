@@ -136,7 +136,7 @@ def _respell_word(word: list[int], parts: Sequence[Read]) -> list[int]:
         return found
     prefix, pieces = _spelling(word[0])
     if prefix and all(_is_known(piece, parts) for piece in pieces):
-        return [_rank_of()[bytes([prefix])], *pieces, *word[1:]]
+        return [_token_of(prefix), *pieces, *word[1:]]
     return word
 
 
@@ -145,9 +145,14 @@ def _as_read(word: list[int], parts: Sequence[Read]) -> list[int] | None:
     text = b"".join(map(_bytes, word))
     if found := _find(text, parts):
         return found
-    if _spelling(word[0])[0] and (found := _find(text[1:], parts)):
-        return [_rank_of()[text[:1]], *found]
+    prefix = _spelling(word[0])[0]
+    if prefix and (found := _find(text[1:], parts)):
+        return [_token_of(prefix), *found]
     return None
+
+
+def _token_of(character: int) -> int:
+    return _rank_of()[bytes([character])]
 
 
 def _find(word: bytes, parts: Sequence[Read]) -> list[int] | None:
