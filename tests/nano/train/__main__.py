@@ -20,6 +20,7 @@ from tests.nano.train.measure import MeasuredRow, measured_rows, right_by_skill
 from tests.nano.train.model import Nano, Shape
 from tests.nano.train.muon import Muon
 from tests.nano.train.rows import RowStore
+from tests.nano.train.turns import turn_focus
 from tests.nano.train.vocabulary import features
 
 MATRICES = ("q", "k", "v", "o", "gate", "up", "down")  # Muon steps these, Adam all others
@@ -131,16 +132,17 @@ def train(arguments: argparse.Namespace) -> None:
         time.sleep(0.2)
     print(f"process {parallel.RANK} ready after {time.monotonic() - started_s:.0f} s", flush=True)
 
-    def next_batch() -> Any:
+    def next_batch(progress: float) -> Any:
         n_targets = int(arguments.rows * arguments.tokens * TARGET_SHARE)
         return training_batch(
-            store, tables, rng, n_rows=arguments.rows, n_targets=n_targets, n_rare=N_RARE
-        )
+            store, tables, rng, n_rows=arguments.rows, n_targets=n_targets, n_rare=N_RARE,
+            turn_focus=turn_focus(progress),
+        )  # fmt: skip
 
     if is_first and arguments.start_from:
         report(trainer, held_out, "start")
     with ThreadPoolExecutor(1) as pool:
-        loop(trainer, store, held_out, lambda: pool.submit(next_batch))
+        loop(trainer, store, held_out, lambda progress: pool.submit(next_batch, progress))
     if is_first:
         store.stop()
         report(trainer, held_out, "end")
@@ -150,12 +152,12 @@ def train(arguments: argparse.Namespace) -> None:
 
 def loop(trainer: Trainer, store: RowStore, held_out: list[MeasuredRow], submit: Any) -> None:
     """Step until the time is over; the first process prints a line every 100 steps."""
-    arguments, pending = trainer.arguments, submit()
+    arguments, pending = trainer.arguments, submit(0.0)
     clock, n_steps, recent = parallel.Clock(arguments.minutes), 0, []
     n_tokens = arguments.rows * arguments.tokens * parallel.N_PROCESSES
     last_measured_s = last_saved_s = last_print_s = time.monotonic()
     while (progress := clock.progress(n_steps)) < 1:
-        batch, pending = pending.result(), submit()
+        batch, pending = pending.result(), submit(progress)
         losses = trainer.step(batch, learning_rate(n_steps, progress))
         n_steps += 1
         if n_steps % 1000 == 0:

@@ -90,8 +90,13 @@ def block_masks(inputs: Inputs, sliding_window: int) -> tuple[Any, Any]:
 
 def training_batch(
     store: RowStore, tables: Tables, rng: np.random.Generator, *, n_rows: int, n_targets: int,
-    n_rare: int,
+    n_rare: int, turn_focus: float,
 ) -> tuple[Inputs, Targets]:  # fmt: skip
-    """Draw a batch; made in a thread while the GPU is busy with the last one."""
+    """Draw a batch; made in a thread while the GPU is busy with the last one.
+
+    Args:
+        turn_focus: 1.0: turns have all their weight; 0.0: every token of an answer has the same.
+    """
     rows = store.draw_rows(rng, n_rows)
+    rows["weight"] = rows["weight"] * rows["turn"] ** np.float16(turn_focus)
     return tables.inputs(rows), tables.targets(rows, rng, n_targets, n_rare)

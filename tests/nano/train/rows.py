@@ -1,7 +1,8 @@
 """Packs documents into training rows, in worker processes that write to shared files.
 
 A row is a fixed number of tokens holding several whole documents. For every token it records its
-position within its prompt, its document and branch (0 is the context), and its weight in the loss.
+position within its prompt, its document and branch (0 is the context), its weight in the loss, and
+how many times that it weighs where turns count (`turns`).
 """
 
 import os
@@ -16,13 +17,13 @@ from numpy.typing import NDArray
 
 from tests.nano.data.document import BranchTokens, Document, encode_document
 from tests.nano.data.source import Source
-from tests.nano.train.turns import followers, weights
+from tests.nano.train.turns import N_BEFORE, followers, turn_weights, turns
 
 N_OPEN_ROWS = 6
 LONG_ANSWER = 512  # an answer longer than this weighs as the square root of its length
 FIELDS = {
     "token": np.int32, "position": np.uint16, "document": np.uint16, "branch": np.uint8,
-    "weight": np.float16,
+    "weight": np.float16, "turn": np.float16,
 }  # fmt: skip
 
 
@@ -52,11 +53,12 @@ class Row:
         read, spans = followers(context), []
         for number, branch in enumerate(branches, start=1):
             self._append(branch.prompt + branch.target, first_position=len(context), branch=number)
-            start, prompt = self.n_used - len(branch.target), [*context[-2:], *branch.prompt]
-            found = weights(prompt[-2:], branch.target, (read, followers(prompt)))
-            found *= min(1.0, (LONG_ANSWER / len(branch.target)) ** 0.5)
-            self.arrays["weight"][start : self.n_used] = found
-            spans.append((start, self.n_used))
+            answer = slice(self.n_used - len(branch.target), self.n_used)
+            prompt = [*context[-max(N_BEFORE) :], *branch.prompt]
+            turned = turns(prompt[-max(N_BEFORE) :], branch.target, (read, followers(prompt)))
+            self.arrays["weight"][answer] = min(1.0, (LONG_ANSWER / len(branch.target)) ** 0.5)
+            self.arrays["turn"][answer] = turn_weights(turned)
+            spans.append((answer.start, answer.stop))
         return spans
 
     def _append(self, tokens: list[int], *, first_position: int, branch: int) -> None:
