@@ -1,0 +1,103 @@
+"""What a token waits for over HTTP where the CPU computes experts: threads, and who preempts them.
+
+    python bench/token_waits.py FILE.gguf --free-gib 11 --threads 16 15 14 12 8 --spins 30000
+
+For each number of threads and of spins (`GOMP_SPINCOUNT`; OpenMP's own are 300000), `gptoss serve`
+answers behind 1,000 tokens: milliseconds a token, and how many times a token the threads of the
+engine's process were preempted, or waited of themselves. With all cores busy the server and its
+client can run only in place of a thread that all others wait for. `--nice` is that of the server.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+from against_llama_server import SAMPLING, Ours, free_url
+from offload import ballast, load, serving, text, whole_words
+
+from gptoss_local.settings import Settings
+from gptoss_local.store import adopt_file
+
+N_PROMPT, N_ANSWER, N_ROUNDS = 1000, 96, 3
+ENGINE = "gptoss_local.engine.process"
+
+
+class Switches(NamedTuple):
+    """Of all threads of a process so far."""
+
+    n_preempted: int
+    n_waited: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--free-gib", type=float, help="all that is free when not given")
+    parser.add_argument("--threads", type=int, nargs="+", default=[0], help="0: as planned")
+    parser.add_argument("--spins", nargs="+", default=["30000"])
+    parser.add_argument("--nice", type=int, default=0)
+    arguments = parser.parse_args()
+    words = whole_words(arguments.model)
+    with ballast(arguments.free_gib), tempfile.TemporaryDirectory() as home:
+        name = adopt_file(arguments.model, Settings(home=Path(home))).name
+        for n_threads, n_spins in product(arguments.threads, arguments.spins):
+            environment = {"GPTOSS_THREADS": str(n_threads), "GOMP_SPINCOUNT": n_spins}
+            with server(home, name, environment, arguments.nice) as peer:
+                print(f"{n_threads} threads, {n_spins} spins: {describe(peer, words)}", flush=True)
+
+
+@contextmanager
+def server(home: str, name: str, environment: dict[str, str], nice: int) -> Iterator[Ours]:
+    url = free_url()
+    environment |= {"GPTOSS_HOME": home, "GPTOSS_PORT": url.rpartition(":")[2]}
+    command = ["nice", "-n", str(nice), sys.executable, "-m", "gptoss_local", "serve"]
+    with serving(command, environment, f"{url}/api/version"):
+        load(url, name)
+        engine().nice(0)
+        yield Ours(url, name)
+
+
+def describe(peer: Ours, words: list[str]) -> str:
+    peer.complete(text(words, N_PROMPT, seed=0), 16, SAMPLING)
+    each_ms, preempted, waited = [], [], []
+    for seed in range(1, N_ROUNDS + 1):
+        prompt = text(words, N_PROMPT, seed)
+        peer.complete(prompt, 2, SAMPLING)  # now the prompt is cached
+        before = switches(engine())
+        answer = peer.complete(prompt, N_ANSWER, SAMPLING)
+        after = switches(engine())
+        each_ms.append(1e3 * answer.decode_s / (answer.n_tokens - 1))
+        preempted.append((after.n_preempted - before.n_preempted) / answer.n_tokens)
+        waited.append((after.n_waited - before.n_waited) / answer.n_tokens)
+    rounds = " ".join(f"{ms:.2f}" for ms in each_ms)
+    times = f"preempted {statistics.median(preempted):.1f} times, waited"
+    return (
+        f"{statistics.median(each_ms):.2f} ms a token ({rounds}), "
+        f"{times} {statistics.median(waited):.1f}"
+    )
+
+
+def engine() -> psutil.Process:
+    """The engine's process; there should be one on the machine."""
+    return next(p for p in psutil.process_iter() if ENGINE in " ".join(p.cmdline()))
+
+
+def switches(process: psutil.Process) -> Switches:
+    found = {"nonvoluntary_ctxt_switches": 0, "voluntary_ctxt_switches": 0}
+    for status in Path(f"/proc/{process.pid}/task").glob("*/status"):
+        for line in status.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key in found:
+                found[key] += int(value)
+    return Switches(*found.values())
+
+
+if __name__ == "__main__":
+    main()
