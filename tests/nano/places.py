@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from gptoss_local.llama import Batch, Context, ContextParams, Model
-from tests.nano.data.document import BranchTokens, encode_document, load_vocabulary
+from tests.nano.data.document import encode_document, load_vocabulary
 from tests.nano.data.mixture import draw_eval
 from tests.nano.data.source import Source
-from tests.nano.train.turns import N_BEFORE, Followers, followers, turns
+from tests.nano.train.turns import branch_turns, followers
 
 SEED = 4242  # as in `tests.nano.evaluate`
 N_CTX, N_ROWS = 49_152, 128  # rows of logits at once, 0.8 MB each
@@ -92,16 +92,9 @@ def measure(reader: Reader, skill: str, n: int) -> Iterator[tuple[list[bool], li
         read = followers(context)
         for branch in branches[: n - n_done]:
             got = reader.likeliest(context + branch.prompt, branch.target)
-            is_turn = turns_of(context, branch, read)
+            is_turn = branch_turns(context, branch, read).tolist()
             yield is_turn, list(_misses(branch.target, got, is_turn))
         index, n_done = index + 1, n_done + len(branches)
-
-
-def turns_of(context: Sequence[int], branch: BranchTokens, read: Followers) -> list[bool]:
-    """Which tokens of an answer are turns; `read` is what follows in the context."""
-    prompt = [*context[-max(N_BEFORE) :], *branch.prompt]
-    found = turns(prompt[-max(N_BEFORE) :], branch.target, (read, followers(prompt)))
-    return [bool(turn) for turn in found]
 
 
 def _misses(target: Sequence[int], got: Sequence[int], is_turn: Sequence[bool]) -> Iterator[Miss]:

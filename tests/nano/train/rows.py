@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tests.nano.data.document import BranchTokens, Document, encode_document
 from tests.nano.data.source import Source
-from tests.nano.train.turns import N_BEFORE, followers, turn_weights, turns
+from tests.nano.train.turns import branch_turns, followers, turn_weights
 
 N_OPEN_ROWS = 6
 LONG_ANSWER = 512  # an answer longer than this weighs as the square root of its length
@@ -54,10 +54,8 @@ class Row:
         for number, branch in enumerate(branches, start=1):
             self._append(branch.prompt + branch.target, first_position=len(context), branch=number)
             answer = slice(self.n_used - len(branch.target), self.n_used)
-            prompt = [*context[-max(N_BEFORE) :], *branch.prompt]
-            turned = turns(prompt[-max(N_BEFORE) :], branch.target, (read, followers(prompt)))
             self.arrays["weight"][answer] = min(1.0, (LONG_ANSWER / len(branch.target)) ** 0.5)
-            self.arrays["turn"][answer] = turn_weights(turned)
+            self.arrays["turn"][answer] = turn_weights(branch_turns(context, branch, read))
             spans.append((answer.start, answer.stop))
         return spans
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.nano.data.document import BranchTokens
+
 N_BEFORE = (8, 4, 2)  # tokens by which a place that may be copied from is known
 TURN_SHARE = 0.15  # of an answer's weight, for all its turns, where that is more than theirs
 MAX_TURN_WEIGHT = 6.0  # of a turn, where another token of the same answer has 1
@@ -50,6 +52,14 @@ def turns(
                 found[i - len(before)] = not any(token in f for f in behind)
                 break
     return found
+
+
+def branch_turns(
+    context: Sequence[int], branch: BranchTokens, read: Followers
+) -> NDArray[np.bool_]:
+    """Which tokens of a branch's answer are turns; `read` are the followers in the context."""
+    prompt = [*context[-max(N_BEFORE) :], *branch.prompt]
+    return turns(prompt[-max(N_BEFORE) :], branch.target, (read, followers(prompt)))
 
 
 def turn_weights(turned: NDArray[np.bool_]) -> NDArray[np.float32]:
