@@ -5,7 +5,8 @@
 For each number of threads and of spins (`GOMP_SPINCOUNT`; OpenMP's own are 300000), `gptoss serve`
 answers behind 1,000 tokens: milliseconds a token, and how many times a token the threads of the
 engine's process were preempted, or waited of themselves. With all cores busy the server and its
-client can run only in place of a thread that all others wait for. `--nice` is that of the server.
+client can run only in place of a thread that all others wait for. `--nice` is that of our server.
+With `--llama-server FILE`, that is asked the same, as it is and with each number of threads.
 """
 
 import argparse
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from against_llama_server import SAMPLING, Ours, free_url
-from offload import ballast, load, serving, text, whole_words
+from against_llama_server import SAMPLING, Ours, Theirs, free_url
+from offload import ballast, load, serving, text, vocabulary_of, whole_words
 
 from gptoss_local.settings import Settings
 from gptoss_local.store import adopt_file
@@ -43,36 +44,49 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[0], help="0: as planned")
     parser.add_argument("--spins", nargs="+", default=["30000"])
     parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--llama-server", type=Path)
     arguments = parser.parse_args()
-    words = whole_words(arguments.model)
+    model, words = arguments.model, whole_words(arguments.model)
     with ballast(arguments.free_gib), tempfile.TemporaryDirectory() as home:
-        name = adopt_file(arguments.model, Settings(home=Path(home))).name
+        for n_threads in sorted({0, *arguments.threads}) if arguments.llama_server else ():
+            with theirs(arguments.llama_server, model, n_threads) as peer:
+                print(f"llama-server, {n_threads} threads: {describe(peer, words)}", flush=True)
+        name = adopt_file(model, Settings(home=Path(home))).name
         for n_threads, n_spins in product(arguments.threads, arguments.spins):
             environment = {"GPTOSS_THREADS": str(n_threads), "GOMP_SPINCOUNT": n_spins}
-            with server(home, name, environment, arguments.nice) as peer:
+            with ours(home, name, environment, arguments.nice) as peer:
                 print(f"{n_threads} threads, {n_spins} spins: {describe(peer, words)}", flush=True)
 
 
 @contextmanager
-def server(home: str, name: str, environment: dict[str, str], nice: int) -> Iterator[Ours]:
+def theirs(program: Path, model: Path, n_threads: int) -> Iterator[Theirs]:
+    url = free_url()
+    command = [str(program), "-m", str(model), "--port", url.rpartition(":")[2]]
+    command += ["-t", str(n_threads)] if n_threads else []
+    with serving(command, {}, f"{url}/health"):
+        yield Theirs(url, vocabulary_of(model))
+
+
+@contextmanager
+def ours(home: str, name: str, environment: dict[str, str], nice: int) -> Iterator[Ours]:
     url = free_url()
     environment |= {"GPTOSS_HOME": home, "GPTOSS_PORT": url.rpartition(":")[2]}
     command = ["nice", "-n", str(nice), sys.executable, "-m", "gptoss_local", "serve"]
     with serving(command, environment, f"{url}/api/version"):
         load(url, name)
-        engine().nice(0)
+        computing().nice(0)
         yield Ours(url, name)
 
 
-def describe(peer: Ours, words: list[str]) -> str:
+def describe(peer: Ours | Theirs, words: list[str]) -> str:
     peer.complete(text(words, N_PROMPT, seed=0), 16, SAMPLING)
     each_ms, preempted, waited = [], [], []
     for seed in range(1, N_ROUNDS + 1):
         prompt = text(words, N_PROMPT, seed)
         peer.complete(prompt, 2, SAMPLING)  # now the prompt is cached
-        before = switches(engine())
+        before = switches(computing())
         answer = peer.complete(prompt, N_ANSWER, SAMPLING)
-        after = switches(engine())
+        after = switches(computing())
         each_ms.append(1e3 * answer.decode_s / (answer.n_tokens - 1))
         preempted.append((after.n_preempted - before.n_preempted) / answer.n_tokens)
         waited.append((after.n_waited - before.n_waited) / answer.n_tokens)
@@ -84,9 +98,13 @@ def describe(peer: Ours, words: list[str]) -> str:
     )
 
 
-def engine() -> psutil.Process:
-    """The engine's process; there should be one on the machine."""
-    return next(p for p in psutil.process_iter() if ENGINE in " ".join(p.cmdline()))
+def computing() -> psutil.Process:
+    """The engine's process or llama-server; there should be one on the machine."""
+    for process in psutil.process_iter():
+        command = process.cmdline()
+        if ENGINE in command or (command and Path(command[0]).name == "llama-server"):
+            return process
+    raise SystemExit("no process computes")
 
 
 def switches(process: psutil.Process) -> Switches:
