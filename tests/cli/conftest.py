@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import RunningServer, free_port
@@ -72,6 +73,15 @@ class PseudoTerminal:
             left_s = max(0.0, deadline_s - time.monotonic())
             assert select.select([self._fd], [], [], left_s)[0], self.screen
             self.screen += os.read(self._fd, 4096).decode(errors="replace")
+
+    def await_input(self) -> None:
+        """Wait until the process itself waits.
+
+        A Ctrl-C between the prompt of CPython's `input` and its `select` is seen at the next key.
+        """
+        process = psutil.Process(self.process.pid)
+        while process.status() != psutil.STATUS_SLEEPING:
+            time.sleep(0.01)
 
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())

@@ -97,6 +97,7 @@ def test_ctrl_c_stops_the_answer_not_the_conversation(server: RunningServer) -> 
         terminal.screen = ""
         terminal.read_until(">>> ")
         terminal.screen = ""
+        terminal.await_input()
         terminal.process.send_signal(signal.SIGINT)  # at the prompt, too
         terminal.read_until(">>> ")
         terminal.type("What is 17 + 25?\n")
