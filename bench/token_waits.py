@@ -5,8 +5,8 @@
 For each number of threads and of spins (`GOMP_SPINCOUNT`; OpenMP's own are 300000), `gptoss serve`
 answers behind 1,000 tokens: milliseconds a token, and how many times a token the threads of the
 engine's process were preempted, or waited of themselves. With all cores busy the server and its
-client can run only in place of a thread that all others wait for. `--nice` is that of our server.
-With `--llama-server FILE`, that is asked the same, as it is and with each number of threads.
+client can run only in place of a thread that all others wait for. With
+`--llama-server FILE`, that is asked the same, as it is and with each number of threads.
 """
 
 import argparse
@@ -43,7 +43,6 @@ def main() -> None:
     parser.add_argument("--free-gib", type=float, help="all that is free when not given")
     parser.add_argument("--threads", type=int, nargs="+", default=[0], help="0: as planned")
     parser.add_argument("--spins", nargs="+", default=["30000"])
-    parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("--llama-server", type=Path)
     arguments = parser.parse_args()
     model, words = arguments.model, whole_words(arguments.model)
@@ -54,7 +53,7 @@ def main() -> None:
         name = adopt_file(model, Settings(home=Path(home))).name
         for n_threads, n_spins in product(arguments.threads, arguments.spins):
             environment = {"GPTOSS_THREADS": str(n_threads), "GOMP_SPINCOUNT": n_spins}
-            with ours(home, name, environment, arguments.nice) as peer:
+            with ours(home, name, environment) as peer:
                 print(f"{n_threads} threads, {n_spins} spins: {describe(peer, words)}", flush=True)
 
 
@@ -68,13 +67,12 @@ def theirs(program: Path, model: Path, n_threads: int) -> Iterator[Theirs]:
 
 
 @contextmanager
-def ours(home: str, name: str, environment: dict[str, str], nice: int) -> Iterator[Ours]:
+def ours(home: str, name: str, environment: dict[str, str]) -> Iterator[Ours]:
     url = free_url()
-    environment |= {"GPTOSS_HOME": home, "GPTOSS_PORT": url.rpartition(":")[2]}
-    command = ["nice", "-n", str(nice), sys.executable, "-m", "gptoss_local", "serve"]
+    environment = environment | {"GPTOSS_HOME": home, "GPTOSS_PORT": url.rpartition(":")[2]}
+    command = [sys.executable, "-m", "gptoss_local", "serve"]
     with serving(command, environment, f"{url}/api/version"):
         load(url, name)
-        computing().nice(0)
         yield Ours(url, name)
 
 
@@ -100,9 +98,8 @@ def describe(peer: Ours | Theirs, words: list[str]) -> str:
 
 def computing() -> psutil.Process:
     """The engine's process or llama-server; there should be one on the machine."""
-    for process in psutil.process_iter():
-        command = process.cmdline()
-        if ENGINE in command or (command and Path(command[0]).name == "llama-server"):
+    for process in psutil.process_iter(["name", "cmdline"]):
+        if process.info["name"] == "llama-server" or ENGINE in (process.info["cmdline"] or ()):
             return process
     raise SystemExit("no process computes")
 

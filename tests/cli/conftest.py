@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.conftest import RunningServer, free_port
+from tests.conftest import RunningServer, free_port, wait_until
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -80,8 +80,7 @@ class PseudoTerminal:
         A Ctrl-C between the prompt of CPython's `input` and its `select` is seen at the next key.
         """
         process = psutil.Process(self.process.pid)
-        while process.status() != psutil.STATUS_SLEEPING:
-            time.sleep(0.01)
+        wait_until(lambda: process.status() == psutil.STATUS_SLEEPING)
 
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())

@@ -24,11 +24,9 @@ from tests.nano.data.document import (
     encode_document,
     load_vocabulary,
 )
-from tests.nano.data.mixture import EVAL_SKILLS, draw_eval
-from tests.nano.data.source import Source
+from tests.nano.data.mixture import EVAL_SKILLS, eval_documents
 from tests.nano.judge import is_right, n_analysis_tokens, parse
 
-SEED = 4242
 N_CTX = 49_152
 N_SPARE_TOKENS = 64  # an answer may be so much longer than the wanted one
 N_FAILURES = 12  # kept per skill
@@ -71,10 +69,8 @@ class Worker:
 
     def measure(self, skill: str) -> Iterator[Outcome]:
         """Answer the first `n` questions of a skill."""
-        source, n_done, index = Source(SEED, held_out=True), 0, 0
-        while n_done < self.options.n:
-            document = draw_eval(skill, source, index)
-            index += 1
+        n_done = 0
+        for document in eval_documents(skill):
             context, branches = encode_document(document)
             branches = branches[: self.options.n - n_done]
             questions = [self._question(b, seed=n_done + i) for i, b in enumerate(branches)]
@@ -83,6 +79,8 @@ class Worker:
             n_done += len(branches)
             for branch, tokens, got in zip(document.branches, branches, answers, strict=False):
                 yield self._judge(document.effort, branch, context, tokens, got)
+            if n_done == self.options.n:
+                return
 
     def _question(self, tokens: BranchTokens, *, seed: int) -> Question:
         sampling = SamplingParams(temperature=self.options.temperature, seed=seed)

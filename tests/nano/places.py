@@ -16,12 +16,11 @@ import numpy as np
 
 from gptoss_local.llama import Batch, Context, ContextParams, Model
 from tests.nano.data.document import encode_document, load_vocabulary
-from tests.nano.data.mixture import draw_eval
-from tests.nano.data.source import Source
+from tests.nano.data.mixture import eval_documents
+from tests.nano.evaluate import N_CTX
 from tests.nano.train.turns import branch_turns, followers
 
-SEED = 4242  # as in `tests.nano.evaluate`
-N_CTX, N_ROWS = 49_152, 128  # rows of logits at once, 0.8 MB each
+N_ROWS = 128  # of logits at once, 0.8 MB each
 N_SHOWN = 8  # tokens before a miss
 
 
@@ -35,26 +34,8 @@ class Miss:
     got: str
 
 
-@dataclass(slots=True)
-class Count:
-    """Of one skill."""
-
-    n_answers: int = 0
-    n_turns: int = 0
-    n_copied: int = 0
-    n_turns_missed: int = 0
-    n_copied_missed: int = 0
-    n_answers_missed: int = 0
-
-    def add(self, is_turn: Sequence[bool], misses: Sequence[Miss]) -> None:
-        """Count one answer, of whose tokens `misses` are missed."""
-        n_turns, n_turns_missed = sum(is_turn), sum(miss.is_turn for miss in misses)
-        self.n_answers += 1
-        self.n_turns += n_turns
-        self.n_copied += len(is_turn) - n_turns
-        self.n_turns_missed += n_turns_missed
-        self.n_copied_missed += len(misses) - n_turns_missed
-        self.n_answers_missed += bool(misses)
+Judged = tuple[list[bool], list[Miss]]
+"""Of one answer: which of its tokens are turns, and what is missed of all."""
 
 
 class Reader:
@@ -84,20 +65,34 @@ class Reader:
         return found
 
 
-def measure(reader: Reader, skill: str, n: int) -> Iterator[tuple[list[bool], list[Miss]]]:
-    """The first `n` answers of a skill: which of their tokens are turns, and what is missed."""
-    source, index, n_done = Source(SEED, held_out=True), 0, 0
-    while n_done < n:
-        context, branches = encode_document(draw_eval(skill, source, index))
+def measure(reader: Reader, skill: str, n: int) -> Iterator[Judged]:
+    """The first `n` answers of a skill."""
+    n_left = n
+    for document in eval_documents(skill):
+        context, branches = encode_document(document)
         read = followers(context)
-        for branch in branches[: n - n_done]:
+        for branch in branches[:n_left]:
             got = reader.likeliest(context + branch.prompt, branch.target)
             is_turn = branch_turns(context, branch, read).tolist()
-            yield is_turn, list(_misses(branch.target, got, is_turn))
-        index, n_done = index + 1, n_done + len(branches)
+            yield is_turn, list(misses(branch.target, got, is_turn))
+        n_left -= len(branches)
+        if n_left <= 0:
+            return
 
 
-def _misses(target: Sequence[int], got: Sequence[int], is_turn: Sequence[bool]) -> Iterator[Miss]:
+def describe(answers: Sequence[Judged]) -> str:
+    """Count turns, other tokens and answers, and of each what is missed."""
+    turns = [turn for is_turn, _ in answers for turn in is_turn]
+    missed = [miss.is_turn for _, found in answers for miss in found]
+    return (
+        f"{sum(missed)} of {sum(turns)} turns missed, "
+        f"{len(missed) - sum(missed)} of {len(turns) - sum(turns)} other tokens; "
+        f"{sum(bool(found) for _, found in answers)} of {len(answers)} answers miss any"
+    )
+
+
+def misses(target: Sequence[int], got: Sequence[int], is_turn: Sequence[bool]) -> Iterator[Miss]:
+    """Where `got` is another token than `target`."""
     decode = load_vocabulary().encoding.decode
     for i, (wanted, token, turn) in enumerate(zip(target, got, is_turn, strict=True)):
         if wanted != token:
@@ -113,20 +108,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path, help="every miss")
     args = parser.parse_args()
-    reader, misses = Reader(args.gguf, n_threads=args.threads), {}
+    reader, found = Reader(args.gguf, n_threads=args.threads), {}
     for skill in args.skills.split(","):
-        count, misses[skill] = Count(), []
-        for is_turn, missed in measure(reader, skill, args.n):
-            count.add(is_turn, missed)
-            misses[skill] += [asdict(miss) for miss in missed]
-        print(
-            f"{skill}: {count.n_turns_missed} of {count.n_turns} turns missed, "
-            f"{count.n_copied_missed} of {count.n_copied} other tokens; "
-            f"{count.n_answers_missed} of {count.n_answers} answers miss any",
-            flush=True,
-        )
+        answers = list(measure(reader, skill, args.n))
+        print(f"{skill}: {describe(answers)}", flush=True)
+        found[skill] = [asdict(miss) for _, missed in answers for miss in missed]
     if args.json:
-        args.json.write_text(json.dumps(misses, ensure_ascii=False, indent=1))
+        args.json.write_text(json.dumps(found, ensure_ascii=False, indent=1))
 
 
 if __name__ == "__main__":

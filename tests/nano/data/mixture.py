@@ -5,8 +5,9 @@ uses.
 """
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 
 from gptoss_local.chat.message import Message
 from gptoss_local.types import Effort
@@ -54,6 +55,7 @@ SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "items",
 TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
 DOCUMENT_WEIGHTS = {"needle": 4, "edit": 13, "extract_format": 2, "tool_format": 7}
 KIND_WEIGHTS = {"plain": 60, "functions": 30, "agent": 19, "document": 16}
+_EVAL_SEED = 4242
 MAX_PROMPT_TOKENS = 24_000  # of instructions; tools and the request come on top
 IDENTITIES = (
     "You are a helpful assistant.",
@@ -206,6 +208,13 @@ EVAL_SKILLS = (
     *(f"agent {name}" for name in SHORT),
 )
 """What is measured apart; "agent echo" is the skill "echo" under an agent's prompt and tools."""
+
+
+def eval_documents(skill: str) -> Iterator[Document]:
+    """Draw held-out documents that ask for one skill alone, always the same, without end."""
+    source = Source(_EVAL_SEED, held_out=True)
+    for index in itertools.count():
+        yield draw_eval(skill, source, index)
 
 
 def draw_eval(skill: str, source: Source, index: int) -> Document:

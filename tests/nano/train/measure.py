@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from tests.nano.data.document import BranchTokens, encode_document
-from tests.nano.data.mixture import EVAL_SKILLS, draw_eval
-from tests.nano.data.source import Source
+from tests.nano.data.mixture import EVAL_SKILLS, eval_documents
 from tests.nano.train.batches import Tables, block_masks
 from tests.nano.train.checkpoint import used_rows
 from tests.nano.train.model import Nano
@@ -34,14 +33,12 @@ class MeasuredRow:
 
 
 def _draw_skill(skill: str, n: int) -> list[Encoded]:
-    source, drawn, n_branches = Source(4242, held_out=True), [], 0
-    index = 0
-    while n_branches < n:
-        document = draw_eval(skill, source, index)
-        index += 1
+    drawn: list[Encoded] = []
+    for document in eval_documents(skill):
         context, branches = encode_document(document)
         drawn.append(([b.skill for b in document.branches], context, branches))
-        n_branches += len(branches)
+        if sum(len(skills) for skills, _, _ in drawn) >= n:
+            break
     return drawn
 
 
