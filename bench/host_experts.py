@@ -11,7 +11,6 @@ in the page cache; it may be random (`synth_gguf.py`).
 """
 
 import argparse
-import os
 import statistics
 import time
 from itertools import pairwise
@@ -38,7 +37,6 @@ def main() -> None:
     parser.add_argument("--modes", nargs="+", default=["mmap", "pinned", "none"])
     parser.add_argument("--batch", type=int, help="tokens of a step; as planned when not given")
     arguments = parser.parse_args()
-    os.environ.setdefault("GOMP_SPINCOUNT", "30000")  # as an engine process has it
     with ballast(arguments.free_gib):
         plan = plan_load(arguments.model, load_settings(), None)
         n_batch = arguments.batch or plan.shape.n_batch

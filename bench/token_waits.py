@@ -1,12 +1,12 @@
 """What a token waits for over HTTP where the CPU computes experts: threads, and who preempts them.
 
-    python bench/token_waits.py FILE.gguf --free-gib 11 --threads 16 15 14 12 8 --spins 30000
+    python bench/token_waits.py FILE.gguf --free-gib 11 --threads 16 14 8 --spins 30000 300000
 
 For each number of threads and of spins (`GOMP_SPINCOUNT`; OpenMP's own are 300000), `gptoss serve`
 answers behind 1,000 tokens: milliseconds a token, and how many times a token the threads of the
-engine's process were preempted, or waited of themselves. With all cores busy the server and its
-client can run only in place of a thread that all others wait for. With
-`--llama-server FILE`, that is asked the same, as it is and with each number of threads.
+engine's process were preempted, or waited of themselves. Threads that give up spinning sleep
+through the GPU's turn and are late for theirs. With `--llama-server FILE`, that is asked the same,
+as it is and with each number of threads.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--free-gib", type=float, help="all that is free when not given")
     parser.add_argument("--threads", type=int, nargs="+", default=[0], help="0: as planned")
-    parser.add_argument("--spins", nargs="+", default=["30000"])
+    parser.add_argument("--spins", nargs="+", default=["300000"])
     parser.add_argument("--llama-server", type=Path)
     arguments = parser.parse_args()
     model, words = arguments.model, whole_words(arguments.model)

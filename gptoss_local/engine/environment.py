@@ -13,10 +13,10 @@ from gptoss_local.engine.protocol import Load
 _ALONE = {"GOMP_SPINCOUNT": "1000", "GGML_CUDA_GRAPH_OPT": "1"}
 
 # Where CPU and GPU take turns in every layer, the threads are not to sleep during the GPU's.
-# PERF: H200, 16 cores, 20b, experts of 14 layers in RAM, over HTTP: 19.1 ms a token with the
-# 300,000 spins that OpenMP has by itself, 19.2 with 30,000, 21.1 with 1,000. Parts side by side
-# cost another 0.5. 30,000 spins take about a millisecond, longer than a GPU's turn.
-_IN_TURNS = {"GOMP_SPINCOUNT": "30000"}
+# PERF: H200, 16 cores, 20b, experts of 5 layers in RAM, over HTTP, twice: 10.1 and 11.9 ms a token
+# with 30,000 spins, 8.3 and 9.5 with the 300,000 that OpenMP has by itself, 8.3 and 8.4 with
+# 3,000,000; they sleep 42, 0.3 and 0.1 times a token. Parts side by side cost another 0.5.
+_IN_TURNS = {"GOMP_SPINCOUNT": "300000"}
 
 
 def environment(load: Load) -> dict[str, str]:
