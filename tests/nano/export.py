@@ -28,7 +28,7 @@ from gptoss_local.nano.compact import CODED, FORMAT
 
 INT16_MAX = 32767
 FINAL_NORM = "model.norm.weight"
-SHARPNESS = 4.0  # a power of two: times it, no bf16 value is rounded
+SHARPNESS = 2.0  # a power of two: times it, no bf16 value is rounded
 
 
 def export(checkpoint_dir: Path) -> bytes:
