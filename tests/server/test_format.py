@@ -151,9 +151,10 @@ def test_eight_at_once(server: RunningServer) -> None:
     forms: list[dict[str, Any] | str] = ["", PERSON, "json", ORDER]
 
     def request(i: int) -> str:
+        is_greeting = i < 4 and forms[i % 4] != "json"  # to which nano knows no JSON: it may ramble
         body = {
             "model": "nano",
-            "prompt": ("hello", EXTRACT)[i // 4],
+            "prompt": "hello" if is_greeting else EXTRACT,
             "format": forms[i % 4],
             "stream": False,
             "options": GREEDY | {"num_predict": 120},
