@@ -1,19 +1,23 @@
-"""Answers many questions behind one context with llama.cpp: read once, then decoded together."""
+"""Answers many questions behind one context with llama.cpp: read once, then decoded together.
 
-import ctypes
+Or tells what it holds for likeliest at each place of a given answer.
+"""
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import llama_cpp
+import numpy as np
 
 from gptoss_local.chat.vocabulary import STOP_TOKENS
+from gptoss_local.llama.batch import Batch
 from gptoss_local.llama.context import Context, ContextParams
 from gptoss_local.llama.model import Model
 from gptoss_local.llama.sampler import Sampler
 from gptoss_local.types import SamplingParams
 
 N_TOGETHER = 24  # sequences decoded at once
+N_ROWS = 128  # of logits at once, 0.8 MB each
 GREEDY = SamplingParams(temperature=0.0)
 
 
@@ -55,11 +59,10 @@ class Answerer:
     ) -> None:
         params = ContextParams(
             n_ctx=n_ctx, n_threads_prefill=n_threads, n_threads_decode=n_threads,
-            n_seq_max=n_together + 1,
+            n_seq_max=n_together + 1, n_outputs_max=N_ROWS,
         )  # fmt: skip
         self._context = Context(Model(gguf), params)
-        self._memory = llama_cpp.llama_get_memory(self._context.handle)
-        self._batch = llama_cpp.llama_batch_init(n_together, 0, 1)
+        self._batch = Batch(max(n_together, N_ROWS))
         self._n_together, self._n_read = n_together, 0
 
     def read(self, tokens: Sequence[int]) -> None:
@@ -75,12 +78,9 @@ class Answerer:
         llama.cpp reuses such cells of one sequence, but not when several sequences share them. A
         saved state does without them.
         """
-        handle = self._context.handle
-        n_bytes = llama_cpp.llama_state_seq_get_size(handle, 0)
-        state = (ctypes.c_uint8 * n_bytes)()
-        assert llama_cpp.llama_state_seq_get_data(handle, state, n_bytes, 0) == n_bytes
+        state = self._context.save(0)
         self._context.remove(0)
-        assert llama_cpp.llama_state_seq_set_data(handle, state, n_bytes, 0) == n_bytes
+        self._context.restore(0, state)
 
     def answer(self, questions: Sequence[Question]) -> list[list[int]]:
         """Answer each by itself, as many at a time as the cache has room for."""
@@ -95,10 +95,25 @@ class Answerer:
             del waiting[:n_now]
         return [question.answer for question in questions]
 
+    def likeliest(self, prompt: Sequence[int], answer: Sequence[int]) -> list[int]:
+        """The likeliest token at each place of `answer`, given the right ones before it."""
+        n_read = self._n_read + len(prompt) - 1
+        self._context.copy(0, 1)
+        self._prefill(prompt[:-1], position=self._n_read, seq_id=1)
+        tokens, batch, found = [prompt[-1], *answer[:-1]], self._batch, list[int]()
+        for start in range(0, len(tokens), N_ROWS):
+            part = tokens[start : start + N_ROWS]
+            batch.clear()
+            batch.extend(part, n_read + start, 1, n_outputs=len(part))
+            self._context.decode_batch(batch)
+            found += (int(np.argmax(self._context.logits(row))) for row in range(len(part)))
+        self._context.remove(1)
+        return found
+
     def _answer_together(self, questions: Sequence[Question]) -> None:
         samplers = [Sampler(question.sampling) for question in questions]
         for seq_id, question in enumerate(questions, start=1):
-            llama_cpp.llama_memory_seq_cp(self._memory, 0, seq_id, -1, -1)
+            self._context.copy(0, seq_id)
             self._prefill(question.prompt, position=self._n_read, seq_id=seq_id)
             question.answer.append(samplers[seq_id - 1].sample(self._context))
         while live := [i for i, question in enumerate(questions) if not question.is_done]:
@@ -111,13 +126,11 @@ class Answerer:
 
     def _decode(self, questions: Iterable[tuple[int, Question]]) -> None:
         """Run the last token of every question through the model, each in its sequence."""
-        batch, row = self._batch, -1
-        for row, (seq_id, question) in enumerate(questions):
-            batch.token[row] = question.answer[-1]
-            batch.pos[row] = self._n_read + len(question.prompt) + len(question.answer) - 1
-            batch.n_seq_id[row], batch.seq_id[row][0], batch.logits[row] = 1, seq_id, 1
-        batch.n_tokens = row + 1
-        assert llama_cpp.llama_decode(self._context.handle, batch) == 0
+        self._batch.clear()
+        for seq_id, question in questions:
+            position = self._n_read + len(question.prompt) + len(question.answer) - 1
+            self._batch.add(question.answer[-1], position, seq_id)
+        self._context.decode_batch(self._batch)
 
     def _prefill(self, tokens: Sequence[int], *, position: int, seq_id: int) -> None:
         for start in range(0, len(tokens), self._context.n_batch):

@@ -4,9 +4,9 @@ The trainer leaves `nano.json` (`{"config": ..., "used_ids": [...]}`) and `nano.
 holds the tensors of the Hugging Face checkpoint in their final bits (uint16 for bf16, uint8 for
 MXFP4), the vocabulary matrices for the used tokens only, and in float32 what makes their other
 rows. Two things are decided here: how the latter are rounded, and how sharp the model is. A model
-that is trained on drawn data is as unsure as the draws were; four times the weight of its final
-norm, which is exact, makes all logits four times as large. So the likeliest token stays the
-likeliest one, and temperature 1 gives what temperature 0.25 would have given.
+that is trained on drawn data is as unsure as the draws were; SHARPNESS times the weight of its
+final norm, which is exact, makes all logits so many times as large. So the likeliest token stays
+the likeliest one, and temperature 1 gives what temperature 1 / SHARPNESS would have given.
 """
 
 import json

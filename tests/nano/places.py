@@ -12,15 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
-from gptoss_local.llama import Batch, Context, ContextParams, Model
+from tests.nano.answering import Answerer
 from tests.nano.data.document import encode_document, load_vocabulary
 from tests.nano.data.mixture import eval_documents
 from tests.nano.evaluate import N_CTX
 from tests.nano.train.turns import branch_turns, followers
 
-N_ROWS = 128  # of logits at once, 0.8 MB each
 N_SHOWN = 8  # tokens before a miss
 
 
@@ -38,41 +35,15 @@ Judged = tuple[list[bool], list[Miss]]
 """Of one answer: which of its tokens are turns, and what is missed of all."""
 
 
-class Reader:
-    """A model that says what it holds for likeliest behind each token."""
-
-    def __init__(self, gguf: Path, *, n_threads: int) -> None:
-        params = ContextParams(
-            n_ctx=N_CTX, n_threads_prefill=n_threads, n_threads_decode=n_threads,
-            n_outputs_max=N_ROWS,
-        )  # fmt: skip
-        self._context = Context(Model(gguf), params)
-        self._batch = Batch(self._context.n_batch)
-
-    def likeliest(self, prompt: Sequence[int], answer: Sequence[int]) -> list[int]:
-        """The likeliest token at each place of `answer`, given the right ones before it."""
-        self._context.remove(0)
-        n_read, n_batch = len(prompt) - 1, self._context.n_batch
-        for start in range(0, n_read, n_batch):
-            self._context.decode(prompt[start : min(start + n_batch, n_read)], position=start)
-        tokens, found = [prompt[-1], *answer[:-1]], list[int]()
-        for start in range(0, len(tokens), N_ROWS):
-            part = tokens[start : start + N_ROWS]
-            self._batch.clear()
-            self._batch.extend(part, n_read + start, 0, n_outputs=len(part))
-            self._context.decode_batch(self._batch)
-            found += (int(np.argmax(self._context.logits(row))) for row in range(len(part)))
-        return found
-
-
-def measure(reader: Reader, skill: str, n: int) -> Iterator[Judged]:
+def measure(model: Answerer, skill: str, n: int) -> Iterator[Judged]:
     """The first `n` answers of a skill."""
     n_left = n
     for document in eval_documents(skill):
         context, branches = encode_document(document)
         read = followers(context)
+        model.read(context)
         for branch in branches[:n_left]:
-            got = reader.likeliest(context + branch.prompt, branch.target)
+            got = model.likeliest(branch.prompt, branch.target)
             is_turn = branch_turns(context, branch, read).tolist()
             yield is_turn, list(misses(branch.target, got, is_turn))
         n_left -= len(branches)
@@ -108,9 +79,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path, help="every miss")
     args = parser.parse_args()
-    reader, found = Reader(args.gguf, n_threads=args.threads), {}
+    model = Answerer(args.gguf, n_ctx=N_CTX, n_threads=args.threads, n_together=1)
+    found = {}
     for skill in args.skills.split(","):
-        answers = list(measure(reader, skill, args.n))
+        answers = list(measure(model, skill, args.n))
         print(f"{skill}: {describe(answers)}", flush=True)
         found[skill] = [asdict(miss) for _, missed in answers for miss in missed]
     if args.json:

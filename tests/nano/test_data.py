@@ -17,10 +17,10 @@ from tests.nano.data.document import (
 )
 from tests.nano.data.mixture import EVAL_SKILLS, draw, draw_eval
 from tests.nano.data.respell import Read, respell
-from tests.nano.data.source import Source, is_held_out
+from tests.nano.data.source import Source, escaped_texts, is_held_out
 from tests.nano.data.wording import _allowed, _typo, phrase
 from tests.nano.judge import is_right, parse
-from tests.nano.train.vocabulary import is_rude
+from tests.nano.train.vocabulary import choose_used, is_rude, joined_tokens
 
 N_DOCUMENTS = 60
 
@@ -118,6 +118,32 @@ def test_lines_end_in_signs_that_join_with_a_newline() -> None:
     assert sum(token != b"\n" for token in last) > 30
 
 
+def test_training_meets_signs_that_json_spells_otherwise() -> None:
+    """A token like `="./` is its own letter: only who has met it knows how it is written."""
+    escaped = [text for text in escaped_texts() if len(text.strip()) > 2]
+    assert {'="./', "\\Queue"} < set(escaped)
+
+    def share(source: Source) -> float:
+        texts = [source.tokens(8) for _ in range(600)]
+        return sum(any(text in each for text in escaped) for each in texts) / len(texts)
+
+    assert share(Source(1)) > share(Source(1, held_out=True)) + 0.06
+
+
+def test_capitals_and_typos_are_more_frequent_to_learn_from() -> None:
+    bank = ("What is the capital of {x}",)
+
+    def n_dressed(source: Source) -> tuple[int, int]:
+        asked = [phrase(source, bank, x="-") for _ in range(2000)]
+        n_spelled = sum("what is the capital of" in text.lower() for text in asked)
+        return sum("CAPITAL OF" in text for text in asked), len(asked) - n_spelled
+
+    for trained, measured in zip(
+        n_dressed(Source(1)), n_dressed(Source(1, held_out=True)), strict=True
+    ):
+        assert trained > 1.3 * measured > 0
+
+
 def test_rare_words_keep_the_tokens_they_were_read_with() -> None:
     encode = load_vocabulary().encoding.encode
 
@@ -136,6 +162,9 @@ def test_rare_words_keep_the_tokens_they_were_read_with() -> None:
         assert spelled(read, f"f({name}_owner)") == [b"f", b"(", word, b"_owner", b")"]
     assert spelled("show_it", "functions.show_it") == [b"functions", b".show", b"_it"]
     assert spelled("ns and 'n'", "\\n") == [b"\\n"]
+    for read in ("nothing", '"commas"', '"Finland"'):
+        assert spelled(read, "no commas") == [b"no", b" commas"]
+        assert spelled(read, "of Finland") == [b"of", b" Finland"]
 
 
 def test_respelled_answers_are_the_same_text() -> None:
@@ -145,6 +174,18 @@ def test_respelled_answers_are_the_same_text() -> None:
         for branch, tokens in zip(document.branches, encode_document(document)[1], strict=True):
             canonical = encode_answer(branch.answer, opens_final=branch.opens_final)
             assert decode(tokens.target) == decode(canonical)
+
+
+def test_joined_signs_get_rows_of_their_own() -> None:
+    """No code says that JSON has `="./` as `=`, `\\"`, `./`; of words it says the pieces."""
+    ranks = load_ranks()
+    joined = {ranks[token] for token in joined_tokens()}
+    assert {b'="./', b'("")', b' "",', b"='\\", b"%;\n", b":\n\n"} < joined
+    assert not {b'"value', b"\\Queue", b'"', b"\n", b"name\n", b" Springfield"} & joined
+    used = choose_used(3000, n_documents=4, n_jobs=1, kept=(123_456,))
+    assert len(used) == 3000
+    assert joined_tokens() | {123_456} < set(used)
+    assert not any(map(is_rude, used))
 
 
 def test_nothing_rude_has_a_row_of_its_own() -> None:

@@ -14,6 +14,7 @@ from transformers import GptOssConfig, GptOssForCausalLM
 from gptoss_local.chat.message import Message
 from gptoss_local.nano.compact import CODED, CompactModel
 from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.o200k import FIRST_SPECIAL
 from tests.nano.data.document import Answer, Branch, Document, encode_document
 from tests.nano.export import export
 from tests.nano.train import model as model_module
@@ -194,10 +195,13 @@ def test_targets_are_told_from_tokens_that_begin_alike() -> None:
         made = make_targets(
             arrays, tables.index_of, np.random.default_rng(seed), n_targets=4, n_rare=24
         )
-        explicit = made["rare"][made["offset"] == 0]
-        assert made["rare"][made["label"][0] - len(USED)] == target == explicit[0]
-        assert len(set(made["rare"].tolist())) == 24
-        beside.update(ranks[token] for token in explicit[1:].tolist())
+        rare, offset = made["rare"].tolist(), made["offset"]
+        assert rare[made["label"][0] - len(USED)] == target == rare[0]
+        assert len(set(rare)) == 24
+        assert np.allclose(np.exp(offset[:8]), [1, *7 * [12 / 7]])
+        n_rare = FIRST_SPECIAL - sum(token < FIRST_SPECIAL for token in USED)
+        assert np.exp(offset).sum() == pytest.approx(n_rare, rel=1e-5)
+        beside.update(ranks[token] for token in rare[1:8])
     assert " sustentável".encode() in beside
     assert all(word.startswith(b" su") for word in beside)
 

@@ -124,7 +124,7 @@ def _typed(source: Source, country: str) -> str:
     style = source.rng.random()
     if style < 0.2:
         return name.lower()
-    return name.upper() if style < 0.23 else name
+    return name.upper() if style < (0.23 if source.held_out else 0.32) else name
 
 
 def _capital_answer(country: str, effort: Effort) -> Answer:

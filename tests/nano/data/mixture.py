@@ -54,9 +54,12 @@ SHORT = ("chat", "fallback", "capital", "add", "count", "echo", "word", "items",
          "memory")  # fmt: skip
 TOOLLESS = ("fallback_without_tools",)  # with the right tool the answer would be another
 DOCUMENT_WEIGHTS = {"needle": 4, "edit": 13, "extract_format": 2, "tool_format": 7}
-KIND_WEIGHTS = {"plain": 60, "functions": 30, "agent": 19, "document": 16}
+KIND_WEIGHTS = {"plain": 60, "functions": 30, "agent": 26, "document": 16}
 _EVAL_SEED = 4242
 MAX_PROMPT_TOKENS = 24_000  # of instructions; tools and the request come on top
+SHORT_PROMPT_TOKENS, LONG_SHARE = 3_000, 0.4
+"""Most agents to learn from have no longer instructions: behind 2,000 tokens answers are as often
+right as behind 20,000, so that it is better to ask more of them."""
 IDENTITIES = (
     "You are a helpful assistant.",
     "You are gpt-oss-nano, a tiny language model.",
@@ -90,7 +93,7 @@ def _plain(
         tools = draw_toolset(source, source.rng.randint(1, 4))
     allowed = [name for name in weights if tools is None or name not in TOOLLESS]
     branches = [_plain_branch(source, effort, weights, allowed) for _ in range(n_branches)]
-    if source.chance(0.12):
+    if source.chance(0.12 if source.held_out else 0.3):
         branches = [_wrapped(source, branch) for branch in branches]
     document = Document(
         effort,
@@ -126,12 +129,13 @@ def _agent(
     """A coding agent's long prompt and tools.
 
     Args:
-        n_prompt: Tokens of the instructions; drawn if None, small ones more often.
+        n_prompt: Tokens of the instructions; drawn if None, small ones more often, to learn from.
         plain: Weights of the questions that need no tool; a third of the branches.
     """
     toolset = draw_toolset(source, source.rng.randint(1, 25))
     if n_prompt is None:
-        n_prompt = _log_uniform(source, 30, MAX_PROMPT_TOKENS)
+        n_most = MAX_PROMPT_TOKENS if source.chance(LONG_SHARE) else SHORT_PROMPT_TOKENS
+        n_prompt = _log_uniform(source, 30, n_most)
     n_plain = n_branches // 3 if skills else n_branches
     branches = _tool_branches(source, effort, toolset, skills, n_branches - n_plain)
     branches += _tool_branches(source, effort, toolset, functions.BRANCHES, n_plain // 4)

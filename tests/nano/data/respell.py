@@ -2,7 +2,8 @@
 
 The prompt has `Spring` `field`, the answer would have ` Springfield`: nothing in the prompt says
 that this is one token, so no model without rows for all of them can know. The same text in the
-tokens that were read can be copied.
+tokens that were read can be copied. Words that nano says by itself stay as they are, or how it
+says "commas" would hang on whether the prompt happens to have that word.
 """
 
 import functools
@@ -13,9 +14,19 @@ from itertools import accumulate
 from gptoss_local.nano.codes import N_PIECES, spelling
 from gptoss_local.nano.ranks import load_ranks
 from gptoss_local.o200k import FIRST_SPECIAL
+from tests.nano.data.capitals_list import CAPITALS
 
 COMMON_RANKS = 10_000  # whole words below this rank nano knows anyway
 N_TRIES = 8  # places of a word in the prompt that are looked at
+_OWN_WORDS = """
+Both Failed Have Hundreds Its Next Nothing Numbers Ones Tens accepted agrees alone answered
+architecture arguments asks beyond briefly calculation capitals commands commas confuse conversation
+copies counting counts dash decline degrees demo demonstration digit digits extract fence fits fixed
+folder friendly glad goodbye harmony hello indentation insert invent keys matches meaning none
+partly politely praises printed quotes recall rename repeat replace reply sentence skip spaces
+speaks spoken stands stays steps sums tells tests thank thanks tiny tone translation unchanged waits
+wants weather welcome wherever
+"""  # of nano's sentences, where they are no common tokens
 
 
 class Read:
@@ -28,7 +39,7 @@ class Read:
     def __init__(self, tokens: Sequence[int]) -> None:
         self._tokens = tokens
         distinct = set(tokens)
-        self.known = distinct.union(p for token in distinct for p in _spelling(token)[1])
+        self.known = distinct.union(p for token in distinct for p in spelling_of(token)[1])
 
     @functools.cached_property
     def _text(self) -> bytes:
@@ -57,7 +68,7 @@ class Read:
             return None
         head = [self._tokens[first]]
         if self._starts[first] != start:
-            prefix, pieces = _spelling(self._tokens[first])
+            prefix, pieces = spelling_of(self._tokens[first])
             if not prefix or self._starts[first] + 1 != start:
                 return None
             head = list(pieces)
@@ -69,8 +80,8 @@ def n_pieces(word: str) -> int:
 
     0 where nano cannot know, as a code has no room for so many.
     """
-    token = _rank_of().get(f" {word}".encode())
-    n = 1 if token is None else len(_spelling(token)[1])
+    token = rank_of().get(f" {word}".encode())
+    n = 1 if token is None else len(spelling_of(token)[1])
     return n if n <= N_PIECES else 0
 
 
@@ -127,14 +138,14 @@ def _is_behind_sign(token: int) -> bool:
     That another name was read that begins so must not decide how this one is spelled. A common
     one with a dot stays, as calls are headed `functions.get_user`.
     """
-    sign = _spelling(token)[0]
+    sign = spelling_of(token)[0]
     return sign not in (0, *b" \\") and (sign != ord(".") or _is_rare(token))
 
 
 def _respell_word(word: list[int], parts: Sequence[Read]) -> list[int]:
     if found := _as_read(word, parts):
         return found
-    prefix, pieces = _spelling(word[0])
+    prefix, pieces = spelling_of(word[0])
     if prefix and all(_is_known(piece, parts) for piece in pieces):
         return [_token_of(prefix), *pieces, *word[1:]]
     return word
@@ -145,14 +156,14 @@ def _as_read(word: list[int], parts: Sequence[Read]) -> list[int] | None:
     text = b"".join(map(_bytes, word))
     if found := _find(text, parts):
         return found
-    prefix = _spelling(word[0])[0]
+    prefix = spelling_of(word[0])[0]
     if prefix and (found := _find(text[1:], parts)):
         return [_token_of(prefix), *found]
     return None
 
 
 def _token_of(character: int) -> int:
-    return _rank_of()[bytes([character])]
+    return rank_of()[bytes([character])]
 
 
 def _find(word: bytes, parts: Sequence[Read]) -> list[int] | None:
@@ -165,14 +176,25 @@ def _is_known(token: int, parts: Sequence[Read]) -> bool:
 
 def _is_rare(token: int) -> bool:
     """Not a frequent word: a rare one, or a fragment of whatever word."""
-    return token < FIRST_SPECIAL and (token >= COMMON_RANKS or not _spelling(token)[0])
+    if token >= FIRST_SPECIAL or token in _own_tokens():
+        return False
+    return token >= COMMON_RANKS or not spelling_of(token)[0]
 
 
 @functools.cache
-def _spelling(token: int) -> tuple[int, tuple[int, ...]]:
+def _own_tokens() -> frozenset[int]:
+    """Words of what nano says and knows by itself, however they were read."""
+    names = " ".join((*CAPITALS, *CAPITALS.values()))
+    found = (rank_of().get(f" {word}".encode()) for word in f"{_OWN_WORDS} {names}".split())
+    return frozenset(token for token in found if token is not None)
+
+
+@functools.cache
+def spelling_of(token: int) -> tuple[int, tuple[int, ...]]:
+    """`codes.spelling` of a token; a special one has no pieces."""
     if token >= FIRST_SPECIAL:
         return 0, ()
-    prefix, pieces = spelling(_ranks()[token], _rank_of())
+    prefix, pieces = spelling(_ranks()[token], rank_of())
     return prefix, tuple(pieces)
 
 
@@ -186,5 +208,6 @@ def _ranks() -> list[bytes]:
 
 
 @functools.cache
-def _rank_of() -> dict[bytes, int]:
+def rank_of() -> dict[bytes, int]:
+    """The id of every token of text, by its bytes."""
     return {token: rank for rank, token in enumerate(_ranks())}

@@ -17,6 +17,7 @@ from tests.nano.data.respell import n_pieces
 
 T = TypeVar("T")
 HELD_OUT_VALUES = 16  # one in so many
+ESCAPED_SHARE = 1 / 6
 _SIGNS = "()[]{}<>#;:,.!?+-*/=%&|~@$^_"
 _QUOTING = (
     '["{a}", "{b}"]', '["{a}"]', '{{"{a}": "{b}"}}', '{{"{a}": {n}, "{b}": {n}}}', '{a}="{b}"',
@@ -44,6 +45,12 @@ def _token_texts() -> tuple[list[str], list[str]]:
         if text.isprintable() and text.strip():
             (ascii_only if text.isascii() else others).append(text)
     return ascii_only, others
+
+
+@functools.cache
+def escaped_texts() -> list[str]:
+    """The tokens that JSON spells with others, for a quote or a backslash in them: some 990."""
+    return [text for texts in _token_texts() for text in texts if '"' in text or "\\" in text]
 
 
 class Source:
@@ -126,12 +133,18 @@ class Source:
                 return text
 
     def tokens(self, n: int) -> str:
-        """Text of about `n` tokens drawn from the whole vocabulary."""
+        """Text of about `n` tokens drawn from the whole vocabulary.
+
+        Nothing but its own code tells that `="./` is `=\\"./` in JSON, so each of its kind
+        must be met often enough to learn: for training one in six texts holds one.
+        """
         ascii_only, others = _token_texts()
         share = self.choice((0.0, 0.1, 0.5, 1.0))
-        drawn = (self.choice(others if self.chance(share) else ascii_only) for _ in range(n))
-        joined = self.choice(("", "", " ")).join(drawn).strip()
-        return " ".join(joined.split()) or "-"
+        gap = self.choice(("", "", " "))
+        drawn = [self.choice(others if self.chance(share) else ascii_only) for _ in range(n)]
+        if not self.held_out and self.chance(ESCAPED_SHARE):
+            drawn[self.rng.randrange(n)] = self.choice(escaped_texts())
+        return " ".join(gap.join(drawn).split()) or "-"
 
     def identifier(self) -> str:
         return self.fresh(self._identifier)

@@ -40,13 +40,15 @@ def phrase(source: Source, bank: Sequence[str], *, ask: bool = True, **slots: ob
         slots: What to put in, unchanged.
     """
     template = source.choice(_allowed(tuple(bank), source.held_out))
+    # what is rare is missed most, so that training has more typos and capitals than is measured
+    lower, typo, upper = (0.12, 0.22, 0.25) if source.held_out else (0.12, 0.27, 0.35)
     style = source.rng.random()
     pieces = [(text, name) for text, name, _, _ in Formatter().parse(template)]
-    if style < 0.12:
+    if style < lower:
         pieces = [(text.lower(), name) for text, name in pieces]
-    elif style < 0.22:
+    elif style < typo:
         pieces = [(_typo(source, text), name) for text, name in pieces]
-    elif style < 0.25:
+    elif style < upper:
         pieces = [(text.upper(), name) for text, name in pieces]
     filled = "".join(text + (str(slots[name]) if name else "") for text, name in pieces)
     return _decorate(source, filled, template, ask=ask)

@@ -1,6 +1,6 @@
 """Cross entropy over 201,088 tokens of which only some rows are computed.
 
-Used tokens and the rare tokens that the batch needs take part as they are; a random sample stands
+Used tokens and the rare tokens that the batch needs take part as they are; random samples stand
 for all other rare tokens, each counted as often as it stands for others.
 """
 
@@ -57,23 +57,15 @@ def make_targets(
     place = np.flatnonzero(weight)
     if len(place) > n_targets:
         place = np.sort(rng.choice(place, n_targets, replace=False))
-    rare_targets = np.unique(token[place][index_of[token[place]] == n_used])
-    if len(rare_targets) > n_rare // 2:
-        rare_targets = rng.choice(rare_targets, n_rare // 2, replace=False)
-    # rare tokens that stand in the prompts, and those that are spelled much like a target, are the
-    # likely mistakes
-    likely = (rng.choice(token, n_rare), _alike(rare_targets, rng))
-    explicit = rare_targets
-    for tokens in likely:
-        others = np.setdiff1d(tokens[index_of[tokens] == n_used], explicit)
-        explicit = np.concatenate((explicit, rng.permutation(others)[: n_rare // 6]))
-    drawn = rng.integers(0, FIRST_SPECIAL, 2 * n_rare)
-    drawn = drawn[(index_of[drawn] == n_used) & ~np.isin(drawn, explicit)]
-    sample = drawn[: n_rare - len(explicit)]
-    rare = np.concatenate((explicit, sample))
-    n_others = FIRST_SPECIAL - n_used - len(explicit)
-    offset = np.zeros(n_rare, np.float32)
-    offset[len(explicit) :] = math.log(n_others / len(sample))
+    is_rare = index_of == n_used
+    is_rare[FIRST_SPECIAL:] = False
+    targets = np.unique(token[place][is_rare[token[place]]])
+    is_rare[targets] = False
+    if len(targets) > n_rare // 2:
+        targets = rng.choice(targets, n_rare // 2, replace=False)
+    others, offset = _sample_rare(is_rare, _alike(targets), token, rng, n_rare - len(targets))
+    rare = np.concatenate((targets, others))
+    offset = np.concatenate((np.zeros(len(targets), np.float32), offset))
     where = np.full(N_VOCAB, -1)
     where[rare] = n_used + np.arange(n_rare)
     ids = token[place]
@@ -87,13 +79,46 @@ def make_targets(
             "offset": offset}  # fmt: skip
 
 
-def _alike(tokens: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
+def _sample_rare(
+    is_rare: NDArray[np.bool_],
+    alike: NDArray[Any],
+    read: NDArray[Any],
+    rng: np.random.Generator,
+    n: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Choose `n` rare tokens: likely mistakes first, at most a third of each kind, then any.
+
+    Each stands for as many of its kind as there are for one that is chosen. Were the likely ones
+    counted as they are, most of a few thousand would take no part in the loss.
+
+    Args:
+        is_rare: Which of all tokens may be chosen.
+        alike: Tokens that are spelled much like a target.
+        read: Tokens that stand in the batch.
+
+    Returns:
+        Their ids, and the log of how many each stands for.
+    """
+    left = is_rare.copy()
+    chosen, offset = [], []
+    for kind, n_most in ((alike, n // 3), (read, n // 3), (slice(None), n)):
+        is_member = np.zeros_like(left)
+        is_member[kind] = left[kind]
+        members = np.flatnonzero(is_member)  # PERF: np.unique would sort them all
+        n_now = min(n_most, n - sum(map(len, chosen)), len(members))
+        chosen.append(rng.choice(members, n_now, replace=False))
+        offset.append(np.full(n_now, math.log(len(members) / n_now) if n_now else 0, np.float32))
+        left[members] = False
+    return np.concatenate(chosen), np.concatenate(offset)
+
+
+def _alike(tokens: NDArray[Any]) -> NDArray[np.int64]:
     """Tokens that are near the given ones in the alphabet, so that most begin as they do.
 
     The codes of such tokens agree in all slots but the last ones: " sustent", " sustentável".
     """
     order, place_of = _alphabet()
-    steps = rng.integers(1, N_NEAR + 1, (len(tokens), 2)) * (1, -1)
+    steps = np.delete(np.arange(-N_NEAR, N_NEAR + 1), N_NEAR)
     places = np.clip(place_of[tokens][:, None] + steps, 0, len(order) - 1)
     return order[places].ravel()
 

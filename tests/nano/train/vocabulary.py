@@ -2,8 +2,9 @@
 
 Run as `python -m tests.nano.train.vocabulary used_ids.json`.
 
-A token is used if answers often need it without having read it in the prompt, or if it is frequent;
-every other token is known by its code alone: it can be copied, and never comes up otherwise.
+A token is used if answers often need it without having read it in the prompt, if it is frequent, or
+if it must often be written with other tokens and no code says with which; every other token is
+known by its code alone: it can be copied, and never comes up otherwise.
 """
 
 import argparse
@@ -18,16 +19,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gptoss_local.nano.compact import CompactModel
+from gptoss_local.nano.ranks import load_ranks
 from gptoss_local.o200k import FIRST_SPECIAL
 from tests.nano.data.capitals_list import CAPITALS
 from tests.nano.data.document import encode_document, load_vocabulary
 from tests.nano.data.extract_bank import FIELDS
 from tests.nano.data.extract_fields import MONTHS
 from tests.nano.data.mixture import draw
-from tests.nano.data.respell import Read
-from tests.nano.data.source import Source
+from tests.nano.data.respell import Read, rank_of, spelling_of
+from tests.nano.data.source import Source, escaped_texts
 
 N_FEATURES_PER_TOKEN = 4
+_SIGNS_AT_END = re.compile(rb"[!-/:-@\[-`{-~]{1,2}\n{1,2}")
 MADE_WEIGHT = 200  # an answer that cannot copy a token counts as so many that show it
 HARMONY_TOKENS = (199998, 199999, 200002, 200003, 200005, 200006, 200007, 200008, 200012)
 
@@ -64,15 +68,17 @@ def _count(seed: int, n_documents: int) -> tuple[Counter[int], Counter[int]]:
     return seen, made
 
 
-def choose_used(n_used: int, *, n_documents: int, n_jobs: int) -> list[int]:
-    """Pick the used token ids, sorted."""
+def choose_used(
+    n_used: int, *, n_documents: int, n_jobs: int, kept: Iterable[int] = ()
+) -> list[int]:
+    """Pick the used token ids, sorted; those that are `kept` among them."""
     seen, made = Counter[int](), Counter[int]()
     with ProcessPoolExecutor(n_jobs) as pool:
         per_job = [n_documents // n_jobs] * n_jobs
         for part in pool.map(_count, range(900_000, 900_000 + n_jobs), per_job):
             seen += part[0]
             made += part[1]
-    used = set(HARMONY_TOKENS) | _number_tokens() | _fact_tokens()
+    used = {*HARMONY_TOKENS, *_number_tokens(), *_fact_tokens(), *joined_tokens(), *kept}
     wanted = seen + Counter({token: MADE_WEIGHT * n for token, n in made.items()})
     for token, _ in wanted.most_common():
         if len(used) >= n_used:
@@ -91,6 +97,23 @@ def _fact_tokens() -> set[int]:
 
 def _number_tokens() -> set[int]:
     return {i for i, token in enumerate(load_vocabulary().token_bytes) if token.isdigit()}
+
+
+def joined_tokens() -> set[int]:
+    """Tokens that join a quote or a backslash with other signs, or signs with the end of a line.
+
+    JSON has `="./` as `=`, `\\"`, `./`, and text that ends in `%;` has it without the newline that
+    it was read with. A code knows the pieces of words, none of these.
+    """
+    ranks = load_ranks()
+
+    def is_joined(token: int) -> bool:
+        pieces = (ranks[piece] for piece in spelling_of(token)[1])
+        return any(len(piece) > 1 and (b'"' in piece or b"\\" in piece) for piece in pieces)
+
+    escaped = (rank_of()[text.encode()] for text in escaped_texts())
+    ends = (rank for rank, token in enumerate(ranks) if _SIGNS_AT_END.fullmatch(token))
+    return {*filter(is_joined, escaped), *ends}
 
 
 def features(used: Iterable[int]) -> NDArray[np.int64]:
@@ -130,11 +153,13 @@ def _text(token: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.nano.train.vocabulary")
     parser.add_argument("out", type=Path, help="used_ids.json")
-    parser.add_argument("--n-used", type=int, default=6800)
+    parser.add_argument("--n-used", type=int, default=7700)
     parser.add_argument("--documents", type=int, default=6000)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--keep", type=Path, help="nano.xz whose used tokens stay used")
     args = parser.parse_args()
-    used = choose_used(args.n_used, n_documents=args.documents, n_jobs=args.jobs)
+    kept = CompactModel(args.keep.read_bytes()).used_ids.tolist() if args.keep else ()
+    used = choose_used(args.n_used, n_documents=args.documents, n_jobs=args.jobs, kept=kept)
     args.out.write_text(json.dumps(used))
 
 
