@@ -161,7 +161,7 @@ FIVE_BIASES = tuple((token, -100.0) for token in range(15, 20))
         {"penalties": Penalties(frequency=4)},
         {"penalties": Penalties(presence=40, last_n=3)},
         {"penalties": Penalties(repeat=4, last_n=8)},
-        {"penalties": Penalties(repeat=0.7, frequency=-1)},
+        {"penalties": Penalties(repeat=0.5, frequency=-2)},
         {"logit_bias": FIVE_BIASES},
         {"logit_bias": FIVE_BIASES, "penalties": Penalties(frequency=1.5, presence=0.5)},
     ],

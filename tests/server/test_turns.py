@@ -105,7 +105,8 @@ def test_restarted_server_prefills_only_what_is_new(empty_home: Path, is_killed:
     """Killed when it had been idle; or stopped, which saves what is not saved yet."""
     saves = {"prefix_disk_bytes": str(2**30), "prefix_save_s": "0.5" if is_killed else "1000"}
     folder = empty_home / "cache" / "prefixes"
-    messages = [user("Tell me of the old river near the quiet house. " * 60)]
+    text = "The river is quiet near the old house. " * 60
+    messages = [user(f"The passcode is 4711. {text}What is the passcode?")]
     with run_server(empty_home, **saves) as server:
         messages += [chat(server, messages)["message"], user("What is 3 plus 4?")]
         time.sleep(1)  # as it takes to read the answer
