@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.gguf_file import SPLIT_NAME, split_files
 from gptoss_local.settings import Settings
 from gptoss_local.store.blobs import blob_of, disk_errors, remove_unused
+from gptoss_local.store.lock import changing
 from gptoss_local.store.manifests import (
     Manifest,
     ModelDefaults,
@@ -73,21 +74,19 @@ def add_model(
             hint="Choose another name.",
         )
     if defaults.are_none and len(parts) == 1 and not in_place:
-        before = _state(manifest)
-        _place(target, lambda part: link_or_copy(source, part))
-        with disk_errors():
-            if _state(manifest) == before:
-                _remove_manifest(manifest, settings)
+        with _made(target, lambda part: link_or_copy(source, part)) as part, changing(settings):
+            part.replace(target)
+            _remove_manifest(manifest, settings)
         return
     if known and defaults.are_none:
         defaults = catalog_defaults(known)
     file, weights = (os.path.abspath(source), "") if in_place else ("", _weights(parts, settings))
-    content = Manifest(file=file, weights=weights, defaults=defaults)
-    before = _state(target)
-    _place_manifest(manifest, content, settings)
-    with disk_errors():
-        if _state(target) == before:
-            target.unlink(missing_ok=True)
+    data = msgspec.json.encode(Manifest(file=file, weights=weights, defaults=defaults))
+    with _made(manifest, lambda part: _write_synced(part, data)) as part, changing(settings):
+        old = _weights_of(manifest, settings)
+        part.replace(manifest)  # weights came first: from now on the model is there
+        _forget(old, settings)
+        target.unlink(missing_ok=True)
 
 
 def check_deletable(name: str, settings: Settings) -> None:
@@ -118,7 +117,7 @@ def delete_model(name: str, settings: Settings) -> None:
     target, manifest = file_for(name, settings), manifest_file(name, settings)
     files = [target, *split_files(_weights_of(manifest, settings) or target)]
     blobs = {blob for file in files if (blob := blob_of(file, settings))}
-    with disk_errors():
+    with disk_errors(), changing(settings):
         target.unlink(missing_ok=True)  # first: with a manifest, it only hides behind that
         _remove_manifest(manifest, settings)
     remove_files(part for part in split_files(target) if part != target)
@@ -165,26 +164,6 @@ def _weights(parts: list[Path], settings: Settings) -> str:
         return place_weights(parts, settings).name
 
 
-def _state(path: Path) -> tuple[int, int] | None:
-    """Another one when another process has placed a file there; None: there is none.
-
-    Whoever gives a name one kind of file removes the other kind only as it was before. Two that do
-    so at once, one with defaults and one without, would else each remove what the other has placed.
-    """
-    with contextlib.suppress(OSError):
-        stat = path.stat()
-        return stat.st_ino, stat.st_ctime_ns
-    return None
-
-
-def _place_manifest(target: Path, manifest: Manifest, settings: Settings) -> None:
-    """Weights come first, then the manifest: from its rename on the model is there."""
-    old = _weights_of(target, settings)
-    data = msgspec.json.encode(manifest)
-    _place(target, lambda part: _write_synced(part, data))
-    _forget(old, settings)
-
-
 def _remove_manifest(manifest: Path, settings: Settings) -> None:
     old = _weights_of(manifest, settings)
     manifest.unlink(missing_ok=True)
@@ -214,14 +193,15 @@ def _write_synced(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _place(target: Path, make: Callable[[Path], None]) -> None:
-    """Make a file under a name of its own, then rename it."""
+@contextlib.contextmanager
+def _made(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """Make a file beside its place, under a name of its own, to be renamed."""
     part = target.with_name(f"{target.stem}.{secrets.token_hex(4)}.part")
     with disk_errors():
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             make(part)
-            part.replace(target)
+            yield part
         finally:
             # A rename of one link onto another of the same file does nothing and leaves both.
             part.unlink(missing_ok=True)

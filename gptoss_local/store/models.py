@@ -2,12 +2,14 @@
 
 A name and a file are one thing: `mine:7b` is the file `mine%3A7b.gguf`, or, if it carries defaults
 or lies elsewhere, `mine%3A7b.json`, which wins. Models that the catalogue knows have the file names
-it says. So every change of the store is decided by one rename or removal, and several processes
-need no lock.
+it says. So every change of the store is decided by one rename or removal. Where another file of the
+name is removed with it, other changes wait, and so does whoever finds neither file.
 """
 
+import contextlib
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -28,6 +30,7 @@ from gptoss_local.gguf_file import split_files
 from gptoss_local.names import MANIFEST_SUFFIX, WEIGHTS_SUFFIX, name_of, weight_files
 from gptoss_local.settings import Settings
 from gptoss_local.store import manifests
+from gptoss_local.store.lock import changing
 from gptoss_local.store.manifests import ModelDefaults
 from gptoss_local.types import Progress
 
@@ -99,13 +102,13 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         ModelLoadError: its manifest is broken.
     """
     wanted = canonical_name(name)
-    for _ in range(8):  # a change between two looks may hide a model that is there all the time
-        if entry := _at_its_place(wanted, settings):
-            return entry
+    if entry := _at_its_place(wanted, settings):
+        return entry
+    with _unchanged(settings):
         entries = list_models(settings)  # a file of the user's may be spelled in other letters
-        for entry in entries:
-            if entry.name == wanted:
-                return entry
+    for entry in entries:
+        if entry.name == wanted:
+            return entry
     if gone := _promised_file(wanted, settings):
         known = known_model(wanted)
         is_named = known is not None and known.is_local
@@ -152,6 +155,16 @@ def catalog_defaults(known: CatalogModel | None) -> ModelDefaults:
 def manifest_file(name: str, settings: Settings) -> Path:
     """Say where the manifest of a model goes, whether it has one or not."""
     return settings.models_dir / (_stem(canonical_name(name)) + MANIFEST_SUFFIX)
+
+
+@contextlib.contextmanager
+def _unchanged(settings: Settings) -> Iterator[None]:
+    """Look while nobody changes names, or as it is where that takes long or no lock can be had."""
+    with contextlib.ExitStack() as stack:
+        if settings.models_dir.is_dir():
+            with contextlib.suppress(OSError):  # such as a folder that cannot be written
+                stack.enter_context(changing(settings, timeout_s=1.0))
+        yield
 
 
 def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:

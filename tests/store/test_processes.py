@@ -4,8 +4,8 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from gptoss_local.settings import Settings
 from gptoss_local.store import (
     ModelDefaults,
     add_model,
-    changes,
     delete_model,
     find_garbage,
     find_model,
@@ -89,16 +88,20 @@ def test_a_name_that_two_give_at_once_is_not_lost(
     defaults: ModelDefaults | None,
 ) -> None:
     """The other comes between our placing and our removing, and gives it the other kind of file."""
-    settings, place = Settings(home=tmp_path / "home"), changes._place
+    settings, unlink = Settings(home=tmp_path / "home"), Path.unlink
     others = None if defaults else ModelDefaults(system="Be kind.")
+    other = threading.Thread(target=add_model, args=("both", files[1], settings, others))
 
-    def place_and_wait(target: Path, make: Callable[[Path], None]) -> None:
-        place(target, make)
-        monkeypatch.undo()
-        add_model("both", files[1], settings, others)
+    def wait_and_unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix != ".part" and not other.ident:
+            other.start()
+            other.join(0.3)
+            assert other.is_alive()
+        unlink(path, missing_ok)
 
-    monkeypatch.setattr(changes, "_place", place_and_wait)
+    monkeypatch.setattr(Path, "unlink", wait_and_unlink)
     add_model("both", files[0], settings, defaults)
+    other.join()
     entry = find_model("both", settings)
     assert entry.path is not None
     assert entry.path.read_bytes() == files[1].read_bytes()

@@ -1,0 +1,9 @@
+"""Which tokens have rows of their own in the weights that ship."""
+
+from gptoss_local.nano.compact import load_compact
+from tests.nano.train.vocabulary import joined_tokens
+
+
+def test_joined_tokens_have_rows() -> None:
+    """Their codes do not tell what JSON writes for them."""
+    assert joined_tokens() <= set(load_compact().used_ids.tolist())
