@@ -102,13 +102,14 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         ModelLoadError: its manifest is broken.
     """
     wanted = canonical_name(name)
-    if entry := _at_its_place(wanted, settings):
-        return entry
-    with _unchanged(settings):
-        entries = list_models(settings)  # a file of the user's may be spelled in other letters
-    for entry in entries:
-        if entry.name == wanted:
-            return entry
+    for looking in (contextlib.nullcontext(), _unchanged(settings)):  # a change may hide it once
+        with looking:
+            if entry := _at_its_place(wanted, settings):
+                return entry
+            entries = list_models(settings)  # a file of the user's may be spelled in other letters
+        for entry in entries:
+            if entry.name == wanted:
+                return entry
     if gone := _promised_file(wanted, settings):
         known = known_model(wanted)
         is_named = known is not None and known.is_local
