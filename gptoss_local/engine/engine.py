@@ -28,10 +28,10 @@ from gptoss_local.engine.protocol import (
     failure,
 )
 from gptoss_local.engine.scheduler import Scheduler, Work, fill_batch
-from gptoss_local.engine.sequence import Sequence
+from gptoss_local.engine.sequence import Sequence, refusal
 from gptoss_local.engine.slots import Slots
 from gptoss_local.engine.speculation import Speculation
-from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
+from gptoss_local.errors import ContextOverflowError, GptOssError
 from gptoss_local.llama import Batch, Context, Sampler
 from gptoss_local.types import FinishReason
 
@@ -50,6 +50,7 @@ class Engine:
         boundary_tokens: Ids that end a message.
         store: Where prefixes outlive the process.
         save_after_s: How long the engine must have been idle before it writes there.
+        keep_s: How long what is there stays in the cache without use, if others are used.
         step_costs: What steps take, where an earlier process has measured it.
         prompt_step_s: What a step of prompts alone may take, as a cancel waits for it; two if inf.
     """
@@ -64,6 +65,7 @@ class Engine:
         boundary_tokens: Collection[int] = (),
         store: PrefixStore | None = None,
         save_after_s: float = 0.0,
+        keep_s: float = math.inf,
         step_costs: StepTimes | None = None,
         prompt_step_s: float = math.inf,
     ) -> None:
@@ -74,7 +76,9 @@ class Engine:
         self._cache = PrefixCache(
             context, slots, checkpoint_bytes=checkpoint_bytes, boundary_tokens=boundary_tokens
         )
-        self.archive = Archive(context, slots, self._cache, store, save_after_s) if store else None
+        self.archive: Archive | None = None
+        if store:
+            self.archive = Archive(context, slots, self._cache, store, save_after_s, keep_s)
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
         self._n_arrived = self._n_steps = self._n_prefilled = self._n_decoded = 0
@@ -101,7 +105,8 @@ class Engine:
 
     def add_request(self, request: Generate) -> list[Event]:
         """Queue a request, or answer at once why it can never run."""
-        if reason := self._refusal(request):
+        has_masks = self._compiling.is_possible
+        if reason := refusal(request, self._context.n_ctx, has_masks=has_masks):
             return [failure(reason, request.seq_id)]
         sequence = Sequence(request, self._n_arrived, Sampler(request.sampling))
         self._speculation.start(sequence)
@@ -196,18 +201,6 @@ class Engine:
         scheduled = [s for s in self._sequences.values() if s not in self._compiling]
         problems = self._slots.check() + self._cache.checkpoints.check()
         return problems + self._scheduler.check(scheduled)
-
-    def _refusal(self, request: Generate) -> GptOssError | None:
-        n_prompt, n_ctx = len(request.prompt), self._context.n_ctx
-        if n_prompt == 0:
-            return EngineError("the prompt is empty")
-        if request.grammar is not None and not self._compiling.is_possible:
-            return EngineError("this engine has no masks")
-        if n_prompt >= n_ctx:
-            return ContextOverflowError(
-                f"the prompt has {n_prompt} tokens and the context holds {n_ctx}"
-            )
-        return None
 
     def _queue_compiled(self) -> list[Event]:
         """Queue the sequences whose masks are ready, and fail those whose grammar is refused."""

@@ -5,6 +5,7 @@ ones, for the longest prefix of its tokens behind which it can be decoded on: wh
 window is still there, or a checkpoint of it. llama.cpp would go on anywhere, and wrongly.
 """
 
+import time
 from array import array
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
@@ -105,7 +106,7 @@ class PrefixCache:
         self.save_noted()
         self._slots.stop(slot)
         self._clock += 1
-        slot.last_use = self._clock
+        slot.last_use, slot.left_s = self._clock, time.monotonic()
         slot.n_asked = min(slot.n_asked, len(slot.tokens))
 
     def adopt(
@@ -152,7 +153,11 @@ class PrefixCache:
     def clear(self) -> None:
         """Evict every cached prefix."""
         for slot in self._slots.cached:
-            self._evict(slot, 0)
+            self.evict(slot)
+
+    def evict(self, slot: Slot) -> None:
+        """Forget a cached prefix; cells that others share with it stay."""
+        self._evict(slot, 0)
 
     def note(self, slot: Slot, n_before: int) -> None:
         """Remember that the tokens from `n_before` on were just decoded, for `save_noted`.
@@ -218,7 +223,7 @@ class PrefixCache:
 
     def _drop(self, slot: Slot) -> None:
         if slot.tokens:
-            self._evict(slot, 0)
+            self.evict(slot)
 
     def _evict(self, slot: Slot, n_kept: int) -> None:
         self.n_evicted += len(slot.tokens) - n_kept

@@ -41,7 +41,6 @@ from gptoss_local.engine.tuning import tune, tune_offload
 from gptoss_local.errors import GptOssError
 from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu, library_version
 
-_BETWEEN_SAVES_S = 0.2
 _SAVE_S = 4.0  # the client kills a process that takes longer to exit
 
 
@@ -180,6 +179,7 @@ def _make_engine(load: Load, model: Model, params: ContextParams) -> tuple[Engin
         boundary_tokens=load.boundary_tokens,
         store=_open_store(load, context),
         save_after_s=load.prefix_save_s,
+        keep_s=load.prefix_keep_s,
         step_costs=load.step_costs,
         prompt_step_s=_prompt_step_s(load, model),
     )
@@ -238,13 +238,12 @@ def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list
 
 
 def _next_command(engine: Engine, commands: queue.SimpleQueue[Command]) -> Command:
-    """Wait for a command; when none comes for a while, save a prefix."""
+    """Wait for a command; when none comes for a while, save prefixes, and make room."""
     wait_s = engine.archive.idle_s if engine.archive else None
     while True:
         with contextlib.suppress(queue.Empty):
             return commands.get(timeout=wait_s)
-        has_more = engine.archive is not None and engine.archive.save_one()
-        wait_s = _BETWEEN_SAVES_S if has_more else None
+        wait_s = engine.archive.rest() if engine.archive else None
 
 
 def _send(stream: BinaryIO, events: list[Event]) -> None:

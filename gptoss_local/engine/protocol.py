@@ -42,6 +42,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         prefix_dir: Where prefixes outlive the process; None: nowhere.
         prefix_disk_bytes: How much they may take there, with those of other models.
         prefix_save_s: How long the engine must have been idle before it writes there.
+        prefix_keep_s: How long what is there stays in the cache without use, if others are used.
         model_digest: Changes when the file does.
         step_costs: What steps take, as an earlier process has measured; empty: to be measured.
         budget_bytes: For the graph's buffer, by place: what llama.cpp would take is computed before
@@ -71,6 +72,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     prefix_dir: str | None = None
     prefix_disk_bytes: int = 4 * 2**30
     prefix_save_s: float = 10.0
+    prefix_keep_s: float = 120.0
     model_digest: str = ""
     step_costs: StepTimes | None = None
     budget_bytes: dict[str, int] = {}

@@ -8,6 +8,7 @@ from gptoss_local.engine.draft import Drafter
 from gptoss_local.engine.mask import Mask
 from gptoss_local.engine.protocol import Event, Generate, Prefilled
 from gptoss_local.engine.slots import Slot
+from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.llama import Sampler
 from gptoss_local.types import Usage
 
@@ -101,3 +102,17 @@ class Sequence:
             n_accepted=self.n_accepted,
             n_cached=self.n_cached,
         )
+
+
+def refusal(request: Generate, n_ctx: int, *, has_masks: bool) -> GptOssError | None:
+    """Why a request can never run in a context of `n_ctx` tokens; None if it can."""
+    n_prompt = len(request.prompt)
+    if n_prompt == 0:
+        return EngineError("the prompt is empty")
+    if request.grammar is not None and not has_masks:
+        return EngineError("this engine has no masks")
+    if n_prompt >= n_ctx:
+        return ContextOverflowError(
+            f"the prompt has {n_prompt} tokens and the context holds {n_ctx}"
+        )
+    return None

@@ -23,6 +23,7 @@ class Slot:
         n_asked: How many of the tokens somebody asked for; the rest is an answer.
         n_saved: Position of the last checkpoint on the way to its end.
         last_use: When a sequence left it, in numbers that grow.
+        left_s: The same on the clock of `time.monotonic`.
     """
 
     index: int
@@ -31,6 +32,7 @@ class Slot:
     n_asked: int = 0
     n_saved: int = 0
     last_use: int = 0
+    left_s: float = 0.0
 
 
 class Slots:
@@ -155,6 +157,18 @@ class Slots:
             self.cut(slot, 0)
             raise EngineError(f"a saved state does not have its {len(tokens)} tokens")
 
+    def move(self, slot: Slot) -> None:
+        """Give a slot the first cells that are free, if it is live and shares none.
+
+        Raises:
+            EngineError: they do not suffice; the slot is empty then.
+        """
+        is_alone = not any(self.n_shared(slot, other) for other in self.all)
+        if is_alone and self.is_live(slot, len(slot.tokens)):
+            state = self._context.save(slot.index)
+            self._context.remove(slot.index)
+            self._restore(slot, state, partial=False)
+
     def check(self) -> list[str]:
         """Compare the books with llama.cpp's; return what does not agree, or nothing."""
         problems = []
@@ -172,9 +186,9 @@ class Slots:
             problems.append(f"{-self.n_cells_free} more cells are used than there are")
         return problems
 
-    def _restore(self, slot: Slot, window: State) -> None:
+    def _restore(self, slot: Slot, state: State, *, partial: bool = True) -> None:
         try:
-            self._context.restore(slot.index, window, partial=True)
+            self._context.restore(slot.index, state, partial=partial)
         except EngineError:
             self._forget(slot, 0)
             raise

@@ -163,6 +163,7 @@ def load_command(
         prefix_dir=str(settings.prefix_dir),
         prefix_disk_bytes=settings.prefix_disk_bytes,
         prefix_save_s=settings.prefix_save_s,
+        prefix_keep_s=settings.prefix_keep_s,
         model_digest=entry.weights_id,
         step_costs=StepTimes(steps.seconds, steps.switch_s) if steps else None,
         budget_bytes={

@@ -1,5 +1,6 @@
 """An engine on the smooth model that keeps its logits, and the reference they must equal."""
 
+import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
@@ -85,6 +86,7 @@ class Run:
         *,
         checkpoint_bytes: int = 2**20,
         store: PrefixStore | None = None,
+        keep_s: float = math.inf,
         tolerance: float = TOLERANCE,
         **sizes: int,
     ) -> None:
@@ -94,6 +96,7 @@ class Run:
             checkpoint_bytes=checkpoint_bytes,
             boundary_tokens=(END, CALL),
             store=store,
+            keep_s=keep_s,
         )
         self.asked: list[Asked] = []
         self.model = model

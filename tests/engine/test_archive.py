@@ -2,11 +2,13 @@
 
 import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gptoss_local.engine import archive
 from gptoss_local.engine.prefix_store import PrefixStore
 from tests.engine.prefix_run import Run, text
 from tests.engine.smooth_model import TOLERANCE
@@ -20,7 +22,7 @@ LONG = messages(1, 4)  # 400 tokens
 def reopen(start: Start, tmp_path: Path) -> Start:
     """Makes an engine whose store is that of the test."""
 
-    def make(key: str = "this model", max_bytes: int = 2**24, **sizes: int) -> Run:
+    def make(key: str = "this model", max_bytes: int = 2**24, **sizes: float) -> Run:
         store = PrefixStore(tmp_path / "prefixes", key, max_bytes)
         return start(store=store, n_ctx=1024, **sizes)
 
@@ -34,6 +36,14 @@ def files(tmp_path: Path) -> list[Path]:
 def save(run: Run) -> None:
     assert run.engine.archive is not None
     run.engine.archive.close()
+
+
+def rest(run: Run) -> None:
+    """What an engine does while it is idle."""
+    assert run.engine.archive is not None
+    while run.engine.archive.rest() == archive._BETWEEN_SAVES_S:
+        time.sleep(0.001)
+    assert run.engine.check() == []
 
 
 def test_new_engine_goes_on_where_the_old_one_ended(reopen: Start, tmp_path: Path) -> None:
@@ -99,6 +109,61 @@ def test_idle_engine_saves_a_prefix_once(reopen: Start, tmp_path: Path) -> None:
         pass
     assert len(files(tmp_path)) == 1
     assert files(tmp_path) != [path]  # the longer one is instead of the shorter
+
+
+def test_what_is_on_disk_makes_way_for_what_was_used_last(
+    reopen: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_FEW_CELLS", 0)
+    run = reopen(keep_s=0)
+    first = run.answer(LONG, n_answer=20)
+    second = run.answer(messages(50, 3))
+    assert run.engine.stats().n_cells_cached == 419 + 303
+    rest(run)
+    assert run.engine.stats().n_cells_cached == 303
+    assert run.answer([*second.prompt, *second.answer, *text(7, 30)]).n_cached == 303  # moved
+    assert run.answer([*LONG, *first.answer, *text(9, 30)]).n_cached == 419  # read from disk
+    assert max(run.errors()) <= TOLERANCE
+
+
+def test_what_is_shared_makes_way_for_nobody_else(
+    reopen: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_FEW_CELLS", 0)
+    run = reopen(keep_s=0)
+    run.answer([*LONG, *text(3, 60)])
+    run.answer([*LONG, *text(4, 30)])  # a branch
+    assert run.engine.stats().n_cells_cached == 400 + 63 + 33
+    rest(run)
+    assert run.engine.stats().n_cells_cached == 400 + 33
+    assert run.answer([*LONG, *text(4, 30), *text(5, 10)]).n_cached == 430
+    assert max(run.errors()) <= TOLERANCE
+
+
+def test_what_is_used_or_not_on_disk_stays(
+    reopen: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_FEW_CELLS", 0)
+    run = reopen(keep_s=1000)
+    assert run.engine.archive is not None
+    run.answer(LONG)
+    run.answer(text(3, 90))
+    rest(run)
+    assert run.engine.stats().n_cells_cached == 403 + 93
+    assert 990 < (run.engine.archive.rest() or 0) <= 1000  # then it is to be looked at again
+    files(tmp_path)[0].unlink()  # as another process may
+    monkeypatch.setattr(run.engine.archive, "_keep_s", 0)
+    rest(run)
+    assert run.engine.stats().n_cells_cached == 403 + 93
+    assert run.engine.archive.rest() is None
+
+
+def test_few_cells_stay(reopen: Start) -> None:
+    run = reopen(keep_s=0)
+    run.answer(LONG)
+    run.answer(text(3, 90))
+    rest(run)
+    assert run.engine.stats().n_cells_cached == 403 + 93
 
 
 def test_only_the_owner_can_read(reopen: Start, tmp_path: Path) -> None:
