@@ -6,15 +6,17 @@ For each number of threads and of spins (`GOMP_SPINCOUNT`; OpenMP's own are 3000
 answers behind 1,000 tokens: milliseconds a token, and how many times a token the threads of the
 engine's process were preempted, or waited of themselves. Threads that give up spinning sleep
 through the GPU's turn and are late for theirs. With `--llama-server FILE`, that is asked the same,
-as it is and with each number of threads.
+as it is and with each number of threads. With `--busy N`, so many other processes compute all the
+while.
 """
 
 import argparse
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -44,9 +46,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[0], help="0: as planned")
     parser.add_argument("--spins", nargs="+", default=["300000"])
     parser.add_argument("--llama-server", type=Path)
+    parser.add_argument("--busy", type=int, default=0, metavar="N")
     arguments = parser.parse_args()
     model, words = arguments.model, whole_words(arguments.model)
-    with ballast(arguments.free_gib), tempfile.TemporaryDirectory() as home:
+    with ExitStack() as stack:
+        stack.enter_context(ballast(arguments.free_gib))
+        home = stack.enter_context(tempfile.TemporaryDirectory())
+        for _ in range(arguments.busy):
+            stack.enter_context(busy())
         for n_threads in sorted({0, *arguments.threads}) if arguments.llama_server else ():
             with theirs(arguments.llama_server, model, n_threads) as peer:
                 print(f"llama-server, {n_threads} threads: {describe(peer, words)}", flush=True)
@@ -55,6 +62,17 @@ def main() -> None:
             environment = {"GPTOSS_THREADS": str(n_threads), "GOMP_SPINCOUNT": n_spins}
             with ours(home, name, environment) as peer:
                 print(f"{n_threads} threads, {n_spins} spins: {describe(peer, words)}", flush=True)
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """Another program that computes on one core."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextmanager

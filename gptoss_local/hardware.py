@@ -32,6 +32,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         has_cuda_build: llama.cpp here was built for CUDA; without, GPUs are of no use to it.
         n_cores: Physical ones.
         n_performance_cores: Those that are no efficiency cores; all of them on most machines.
+        n_logical_cores: What the system runs threads on: with SMT, two for most physical ones.
         has_avx2: What llama.cpp's fast code for MXFP4 on x86 needs; None elsewhere.
         available_bytes: RAM that programs can get without swapping, within a container's limit.
         pinnable_bytes: RAM that the driver may lock for fast copies to the GPU.
@@ -45,6 +46,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     has_cuda_build: bool = False
     n_cores: int | None = None
     n_performance_cores: int | None = None
+    n_logical_cores: int | None = None
     has_avx2: bool | None = None
     total_bytes: int
     available_bytes: int
@@ -76,6 +78,7 @@ def read_machine(models_dir: Path) -> Machine:
         has_cuda_build=has_cuda_build(),
         n_cores=n_cores,
         n_performance_cores=_n_performance_cores(_SYS, n_cores),
+        n_logical_cores=psutil.cpu_count(),
         has_avx2=_has_avx2(_CPUINFO),
         total_bytes=memory.total,
         available_bytes=available_bytes,

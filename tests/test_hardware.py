@@ -29,6 +29,7 @@ def test_this_machine(tmp_path: Path) -> None:
     assert machine.total_bytes == psutil.virtual_memory().total
     assert 0 < machine.available_bytes <= machine.total_bytes
     assert machine.n_cores == psutil.cpu_count(logical=False)
+    assert machine.n_logical_cores == psutil.cpu_count()
     assert machine.usable_gpus == () or machine.has_cuda_build
 
 

@@ -71,6 +71,7 @@ def machines(draw: st.DrawFn, min_gpus: int = 0) -> Machine:
         pinnable_bytes=draw(st.sampled_from([None, available, ram_gib * GIB // 2])),
         n_cores=draw(st.sampled_from([None, 2, 8, 24])),
         n_performance_cores=draw(st.sampled_from([None, 2, 8])),
+        n_logical_cores=draw(st.sampled_from([None, 2, 16, 32])),
         has_avx2=draw(st.booleans()),
         disk=draw(st.sampled_from([None, "nvme", "rotating"])),
         has_cuda_build=draw(st.sampled_from([True, True, True, False])),

@@ -107,6 +107,22 @@ def test_efficiency_cores_do_not_decode() -> None:
     assert (plan.n_threads_prefill, plan.n_threads_decode) == (24, 8)
 
 
+@pytest.mark.parametrize(
+    ("n_cores", "n_logical", "n_threads"),
+    [(16, 16, 14), (8, 8, 7), (6, 6, 5), (8, 16, 8), (8, 24, 8), (1, 1, 1), (8, None, 8)],
+)
+def test_threads_that_wait_for_a_gpu_leave_cores_to_others(
+    n_cores: int, n_logical: int | None, n_threads: int
+) -> None:
+    cores = {"n_cores": n_cores, "n_performance_cores": n_cores, "n_logical_cores": n_logical}
+    plan = make_plan(SMALL, machine(gpu(8), **cores))
+    assert plan.placement.host_experts
+    assert (plan.n_threads_prefill, plan.n_threads_decode) == (n_threads, n_threads)
+    assert make_plan(SMALL, machine(**cores)).n_threads_decode == n_cores
+    wished = make_plan(SMALL, machine(gpu(8), **cores), Wishes(n_threads=n_cores))
+    assert wished.n_threads_decode == n_cores
+
+
 def test_a_cpu_maps_what_it_cannot_copy() -> None:
     """120b without a GPU on 64 GB: slow from the page cache, instead of refused."""
     here = machine(ram_gib=64)
