@@ -31,7 +31,7 @@ def make_context(model: Model, n_ctx: int, n_seq: int, n_batch: int = 64) -> Con
         n_threads_decode=1,
         n_batch=n_batch,
         n_seq_max=n_seq,
-        n_outputs_max=64,
+        n_outputs_max=min(64, n_batch),
         type_k="bf16",
         type_v="bf16",
     )

@@ -8,14 +8,20 @@ Where llama.cpp has a GPU, `pytest -m gpu` does the same there.
 """
 
 import os
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from gptoss_local.engine import archive
+from gptoss_local.engine.prefix_store import PrefixStore
+from gptoss_local.engine.slots import Slot, Slots
 from gptoss_local.llama import Context
 from tests.engine.prefix_run import CALL, END, Asked, Run, text
 from tests.engine.smooth_model import GPU_TOLERANCE, N_WINDOW, TOLERANCE
@@ -26,7 +32,7 @@ SYSTEMS = [[*text(1, 50), END], [*text(2, 20), END]]
 
 
 class Chatter:
-    """Random clients of one engine: they ask, go on, edit, branch, use tools, prefetch, leave."""
+    """Random clients of an engine: they ask, go on, edit, branch, use tools, prefetch, leave."""
 
     def __init__(self, run: Run, draw_: Callable[[st.SearchStrategy[Any]], Any]) -> None:
         self._run = run
@@ -45,7 +51,7 @@ class Chatter:
                 self._cut,
                 self._again,
             ]
-            actions += [self._prefetch, self._cancel]
+            actions += [self._prefetch, self._cancel, self._rest]
         self._draw(st.sampled_from(actions))()
         for _ in range(self._draw(st.integers(0, 25))):
             if self._run.engine.has_work:
@@ -101,13 +107,23 @@ class Chatter:
         seq_id = len(self._run.asked) - 1 - self._int(0, min(3, len(self._run.asked) - 1))
         self._run._take(self._run.engine.cancel(seq_id))
 
+    def _rest(self) -> None:
+        """For long enough that all is written, and what is not needed makes way."""
+        self._run.finish()
+        while self._run.engine.archive and self._run.engine.archive.rest() is not None:
+            time.sleep(0.001)
+
 
 def random_conversations(
     start: Callable[..., Run], n_examples: int, *, seed_by_source: bool = True
 ) -> tuple[Counter[str], float]:
     """What was done in all, and the largest error."""
     done: Counter[str] = Counter()
-    worst = [0.0]
+    worst, n_moved, move = [0.0], [0], Slots.move
+
+    def count(slots: Slots, slot: Slot) -> None:
+        n_moved[0] += 1
+        move(slots, slot)
 
     @settings(
         max_examples=n_examples,
@@ -119,12 +135,22 @@ def random_conversations(
     )
     @given(st.data())
     def converse(data: st.DataObject) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            converse_in(Path(folder), data)
+
+    def converse_in(folder: Path, data: st.DataObject) -> None:
         n_seq = data.draw(st.sampled_from([1, 2, 3, 4]))
         n_ctx = data.draw(st.sampled_from([256, 512, 768]))
         n_batch = data.draw(st.sampled_from([64, 32]))
         n_checkpoints = data.draw(st.sampled_from([0, 3, 40]))
+        store = PrefixStore(folder, "this model", 2**24) if data.draw(st.booleans()) else None
         run = start(
-            n_ctx=n_ctx, n_seq=n_seq, n_batch=n_batch, checkpoint_bytes=n_checkpoints * 18_000
+            n_ctx=n_ctx,
+            n_seq=n_seq,
+            n_batch=n_batch,
+            checkpoint_bytes=n_checkpoints * 18_000,
+            store=store,
+            keep_s=0,
         )
         chatter = Chatter(run, data.draw)
         for _ in range(data.draw(st.integers(6, 16))):
@@ -143,7 +169,12 @@ def random_conversations(
         )
         run.close()
 
-    converse()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "_FEW_CELLS", 0)
+        patch.setattr(archive, "_WORTH_TOKENS", 16)
+        patch.setattr(Slots, "move", count)
+        converse()
+    done["moved"] = n_moved[0]
     return done, worst[0]
 
 
