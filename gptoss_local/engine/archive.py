@@ -44,8 +44,10 @@ class Archive:
         idle_s: float,
         keep_s: float,
     ) -> None:
-        self.idle_s = idle_s
+        self._idle_s = idle_s
         self._keep_s = keep_s
+        self._n_done = -1
+        self._rest_at_s: float | None = None
         self._context = context
         self._slots = slots
         self._cache = cache
@@ -72,13 +74,20 @@ class Archive:
             return False
         return True
 
-    def rest(self) -> float | None:
-        """Do a part of what is better done while nobody asks.
+    def wait_s(self, n_done: int) -> float | None:
+        """In how many seconds `rest` is to be called, if there is nothing else to do; None: never.
 
-        Returns:
-            After how many seconds without a request to call again; None if there is nothing left.
+        Args:
+            n_done: Grows with whatever the engine does; what is only asked about it is no use.
         """
-        return _BETWEEN_SAVES_S if self.save_one() else self._make_way()
+        if n_done != self._n_done:
+            self._n_done, self._rest_at_s = n_done, time.monotonic() + self._idle_s
+        return None if self._rest_at_s is None else max(0.0, self._rest_at_s - time.monotonic())
+
+    def rest(self) -> None:
+        """Do a part of what is better done while nobody waits."""
+        wait_s = _BETWEEN_SAVES_S if self.save_one() else self._make_way()
+        self._rest_at_s = None if wait_s is None else time.monotonic() + wait_s
 
     def save_one(self, *, is_last: bool = False) -> bool:
         """Begin to write the last used prefix that is not saved yet; False if there is none.

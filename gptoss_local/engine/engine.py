@@ -99,6 +99,11 @@ class Engine:
         return bool(self._sequences) or self._prefetcher.has_work
 
     @property
+    def n_done(self) -> int:
+        """Grows with whatever is computed."""
+        return self._n_steps + self._prefetcher.n_prefilled
+
+    @property
     def step_costs(self) -> StepCosts:
         """What steps take, as measured when the engine was made and learned since."""
         return self._speculation.costs

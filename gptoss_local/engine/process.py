@@ -238,12 +238,13 @@ def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list
 
 
 def _next_command(engine: Engine, commands: queue.SimpleQueue[Command]) -> Command:
-    """Wait for a command; when none comes for a while, save prefixes, and make room."""
-    wait_s = engine.archive.idle_s if engine.archive else None
+    """Wait for a command; when there is nothing to do for a while, let the archive work."""
     while True:
+        wait_s = engine.archive.wait_s(engine.n_done) if engine.archive else None
         with contextlib.suppress(queue.Empty):
             return commands.get(timeout=wait_s)
-        wait_s = engine.archive.rest() if engine.archive else None
+        if engine.archive:
+            engine.archive.rest()
 
 
 def _send(stream: BinaryIO, events: list[Event]) -> None:

@@ -9,7 +9,6 @@ Where llama.cpp has a GPU, `pytest -m gpu` does the same there.
 
 import os
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -110,8 +109,9 @@ class Chatter:
     def _rest(self) -> None:
         """For long enough that all is written, and what is not needed makes way."""
         self._run.finish()
-        while self._run.engine.archive and self._run.engine.archive.rest() is not None:
-            time.sleep(0.001)
+        engine = self._run.engine
+        while engine.archive and engine.archive.wait_s(engine.n_done) is not None:
+            engine.archive.rest()
 
 
 def random_conversations(

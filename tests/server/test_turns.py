@@ -1,5 +1,6 @@
 """Conversations over HTTP: what a turn finds in the cache."""
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,22 @@ def test_restarted_server_prefills_only_what_is_new(empty_home: Path, is_killed:
             assert following["message"] == wanted
     with run_server(empty_home, prefix_disk_bytes="0") as server:
         assert "prompt_cached_count" not in chat(server, messages)
+
+
+def test_a_long_conversation_makes_way_and_comes_back(empty_home: Path) -> None:
+    """Also where somebody looks at the metrics all the while, which is no work."""
+    saves = {"prefix_disk_bytes": str(2**30), "prefix_save_s": "0.5", "prefix_keep_s": "0"}
+    long = [user("The passcode is 4711. " + "The river is quiet near the old house. " * 600)]
+    with run_server(empty_home, **saves) as server:
+        long.append(chat(server, long)["message"])
+        chat(server, [user("What is 3 plus 4?")])
+        wait_until(lambda: max(cells_kept(server), default=0) > 5000)
+        wait_until(lambda: max(cells_kept(server), default=5000) < 1000)
+        following = chat(server, [*long, user("What is 3 plus 4?")])
+        assert following["prompt_eval_count"] - following["prompt_cached_count"] <= 20
+
+
+def cells_kept(server: RunningServer) -> list[int]:
+    """Of its model; of none while the engine is too busy to tell."""
+    text = httpx.get(f"{server.url}/metrics", timeout=10, trust_env=False).text
+    return [int(n) for n in re.findall(r"^gptoss_engine_cache_cells_kept\{.*\} (\d+)$", text, re.M)]
