@@ -43,7 +43,8 @@ def measure(arguments: argparse.Namespace, home: Path, environment: dict[str, st
     words = whole_words(arguments.model)
     name = adopt_file(arguments.model, Settings(home=home)).name
     url = free_url()
-    environment |= {"GPTOSS_HOME": str(home), "GPTOSS_PORT": url.rpartition(":")[2]}
+    port = url.rpartition(":")[2]
+    environment = environment | {"GPTOSS_HOME": str(home), "GPTOSS_PORT": port}
     command = [sys.executable, "-m", "gptoss_local", "serve"]
     with serving(command, environment, f"{url}/api/version"):
         load(url, name)
