@@ -84,9 +84,11 @@ LIST = Bank(
             "the folder {path}/the files in {path}/all files of {path}/the directory {path}",
         ),
         *combine(
-            "Show me/Tell me/Check/Find out/See",
+            "Show me/Tell me/Check/Find out/See/Let me know",
             "what files are in {path}/which files are in {path}/what files {path} has"
-            "/which files there are in {path}/what is in the folder {path}",
+            "/which files there are in {path}/what is in the folder {path}"
+            "/what files the folder {path} has/which files {path} has/what {path} has"
+            "/what the folder {path} has/what is in {path}/what files there are in {path}",
         ),
         "List {path}",
         *lines("""

@@ -3,6 +3,7 @@
 `small_talk`, `fallback_phrasings` and `fallback_border_phrasings` hold the wording.
 """
 
+import math
 import re
 from collections.abc import Callable
 
@@ -48,6 +49,8 @@ def _chat(source: Source, effort: Effort) -> Branch:
 
 
 def _fallback(source: Source, effort: Effort) -> Branch:
+    if not source.held_out and source.chance(_LONG_TEXTS):
+        return _declined(source, effort, _long_text(source))
     (draw,) = source.rng.choices(tuple(DRAWS), tuple(DRAWS.values()))
     return _declined(source, effort, draw(source) if callable(draw) else _filled(source, draw))
 
@@ -114,6 +117,15 @@ def _random_text(source: Source) -> str:
             return text
 
 
+def _long_text(source: Source) -> str:
+    """Much that asks for nothing: the same again and again, or one sentence after the other."""
+    n = round(math.exp(source.rng.uniform(math.log(5), math.log(200))))
+    if source.chance(0.4):
+        return " ".join(source.sentence() for _ in range(max(4, n // 2)))
+    text = _sentences(source) if source.chance(0.7) else _random_text(source)
+    return source.choice((" ", " ", "\n")).join([text] * n)
+
+
 def _topic(source: Source) -> str:
     kind = source.rng.random()
     if kind < 0.45:
@@ -159,6 +171,7 @@ DRAWS: dict[tuple[str, ...] | Callable[[Source], str], float] = {
     border.OTHER_SENSE: 16, border.CODING: 9, border.LOOSE: 6, _wrong_capital: 8, _large_sum: 4,
     _sentences: 3, _random_text: 5,
 }  # fmt: skip
+_LONG_TEXTS = 0.04  # of the fallbacks to learn from; they are not measured
 BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {
     "chat": _chat,
     "fallback": _fallback,
