@@ -78,7 +78,7 @@ class Archive:
         """In how many seconds `rest` is to be called, if there is nothing else to do; None: never.
 
         Args:
-            n_done: Grows with whatever the engine does; what is only asked about it is no use.
+            n_done: Grows with whatever the engine computes; questions about it do not count.
         """
         if n_done != self._n_done:
             self._n_done, self._rest_at_s = n_done, time.monotonic() + self._idle_s
@@ -122,7 +122,7 @@ class Archive:
         if not cached or n_before - len(cached[-1].tokens) <= _FEW_CELLS:
             return None
         *others, last = cached
-        waits_s = [slot.left_s + self._keep_s - time.monotonic() for slot in others]
+        waits_s = [slot.last_use_s + self._keep_s - time.perf_counter() for slot in others]
         for slot, wait_s in zip(others, waits_s, strict=True):
             if wait_s <= 0 and self._is_saved(slot):
                 self._cache.evict(slot)

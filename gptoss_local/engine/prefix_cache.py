@@ -64,7 +64,6 @@ class PrefixCache:
         self.checkpoints = Checkpoints(checkpoint_bytes)
         self._boundaries = frozenset(boundary_tokens)
         self._noted: list[tuple[Slot, int]] = []
-        self._clock = 0
         self.n_reused = 0  # tokens
         self.n_evicted = 0  # tokens
 
@@ -105,8 +104,7 @@ class PrefixCache:
         """Keep the tokens of a slot as a cached prefix; nobody runs on it any more."""
         self.save_noted()
         self._slots.stop(slot)
-        self._clock += 1
-        slot.last_use, slot.left_s = self._clock, time.monotonic()
+        slot.last_use_s = time.perf_counter()
         slot.n_asked = min(slot.n_asked, len(slot.tokens))
 
     def adopt(
@@ -148,16 +146,17 @@ class PrefixCache:
             if not self._slots.is_live(victim, n_kept):
                 path = self.checkpoints.along(victim.tokens, n_kept)
                 n_kept = path[-1].n_tokens if path else 0
-            self._evict(victim, n_kept)
+            self.evict(victim, n_kept)
 
     def clear(self) -> None:
         """Evict every cached prefix."""
         for slot in self._slots.cached:
             self.evict(slot)
 
-    def evict(self, slot: Slot) -> None:
-        """Forget a cached prefix; cells that others share with it stay."""
-        self._evict(slot, 0)
+    def evict(self, slot: Slot, n_kept: int = 0) -> None:
+        """Forget a cached prefix but for its first tokens; cells that others share with it stay."""
+        self.n_evicted += len(slot.tokens) - n_kept
+        self._slots.cut(slot, n_kept)
 
     def note(self, slot: Slot, n_before: int) -> None:
         """Remember that the tokens from `n_before` on were just decoded, for `save_noted`.
@@ -225,10 +224,6 @@ class PrefixCache:
         if slot.tokens:
             self.evict(slot)
 
-    def _evict(self, slot: Slot, n_kept: int) -> None:
-        self.n_evicted += len(slot.tokens) - n_kept
-        self._slots.cut(slot, n_kept)
-
     def _save(self, slot: Slot, n_tokens: int, *, is_boundary: bool) -> None:
         slot.n_saved = max(slot.n_saved, n_tokens)
         if self.checkpoints.has(slot.tokens, n_tokens) or not self._slots.is_live(slot, n_tokens):
@@ -237,9 +232,9 @@ class PrefixCache:
         self.checkpoints.add(slot.tokens, n_tokens, window, is_boundary=is_boundary)
 
 
-def _rank(match: Match) -> tuple[int, bool, int]:
+def _rank(match: Match) -> tuple[int, bool, float]:
     """Longest first; then a slot to be had as it is; then the last used one."""
     if match.slot is None:
         return (0, False, -1)
     is_free = match.is_continuation and not match.slot.is_running
-    return (match.n_tokens, is_free, match.slot.last_use)
+    return (match.n_tokens, is_free, match.slot.last_use_s)

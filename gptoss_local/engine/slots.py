@@ -22,8 +22,7 @@ class Slot:
         is_running: A sequence has it; otherwise its tokens are a cached prefix, if there are any.
         n_asked: How many of the tokens somebody asked for; the rest is an answer.
         n_saved: Position of the last checkpoint on the way to its end.
-        last_use: When a sequence left it, in numbers that grow.
-        left_s: The same on the clock of `time.monotonic`.
+        last_use_s: When a sequence left it, on the clock of `time.perf_counter`.
     """
 
     index: int
@@ -31,8 +30,7 @@ class Slot:
     is_running: bool = False
     n_asked: int = 0
     n_saved: int = 0
-    last_use: int = 0
-    left_s: float = 0.0
+    last_use_s: float = 0.0
 
 
 class Slots:
@@ -57,7 +55,7 @@ class Slots:
     def cached(self) -> list[Slot]:
         """Slots with a prefix that no sequence uses, least recently used first."""
         cached = [slot for slot in self.all if slot.tokens and not slot.is_running]
-        return sorted(cached, key=lambda slot: slot.last_use)
+        return sorted(cached, key=lambda slot: slot.last_use_s)
 
     @property
     def empty(self) -> Slot | None:

@@ -177,11 +177,7 @@ def _complete(
         host = _host(facts, machine, mapped, shape, placement)
     if _is_too_large(host, machine):
         return None
-    is_tuned = tuning is not None and tuning.uses_gpu == (placement.n_gpu_layers > 0)
-    n_prefill, n_decode = _threads(facts, machine, wishes, tuning if is_tuned else None)
-    if placement.n_gpu_layers and placement.host_experts and not wishes.n_threads:
-        n_most = _n_taking_turns(machine)
-        n_prefill, n_decode = min(n_prefill, n_most), min(n_decode, n_most)
+    n_prefill, n_decode = _threads(facts, machine, wishes, placement, tuning)
     speed = estimate_speed(facts, shape, placement, machine, pinned=host.is_pinned)
     return Plan(
         shape=shape,
@@ -197,16 +193,25 @@ def _complete(
 
 
 def _threads(
-    facts: ModelFacts, machine: Machine, wishes: Wishes, tuning: Tuning | None
+    facts: ModelFacts,
+    machine: Machine,
+    wishes: Wishes,
+    placement: Placement,
+    tuning: Tuning | None,
 ) -> tuple[int, int]:
     """Of prefill and decode: as wished, or as measured, or by the cores that there are."""
     is_small = facts.weight_bytes < _SMALL_BYTES
     if wishes.n_threads:
         return wishes.n_threads, 1 if is_small else wishes.n_threads
-    if tuning:
-        return tuning.n_threads_prefill, tuning.n_threads_decode
-    n_cores = machine.n_cores or 1
-    return n_cores, 1 if is_small else machine.n_performance_cores or n_cores
+    if tuning and tuning.uses_gpu == (placement.n_gpu_layers > 0):
+        n_prefill, n_decode = tuning.n_threads_prefill, tuning.n_threads_decode
+    else:
+        n_prefill = machine.n_cores or 1
+        n_decode = 1 if is_small else machine.n_performance_cores or n_prefill
+    if not (placement.n_gpu_layers and placement.host_experts):
+        return n_prefill, n_decode
+    n_most = _n_taking_turns(machine)
+    return min(n_prefill, n_most), min(n_decode, n_most)
 
 
 def _n_taking_turns(machine: Machine) -> int:

@@ -125,7 +125,7 @@ def test_what_is_on_disk_makes_way_for_what_was_used_last(
     assert run.engine.stats().n_cells_cached == 419 + 303
     rest(run)
     assert run.engine.stats().n_cells_cached == 303
-    assert run.answer([*second.prompt, *second.answer, *text(7, 30)]).n_cached == 303  # moved
+    assert run.answer([*second.prompt, *second.answer, *text(7, 30)]).n_cached == 303  # stayed
     assert run.answer([*LONG, *first.answer, *text(9, 30)]).n_cached == 419  # read from disk
     assert max(run.errors()) <= TOLERANCE
 

@@ -49,8 +49,6 @@ def _chat(source: Source, effort: Effort) -> Branch:
 
 
 def _fallback(source: Source, effort: Effort) -> Branch:
-    if not source.held_out and source.chance(_LONG_TEXTS):
-        return _declined(source, effort, _long_text(source))
     (draw,) = source.rng.choices(tuple(DRAWS), tuple(DRAWS.values()))
     return _declined(source, effort, draw(source) if callable(draw) else _filled(source, draw))
 
@@ -169,9 +167,8 @@ SLOTS: dict[str, Callable[[Source], str]] = {
 DRAWS: dict[tuple[str, ...] | Callable[[Source], str], float] = {
     bank.WRITING: 8, bank.EXPLAIN: 14, bank.ADVICE: 14, bank.MATHS: 14, bank.LANGUAGE: 9,
     border.OTHER_SENSE: 16, border.CODING: 9, border.LOOSE: 6, _wrong_capital: 8, _large_sum: 4,
-    _sentences: 3, _random_text: 5,
+    _sentences: 3, _random_text: 5, _long_text: 4,
 }  # fmt: skip
-_LONG_TEXTS = 0.04  # of the fallbacks to learn from; they are not measured
 BRANCHES: dict[str, Callable[[Source, Effort], Branch]] = {
     "chat": _chat,
     "fallback": _fallback,
