@@ -41,6 +41,7 @@ from gptoss_local.store import adopt_file, read_tokens
 
 N_PROMPT, N_NEW, N_ANSWER = 4096, 64, 64
 _START_S = 400.0
+PAUSE_S = 1.0  # before each prompt: somebody reads, and types
 MIB = 2**20
 
 Row = dict[str, Any]
@@ -167,10 +168,12 @@ def measure(peer: Ours | Theirs, words: list[str], n_rounds: int, n_prompt: int)
     prefill, decode, follow_s = [], [], []
     for seed in range(1, n_rounds + 1):
         prompt = text(words, n_prompt, seed)
+        time.sleep(PAUSE_S)
         first = peer.complete(prompt, N_ANSWER, SAMPLING)
         prefill.append(n_prompt / first.ttft_s)
         decode.append((first.n_tokens - 1) / first.decode_s)
         new = text(words, N_NEW, seed + 1000)
+        time.sleep(PAUSE_S)
         follow_s.append(peer.complete(prompt + new, 8, SAMPLING).ttft_s)
     return {
         "n_prompt": n_prompt,

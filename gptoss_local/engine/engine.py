@@ -20,7 +20,6 @@ from gptoss_local.engine.protocol import (
     Event,
     Finished,
     Generate,
-    Logprob,
     Prefetch,
     Stats,
     StepTimes,
@@ -31,10 +30,12 @@ from gptoss_local.engine.scheduler import Scheduler, Work, fill_batch
 from gptoss_local.engine.sequence import Sequence, refusal
 from gptoss_local.engine.slots import Slots
 from gptoss_local.engine.speculation import Speculation
+from gptoss_local.engine.timing import Timing
 from gptoss_local.errors import ContextOverflowError, GptOssError
 from gptoss_local.llama import Batch, Context, Sampler
 from gptoss_local.types import FinishReason
 
+_PLAN_AFTER_S = 0.5  # a plan of memory takes 0.15 s, and who asks meanwhile waits for it
 _COMPILE_WAIT_S = 0.01  # between two looks for new commands while there is nothing else to do
 
 
@@ -52,7 +53,8 @@ class Engine:
         save_after_s: How long the engine must have been idle before it writes there.
         keep_s: How long what is there stays in the cache without use, if others are used.
         step_costs: What steps take, where an earlier process has measured it.
-        prompt_step_s: What a step of prompts alone may take, as a cancel waits for it; two if inf.
+        prompt_step_s: What a step of prompts alone may take, as a cancel waits for two of them. If
+            it is finite, these overlap, which is for models that a GPU has all of.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Engine:
             self.archive = Archive(context, slots, self._cache, store, save_after_s, keep_s)
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
-        self._n_arrived = self._n_steps = self._n_prefilled = self._n_decoded = 0
+        self._n_arrived = 0
         if backend_sampling:
             prepare_samplers(context)
         n_draft_max = context.n_outputs_max - context.n_seq_max
@@ -90,8 +92,9 @@ class Engine:
             slots, self._cache, self.archive, self._speculation, context.n_batch, prompt_step_s
         )
         self._prefetcher = Prefetcher(context, slots, self._cache, self._scheduler.pace)
-        self._waits = math.isfinite(prompt_step_s)
-        self.computes_aside = False  # most of the last step, this thread waited for a device
+        self._overlaps = math.isfinite(prompt_step_s)
+        self.timing = Timing(self._scheduler, self._speculation.costs, overlaps=self._overlaps)
+        self._n_decoded_planned = -1  # at the last plan of memory
 
     @property
     def has_work(self) -> bool:
@@ -101,7 +104,7 @@ class Engine:
     @property
     def n_done(self) -> int:
         """Grows with whatever is computed."""
-        return self._n_steps + self._prefetcher.n_prefilled
+        return self.timing.n_steps + self._prefetcher.n_prefilled
 
     @property
     def step_costs(self) -> StepCosts:
@@ -125,6 +128,7 @@ class Engine:
 
     def cancel(self, seq_id: int) -> list[Event]:
         """Forget a waiting or running sequence; others may have its slot and cells at once."""
+        self.timing.forget()
         sequence = self._sequences.get(seq_id)
         return [self._finish(sequence, "cancelled")] if sequence else []
 
@@ -151,30 +155,38 @@ class Engine:
             meanwhile()
             self._compiling.wait(_COMPILE_WAIT_S)
             return events
-        start_ns = time.monotonic_ns()
+        self.timing.begin()
         rows = fill_batch(self._batch, plan)
         try:
             self._context.decode_batch(self._batch)
         except GptOssError as error:
+            self.timing.forget()
             return events + self._recover(plan, error)
-        launched_ns = time.monotonic_ns()
+        self.timing.launch(plan)
         meanwhile()
-        n_decoded = sum(1 + len(work.draft) for work in plan if work.n_tokens == 1)
-        n_prefilled = self._batch.n_tokens - n_decoded
-        if self._waits and not any(work.ends_in_sample for work in plan):
-            self._context.synchronize()  # the next one is prepared later, but a cancel is sooner
         for work, row in zip(plan, rows, strict=True):
             events += self._advance(work, row)
-        self._n_steps += 1
-        self._n_prefilled += n_prefilled
-        self._n_decoded += n_decoded
-        step_s = (time.monotonic_ns() - start_ns) * 1e-9
-        if n_prefilled:
-            self._scheduler.observe_prefill(n_prefilled, step_s, is_alone=not n_decoded)
-        else:
-            self._speculation.costs.observe(n_decoded, step_s)
-        self.computes_aside = not n_prefilled and launched_ns - start_ns < 0.25e9 * step_s
+        self.timing.end()
         return events
+
+    def rest_s(self) -> float | None:
+        """When `rest` is to be called, in seconds, if there is nothing else to do; None: never."""
+        if self._needs_plan:
+            return _PLAN_AFTER_S
+        return self.archive.wait_s(self.n_done) if self.archive else None
+
+    def rest(self) -> None:
+        """Do a part of what is better done while nobody waits."""
+        if self._needs_plan:
+            self._context.reserve(2 if self.n_done else self._context.n_batch)
+            self._n_decoded_planned = self.timing.n_decoded
+        elif self.archive:
+            self.archive.rest()
+
+    @property
+    def _needs_plan(self) -> bool:
+        """Whether the next prompt would be read faster behind `Context.reserve`."""
+        return self._overlaps and self._n_decoded_planned != self.timing.n_decoded
 
     def stats(self) -> Stats:
         """Counters since the start, and what `check` finds."""
@@ -186,9 +198,9 @@ class Engine:
             n_cells_cached=self._slots.n_cells_cached,
             n_checkpoints=len(self._cache.checkpoints),
             checkpoint_bytes=self._cache.checkpoints.n_bytes,
-            n_steps=self._n_steps,
-            n_prefilled=self._n_prefilled,
-            n_decoded=self._n_decoded,
+            n_steps=self.timing.n_steps,
+            n_prefilled=self.timing.n_prefilled,
+            n_decoded=self.timing.n_decoded,
             n_prefetched=self._prefetcher.n_prefilled,
             n_preempted=self._scheduler.n_preempted,
             n_drafted=self._speculation.n_drafted,
@@ -247,26 +259,10 @@ class Engine:
             slot.tokens.extend(work.draft[: len(tokens) - 1])
             if len(tokens) <= len(work.draft):  # newer than the window: it can always be undone
                 self._context.remove(slot.index, len(slot.tokens))
-        return self._append(sequence, tokens, logprobs, len(work.draft))
-
-    def _append(
-        self, sequence: Sequence, tokens: list[int], logprobs: list[Logprob], n_drafted: int
-    ) -> list[Event]:
-        """Add drawn tokens as far as there is room, and end the sequence where it is over."""
-        n_room = sequence.n_room(self._context.n_ctx)
-        is_over = len(tokens) <= n_room and sequence.mask is not None and sequence.mask.is_complete
-        tokens = tokens[:n_room]
-        stops = [i for i, token in enumerate(tokens) if token in sequence.request.stop_tokens]
-        if stops:
-            tokens = tokens[: stops[0] + 1]
-        sequence.tokens.extend(tokens)
-        self._speculation.went_on(sequence, n_drafted, len(tokens) - 1 if n_drafted else 0)
+        tokens, reason = sequence.append(tokens, self._context.n_ctx)
+        self._speculation.went_on(sequence, len(work.draft), len(tokens) - 1 if work.draft else 0)
         event = Tokens(sequence.request.seq_id, tokens, logprobs)
-        if stops or is_over:
-            return [event, self._finish(sequence, "stop")]
-        if len(tokens) == n_room:
-            return [event, self._finish(sequence, "length")]
-        return [event]
+        return [event, self._finish(sequence, reason)] if reason else [event]
 
     def _recover(self, plan: list[Work], error: GptOssError) -> list[Event]:
         """Fail the sequence that llama.cpp failed on.

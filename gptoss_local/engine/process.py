@@ -84,10 +84,10 @@ def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryI
         events.clear()
 
     while True:
-        if not (engine.computes_aside and engine.has_work):
+        if not (engine.timing.computes_aside and engine.has_work):
             send()
         events += _take_commands(engine, commands)
-        if not engine.computes_aside:
+        if not engine.timing.computes_aside:
             send()
         events += engine.step(send)
 
@@ -199,12 +199,12 @@ def _make_engine(load: Load, model: Model, params: ContextParams) -> tuple[Engin
 def _prompt_step_s(load: Load, model: Model) -> float:
     """What a step of prompts alone may take.
 
-    PERF: a cancel shall take 150 ms at most where a GPU has the whole model. With weights on the
-    host, a whole batch is so much faster than parts of it that the cancel may wait.
+    PERF: a cancel, which waits for two of them, shall take 150 ms where a GPU has the whole model.
+    With weights on the host, a whole batch is so much faster than parts of it that it may wait.
     """
     has_all_layers = load.n_gpu_layers < 0 or load.n_gpu_layers > model.n_layers
     is_resident = has_gpu() and has_all_layers and not load.tensor_overrides
-    return 0.12 if is_resident else math.inf
+    return 0.075 if is_resident else math.inf
 
 
 def _open_store(load: Load, context: Context) -> PrefixStore | None:
@@ -216,10 +216,10 @@ def _open_store(load: Load, context: Context) -> PrefixStore | None:
 
 
 def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list[Event]:
-    """Hand over all commands that have arrived; wait for one when there is nothing to do."""
+    """Hand over all commands that have arrived; wait for one as long as there is nothing to do."""
     events: list[Event] = []
-    while not engine.has_work or not commands.empty():
-        match _next_command(engine, commands):
+    while command := _next_command(engine, commands):
+        match command:
             case Generate() as request:
                 events += engine.add_request(request)
             case Cancel(seq_id):
@@ -237,14 +237,15 @@ def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list
     return events
 
 
-def _next_command(engine: Engine, commands: queue.SimpleQueue[Command]) -> Command:
-    """Wait for a command; when there is nothing to do for a while, let the archive work."""
-    while True:
-        wait_s = engine.archive.wait_s(engine.n_done) if engine.archive else None
+def _next_command(engine: Engine, commands: queue.SimpleQueue[Command]) -> Command | None:
+    """Wait for a command while there is nothing to do, but for what could wait until then."""
+    while not engine.has_work:
         with contextlib.suppress(queue.Empty):
-            return commands.get(timeout=wait_s)
-        if engine.archive:
-            engine.archive.rest()
+            return commands.get(timeout=engine.rest_s())
+        engine.rest()
+    with contextlib.suppress(queue.Empty):
+        return commands.get_nowait()
+    return None
 
 
 def _send(stream: BinaryIO, events: list[Event]) -> None:

@@ -10,7 +10,7 @@ from gptoss_local.engine.protocol import Event, Generate, Prefilled
 from gptoss_local.engine.slots import Slot
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.llama import Sampler
-from gptoss_local.types import Usage
+from gptoss_local.types import FinishReason, Usage
 
 
 @dataclass(slots=True, eq=False)
@@ -86,6 +86,24 @@ class Sequence:
         """Tokens it may still get in a context of `n_ctx`; the last one needs no cell."""
         n_room = n_ctx + 1 - len(self.tokens)
         return n_room if self.n_left is None else min(n_room, self.n_left)
+
+    def append(self, tokens: list[int], n_ctx: int) -> tuple[list[int], FinishReason | None]:
+        """Add drawn tokens as far as there is room, up to where it is over; return these, and why.
+
+        Args:
+            tokens: At least one.
+            n_ctx: Tokens that the context holds.
+        """
+        n_room = self.n_room(n_ctx)
+        is_over = len(tokens) <= n_room and self.mask is not None and self.mask.is_complete
+        tokens = tokens[:n_room]
+        stops = [i for i, token in enumerate(tokens) if token in self.request.stop_tokens]
+        if stops:
+            tokens = tokens[: stops[0] + 1]
+        self.tokens.extend(tokens)
+        if stops or is_over:
+            return tokens, "stop"
+        return tokens, "length" if len(tokens) == n_room else None
 
     def usage(self) -> Usage:
         """What it cost until now; a sequence cancelled in prefill has decoded nothing."""

@@ -40,10 +40,10 @@ class Batch:
         for name, array in arrays.items():
             setattr(self.struct, name, ctypes.cast(array.ctypes.data, fields[name]))
 
-    def has_output(self, seq_id: int) -> bool:
-        """Whether logits of `seq_id` are wanted."""
+    def n_outputs_of(self, seq_id: int) -> int:
+        """How many rows of `seq_id` want logits."""
         n = self.n_tokens
-        return bool(np.any(self.outputs[:n] & (self.seq_ids[:n] == seq_id)))
+        return int(np.count_nonzero(self.outputs[:n] & (self.seq_ids[:n] == seq_id)))
 
     def clear(self) -> None:
         self.n_tokens = self.n_outputs = 0

@@ -37,7 +37,6 @@ class Chains:
         self._handle: int | None = handle
         self._by_seq_id: dict[int, Chain] = {}
         self._batch: Batch | None = None
-        self._has_changed = False
 
     def get(self, seq_id: int) -> Chain | None:
         """What the device runs for `seq_id`."""
@@ -54,8 +53,7 @@ class Chains:
         if not llama_cpp.llama_set_sampler(self._handle, seq_id, chain.pointer):
             return False
         self._by_seq_id[seq_id] = chain
-        _attached[chain.end_address] = (self, seq_id)
-        self._has_changed = True
+        _attached[chain.end_address] = _End(self, seq_id)
         return True
 
     def detach(self, seq_id: int) -> None:
@@ -63,19 +61,24 @@ class Chains:
         if chain := self._by_seq_id.pop(seq_id, None):
             llama_cpp.llama_set_sampler(self._handle, seq_id, None)
             _free(chain)
-            self._has_changed = True
 
     def expect(self, batch: Batch) -> None:
-        """Say what will be decoded next.
+        """Say what will be decoded next."""
+        self._batch = batch
 
-        Behind a change it is as if all chains were needed, as llama.cpp reserves memory then.
+    def needs(self, seq_id: int, i_row: int) -> bool:
+        """Whether a graph that is built now must draw from row `i_row` of those of `seq_id`.
+
+        A chain that is not needed computes nothing anyway, but its random number is copied to the
+        device, which takes 0.01 ms. PERF: graphs of prompts have the first row of every chain all
+        the same, so that they have the same nodes, as has the one that llama.cpp reserves memory
+        with before it decodes a prompt. With others it would reserve anew, in most steps.
         """
-        self._batch = None if self._has_changed else batch
-        self._has_changed = False
-
-    def needs(self, seq_id: int) -> bool:
-        """Whether a graph that is built now must draw for `seq_id`."""
-        return self._batch is None or self._batch.has_output(seq_id)
+        if self._batch is None:
+            return i_row == 0
+        n_rows = self._batch.n_outputs_of(seq_id)
+        reads_prompt = self._batch.n_tokens > self._batch.n_outputs
+        return i_row < (max(1, n_rows) if reads_prompt else n_rows)
 
     def close(self) -> None:
         """Free them all, once the context itself is gone."""
@@ -88,32 +91,43 @@ def chain_end() -> Any:
     """A sampler for the end of a chain: of what the device has computed, only the token is of use.
 
     llama.cpp copies all that `llama_sampler_data` holds to the host, which is 1.6 MB a row with
-    gpt-oss's vocabulary. It also builds the chains of all sequences into every graph. That of one
-    without an output in the batch computes nothing, but its random number would be copied to the
-    device in every step, which takes 0.01 ms. On the CPU a chain skips this sampler.
+    gpt-oss's vocabulary. On the CPU a chain skips this sampler.
     """
     return llama_cpp.llama_sampler_init(ctypes.byref(_END), None)
 
 
-# By the address of a chain's end: whose it is, and of which sequence.
-_attached: dict[int, tuple[Chains, int]] = {}
+class _End:
+    """Of an attached chain: whose it is, and how many rows the graph that is built has of it."""
+
+    def __init__(self, chains: Chains, seq_id: int) -> None:
+        self.chains, self.seq_id, self.n_rows = chains, seq_id, 0
+
+
+_attached: dict[int, _End] = {}  # by the address of the chain's end
 
 
 def _can_run_on_device(sampler: Any, buffer_type: Any, n_outputs_max: int) -> bool:
     return True
 
 
+def _begin_graph(sampler: Any) -> None:
+    if end := _attached.get(_address(sampler)):
+        end.n_rows = 0
+
+
 def _keep_token_alone(sampler: Any, graph_context: Any, graph: Any, data: Any) -> None:
-    """Called when a graph is built, not when that runs."""
+    """Called for each row when a graph is built, not when that runs."""
     data.contents.logits = data.contents.probs = data.contents.candidates = None
-    chains, seq_id = _attached.get(_address(sampler), (None, 0))
-    if chains is not None and not chains.needs(seq_id):
-        data.contents.sampled = None
+    if end := _attached.get(_address(sampler)):
+        if not end.chains.needs(end.seq_id, end.n_rows):
+            data.contents.sampled = None
+        end.n_rows += 1
 
 
 _END = llama_cpp.llama_sampler_i(
     backend_init=llama_cpp.llama_sampler_i_backend_init(_can_run_on_device),
     backend_apply=llama_cpp.llama_sampler_i_backend_apply(_keep_token_alone),
+    backend_reset=llama_cpp.llama_sampler_i_backend_reset(_begin_graph),
 )
 
 

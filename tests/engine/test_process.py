@@ -20,13 +20,14 @@ from gptoss_local.engine.protocol import (
     Tokens,
     decode_event,
 )
+from gptoss_local.engine.timing import Timing
 from gptoss_local.llama import Context, ContextParams, Model
 from gptoss_local.types import SamplingParams
 
 PROMPT = [200006, 1428, 200008, 72]
 
 
-class Aside(Engine):
+class Aside(Timing):
     """As on a GPU; a CPU computes within the call, so there is no later."""
 
     @property
@@ -56,16 +57,20 @@ class Sent(io.RawIOBase):
 
 
 @pytest.mark.parametrize(
-    ("engine_type", "sent_at"),
-    [(Engine, [3, 4, 5, 6, 7, 8, 8]), (Aside, [4, 5, 6, 7, 8, 8, 8])],
+    ("timing", "sent_at"),
+    [(Timing, [3, 4, 5, 6, 7, 8, 8]), (Aside, [4, 5, 6, 7, 8, 8, 8])],
 )
 def test_tokens_are_sent_in_order_and_none_stays(
-    nano_gguf: Path, engine_type: type[Engine], sent_at: list[int]
+    nano_gguf: Path,
+    timing: type[Timing],
+    sent_at: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("gptoss_local.engine.engine.Timing", timing)
     model = Model(nano_gguf)
     params = ContextParams(n_ctx=512, n_threads_prefill=1, n_threads_decode=1)
     context = Context(model, params)
-    engine = engine_type(context)
+    engine = Engine(context)
     sent, commands = Sent(context), queue.SimpleQueue[Command]()
     greedy = SamplingParams(temperature=0)
     commands.put(Generate(seq_id=1, prompt=PROMPT, sampling=greedy, stop_tokens=[], max_tokens=6))
@@ -84,7 +89,8 @@ def test_an_end_does_not_wait_for_a_prefetch(
     model = Model(nano_gguf)
     params = ContextParams(n_ctx=512, n_threads_prefill=1, n_threads_decode=1)
     context = Context(model, params)
-    engine = Aside(context)
+    monkeypatch.setattr("gptoss_local.engine.engine.Timing", Aside)
+    engine = Engine(context)
     sent, commands = Sent(context), queue.SimpleQueue[Command]()
     greedy, n_sent = SamplingParams(temperature=0), []
 

@@ -1,5 +1,6 @@
 """Samplers on the CPU and on the device: the same draws where the distribution is not flat."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,21 +110,29 @@ def test_chain_of_the_same_kind_is_taken_over(context: Context) -> None:
     assert context.chains.get(0) is not chain
 
 
+@pytest.fixture
+def needed(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
+    """How often graphs were built with each row of each sequence's chain, 0 if without it."""
+    counts: Counter[tuple[int, int]] = Counter()
+    needs = Chains.needs
+
+    def spy(chains: Chains, seq_id: int, i_row: int) -> bool:
+        is_needed = needs(chains, seq_id, i_row)
+        counts[seq_id, i_row] += is_needed
+        return is_needed
+
+    monkeypatch.setattr(Chains, "needs", spy)
+    return counts
+
+
 def test_chains_without_work_are_left_out(
-    context: Context, monkeypatch: pytest.MonkeyPatch
+    context: Context, needed: Counter[tuple[int, int]]
 ) -> None:
     """And are there again when their sequence has an output; every draw is as it is alone."""
     alone = Sampler(HOT)
     alone.bind(context, 0)
     wanted = generate(context, alone, PROMPT, 12)
     context.remove(0)
-    asked: list[tuple[int, bool]] = []
-    needs = Chains.needs
-
-    def spy(chains: Chains, seq_id: int) -> bool:
-        asked.append((seq_id, needs(chains, seq_id)))
-        return asked[-1][1]
-
     samplers = [Sampler(HOT), Sampler(HOT)]
     for seq_id, sampler in enumerate(samplers):
         assert sampler.bind(context, seq_id)
@@ -131,10 +140,9 @@ def test_chains_without_work_are_left_out(
         generate(context, samplers[0], PROMPT, 6),
         generate(context, samplers[1], PROMPT, 6, 1),
     ]
-    monkeypatch.setattr(Chains, "needs", spy)
     batch = Batch(2)
     for active in ((0, 1), (0,), (1,), (0, 1)):
-        asked.clear()
+        needed.clear()
         for _ in range(2):
             batch.clear()
             for seq_id in active:
@@ -142,5 +150,36 @@ def test_chains_without_work_are_left_out(
             context.decode_batch(batch)
             for row, seq_id in enumerate(active):
                 drawn[seq_id].append(samplers[seq_id].sample(context, row))
-        assert set(asked) == {(seq_id, seq_id in active) for seq_id in (0, 1)}
+        assert {seq_id for (seq_id, _), n in needed.items() if n} == set(active)
     assert drawn[0] == drawn[1] == wanted
+
+
+def test_graphs_of_prompts_have_the_rows_that_memory_is_reserved_with(
+    nano_gguf: Path, needed: Counter[tuple[int, int]]
+) -> None:
+    """One of each chain, whoever has an output; so none of them needs memory of its own."""
+    params = ContextParams(
+        n_ctx=512, n_threads_prefill=1, n_threads_decode=1, n_seq_max=2,
+        n_outputs_max=8, n_outputs_max_per_seq=4,
+    )  # fmt: skip
+    model = Model(nano_gguf)
+    context = Context(model, params)
+    for seq_id in range(2):
+        Sampler(HOT).bind(context, seq_id)
+    context.reserve(2)
+    assert needed[0, 0] > 0 < needed[1, 0]
+    assert needed.total() == needed[0, 0] + needed[1, 0]
+    assert (0, 1) in needed  # llama.cpp would reserve for more
+    batch = Batch(8)
+    for seq_id, n_outputs in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        needed.clear()
+        batch.clear()
+        batch.extend([5, 6, 7], 3 * n_outputs, seq_id, n_outputs=n_outputs)
+        context.decode_batch(batch)
+        assert needed == {(0, 0): 1, (1, 0): 1}
+    batch.clear()
+    batch.extend([5, 6, 7], 6, 0, n_outputs=3)  # a draft
+    needed.clear()
+    context.decode_batch(batch)
+    assert {row for row, n in needed.items() if n} == {(0, 0), (0, 1), (0, 2)}
+    model.close()
