@@ -142,16 +142,17 @@ def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
     """
     if not offload:
         return None
-    gains = [(n, host_s - gpu_s) for n, host_s, gpu_s in offload if host_s is not None]
+    gains = [
+        (n, host_s - (_CLEARLY if n == 1 else 1) * gpu_s)
+        for n, host_s, gpu_s in offload
+        if host_s is not None
+    ]
     found = 2 * gains[-1][0]
     for (below, loss), (n, gain) in reversed(list(pairwise([(0, math.inf), *gains]))):
         if gain <= 0:
             break
         found = n if loss > 0 else math.ceil(below + (n - below) * -loss / (gain - loss))
-    n, host_s, gpu_s = offload[0]
-    if found == n == 1 and host_s is not None and host_s > _CLEARLY * gpu_s:
-        return 1
-    return max(found, n_experts_used + 1)
+    return found if found == 1 else max(found, n_experts_used + 1)
 
 
 def plan_id(plan: Plan) -> str:

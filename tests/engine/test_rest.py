@@ -1,11 +1,9 @@
 """What an engine does while nobody asks, so that the next prompt is read sooner."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from gptoss_local.engine.engine import Engine
-from gptoss_local.engine.protocol import Finished, Generate, Tokens
+from gptoss_local.engine.protocol import Event, Finished, Generate, Tokens
 from gptoss_local.errors import ContextOverflowError
 from gptoss_local.llama import Context, ContextParams, Model
 from gptoss_local.llama.chains import Chains
@@ -41,16 +39,13 @@ def ask(engine: Engine, prompt: list[int], n: int = 12) -> tuple[list[int], int]
     engine.add_request(
         Generate(seq_id=0, prompt=prompt, sampling=GREEDY, stop_tokens=[], max_tokens=n)
     )
-    events = [event for _ in until_idle(engine) for event in engine.step()]
+    events: list[Event] = []
+    while engine.has_work:
+        events += engine.step()
+        assert engine.check() == []
     tokens = [token for event in events if isinstance(event, Tokens) for token in event.tokens]
     assert isinstance(events[-1], Finished)
     return tokens, events[-1].usage.n_cached
-
-
-def until_idle(engine: Engine) -> Iterator[None]:
-    while engine.has_work:
-        assert engine.check() == []
-        yield
 
 
 def test_a_new_engine_warms_up_once(model: Model, planned: list[int]) -> None:
