@@ -243,8 +243,8 @@ class Engine:
         if not ends_in_sample:
             return sequence.progress()
         sequence.is_suspect = False
-        sequence.prefilled_ns = sequence.prefilled_ns or time.monotonic_ns()
         if sequence.request.max_tokens == 0:
+            self._context.synchronize()  # its time counts until the device is done
             return [self._finish(sequence, "length")]
         try:
             tokens = draw(sequence, self._context, row, work.draft)
@@ -252,6 +252,7 @@ class Engine:
         except GptOssError as error:
             self._release(sequence)
             return [failure(error, sequence.request.seq_id)]
+        sequence.prefilled_ns = sequence.prefilled_ns or time.monotonic_ns()
         if not tokens:
             move_to_cpu(sequence, self._context, self._cache)
             return []

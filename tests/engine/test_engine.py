@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ from gptoss_local.engine.protocol import (
     encode_frame,
 )
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
-from gptoss_local.llama import Batch, Context, Model
+from gptoss_local.llama import Batch, Context, Model, Sampler
 from gptoss_local.types import SamplingParams
 from tests.engine.run import GREEDY, Prompt, Run, running
 
@@ -205,6 +206,37 @@ def test_usage_tells_the_times_apart(model: Model, prompt: Prompt) -> None:
         assert (usage.n_prompt, usage.n_generated, usage.n_cached) == (len(prompt(TEXTS[0])), 10, 0)
         assert min(usage.prefill_ns, usage.decode_ns) > 0
         assert second.usage.queue_ns > usage.prefill_ns + usage.decode_ns > usage.queue_ns
+
+
+def test_what_the_device_computes_behind_the_call_is_prefill(
+    monkeypatch: pytest.MonkeyPatch, model: Model, prompt: Prompt
+) -> None:
+    """On a GPU a decode call returns at once, and whoever wants the outcome waits."""
+    sample, synchronize = Sampler.sample, Context.synchronize
+    waits = [0.2]
+
+    def wait() -> None:
+        if waits:
+            time.sleep(waits.pop())
+
+    def sample_late(self: Sampler, context: Context, row: int) -> int:
+        wait()
+        return sample(self, context, row)
+
+    def synchronize_late(self: Context) -> None:
+        wait()
+        synchronize(self)
+
+    monkeypatch.setattr(Sampler, "sample", sample_late)
+    monkeypatch.setattr(Context, "synchronize", synchronize_late)
+    with running(model, n_seq=1) as run:
+        for i, max_tokens in enumerate((2, 0)):
+            waits[:] = [0.2]
+            run.add(i, prompt(TEXTS[i]), max_tokens=max_tokens)
+            run.finish()
+            end = run.ends[i]
+            assert isinstance(end, Finished)
+            assert end.usage.prefill_ns > 0.2e9 > end.usage.decode_ns
 
 
 def fail_when(
