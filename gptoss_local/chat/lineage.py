@@ -1,6 +1,7 @@
 """Which requests are turns of one conversation, and the date that it began with."""
 
 import datetime
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import sha256
@@ -33,13 +34,16 @@ class StartDates:
     def __init__(self, today: Callable[[], datetime.date] = datetime.date.today) -> None:
         self._today = today
         self._dates: OrderedDict[str, datetime.date] = OrderedDict()  # least recently used first
+        self._lock = threading.Lock()
 
     def date_of(self, request: ChatRequest) -> datetime.date:
+        """The date that a conversation has; threads may ask at once."""
         name = lineage(request)
         is_later_turn = any(message.role == "assistant" for message in request.messages)
-        known = self._dates.pop(name, None)
-        date = known if known is not None and is_later_turn else self._today()
-        self._dates[name] = date
-        if len(self._dates) > _N_CONVERSATIONS:
-            self._dates.popitem(last=False)
+        with self._lock:
+            known = self._dates.pop(name, None)
+            date = known if known is not None and is_later_turn else self._today()
+            self._dates[name] = date
+            if len(self._dates) > _N_CONVERSATIONS:
+                self._dates.popitem(last=False)
         return date

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 import msgspec
 from openai_harmony import (
-    Author,
-    Conversation,
     HarmonyError,
     ReasoningEffort,
     RenderOptions,
@@ -22,6 +20,7 @@ from openai_harmony import (
 from openai_harmony import Message as HarmonyMessage
 
 from gptoss_local.chat.message import ChatRequest, JsonFormat, Message
+from gptoss_local.chat.parts import Part
 from gptoss_local.chat.typescript import render_tools
 from gptoss_local.chat.vocabulary import CHANNEL, END, MESSAGE, START, Vocabulary
 from gptoss_local.errors import UsageError
@@ -51,16 +50,17 @@ def render_chat(
         UsageError: openai-harmony refuses a message.
     """
     encoding, tokens = vocabulary.encoding, list(request.earlier_tokens)
-    messages = Conversation.from_messages(list(_history(request)))
     try:
         if not tokens:
             effort = request.effort if request.reasoning else "low"
             system = _system(effort, date or datetime.date.today())
             options = RenderOptions(conversation_has_function_tools=bool(request.tools))
             tokens += encoding.render(system, options)
-        tokens += encoding.render_conversation_for_completion(messages, Role.ASSISTANT)
+        for part in _history(request):
+            tokens += vocabulary.rendered.tokens(part)
     except (ValueError, HarmonyError) as error:
         raise UsageError(f"the conversation cannot be rendered: {error}") from error
+    tokens += [START, *vocabulary.encode("assistant")]
     begun = begun_answer(request)
     if begun is not None and begun.reasoning:
         tokens += [CHANNEL, *vocabulary.encode("analysis"), MESSAGE]
@@ -115,7 +115,7 @@ def _system(effort: Effort, date: datetime.date) -> HarmonyMessage:
     return HarmonyMessage.from_role_and_content(Role.SYSTEM, content)
 
 
-def _history(request: ChatRequest) -> Iterator[HarmonyMessage]:
+def _history(request: ChatRequest) -> Iterator[Part]:
     """Leading system messages, tools and the format make one developer message.
 
     All other messages keep their places.
@@ -124,36 +124,31 @@ def _history(request: ChatRequest) -> Iterator[HarmonyMessage]:
     n_leading = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
     instructions = "\n\n".join(m.content for m in messages[:n_leading] if m.content)
     if content := "\n\n".join(_sections(instructions, request)):
-        yield _developer(content)
+        yield Part(Role.DEVELOPER, content)
     calls = _CallLog()
     n_finished = max((i + 1 for i, m in enumerate(messages) if _is_final(m)), default=0)
     for i, message in enumerate(messages[n_leading:], n_leading):
         if i < n_finished:
             message = msgspec.structs.replace(message, reasoning="")
-        yield from _render(message, calls)
+        yield from _parts(message, calls)
 
 
 def _is_final(message: Message) -> bool:
     return message.role == "assistant" and bool(message.content) and not message.tool_calls
 
 
-def _render(message: Message, calls: "_CallLog") -> Iterator[HarmonyMessage]:
+def _parts(message: Message, calls: "_CallLog") -> Iterator[Part]:
     match message.role:
         case "system":
-            yield _developer(_instructions(message.content))
+            yield Part(Role.DEVELOPER, _instructions(message.content))
         case "user":
-            yield HarmonyMessage.from_role_and_content(Role.USER, message.content)
+            yield Part(Role.USER, message.content)
         case "assistant":
             calls.add(message)
             yield from _assistant(message)
         case "tool":
-            author = Author.new(Role.TOOL, f"functions.{calls.answered_by(message)}")
-            result = HarmonyMessage.from_author_and_content(author, message.content)
-            yield result.with_channel("commentary").with_recipient("assistant")
-
-
-def _developer(content: str) -> HarmonyMessage:
-    return HarmonyMessage.from_role_and_content(Role.DEVELOPER, content)
+            name = f"functions.{calls.answered_by(message)}"
+            yield Part(Role.TOOL, message.content, "commentary", "assistant", name=name)
 
 
 def _sections(instructions: str, request: ChatRequest) -> Iterator[str]:
@@ -176,21 +171,16 @@ def _response_format(wanted: JsonFormat) -> str:
     return f"# Response Formats\n\n## {wanted.name}\n\n{about}{schema}"
 
 
-def _assistant(message: Message) -> Iterator[HarmonyMessage]:
-    def part(text: str, channel: str) -> HarmonyMessage:
-        return HarmonyMessage.from_role_and_content(Role.ASSISTANT, text).with_channel(channel)
-
+def _assistant(message: Message) -> Iterator[Part]:
     if message.reasoning:
-        yield part(message.reasoning, "analysis")
+        yield Part(Role.ASSISTANT, message.reasoning, "analysis")
     if message.content:
-        yield part(message.content, "commentary" if message.tool_calls else "final")
+        channel = "commentary" if message.tool_calls else "final"
+        yield Part(Role.ASSISTANT, message.content, channel)
     for call in message.tool_calls:
         arguments = json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
-        yield (
-            part(arguments, "commentary")
-            .with_recipient(f"functions.{call.name}")
-            .with_content_type("<|constrain|>json")
-        )
+        recipient = f"functions.{call.name}"
+        yield Part(Role.ASSISTANT, arguments, "commentary", recipient, "<|constrain|>json")
 
 
 class _CallLog:

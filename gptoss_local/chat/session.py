@@ -58,7 +58,7 @@ async def answer(
     n_ctx, n_left_out = engine.loaded.n_ctx, 0
     if isinstance(request, ChatRequest) and request.truncates:
         request, n_left_out = await asyncio.to_thread(shorten, request, vocabulary, n_ctx)
-    start = _start(request, vocabulary)
+    start = await asyncio.to_thread(_start, request, vocabulary)
     if request.max_tokens is not None:
         n_room = min(n_room, request.max_tokens)
     if len(start.prompt) + n_room >= n_ctx:

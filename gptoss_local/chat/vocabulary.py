@@ -13,6 +13,7 @@ from pathlib import Path
 
 import openai_harmony
 
+from gptoss_local.chat.parts import RenderedParts
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.o200k import FIRST_SPECIAL, render_ranks
 
@@ -42,6 +43,7 @@ class Vocabulary:
         self.encoding = encoding
         self.token_bytes = token_bytes
         """The bytes of every id below FIRST_SPECIAL; a token may hold a part of a character."""
+        self.rendered = RenderedParts(encoding)
 
     @classmethod
     def from_model(cls, tokens: Sequence[str], cache_dir: Path) -> "Vocabulary":

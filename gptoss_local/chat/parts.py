@@ -1,0 +1,70 @@
+"""Messages as harmony sees them, each rendered once while conversations come back with it."""
+
+import threading
+from array import array
+from collections import OrderedDict
+from typing import NamedTuple
+
+from openai_harmony import Author, HarmonyEncoding, Message, RenderOptions, Role
+
+_MAX_TOKENS = 2**19  # four whole contexts; 2 MB, and their text
+_OPTIONS = RenderOptions(conversation_has_function_tools=False)  # counts in system messages alone
+
+
+class Part(NamedTuple):
+    """A message of harmony; `name` is that of a tool. What is empty is not there."""
+
+    role: Role
+    text: str
+    channel: str = ""
+    recipient: str = ""
+    content_type: str = ""
+    name: str = ""
+
+
+class RenderedParts:
+    """The tokens of the last used parts. Threads may share it.
+
+    PERF: openai-harmony takes 1.8 us a token, 70 ms for an agent's 40,000, each turn anew.
+
+    Args:
+        encoding: Renders a part.
+        max_tokens: Of all parts that are kept.
+    """
+
+    def __init__(self, encoding: HarmonyEncoding, max_tokens: int = _MAX_TOKENS) -> None:
+        self._encoding = encoding
+        self._max_tokens = max_tokens
+        self._tokens: OrderedDict[Part, array[int]] = OrderedDict()  # least recently used first
+        self._n_tokens = 0
+        self._lock = threading.Lock()
+
+    def tokens(self, part: Part) -> "array[int]":
+        """Render a part, from its `<|start|>` to its end; the array is shared.
+
+        Raises:
+            HarmonyError: openai-harmony refuses it.
+        """
+        with self._lock:
+            if part in self._tokens:
+                self._tokens.move_to_end(part)
+                return self._tokens[part]
+        tokens = array("i", self._encoding.render(_message(part), _OPTIONS))
+        with self._lock:
+            self._n_tokens += len(tokens) - len(self._tokens.pop(part, ()))
+            self._tokens[part] = tokens
+            while self._n_tokens > self._max_tokens:
+                self._n_tokens -= len(self._tokens.popitem(last=False)[1])
+        return tokens
+
+
+def _message(part: Part) -> Message:
+    author = Author(role=part.role, name=part.name or None)
+    message = Message.from_author_and_content(author, part.text)
+    if part.channel:
+        message = message.with_channel(part.channel)
+    if part.recipient:
+        message = message.with_recipient(part.recipient)
+    if part.content_type:
+        message = message.with_content_type(part.content_type)
+    return message
