@@ -41,7 +41,7 @@ from gptoss_local.store import adopt_file, read_tokens
 
 N_PROMPT, N_NEW, N_ANSWER = 4096, 64, 64
 _START_S = 400.0
-PAUSE_S = 1.0  # before each prompt: more than our engine needs to rest
+PAUSE_S = 2.5  # before each prompt: more than our engine needs to rest
 MIB = 2**20
 
 Row = dict[str, Any]

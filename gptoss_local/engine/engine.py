@@ -35,7 +35,7 @@ from gptoss_local.errors import ContextOverflowError, GptOssError
 from gptoss_local.llama import Batch, Context, Sampler
 from gptoss_local.types import FinishReason
 
-_PLAN_AFTER_S = 0.5  # a plan of memory takes 0.15 s, and who asks meanwhile waits for it
+_PLAN_AFTER_S = 2.0  # a plan of memory takes 0.15 s, which an agent that asks on shall not meet
 _COMPILE_WAIT_S = 0.01  # between two looks for new commands while there is nothing else to do
 
 
