@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=16)
     parser.add_argument("--at-once", action="store_true", help="without rest before each")
-    parser.add_argument("--step-s", type=float, default=0.075)
+    parser.add_argument("--step-s", type=float, default=0.25)
     arguments = parser.parse_args()
     engine = make_engine(Model(arguments.model), arguments)
     rng = random.Random(0)
