@@ -1,0 +1,117 @@
+"""What an agent waits for in each turn: from its request to the first token, over Chat Completions.
+
+    python bench/agent_turns.py LLAMA_CPP_BIN FILE.gguf [--tokens 10000 40000] [--free-gib 15.6]
+
+gptoss and `llama-server`, one after the other, with their defaults but `--ctx` tokens, get the very
+same requests: a conversation in which an agent has read files of this repository with a tool, then
+turns of one more call and its short result each. Seconds of a whole request for one token, which
+has none of the wait for a header of harmony in it.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import httpx
+from against_llama_server import free_url
+from offload import ballast, gptoss, load, serving
+
+N_TURNS, PAUSE_S, CHARACTERS_A_TOKEN = 8, 0.3, 4
+FUNCTION = {
+    "name": "read_file",
+    "description": "Reads a file.",
+    "parameters": {
+        "type": "object",
+        "properties": {"path": {"type": "string"}},
+        "required": ["path"],
+    },
+}
+Json = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="of llama-server")
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[10_000, 40_000])
+    parser.add_argument("--free-gib", type=float, help="all that is free when not given")
+    parser.add_argument("--ctx", type=int, default=65_536, help="of llama-server")
+    arguments = parser.parse_args()
+    with ballast(arguments.free_gib):
+        with gptoss(arguments.model) as (_, url, name, _, _):
+            load(url, name)
+            measure("gptoss", url, name, arguments.tokens)
+        with theirs(arguments.folder, arguments.model, arguments.ctx) as url:
+            measure("llama-server", url, "any", arguments.tokens)
+
+
+@contextmanager
+def theirs(folder: Path, model: Path, n_ctx: int) -> Iterator[str]:
+    url = free_url()
+    command = [str(folder / "llama-server"), "-m", str(model), "-c", str(n_ctx)]
+    with serving([*command, "--port", url.rpartition(":")[2]], {}, f"{url}/health"):
+        yield url
+
+
+def measure(side: str, url: str, name: str, sizes: list[int]) -> None:
+    client = httpx.Client(base_url=url, timeout=1800)
+    for n_tokens in sizes:
+        messages = [{"role": "user", "content": f"Read files of {n_tokens} tokens."}]
+        messages += conversation(n_tokens)
+        first_s, n_prompt = ask(client, name, messages)
+        later_s = []
+        for i in range(N_TURNS):
+            time.sleep(PAUSE_S)
+            messages += turn(-1 - i, f"It holds {i} lines, and nothing else of interest.")
+            seconds, n_prompt = ask(client, name, messages)
+            later_s.append(seconds)
+        shown = " ".join(f"{1e3 * seconds:.0f}" for seconds in later_s)
+        median_ms = 1e3 * statistics.median(later_s)
+        print(f"{side}, {n_prompt} tokens: first {first_s:.2f} s, each later turn "
+              f"{median_ms:.1f} ms ({shown})", flush=True)  # fmt: skip
+
+
+def conversation(n_tokens: int) -> list[Json]:
+    """Of about so many tokens."""
+    messages: list[Json] = []
+    n_left = n_tokens * CHARACTERS_A_TOKEN
+    paths = sorted(Path(__file__).parents[1].glob("gptoss_local/**/*.py"))
+    for i, path in enumerate(cycle(paths)):
+        text = path.read_text()
+        messages += turn(i, text)
+        n_left -= len(text)
+        if n_left <= 0:
+            return messages
+    raise AssertionError("a cycle has no end")
+
+
+def turn(i: int, text: str) -> list[Json]:
+    arguments = json.dumps({"path": f"file_{i}.py"})
+    function = {"name": "read_file", "arguments": arguments}
+    call = {"id": f"call_{i}", "type": "function", "function": function}
+    return [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"call_{i}", "content": text},
+    ]
+
+
+def ask(client: httpx.Client, name: str, messages: list[Json]) -> tuple[float, int]:
+    """Seconds, and tokens of the prompt."""
+    tools = [{"type": "function", "function": FUNCTION}]
+    body = {"model": name, "messages": messages, "tools": tools, "max_tokens": 1}
+    start_s = time.perf_counter()
+    answer = client.post("/v1/chat/completions", json=body)
+    seconds = time.perf_counter() - start_s
+    if answer.status_code != 200:
+        raise SystemExit(f"{answer.status_code}: {answer.text[:500]}")
+    return seconds, answer.json()["usage"]["prompt_tokens"]
+
+
+if __name__ == "__main__":
+    main()
