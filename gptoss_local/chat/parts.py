@@ -25,7 +25,7 @@ class Part(NamedTuple):
 class RenderedParts:
     """The tokens of the last used parts. Threads may share it.
 
-    PERF: openai-harmony takes 1.8 us a token, 70 ms for an agent's 40,000, each turn anew.
+    PERF: 2 cores, an agent's 41,000 tokens: 45 ms if all is rendered, 1.5 ms if the last turn is.
 
     Args:
         encoding: Renders a part.
