@@ -101,12 +101,15 @@ def turn(i: int, text: str) -> list[Json]:
     ]
 
 
+def body(name: str, messages: list[Json]) -> Json:
+    tools = [{"type": "function", "function": FUNCTION}]
+    return {"model": name, "messages": messages, "tools": tools, "max_tokens": 1}
+
+
 def ask(client: httpx.Client, name: str, messages: list[Json]) -> tuple[float, int]:
     """Seconds, and tokens of the prompt."""
-    tools = [{"type": "function", "function": FUNCTION}]
-    body = {"model": name, "messages": messages, "tools": tools, "max_tokens": 1}
     start_s = time.perf_counter()
-    answer = client.post("/v1/chat/completions", json=body)
+    answer = client.post("/v1/chat/completions", json=body(name, messages))
     seconds = time.perf_counter() - start_s
     if answer.status_code != 200:
         raise SystemExit(f"{answer.status_code}: {answer.text[:500]}")

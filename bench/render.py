@@ -11,16 +11,17 @@ import argparse
 import datetime
 import statistics
 import time
-from itertools import cycle
-from pathlib import Path
 
+import msgspec
+from agent_turns import Json, body, conversation, turn
 from openai_harmony import Conversation, Role
 from openai_harmony import Message as HarmonyMessage
 
-from gptoss_local.chat import ChatRequest, Message, ToolRequest, Vocabulary
+from gptoss_local.chat import ChatRequest, Vocabulary
 from gptoss_local.chat.parts import RenderedParts
 from gptoss_local.chat.render import render_chat
 from gptoss_local.nano import ensure_gguf
+from gptoss_local.server.openai_chat_request import ChatCompletionBody
 from gptoss_local.settings import load_settings
 from gptoss_local.store import read_tokens
 
@@ -28,37 +29,21 @@ N_ROUNDS, N_TURNS = 5, 3
 DATE = datetime.date(2026, 1, 1)
 
 
-def conversation(vocabulary: Vocabulary, n_tokens: int) -> list[Message]:
-    """Of at least so many tokens."""
-    messages = [Message(role="user", content="Read all files.")]
-    for i, path in enumerate(cycle(sorted(Path(__file__).parents[1].glob("gptoss_local/**/*.py")))):
-        messages += turn(i, path.read_text())
-        if n_rendered(vocabulary, messages) >= n_tokens:
-            return messages
-    raise AssertionError("a cycle has no end")
+def request_of(messages: list[Json]) -> ChatRequest:
+    return msgspec.convert(body("nano", messages), ChatCompletionBody).to_request()
 
 
-def turn(i: int, text: str) -> list[Message]:
-    call = ToolRequest("read_file", {"path": f"file_{i}.py"}, f"call_{i}")
-    result = Message(role="tool", content=f"# {i}\n{text}", tool_call_id=call.id)
-    return [Message(role="assistant", tool_calls=(call,)), result]
-
-
-def n_rendered(vocabulary: Vocabulary, messages: list[Message]) -> int:
-    return len(render_chat(ChatRequest(messages=tuple(messages)), vocabulary, DATE))
-
-
-def render_ms(vocabulary: Vocabulary, messages: list[Message]) -> float:
+def render_ms(vocabulary: Vocabulary, request: ChatRequest) -> float:
     start_s = time.perf_counter()
-    n_rendered(vocabulary, messages)
+    render_chat(request, vocabulary, DATE)
     return 1e3 * (time.perf_counter() - start_s)
 
 
-def harmony_ms(vocabulary: Vocabulary, messages: list[Message]) -> float:
+def harmony_ms(vocabulary: Vocabulary, request: ChatRequest) -> float:
     """Texts alone, in messages of one kind."""
     start_s = time.perf_counter()
-    all_text = [HarmonyMessage.from_role_and_content(Role.USER, m.content) for m in messages]
-    vocabulary.encoding.render_conversation(Conversation.from_messages(all_text))
+    texts = [HarmonyMessage.from_role_and_content(Role.USER, m.content) for m in request.messages]
+    vocabulary.encoding.render_conversation(Conversation.from_messages(texts))
     return 1e3 * (time.perf_counter() - start_s)
 
 
@@ -68,18 +53,21 @@ def main() -> None:
     cache_dir = load_settings().cache_dir
     vocabulary = Vocabulary.from_model(read_tokens(ensure_gguf(cache_dir)), cache_dir)
     for n_tokens in parser.parse_args().tokens:
-        messages = conversation(vocabulary, n_tokens)
+        messages: list[Json] = [{"role": "user", "content": "Read all files."}]
+        messages += conversation(n_tokens)
         first, later, harmony = [], [], []
         for _ in range(N_ROUNDS):
             vocabulary.rendered = RenderedParts(vocabulary.encoding)
-            first.append(render_ms(vocabulary, messages))
+            first.append(render_ms(vocabulary, request_of(messages)))
             for i in range(N_TURNS):
                 messages += turn(-i, "A few new words.")
-                later.append(render_ms(vocabulary, messages))
-                harmony.append(harmony_ms(vocabulary, messages))
+                request = request_of(messages)
+                later.append(render_ms(vocabulary, request))
+                harmony.append(harmony_ms(vocabulary, request))
         shown = (f"{statistics.median(each):.1f}" for each in (first, later, harmony))
         text = "first {} ms, each later turn {}, openai-harmony {}".format(*shown)
-        print(f"{n_rendered(vocabulary, messages):,} tokens: {text}", flush=True)
+        n_prompt = len(render_chat(request_of(messages), vocabulary, DATE))
+        print(f"{n_prompt:,} tokens: {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ def test_what_the_device_computes_behind_the_call_is_prefill(
 ) -> None:
     """On a GPU a decode call returns at once, and whoever wants the outcome waits."""
     sample, synchronize = Sampler.sample, Context.synchronize
-    waits = [0.2]
+    waits: list[float] = []
 
     def wait() -> None:
         if waits:
