@@ -122,7 +122,7 @@ def iter_placements(
 ) -> Iterator[Placement]:
     """Yield the ways to put as many experts on the GPUs as fit, for one shape.
 
-    There is one for a single GPU, and one for every way to deal the layers out to two.
+    There is one for a single GPU, and one for every way to deal the layers out (`_splits`).
 
     Args:
         facts: The model.
@@ -151,7 +151,11 @@ def iter_placements(
 
 
 def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Ways to deal `n` layers out; every way for two GPUs, one by their memory for more."""
+    """Ways to deal `n` layers out: every way for two GPUs, one by their memory for more.
+
+    Of three and more, the smallest are also left out, one after the other: a card without room for
+    what each needs beside weights, or slowed down by the hand-over, helps nobody.
+    """
     if len(budgets) == 1:
         yield (n,)
     elif len(budgets) == 2:
@@ -162,6 +166,9 @@ def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
         counts = [n * budget // max(1, sum(budgets)) for budget in budgets]
         counts[counts.index(max(counts))] += n - sum(counts)
         yield tuple(counts)
+        left_out = budgets.index(min(budgets))
+        for each in _splits(n, [*budgets[:left_out], *budgets[left_out + 1 :]]):
+            yield (*each[:left_out], 0, *each[left_out:])
 
 
 def _deal(

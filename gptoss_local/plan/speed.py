@@ -130,7 +130,7 @@ def _prefill_s(
         return {"CPU": N_PROMPT * facts.n_active_params / cpu_params_s}, 32
     host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes
     layer_bytes = facts.expert_bytes / facts.n_layers
-    link_bytes_s = _link_bytes_s(machine) * (_PINNED if pinned else _PAGEABLE)
+    link_bytes_s = _link_bytes_s(placement, machine) * (_PINNED if pinned else _PAGEABLE)
     min_batch = _break_even(facts, link_bytes_s, _host_bytes_s(machine)[1], cpu_params_s)
     spent: dict[Bound, float] = {"GPU compute": 0.0, "PCIe": 0.0, "CPU": 0.0}
     n_ubatch = min(shape.n_batch, shape.n_ctx)
@@ -206,9 +206,9 @@ def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> floa
     return n_tokens / (n_tokens + 200) / seconds
 
 
-def _link_bytes_s(machine: Machine) -> float:
-    """PCIe to the first GPU, to which all experts of the host go."""
-    gpu = machine.usable_gpus[0]
+def _link_bytes_s(placement: Placement, machine: Machine) -> float:
+    """PCIe to the first GPU with layers, to which all experts of the host go."""
+    gpu = _used_gpus(placement, machine)[0][0]
     if gpu.pcie_generation is None or gpu.pcie_width is None:
         return _PCIE_BYTES_S
     return _LANE_BYTES_S.get(gpu.pcie_generation, _LANE_BYTES_S[6]) * gpu.pcie_width

@@ -2,11 +2,18 @@
 
 from hypothesis import strategies as st
 
+from gptoss_local.errors import DoesNotFitError
 from gptoss_local.hardware import Machine
 from gptoss_local.nvidia import Gpu
+from gptoss_local.plan.facts import ModelFacts, published_facts
+from gptoss_local.plan.outcome import Plan
+from gptoss_local.plan.planner import make_plan
+from gptoss_local.plan.wishes import Wishes
 
 GIB = 2**30
 MIB = 2**20
+SMALL, LARGE = published_facts(24, 32), published_facts(36, 128)
+FACTS = st.sampled_from([SMALL, LARGE])
 
 
 def gpu(total_gib: float, free_gib: float | None = None, index: int = 0, **more: object) -> Gpu:
@@ -76,3 +83,10 @@ def machines(draw: st.DrawFn, min_gpus: int = 0) -> Machine:
         disk=draw(st.sampled_from([None, "nvme", "rotating"])),
         has_cuda_build=draw(st.sampled_from([True, True, True, False])),
     )
+
+
+def try_plan(facts: ModelFacts, here: Machine, wishes: Wishes) -> Plan | None:
+    try:
+        return make_plan(facts, here, wishes)
+    except DoesNotFitError:
+        return None

@@ -9,17 +9,13 @@ from hypothesis import strategies as st
 
 from gptoss_local.errors import DoesNotFitError
 from gptoss_local.hardware import Machine
-from gptoss_local.plan.facts import ModelFacts, published_facts
+from gptoss_local.plan.facts import ModelFacts
 from gptoss_local.plan.imagined import imagine
 from gptoss_local.plan.memory import all_cache_bytes
-from gptoss_local.plan.outcome import Plan
-from gptoss_local.plan.planner import FLOOR_CTX, gpu_budget, make_plan, worth_s
+from gptoss_local.plan.planner import FLOOR_CTX, gpu_budget, make_plan
 from gptoss_local.plan.wishes import Wishes
 from gptoss_local.plan.words import explain
-from tests.plan.machines import GIB, gpu, machine, machines
-
-SMALL, LARGE = published_facts(24, 32), published_facts(36, 128)
-FACTS = st.sampled_from([SMALL, LARGE])
+from tests.plan.machines import FACTS, GIB, LARGE, SMALL, gpu, machine, machines, try_plan
 
 
 def test_published_facts_are_those_of_the_files(facts: dict[str, ModelFacts]) -> None:
@@ -77,14 +73,6 @@ def test_windows_pins_half_of_ram() -> None:
     here = machine(gpu(16, 15.0, is_wddm=True), pinnable_bytes=32 * GIB)
     assert not make_plan(LARGE, here).host.is_pinned
     assert make_plan(SMALL, here).placement.tensor_overrides() == ()
-
-
-def test_two_gpus_share_the_layers() -> None:
-    plan = make_plan(SMALL, machine(gpu(8), gpu(8, index=1)))
-    assert sum(plan.placement.layers_per_gpu) == 25
-    assert min(plan.placement.layers_per_gpu) > 8
-    # one override, which is of no consequence but to switch pipelining off
-    assert plan.placement.tensor_overrides() == ((r"^output\.weight$", "CUDA1"),)
 
 
 def test_single_tensors_fill_what_whole_layers_leave() -> None:
@@ -168,13 +156,6 @@ def test_no_machine_for_it() -> None:
         make_plan(LARGE, machine(gpu(4), ram_gib=6))
 
 
-def try_plan(facts: ModelFacts, here: Machine, wishes: Wishes) -> Plan | None:
-    try:
-        return make_plan(facts, here, wishes)
-    except DoesNotFitError:
-        return None
-
-
 @settings(max_examples=600, deadline=None)
 @given(
     facts=FACTS,
@@ -214,38 +195,6 @@ def test_every_plan_keeps_budgets_and_wishes(
         assert placement.host_experts == tuple(range(min(wishes.n_cpu_moe, facts.n_layers)))
         assert placement.host_parts == ()
     assert all(explain(facts, here, wishes, plan))
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    facts=FACTS,
-    here=machines(min_gpus=1),
-    more_mib=st.integers(1, 20_000),
-    which=st.integers(0, 2),
-    n_ctx=st.sampled_from([None, 32_768, 131_072]),
-)
-def test_more_vram_is_never_slower(
-    facts: ModelFacts, here: Machine, more_mib: int, which: int, n_ctx: int | None
-) -> None:
-    """For a given context the request is as fast or faster; without one it is worth as much.
-
-    Of up to two GPUs: to three and more, layers are dealt out by their memory, which is coarse.
-    """
-    here = msgspec.structs.replace(here, gpus=here.gpus[:2])
-    index = which % len(here.gpus)
-    cards = list(here.gpus)
-    card = cards[index]
-    cards[index] = msgspec.structs.replace(card, free_bytes=card.free_bytes + more_mib * 2**20)
-    larger = msgspec.structs.replace(here, gpus=tuple(cards))
-    wishes = Wishes(n_ctx=n_ctx)
-    before, after = try_plan(facts, here, wishes), try_plan(facts, larger, wishes)
-    if before is None:
-        return
-    assert after is not None
-    if n_ctx:
-        assert after.speed.request_s <= before.speed.request_s * (1 + 1e-9)
-    elif before.shape.n_ctx >= FLOOR_CTX:
-        assert worth_s(facts, after) <= worth_s(facts, before) * (1 + 1e-9)
 
 
 @settings(max_examples=200, deadline=None)
