@@ -67,7 +67,14 @@ def _gpus(machine: Machine) -> Iterator[Finding]:
             + (" (in Windows, not in WSL)." if machine.platform == "wsl" else "."),
         )
         return
-    if not machine.gpus:
+    if machine.driver.n_silent:
+        yield Finding(
+            "GPU",
+            "problem",
+            f"Driver {machine.driver.version} cannot read {machine.driver.n_silent} of the GPUs.",
+            "Restart the computer; `nvidia-smi` says which one it is.",
+        )
+    if not machine.gpus and not machine.driver.n_silent:
         yield Finding(
             "GPU",
             "problem",
@@ -128,7 +135,8 @@ def _ram(machine: Machine) -> Finding:
         fix = "WSL gets half of the PC's RAM: `memory=` in .wslconfig raises that."
         return Finding("RAM", "note", f"{text}.", fix)
     if available < total // 2:
-        return Finding("RAM", "note", f"{text}.", "Other programs hold the rest.")
+        fix = "Other programs hold the rest, or a limit of this container or service does."
+        return Finding("RAM", "note", f"{text}.", fix)
     return Finding("RAM", "ok", f"{text}.")
 
 

@@ -14,12 +14,14 @@ from typing import Literal
 import msgspec
 import psutil
 
+from gptoss_local import cgroup
+from gptoss_local.cgroup import read
 from gptoss_local.nvidia import Driver, Gpu, read_gpus, visible
 
 Platform = Literal["linux", "wsl", "windows", "other"]
 DiskKind = Literal["nvme", "ssd", "rotating"]
 
-_SYS = Path("/sys")
+_SYS, _PROC = Path("/sys"), Path("/proc")
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -30,7 +32,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         gpus: Those that CUDA programs started from here see, in their order.
         driver: Of NVIDIA; None without one.
         has_cuda_build: llama.cpp here was built for CUDA; without, GPUs are of no use to it.
-        n_cores: Physical ones.
+        n_cores: Physical ones, of which a container or `taskset` may leave this process a few.
         n_performance_cores: Those that are no efficiency cores; all of them on most machines.
         n_logical_cores: What the system runs threads on: with SMT, two for most physical ones.
         has_avx2: What llama.cpp's fast code for MXFP4 on x86 needs; None elsewhere.
@@ -68,17 +70,17 @@ def read_machine(models_dir: Path) -> Machine:
     """
     driver, gpus = read_gpus()
     memory = psutil.virtual_memory()
-    available_bytes = min([memory.available, *_container_bytes(_SYS)])
+    available_bytes = _least(memory.available, cgroup.available_bytes(_SYS, _PROC)) or 0
     here = _platform()
-    n_cores = psutil.cpu_count(logical=False)
+    n_cores, n_fast, n_logical = _n_cores(_SYS, _PROC)
     return Machine(
         platform=here,
         gpus=tuple(visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))),
         driver=driver,
         has_cuda_build=has_cuda_build(),
         n_cores=n_cores,
-        n_performance_cores=_n_performance_cores(_SYS, n_cores),
-        n_logical_cores=psutil.cpu_count(),
+        n_performance_cores=n_fast,
+        n_logical_cores=n_logical,
         has_avx2=_has_avx2(_CPUINFO),
         total_bytes=memory.total,
         available_bytes=available_bytes,
@@ -129,33 +131,45 @@ def _platform() -> Platform:
     return "other"
 
 
-def _container_bytes(sys_dir: Path) -> list[int]:
-    """Memory that the cgroup (v2) of this process leaves it; empty where there is no limit."""
-    group = sys_dir / "fs/cgroup"
-    limit, used = _read(group / "memory.max"), _read(group / "memory.current")
-    if limit is None or used is None or not limit.isdigit():
-        return []
-    cached = re.search(r"^inactive_file (\d+)$", _read(group / "memory.stat") or "", re.M)
-    return [max(0, int(limit) - int(used) + (int(cached[1]) if cached else 0))]
+def _n_cores(sys_dir: Path, proc_dir: Path) -> tuple[int | None, int | None, int | None]:
+    """Physical cores, those of the fast kind, and logical ones that this process may run on."""
+    n_cores, n_logical = psutil.cpu_count(logical=False), psutil.cpu_count()
+    if sys.platform != "linux":
+        return n_cores, None, n_logical
+    usable = os.sched_getaffinity(0)
+    n_fast = _n_performance_cores(sys_dir, n_cores, usable)
+    n_usable = _n_physical(sys_dir, usable)
+    n_most = cgroup.n_cpus(sys_dir, proc_dir)
+    return _least(n_cores, n_usable, n_most), _least(n_fast, n_most), _least(len(usable), n_most)
 
 
-def _n_performance_cores(sys_dir: Path, n_cores: int | None) -> int | None:
+def _n_performance_cores(sys_dir: Path, n_cores: int | None, usable: set[int]) -> int | None:
     """Physical cores of the fast kind: all, unless the kernel tells two kinds apart."""
-    fast = _read(sys_dir / "devices/cpu_core/cpus")  # only where there are cpu_atom ones, too
+    fast = read(sys_dir / "devices/cpu_core/cpus")  # only where there are cpu_atom ones, too
+    n_all = _n_physical(sys_dir, usable)
     if fast is None:
-        return n_cores if sys.platform == "linux" else None
-    topology = sys_dir / "devices/system/cpu"
+        return _least(n_cores, n_all)
+    return _n_physical(sys_dir, usable & set(_cpu_list(fast))) or n_all
+
+
+def _n_physical(sys_dir: Path, cpus: set[int]) -> int | None:
+    """Cores behind these logical ones; each is one where the kernel does not tell."""
     cores = set()
-    for cpu in _cpu_list(fast):
-        folder = topology / f"cpu{cpu}/topology"
-        cores.add((_read(folder / "physical_package_id"), _read(folder / "core_id") or cpu))
+    for cpu in cpus:
+        folder = sys_dir / f"devices/system/cpu/cpu{cpu}/topology"
+        cores.add((read(folder / "physical_package_id"), read(folder / "core_id") or cpu))
     return len(cores) or None
+
+
+def _least(*numbers: int | None) -> int | None:
+    """The smallest of those that are known."""
+    return min((n for n in numbers if n is not None), default=None)
 
 
 def _cpu_list(text: str) -> list[int]:
     """Read the kernel's `0-7,16`."""
     found: list[int] = []
-    for part in text.split(","):
+    for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         found += range(int(first), int(last or first) + 1)
     return found
@@ -164,16 +178,16 @@ def _cpu_list(text: str) -> list[int]:
 def _has_avx2(cpuinfo: Path) -> bool | None:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return None
-    flags = re.search(r"^flags\s*:(.*)$", _read(cpuinfo) or "", re.M)
+    flags = re.search(r"^flags\s*:(.*)$", read(cpuinfo) or "", re.M)
     return "avx2" in flags[1].split() if flags else None
 
 
 def _disk_kind(path: Path, sys_dir: Path) -> DiskKind | None:
     """Kind of the disk below the nearest folder that exists; Linux alone tells it."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
     if os.name != "posix":
         return None
+    while not os.path.exists(path) and path != path.parent:
+        path = path.parent
     device = path.stat().st_dev
     folder = (sys_dir / f"dev/block/{os.major(device)}:{os.minor(device)}").resolve()
     if folder.name.startswith("nvme"):
@@ -181,14 +195,6 @@ def _disk_kind(path: Path, sys_dir: Path) -> DiskKind | None:
     if folder.name.startswith(("vd", "xvd")):  # a virtual disk claims to rotate whatever it is
         return None
     for place in (folder, folder.parent):  # a partition's queue is its disk's
-        if rotational := _read(place / "queue/rotational"):
+        if rotational := read(place / "queue/rotational"):
             return "rotating" if rotational == "1" else "ssd"
     return None
-
-
-def _read(path: Path) -> str | None:
-    """The kernel's word on something, if it says anything."""
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None

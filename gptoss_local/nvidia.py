@@ -46,19 +46,25 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Driver(msgspec.Struct, frozen=True):
-    """The driver's own version (`570.86`) and the newest CUDA it runs, (12, 8)."""
+    """The driver's own version (`570.86`) and the newest CUDA it runs, (12, 8).
+
+    Attributes:
+        n_silent: GPUs that it lists but cannot tell the memory of: lost, broken or not ours.
+    """
 
     version: str
     cuda: tuple[int, int] | None
+    n_silent: int = 0
 
 
 def read_gpus() -> tuple[Driver | None, list[Gpu]]:
-    """Ask the driver; without one there are no GPUs."""
+    """Ask the driver; without one there are no GPUs. One that does not answer is left out."""
     with _nvml() as is_there:
         if not is_there:
             return None, []
-        n = pynvml.nvmlDeviceGetCount()
-        return _driver(), [_gpu(i, pynvml.nvmlDeviceGetHandleByIndex(i)) for i in range(n)]
+        n = _known(pynvml.nvmlDeviceGetCount) or 0
+        gpus = [gpu for gpu in map(_gpu, range(n)) if gpu]
+        return _driver(n - len(gpus)), gpus
 
 
 def visible(gpus: list[Gpu], wanted: str | None) -> list[Gpu]:
@@ -97,16 +103,20 @@ def _nvml() -> Iterator[bool]:
         pynvml.nvmlShutdown()
 
 
-def _driver() -> Driver:
+def _driver(n_silent: int) -> Driver:
     cuda = _known(pynvml.nvmlSystemGetCudaDriverVersion)
     return Driver(
         _text(_known(pynvml.nvmlSystemGetDriverVersion)),
         None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
+        n_silent,
     )
 
 
-def _gpu(index: int, handle: Any) -> Gpu:
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+def _gpu(index: int) -> Gpu | None:
+    handle = _known(pynvml.nvmlDeviceGetHandleByIndex, index)
+    memory = None if handle is None else _known(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    if memory is None:
+        return None
     return Gpu(
         index=index,
         name=_text(_known(pynvml.nvmlDeviceGetName, handle)),

@@ -31,6 +31,7 @@ def test_a_good_machine_needs_nothing() -> None:
     [
         ({"driver": None, "gpus": ()}, "GPU", "note", "install its driver"),
         ({"gpus": ()}, "GPU", "problem", "CUDA_VISIBLE_DEVICES"),
+        ({"driver": Driver("580.1", None, 1)}, "GPU", "problem", "Restart"),
         ({"driver": Driver("550.1", (12, 4))}, "GPU 0", "problem", "driver 580"),
         ({"gpus": (gpu(16, 11),)}, "GPU 0", "note", "nvidia-smi"),
         ({"gpus": (gpu(16, 15.5, is_wddm=True),)}, "GPU 0", "note", "Windows"),

@@ -1,6 +1,7 @@
 """Facts of this machine, and of machines told by their files and drivers."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,8 @@ def test_this_machine(tmp_path: Path) -> None:
     machine = read_machine(tmp_path / "not" / "there")
     assert machine.total_bytes == psutil.virtual_memory().total
     assert 0 < machine.available_bytes <= machine.total_bytes
-    assert machine.n_cores == psutil.cpu_count(logical=False)
-    assert machine.n_logical_cores == psutil.cpu_count()
+    assert 1 <= (machine.n_cores or 1) <= (psutil.cpu_count(logical=False) or 10**6)
+    assert 1 <= (machine.n_logical_cores or 0) <= (psutil.cpu_count() or 0)
     assert machine.usable_gpus == () or machine.has_cuda_build
 
 
@@ -39,20 +40,32 @@ def test_hybrid_processors(tmp_path: Path) -> None:
     for cpu, core in enumerate((0, 0, 4, 4, 8, 9, 10, 11)):
         folder = f"devices/system/cpu/cpu{cpu}/topology"
         files |= {f"{folder}/core_id": str(core), f"{folder}/physical_package_id": "0"}
-    assert hardware._n_performance_cores(write(tmp_path, files), 6) == 2
+    root = write(tmp_path, files)
+    assert hardware._n_performance_cores(root, 6, set(range(8))) == 2
+    assert hardware._n_performance_cores(root, 6, {0, 1, 5}) == 1  # as `taskset -c 0,1,5` leaves
+    assert hardware._n_performance_cores(root, 6, {5, 6}) == 2  # none but slow ones
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone says so by saying nothing")
 def test_one_kind_of_core(tmp_path: Path) -> None:
-    assert hardware._n_performance_cores(tmp_path, 6) == 6
+    assert hardware._n_performance_cores(tmp_path, 6, set(range(12))) == 6
 
 
-def test_containers_limit_memory(tmp_path: Path) -> None:
-    group = {"memory.max": "4000", "memory.current": "3000", "memory.stat": "inactive_file 500\n"}
-    files = {f"fs/cgroup/{name}": text for name, text in group.items()}
-    assert hardware._container_bytes(write(tmp_path, files)) == [1500]
-    assert hardware._container_bytes(write(tmp_path, {"fs/cgroup/memory.max": "max"})) == []
-    assert hardware._container_bytes(tmp_path / "none") == []
+@pytest.mark.skipif(sys.platform != "linux", reason="affinity as Linux tells it")
+def test_cores_that_this_process_may_not_use_do_not_count(tmp_path: Path) -> None:
+    code = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from pathlib import Path; from gptoss_local.hardware import read_machine\n"
+        "m = read_machine(Path('/')); print(m.n_cores, m.n_performance_cores, m.n_logical_cores)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 1 1\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux'")
+def test_a_container_leaves_a_part_of_the_cores(tmp_path: Path) -> None:
+    group = write(tmp_path, {"fs/cgroup/cpu.max": "100000 100000"})
+    assert hardware._n_cores(group, tmp_path) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +200,21 @@ def test_what_it_does_not_tell_is_none(
     fake_driver(monkeypatch, missing=call)
     _, (gpu,) = read_gpus()
     assert getattr(gpu, field) is None
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetMemoryInfo"])
+def test_a_gpu_that_does_not_answer_is_left_out(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Lost from the bus, or of an integrated chip that has no memory of its own."""
+    fake_driver(monkeypatch, missing=call)
+    driver, gpus = read_gpus()
+    assert gpus == []
+    assert driver is not None
+    assert driver.n_silent == 1
+
+
+def test_a_driver_that_cannot_count_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_driver(monkeypatch, missing="nvmlDeviceGetCount")
+    assert read_gpus() == (nvidia.Driver("570.86.15", (12, 8)), [])
 
 
 def test_no_driver_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,12 +39,13 @@ def doctor(json: Json = False) -> None:
 
 
 def _look_around(settings: Settings) -> "Surroundings":
+    import os
     import shutil
 
     from gptoss_local.diagnosis import Surroundings
 
     folder = settings.models_dir.absolute()
-    while not folder.is_dir():
+    while not os.path.isdir(folder):
         folder = folder.parent
     return Surroundings(
         models_dir=str(settings.models_dir),

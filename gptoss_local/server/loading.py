@@ -16,6 +16,7 @@ from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, StepTimes
 from gptoss_local.errors import EngineError
+from gptoss_local.hardware import has_cuda_build
 from gptoss_local.plan.measured import (
     Measured,
     Outcome,
@@ -149,7 +150,7 @@ def load_command(
         n_batch=plan.shape.n_batch,
         n_threads_prefill=plan.n_threads_prefill,
         n_threads_decode=plan.n_threads_decode,
-        n_gpu_layers=plan.placement.n_gpu_layers if plan.n_gpus else settings.gpu_layers,
+        n_gpu_layers=_n_gpu_layers(plan, settings),
         devices=plan.devices,
         tensor_split=plan.tensor_split,
         tensor_overrides=plan.placement.tensor_overrides(),
@@ -170,6 +171,12 @@ def load_command(
             f"CUDA{i}": gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
         },
     )
+
+
+def _n_gpu_layers(plan: Plan, settings: Settings) -> int:
+    """As planned; GPUs that are no NVIDIA ones cannot be, so llama.cpp decides about these."""
+    is_planned = plan.n_gpus or has_cuda_build()
+    return plan.placement.n_gpu_layers if is_planned else settings.gpu_layers
 
 
 async def load_model(

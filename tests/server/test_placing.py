@@ -271,6 +271,20 @@ def test_what_a_plan_with_experts_in_ram_takes_is_asked_for_once(
     assert proven.budget_bytes == {}
 
 
+def test_gpus_that_are_hidden_get_no_layers(
+    nano_home: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As by a CUDA_VISIBLE_DEVICES that we cannot follow: the plan is for the CPU."""
+    pretend(monkeypatch, machine())
+    settings = Settings(home=nano_home)
+    entry = find_model("nano", settings)
+    plan = plan_load(nano_gguf, settings, None)
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
+    assert load_command(entry, nano_gguf, plan, settings, Measured()).n_gpu_layers == -1
+    (tmp_path / "libggml-cuda.so").touch()
+    assert load_command(entry, nano_gguf, plan, settings, Measured()).n_gpu_layers == 0
+
+
 def test_context_that_fits_nowhere_is_refused(
     nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
