@@ -42,7 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: int = 11434
     context_length: int = 0
     """Tokens of context a model is loaded with, at most what it was made for; 0: what fits."""
-    threads: int = 0
+    threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     """CPU threads of the engine; 0 takes one per physical core."""
     gpu_layers: int = -1
     """Layers kept in VRAM, the last ones; negative: all of what a token reads whole."""

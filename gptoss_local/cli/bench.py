@@ -32,8 +32,8 @@ def bench(
     from gptoss_local.server.benchmark import measure
     from gptoss_local.store import find_model
 
-    if plot is not None and plot.suffix != ".svg":
-        raise UsageError(f"{plot} is no .svg file.", hint="Name it like bench.svg.")
+    if plot is not None:
+        _check(plot)
     settings = load_settings(context_length=ctx, num_parallel=parallel)
     entry = find_model(named(model, settings), settings)
 
@@ -42,31 +42,40 @@ def bench(
             print(f"{what} …", file=sys.stderr, flush=True)
 
     found = asyncio.run(measure(entry, settings, tell))
-    if plot is not None:
-        plot.write_text(draw(found))
     if json:
         print_json(benchmark=found)
     else:
         _print(found)
+    if plot is not None:
+        try:
+            plot.write_text(draw(found))
+        except OSError as error:
+            raise UsageError(f"{plot} cannot be written: {error.strerror}") from error
+
+
+def _check(plot: Path) -> None:
+    """Before minutes of measuring."""
+    if plot.suffix.lower() != ".svg":
+        raise UsageError(f"{plot} is no .svg file.", hint="Name it like bench.svg.")
+    if not plot.parent.is_dir():
+        raise UsageError(f"{plot.parent} is no folder.", hint="Make it first.")
 
 
 def _print(found: "Benchmark") -> None:
+    from gptoss_local.plan.words import rate
+
     print(f"{found.model}: loaded in {found.load_s:.1f} s, {found.n_ctx:,} tokens of context\n")
-    rows = [(f"{d.n_tokens:,}", _rate(d.prefill_tok_s), _rate(d.decode_tok_s))
+    rows = [(f"{d.n_tokens:,}", rate(d.prefill_tok_s), rate(d.decode_tok_s))
             for d in found.depths]  # fmt: skip
     print_table(("PROMPT", "READ TOKENS/S", "ANSWER TOKENS/S"), rows)
     print()
     print_table(
         ("ANSWERS AT ONCE", "TOKENS/S"),
-        [(str(w.n_streams), _rate(w.decode_tok_s)) for w in found.widths],
+        [(str(w.n_streams), rate(w.decode_tok_s)) for w in found.widths],
     )
     speed = found.plan.speed
     print(
-        f"\nExpected of 4,096 tokens: read at {_rate(speed.prefill_tok_s)} tokens/s, bound by "
-        f"{speed.prefill_bound}; answered at {_rate(speed.decode_tok_s)}, bound by "
+        f"\nExpected of 4,096 tokens: read at {rate(speed.prefill_tok_s)} tokens/s, bound by "
+        f"{speed.prefill_bound}; answered at {rate(speed.decode_tok_s)}, bound by "
         f"{speed.decode_bound}."
     )
-
-
-def _rate(tokens_s: float) -> str:
-    return f"{tokens_s:,.0f}" if tokens_s >= 10 else f"{tokens_s:.1f}"

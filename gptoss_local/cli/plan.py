@@ -12,7 +12,7 @@ from gptoss_local.settings import Settings, load_settings
 if TYPE_CHECKING:
     from gptoss_local.hardware import Machine
     from gptoss_local.plan.facts import ModelFacts
-    from gptoss_local.plan.measured import Tuning
+    from gptoss_local.plan.measured import Measured
     from gptoss_local.plan.outcome import Plan
 
 _WIDTH = 64
@@ -41,9 +41,12 @@ def plan(
     json: Json = False,
 ) -> None:
     """Show how MODEL would be placed in memory, how fast it may be, and why."""
+    from msgspec.structs import replace
+
     from gptoss_local.engine.protocol import N_DRAFT_MAX
     from gptoss_local.hardware import read_machine
     from gptoss_local.plan.imagined import imagine
+    from gptoss_local.plan.measured import Measured
     from gptoss_local.plan.planner import make_plan
     from gptoss_local.plan.wishes import wishes_of
     from gptoss_local.plan.words import explain
@@ -52,7 +55,7 @@ def plan(
         context_length=ctx, num_parallel=parallel, gpu_layers=gpu_layers, cpu_moe=cpu_moe
     )
     here = read_machine(settings.models_dir)
-    name, facts, tuning = _facts(model, settings, here)
+    name, facts, known = _facts(model, settings, here)
     machine = imagine(
         here,
         _card_sizes(vram) if vram else None,
@@ -60,9 +63,10 @@ def plan(
     )
     wishes = wishes_of(settings, N_DRAFT_MAX)
     if vram or ram:
-        tuning = None
-    chosen = make_plan(facts, machine, wishes, tuning)
-    reasons = explain(facts, machine, wishes, chosen, is_tuned=tuning is not None)
+        known = Measured()
+    wishes = replace(wishes, extra_margin_bytes=known.extra_margin_bytes)
+    chosen = make_plan(facts, machine, wishes, known.tuning)
+    reasons = explain(facts, machine, wishes, chosen, is_tuned=known.tuning is not None)
     if json:
         print_json(model=name, machine=machine, plan=chosen, reasons=reasons)
     else:
@@ -70,18 +74,16 @@ def plan(
 
 
 def _card_sizes(text: str) -> list[int]:
-    sizes = [parse_size(part, "--vram") for part in text.split(",")]
+    sizes = [parse_size(part, "--vram") for part in text.split(",") if part.strip()]
     return [size for size in sizes if size]
 
 
-def _facts(
-    model: str, settings: Settings, here: "Machine"
-) -> "tuple[str, ModelFacts, Tuning | None]":
+def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, ModelFacts, Measured]":
     """Facts of a model on the disk and what was measured of it, or of a large one not here yet."""
     from gptoss_local.catalog import canonical_name, known_model
     from gptoss_local.errors import ModelNotFoundError
     from gptoss_local.plan.facts import published_facts, read_facts
-    from gptoss_local.plan.measured import measured_path, read_measured
+    from gptoss_local.plan.measured import Measured, measured_path, read_measured
     from gptoss_local.store import find_model
 
     try:
@@ -90,11 +92,11 @@ def _facts(
         known = known_model(canonical_name(model))
         if known is None or not (known.layers and known.experts):
             raise
-        return known.name, published_facts(known.layers, known.experts), None
+        return known.name, published_facts(known.layers, known.experts), Measured()
     path = entry.ensure_file(settings)
     weights_id = find_model(entry.name, settings).weights_id  # an embedded model has a file now
     measured = read_measured(measured_path(settings.cache_dir, weights_id, here))
-    return entry.name, read_facts(path), measured.tuning
+    return entry.name, read_facts(path), measured
 
 
 def _print(name: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:
@@ -118,11 +120,12 @@ def _print(name: str, machine: "Machine", chosen: "Plan", reasons: list[str]) ->
 
 def _summary(chosen: "Plan") -> str:
     where = "GPU" if chosen.uses_gpu else "CPU"
-    if chosen.uses_gpu and chosen.placement.tensor_overrides() and chosen.host.weights:
-        where = "GPU, experts partly in RAM"
+    if chosen.uses_gpu and chosen.vram_share < 1:
+        where = "GPU, experts partly in RAM" if chosen.placement.shares_experts else "GPU and CPU"
+    n_prefill, n_decode = chosen.n_threads_prefill, chosen.n_threads_decode
     return (
         f"{where}, {chosen.shape.n_ctx:,} tokens of context, batches of {chosen.shape.n_batch}, "
-        f"{chosen.n_threads_prefill} threads for prompts and {chosen.n_threads_decode} for answers"
+        f"{n_prefill} thread{'s' * (n_prefill > 1)} for prompts and {n_decode} for answers"
     )
 
 
@@ -147,4 +150,4 @@ def _print_bar(
     )
     remark = f" ({remark})" if remark else ""
     console.print(f"{label:<8}{bar} {gib(total_bytes)}{escape(remark)}")
-    console.print(f"        {', '.join(parts)}")
+    console.print(f"        {', '.join(parts) or 'nothing'}")

@@ -113,6 +113,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     tuning: Tuning | None = None
     tuning_failed: bool = False
 
+    @property
+    def extra_margin_bytes(self) -> int:
+        """What to leave free on each GPU beyond the usual margin, as a load has shown."""
+        return self.outcome.extra_margin_bytes if self.outcome else 0
+
 
 def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:
     """The number of threads to take and its tokens a second: the planned one, if it is as good."""

@@ -29,6 +29,17 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
     def total(self) -> int:
         return self.mapped + self.weights + self.cache + self.compute + self.engine
 
+    def missing_share(self, available_bytes: int) -> float:
+        """Share of the host's weights that the page cache cannot hold beside all else.
+
+        They are read from the disk again whenever they are used.
+
+        Args:
+            available_bytes: Of RAM.
+        """
+        missing_bytes = min(self.mapped, max(0, self.total - available_bytes))
+        return missing_bytes / max(1, self.mapped + self.weights)
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How a model is to be loaded, and what is expected of it.

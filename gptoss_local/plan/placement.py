@@ -99,6 +99,7 @@ class _Sizes(msgspec.Struct, frozen=True):
     Attributes:
         experts: Of each layer, all its experts.
         copy: What experts on the host need: room for a tensor of them, and the way to it.
+        has_host_layers: So that the copy is needed whatever the GPUs hold.
         sampling: What the GPU with the head needs in addition.
     """
 
@@ -109,6 +110,7 @@ class _Sizes(msgspec.Struct, frozen=True):
     sampling: int
     copy: int
     runtime: int
+    has_host_layers: bool
 
 
 def iter_placements(
@@ -143,6 +145,7 @@ def iter_placements(
         sampling=device_sampling_bytes(facts, shape),
         copy=expert_copy_bytes(facts) + host_map_bytes(facts, is_copy=copies_host),
         runtime=runtime_bytes(shape),
+        has_host_layers=n <= facts.n_layers,
     )
     for counts in _splits(n, budgets):
         placement = _deal(sizes, budgets, counts, n_cpu_moe, is_exact=is_exact)
@@ -233,7 +236,7 @@ def _fill(
     """Add experts, the last layers first; without any on the host no room for copies is needed."""
     candidates = [layer for layer in layers if layer not in wished]
     n_all = sum(sizes.experts[layer] for layer in candidates)
-    if not wished and fixed.total + n_all <= budget:
+    if not wished and not sizes.has_host_layers and fixed.total + n_all <= budget:
         return _Filled(_with(fixed, weights=n_all), [], [])
     room = budget - fixed.total - sizes.copy
     if room < 0:

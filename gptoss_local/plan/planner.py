@@ -5,7 +5,8 @@ so more memory never makes a plan worse:
 
 1. a context of at least `FLOOR_CTX` tokens (a wished one is a condition);
 2. the shortest time for a prompt of 4,096 tokens and an answer of 512, where half the context
-   counts as if that took a tenth longer, or a fiftieth where experts are on the host;
+   counts as if that took a tenth longer, or a fiftieth where experts are on the host; of a wished
+   context, the time alone;
 3. more context, smaller batches.
 """
 
@@ -30,6 +31,7 @@ from gptoss_local.plan.memory import (
 from gptoss_local.plan.outcome import HostMemory, Plan
 from gptoss_local.plan.placement import HOST_ONLY, Placement, iter_placements
 from gptoss_local.plan.speed import estimate_speed
+from gptoss_local.plan.threads import plan_threads
 from gptoss_local.plan.wishes import Wishes
 
 FLOOR_CTX = 32_768
@@ -40,9 +42,6 @@ _HALF_CTX_COSTS_BESIDE_HOST = 1.02  # answers wait for RAM; a prompt that needs 
 _CTX_STEPS = (131_072, 98_304, 65_536, 49_152, 32_768, 24_576, 16_384, 8192, 4096)
 _BATCHES = (256, 512, 1024, 2048, 4096)
 _HOST_BATCH = 512  # CPUs gain nothing from more
-_SMALL_BYTES = 1_000_000_000
-"""Below this a decode step is too short for CPU threads to share. PERF: nano takes 4.4 ms with one
-thread or two, and many times that when a second thread has to wait for a busy core."""
 _ENGINE_BYTES = 300 * 2**20  # Python, vocabulary, masks; beside checkpoints
 _MIB = 2**20
 _RAM_MARGIN_BYTES = 1024 * _MIB  # left free where weights are pinned: nobody can take them back
@@ -67,12 +66,12 @@ def make_plan(
     """
     best: Plan | None = None
     best_rank: tuple[float, ...] = ()
-    for n_ctx in _contexts(facts, machine, wishes):
-        for n_batch in _BATCHES if _may_use_gpu(machine, wishes) else (_HOST_BATCH,):
+    for n_ctx in _contexts(facts, wishes):
+        for n_batch in _BATCHES:
             plan = _plan(facts, machine, wishes, n_ctx, n_batch, tuning)
             if plan is None:
                 continue
-            rank = _rank(facts, plan)
+            rank = _rank(facts, plan, wishes)
             if best is None or rank < best_rank:
                 best, best_rank = plan, rank
     if best is None:
@@ -106,22 +105,31 @@ def half_ctx_costs(facts: ModelFacts, plan: Plan) -> float:
     return _HALF_CTX_COSTS_BESIDE_HOST if has_host_experts else _HALF_CTX_COSTS
 
 
-def _rank(facts: ModelFacts, plan: Plan) -> tuple[float, ...]:
+def _rank(facts: ModelFacts, plan: Plan, wishes: Wishes) -> tuple[float, ...]:
     """The smaller, the better."""
+    if wishes.n_ctx is not None:
+        return (plan.speed.request_s, plan.shape.n_batch)
     below_floor = max(0, min(FLOOR_CTX, facts.n_ctx_train) - plan.shape.n_ctx)
     return (below_floor, worth_s(facts, plan), -plan.shape.n_ctx, plan.shape.n_batch)
 
 
-def _contexts(facts: ModelFacts, machine: Machine, wishes: Wishes) -> Iterator[int]:
-    n_least = _pad(min(wishes.min_ctx or 0, facts.n_ctx_train))
+def _contexts(facts: ModelFacts, wishes: Wishes) -> Iterator[int]:
+    n_least = _least_ctx(facts, wishes)
     if wishes.n_ctx is not None:
         yield _pad(min(max(wishes.n_ctx, n_least), facts.n_ctx_train))
         return
-    # A CPU would read a prompt of more for many minutes, and the cache takes memory at once.
-    n_most = facts.n_ctx_train if _may_use_gpu(machine, wishes) else max(FLOOR_CTX, n_least)
-    steps = {n for n in _CTX_STEPS if n_least <= n <= n_most}
-    steps |= {n for n in (n_least, facts.n_ctx_train) if 0 < n <= n_most}
-    yield from sorted(steps, reverse=True)
+    steps = {n for n in _CTX_STEPS if n_least <= n <= facts.n_ctx_train}
+    yield from sorted(steps | {n_least or facts.n_ctx_train, facts.n_ctx_train}, reverse=True)
+
+
+def _least_ctx(facts: ModelFacts, wishes: Wishes) -> int:
+    return _pad(min(wishes.min_ctx or 0, facts.n_ctx_train))
+
+
+def _suits_cpu(facts: ModelFacts, wishes: Wishes, n_ctx: int, n_batch: int) -> bool:
+    """A CPU would read a prompt of more for many minutes, and the cache takes memory at once."""
+    n_most = max(FLOOR_CTX, _least_ctx(facts, wishes))
+    return n_batch == _HOST_BATCH and (wishes.n_ctx is not None or n_ctx <= n_most)
 
 
 def _may_use_gpu(machine: Machine, wishes: Wishes) -> bool:
@@ -156,7 +164,8 @@ def _plan(
         )
         found += [_complete(facts, machine, wishes, shape, each, tuning) for each in placements]
     is_free = wishes.n_gpu_layers is None and wishes.n_cpu_moe is None
-    if is_free or not _may_use_gpu(machine, wishes):
+    may_use_cpu = is_free or not _may_use_gpu(machine, wishes)
+    if may_use_cpu and _suits_cpu(facts, wishes, n_ctx, n_batch):
         found.append(_complete(facts, machine, wishes, shape, HOST_ONLY, tuning))
     fitting = [plan for plan in found if plan is not None]
     return min(fitting, key=lambda plan: plan.speed.request_s, default=None)
@@ -177,8 +186,11 @@ def _complete(
         host = _host(facts, machine, mapped, shape, placement)
     if _is_too_large(host, machine):
         return None
-    n_prefill, n_decode = _threads(facts, machine, wishes, placement, tuning)
-    speed = estimate_speed(facts, shape, placement, machine, pinned=host.is_pinned)
+    n_prefill, n_decode = plan_threads(facts, machine, wishes, placement, tuning)
+    missing_share = host.missing_share(machine.available_bytes)
+    speed = estimate_speed(
+        facts, shape, placement, machine, pinned=host.is_pinned, missing_share=missing_share
+    )
     return Plan(
         shape=shape,
         placement=placement,
@@ -190,40 +202,6 @@ def _complete(
         / (facts.weight_bytes - facts.input_bytes),
         speed=tuning.correct(speed) if tuning else speed,
     )
-
-
-def _threads(
-    facts: ModelFacts,
-    machine: Machine,
-    wishes: Wishes,
-    placement: Placement,
-    tuning: Tuning | None,
-) -> tuple[int, int]:
-    """Of prefill and decode: as wished, or as measured, or by the cores that there are."""
-    is_small = facts.weight_bytes < _SMALL_BYTES
-    if wishes.n_threads:
-        return wishes.n_threads, 1 if is_small else wishes.n_threads
-    if tuning and tuning.uses_gpu == (placement.n_gpu_layers > 0):
-        n_prefill, n_decode = tuning.n_threads_prefill, tuning.n_threads_decode
-    else:
-        n_prefill = machine.n_cores or 1
-        n_decode = 1 if is_small else machine.n_performance_cores or n_prefill
-    if not (placement.n_gpu_layers and placement.host_experts):
-        return n_prefill, n_decode
-    n_most = _n_taking_turns(machine)
-    return min(n_prefill, n_most), min(n_decode, n_most)
-
-
-def _n_taking_turns(machine: Machine) -> int:
-    """Most threads beside a GPU that computes in turns with them.
-
-    They spin while they wait, so each that another program keeps from its core is waited for by
-    all others, in every layer. PERF: 20b, 11 GiB of VRAM, 16 cores without SMT beside two busy
-    programs: llama-server, whose threads spin as ours do, takes 234 ms a token with 16 and 9.7 with
-    14. With nobody else there, 120b takes 44.2, 44.9 and 44.3 ms with 16, 15 and 14.
-    """
-    n_cores = machine.n_logical_cores or 2 * (machine.n_cores or 1)
-    return max(1, n_cores - max(1, n_cores // 8))
 
 
 def _is_too_large(host: HostMemory, machine: Machine) -> bool:
@@ -287,7 +265,7 @@ def _refusal(facts: ModelFacts, machine: Machine, wishes: Wishes) -> DoesNotFitE
 def _is_possible(facts: ModelFacts, machine: Machine, wishes: Wishes) -> bool:
     return any(
         _plan(facts, machine, wishes, n_ctx, n_batch)
-        for n_ctx in _contexts(facts, machine, wishes)
+        for n_ctx in _contexts(facts, wishes)
         for n_batch in _BATCHES[:2]
     )
 

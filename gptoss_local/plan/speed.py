@@ -65,18 +65,41 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimate_speed(
-    facts: ModelFacts, shape: Shape, placement: Placement, machine: Machine, *, pinned: bool
+    facts: ModelFacts,
+    shape: Shape,
+    placement: Placement,
+    machine: Machine,
+    *,
+    pinned: bool,
+    missing_share: float = 0.0,
 ) -> Speed:
-    """Estimate a placement's speed on a machine; `pinned`: host experts lie in locked memory."""
+    """Estimate a placement's speed on a machine.
+
+    Args:
+        facts: The model.
+        shape: Of the context.
+        placement: Of the weights.
+        machine: Its GPUs, cores and disk.
+        pinned: Experts of the host lie in locked memory.
+        missing_share: Of the host's weights, what is read from the disk again.
+    """
     decode_s = _decode_s(facts, placement, machine)
     prefill_s, min_batch = _prefill_s(facts, shape, placement, machine, pinned=pinned)
+    if missing_share:
+        disk_bytes_s = _DISK_BYTES_S[machine.disk or "ssd"]
+        n_steps = math.ceil(N_PROMPT / min(shape.n_batch, shape.n_ctx))
+        expert_bytes = placement.expert_bytes_on_host(facts)
+        dense_bytes = placement.dense_bytes_on_host(facts)
+        prefill_s["disk"] = n_steps * missing_share * (expert_bytes + dense_bytes) / disk_bytes_s
+        used_bytes = expert_bytes * facts.used_fraction + dense_bytes
+        decode_s["disk"] = missing_share * used_bytes / disk_bytes_s
     return Speed(
         prefill_tok_s=N_PROMPT / sum(prefill_s.values()),
         prefill_bound=max(prefill_s, key=lambda bound: prefill_s[bound]),
         decode_tok_s=1 / sum(decode_s.values()),
         decode_bound=max(decode_s, key=lambda bound: decode_s[bound]),
         offload_min_batch=min_batch,
-        assumed=_assumed(machine, placement),
+        assumed=_assumed(facts, machine, placement),
     )
 
 
@@ -88,7 +111,8 @@ def _decode_s(facts: ModelFacts, placement: Placement, machine: Machine) -> dict
     n_host = len(placement.host_experts) + len(placement.host_parts)
     on_host_bytes = expert_bytes + dense_bytes
     host, host_bytes_s = _host_bytes_s(machine)
-    hand_over_s = n_host * _SPLIT_S + (_HOST_S if n_host else 0)
+    shares_work = placement.n_gpu_layers and placement.n_host_layers(facts)
+    hand_over_s = n_host * _SPLIT_S + (_HOST_S if n_host or shares_work else 0)
     spent: dict[Bound, float] = {host: on_host_bytes / host_bytes_s + hand_over_s}
     cache_bytes = 2 * facts.n_heads_kv * facts.n_key * 2 * N_PROMPT * facts.n_layers / 2
     if placement.n_gpu_layers:
@@ -98,9 +122,6 @@ def _decode_s(facts: ModelFacts, placement: Placement, machine: Machine) -> dict
     else:
         spent[host] += cache_bytes / host_bytes_s
     spent["GPU memory" if placement.n_gpu_layers else host] += facts.n_layers * _LAYER_S
-    if missing := _missing_share(facts, placement, machine):
-        rate = _DISK_BYTES_S[machine.disk or "ssd"]
-        spent["disk"] = missing * on_host_bytes / rate
     return spent
 
 
@@ -112,13 +133,6 @@ def _host_bytes_s(machine: Machine) -> tuple[Bound, float]:
 
 def _n_fast_cores(machine: Machine) -> int:
     return machine.n_performance_cores or machine.n_cores or 8
-
-
-def _missing_share(facts: ModelFacts, placement: Placement, machine: Machine) -> float:
-    """Share of the host's weights that does not fit into RAM and is read from the disk again."""
-    host_bytes = placement.expert_bytes_on_host(facts) + placement.dense_bytes_on_host(facts)
-    host_bytes += facts.input_bytes
-    return max(0.0, 1 - machine.available_bytes / host_bytes)
 
 
 def _prefill_s(
@@ -145,9 +159,6 @@ def _prefill_s(
             spent["PCIe"] += n_host * layer_bytes * _used_share(facts, n) / link_bytes_s
         else:
             spent["CPU"] += n_host * n * facts.n_expert_params / cpu_params_s
-    if missing := _missing_share(facts, placement, machine):
-        host_bytes = placement.expert_bytes_on_host(facts)
-        spent["disk"] = len(sizes) * missing * host_bytes / _DISK_BYTES_S[machine.disk or "ssd"]
     return spent, min_batch
 
 
@@ -214,9 +225,9 @@ def _link_bytes_s(placement: Placement, machine: Machine) -> float:
     return _LANE_BYTES_S.get(gpu.pcie_generation, _LANE_BYTES_S[6]) * gpu.pcie_width
 
 
-def _assumed(machine: Machine, placement: Placement) -> tuple[str, ...]:
+def _assumed(facts: ModelFacts, machine: Machine, placement: Placement) -> tuple[str, ...]:
     found = []
-    if not placement.n_gpu_layers or placement.host_experts or placement.host_parts:
+    if placement.expert_bytes_on_host(facts):
         found.append(f"RAM of {_RAM_BYTES_S / 1e9:.0f} GB/s")
     for gpu, _ in _used_gpus(placement, machine) if placement.n_gpu_layers else ():
         if gpu.bandwidth_bytes_s is None:

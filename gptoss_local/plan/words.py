@@ -17,9 +17,9 @@ def explain(
     """Say where the weights are and why, why this context, what bounds the speed."""
     lines = [
         *_placement(facts, machine, wishes, plan),
-        *_host(machine, plan),
+        *_host(facts, machine, plan),
         *_context(facts, machine, wishes, plan),
-        *_speed(facts, plan, is_tuned=is_tuned),
+        *_speed(facts, wishes, plan, is_tuned=is_tuned),
     ]
     if plan.speed.assumed:
         lines.append(f"Not known here, and assumed: {', '.join(plan.speed.assumed)}.")
@@ -28,6 +28,11 @@ def explain(
 
 def gib(n_bytes: float) -> str:
     return f"{n_bytes / 2**30:.1f} GiB"
+
+
+def rate(tokens_s: float) -> str:
+    """Tokens a second, with a digit behind the point where that is much of it."""
+    return f"{tokens_s:,.0f}" if tokens_s >= 10 else f"{tokens_s:.2g}"
 
 
 def _placement(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) -> list[str]:
@@ -72,12 +77,12 @@ def _why_no_gpu(machine: Machine, wishes: Wishes) -> str:
     return "VRAM is too small even without experts, or would be slower than the CPU alone."
 
 
-def _host(machine: Machine, plan: Plan) -> list[str]:
+def _host(facts: ModelFacts, machine: Machine, plan: Plan) -> list[str]:
     if plan.host.is_pinned:
         return [f"{gib(plan.host.weights)} of weights in RAM are pinned, for fast copies."]
-    if plan.uses_gpu and not plan.placement.shares_experts:
+    if not plan.placement.expert_bytes_on_host(facts):
         return []
-    if plan.host.total > machine.available_bytes:
+    if plan.host.missing_share(machine.available_bytes):
         return [
             f"RAM is too small for the weights ({gib(machine.available_bytes)} are free): parts "
             "are read from the disk again and again."
@@ -93,7 +98,8 @@ def _context(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) ->
     shared = f", shared by {plan.shape.n_seq} answers" if plan.shape.n_seq > 1 else ""
     text = f"A context of {n_ctx:,} tokens{shared}"
     if wishes.n_ctx is not None:
-        return [f"{text}, as wished."]
+        is_less = wishes.n_ctx > facts.n_ctx_train
+        return [f"{text}: all that the model knows." if is_less else f"{text}, as wished."]
     if n_ctx >= facts.n_ctx_train:
         return [f"{text}: all that the model knows."]
     if not plan.uses_gpu:
@@ -106,13 +112,14 @@ def _context(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) ->
     ]
 
 
-def _speed(facts: ModelFacts, plan: Plan, *, is_tuned: bool) -> list[str]:
+def _speed(facts: ModelFacts, wishes: Wishes, plan: Plan, *, is_tuned: bool) -> list[str]:
     speed, half = plan.speed, half_ctx_costs(facts, plan) - 1
+    context = "" if wishes.n_ctx else f"; half the context counts as {half:.0%} more"
     unknown = _UNLOADED if plan.placement.shares_experts else _UNTUNED
     return [
-        f"Expected: prompts {speed.prefill_tok_s:,.0f} tokens/s, bound by {speed.prefill_bound}; "
-        f"answers {speed.decode_tok_s:,.0f} tokens/s, bound by {speed.decode_bound}. "
+        f"Expected: prompts {rate(speed.prefill_tok_s)} tokens/s, bound by {speed.prefill_bound}; "
+        f"answers {rate(speed.decode_tok_s)} tokens/s, bound by {speed.decode_bound}. "
         f"An estimate, {'corrected by what was measured here' if is_tuned else unknown}.",
         f"That is {speed.request_s:.1f} s for {N_PROMPT:,} tokens read and {N_ANSWER} written, "
-        f"by which this plan was chosen; half the context counts as {half:.0%} more.",
+        f"by which this plan was chosen{context}.",
     ]

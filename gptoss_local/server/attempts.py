@@ -38,6 +38,8 @@ def next_attempt(
     was_killed = isinstance(error, EngineCrashedError) and error.was_killed
     if plan.host.weights and (was_killed or "allocate CPU" in error.message):
         return msgspec.structs.replace(last, maps_host=True)
+    if was_killed:
+        return None  # RAM ran out all the same, and less in VRAM would take more of it
     is_memory = isinstance(error, EngineCrashedError) or "alloc" in error.message
     if not plan.uses_gpu or not is_memory:
         return None

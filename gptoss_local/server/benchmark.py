@@ -18,6 +18,7 @@ from gptoss_local.engine.protocol import Finished
 from gptoss_local.o200k import FIRST_SPECIAL
 from gptoss_local.plan.measured import read_measured
 from gptoss_local.plan.outcome import Plan
+from gptoss_local.server.attempts import Attempt
 from gptoss_local.server.loading import load_command, load_model
 from gptoss_local.server.placing import measured_file, plan_load
 from gptoss_local.settings import Settings
@@ -78,25 +79,21 @@ async def measure(
     path = await asyncio.to_thread(entry.ensure_file, settings)
     entry = find_model(entry.name, settings)  # an embedded model has a file now
     known = read_measured(await asyncio.to_thread(measured_file, entry, settings))
-    plan = await asyncio.to_thread(plan_load, path, settings, None, tuning=known.tuning)
+    plan = await asyncio.to_thread(
+        plan_load,
+        path,
+        settings,
+        None,
+        attempt=Attempt(known.extra_margin_bytes),
+        tuning=known.tuning,
+    )
     report("loading")
     start_s = time.monotonic()
     load = load_command(entry, path, plan, settings, known)
     model = await load_model(entry, read_info(path), plan, load, settings)
     load_s = time.monotonic() - start_s
-    prober = _Prober(model.engine)
     try:
-        await prober.answer(_WIDTH_PROMPT)  # warms up
-        depths: list[AtDepth] = []
-        widths: list[AtWidth] = []
-        for n_tokens in _depths(model.engine.loaded.n_ctx):
-            if depths and n_tokens / depths[-1].prefill_tok_s > _PATIENCE_S:
-                break
-            report(f"a prompt of {n_tokens:,} tokens")
-            depths.append(await prober.depth(n_tokens))
-        for n_streams in (n for n in _WIDTHS if n <= plan.shape.n_seq):
-            report(f"{n_streams} answers at once")
-            widths.append(await prober.width(n_streams))
+        depths, widths = await _Prober(model.engine).all(plan.shape.n_seq, report)
     finally:
         await model.engine.close()
     return Benchmark(
@@ -113,12 +110,35 @@ def _depths(n_ctx: int) -> list[int]:
     return [n for n in DEPTHS if n + N_ANSWER <= n_ctx]
 
 
+def _widths(n_seq: int, n_ctx: int) -> list[int]:
+    """Answers share the context, and those that had to wait for room would not be at once."""
+    return [n for n in _WIDTHS if n <= n_seq and n * (_WIDTH_PROMPT + N_ANSWER) <= n_ctx]
+
+
 class _Prober:
     """Asks one engine."""
 
     def __init__(self, engine: EngineClient) -> None:
         self._engine = engine
         self._rng = random.Random(0)
+
+    async def all(
+        self, n_seq: int, report: Callable[[str], None]
+    ) -> tuple[list[AtDepth], list[AtWidth]]:
+        """Measure everything, `n_seq` answers at once at most, with a word before each part."""
+        await self.answer(DEPTHS[0])  # warms up
+        n_ctx = self._engine.loaded.n_ctx
+        depths: list[AtDepth] = []
+        for n_tokens in _depths(n_ctx):
+            if depths and n_tokens / depths[-1].prefill_tok_s > _PATIENCE_S:
+                break
+            report(f"a prompt of {n_tokens:,} tokens")
+            depths.append(await self.depth(n_tokens))
+        widths: list[AtWidth] = []
+        for n_streams in _widths(n_seq, n_ctx):
+            report(f"{n_streams} answers at once")
+            widths.append(await self.width(n_streams))
+        return depths, widths
 
     async def answer(self, n_tokens: int) -> tuple[Finished, list[float]]:
         """One request of random tokens; also the time of each token of its answer."""

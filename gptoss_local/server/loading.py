@@ -106,7 +106,7 @@ async def load_as_fits(
     info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
     known_path = await asyncio.to_thread(measured_file, entry, settings)
     known = read_measured(known_path)
-    attempt = Attempt(known.outcome.extra_margin_bytes if known.outcome else 0)
+    attempt = Attempt(known.extra_margin_bytes)
     for n_tries in itertools.count(1):
         await make_room(attempt)
         free = await asyncio.to_thread(free_vram, settings)
@@ -143,7 +143,7 @@ def load_command(
     steps = known.steps if known.steps and known.steps.are_of(plan) else None
     is_proven = known.outcome is not None and known.outcome.plan_id == plan_id(plan)
     # PERF: asking takes 1.4 s, for the vocabulary; without experts on the host a load is as quick
-    gpus = plan.placement.gpus if plan.placement.host_experts and not is_proven else ()
+    gpus = plan.placement.gpus if plan.vram_share < 1 and not is_proven else ()
     return Load(
         model_path=str(path),
         n_ctx=plan.shape.n_ctx,

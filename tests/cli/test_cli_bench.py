@@ -35,3 +35,22 @@ def test_a_picture_of_another_kind_is_refused(cli: Cli) -> None:
     ran = cli("bench", "nano", "--plot", "bench.png")
     assert ran.returncode == 2
     assert "bench.png is no .svg file" in ran.stderr
+
+
+def test_a_picture_without_a_folder_is_refused_before_anything_is_measured(
+    cli: Cli, tmp_path: Path
+) -> None:
+    ran = cli("bench", "nano", "--plot", str(tmp_path / "none" / "bench.SVG"))
+    assert ran.returncode == 2
+    assert "is no folder" in ran.stderr
+    assert "loading" not in ran.stderr
+
+
+def test_what_has_no_room_in_the_context_is_left_out(cli: Cli) -> None:
+    """Answers that wait for others are not at once, and their speed would be none."""
+    ran = cli("bench", "nano", "--ctx", "768", "--parallel", "4", "--json", "--quiet")
+    assert [w["n_streams"] for w in json.loads(ran.stdout)["benchmark"]["widths"]] == [1, 2]
+    ran = cli("bench", "nano", "--ctx", "256", "--json", "--quiet")
+    found = json.loads(ran.stdout)["benchmark"]
+    assert [d["n_tokens"] for d in found["depths"]] == [128]
+    assert found["widths"] == []

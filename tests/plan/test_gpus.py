@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gptoss_local.hardware import Machine
 from gptoss_local.plan.facts import ModelFacts
-from gptoss_local.plan.planner import FLOOR_CTX, make_plan, worth_s
+from gptoss_local.plan.planner import FLOOR_CTX, gpu_budget, make_plan, worth_s
 from gptoss_local.plan.wishes import Wishes
 from tests.plan.machines import FACTS, LARGE, SMALL, gpu, machine, machines, try_plan
 
@@ -37,14 +37,16 @@ def test_a_card_that_is_too_small_is_left_out(sizes_gib: tuple[int, int, int]) -
 @given(facts=FACTS, here=machines(min_gpus=3), n_ctx=st.sampled_from([None, 32_768, 131_072]))
 def test_a_third_card_is_never_worse(facts: ModelFacts, here: Machine, n_ctx: int | None) -> None:
     """Than no card and than the two with the most memory to use."""
-    cards = sorted(here.gpus, key=lambda card: card.free_bytes)[1:]
+    cards = sorted(here.gpus, key=lambda card: gpu_budget(card, Wishes()))[1:]
     two = tuple(card for card in here.gpus if card in cards)
     wishes = Wishes(n_ctx=n_ctx)
     before = try_plan(facts, msgspec.structs.replace(here, gpus=two), wishes)
     after = try_plan(facts, here, wishes)
     if before is not None:
         assert after is not None
-        if before.shape.n_ctx >= FLOOR_CTX:
+        if n_ctx:
+            assert after.speed.request_s <= before.speed.request_s * (1 + 1e-9)
+        elif before.shape.n_ctx >= FLOOR_CTX:
             assert worth_s(facts, after) <= worth_s(facts, before) * (1 + 1e-9)
 
 

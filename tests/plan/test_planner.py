@@ -11,7 +11,7 @@ from gptoss_local.errors import DoesNotFitError
 from gptoss_local.hardware import Machine
 from gptoss_local.plan.facts import ModelFacts
 from gptoss_local.plan.imagined import imagine
-from gptoss_local.plan.memory import all_cache_bytes
+from gptoss_local.plan.memory import all_cache_bytes, compute_bytes
 from gptoss_local.plan.planner import FLOOR_CTX, gpu_budget, make_plan
 from gptoss_local.plan.wishes import Wishes
 from gptoss_local.plan.words import explain
@@ -67,6 +67,38 @@ def test_other_programs_need_no_more_of_a_large_card(
     assert (card.free_bytes - gpu_budget(card, Wishes())) // 2**20 == pytest.approx(
         margin_mib, 0.01
     )
+
+
+def test_of_a_wished_context_the_faster_plan_is_taken() -> None:
+    """Experts in RAM make more context cheap, which is no reason where the context is wished."""
+    here = machine(gpu(12.7, 12.2))
+    plan = make_plan(SMALL, here, Wishes(n_ctx=2048))
+    assert plan.vram_share == 1
+    assert "half the context" not in " ".join(explain(SMALL, here, Wishes(n_ctx=2048), plan))
+
+
+def test_a_card_of_no_use_leaves_the_plan_of_the_cpu_as_it_is() -> None:
+    with_card, without = make_plan(LARGE, machine(gpu(2))), make_plan(LARGE, machine())
+    assert (with_card.shape, with_card.speed) == (without.shape, without.speed)
+
+
+def test_host_layers_need_room_for_copies_on_the_gpu() -> None:
+    """The GPU works with their experts, too, where a prompt is long."""
+    memory = make_plan(SMALL, machine(gpu(16)), Wishes(n_gpu_layers=10, n_ctx=8192)).placement
+    n_bytes = sum(layer.expert_bytes[0] for layer in SMALL.layers[:1])
+    shape = make_plan(SMALL, machine(gpu(16)), Wishes(n_gpu_layers=25, n_ctx=8192)).shape
+    assert memory.gpus[0].compute >= compute_bytes(SMALL, shape) + n_bytes
+
+
+def test_what_is_not_in_ram_is_read_again_by_prompts_and_answers() -> None:
+    """Of every batch and of every token, and the reasons say so when the speed does."""
+    for here in (machine(ram_gib=44), machine(gpu(12), ram_gib=32)):
+        plan = make_plan(LARGE, here)
+        more = make_plan(LARGE, msgspec.structs.replace(here, available_bytes=80 * GIB))
+        assert 0 < plan.host.missing_share(here.available_bytes) < 0.5
+        assert plan.speed.decode_bound == "disk"
+        assert plan.speed.prefill_tok_s < more.speed.prefill_tok_s
+        assert "read from the disk" in " ".join(explain(LARGE, here, Wishes(), plan))
 
 
 def test_windows_pins_half_of_ram() -> None:
