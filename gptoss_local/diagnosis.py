@@ -36,13 +36,13 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         models_dir: Where models lie.
         disk_free_bytes: On its disk.
         address: Where the server is, or would be.
-        answers: Who answers there: us, another program, nobody.
+        answers: Who answers there: us, another program, nobody; or the host has no address.
     """
 
     models_dir: str
     disk_free_bytes: int
     address: str
-    answers: Literal["gptoss", "other", "nobody"]
+    answers: Literal["gptoss", "other", "nobody", "no address"]
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
@@ -94,6 +94,9 @@ def _gpu(gpu: Gpu, driver: Driver) -> Finding:
     text += f", driver {driver.version}."
     if gpu.compute_capability == _RTX_50 and driver.cuda and driver.cuda < (12, 8):
         return Finding(name, "problem", text, f"Install driver {_DRIVER} or newer for an RTX 50.")
+    if _major(driver.version) < _DRIVER:
+        fix = f"The installer's llama.cpp needs driver {_DRIVER}; older ones need one of their own."
+        return Finding(name, "note", text, fix)
     if used_bytes > max(2 * GIB, gpu.total_bytes // 5):
         fix = f"{used_bytes / GIB:.1f} GiB are in use: `nvidia-smi` shows by which programs."
         return Finding(name, "note", text, fix)
@@ -101,6 +104,12 @@ def _gpu(gpu: Gpu, driver: Driver) -> Finding:
         fix = "Windows pages VRAM to RAM when it is full: leave room for other programs."
         return Finding(name, "note", text, fix)
     return Finding(name, "ok", text)
+
+
+def _major(version: str) -> int:
+    """Of `570.86`; what cannot be read counts as new."""
+    first = version.partition(".")[0]
+    return int(first) if first.isdigit() else _DRIVER
 
 
 def _build(machine: Machine) -> Finding:
@@ -159,6 +168,9 @@ def _port(around: Surroundings) -> Finding:
             return Finding("server", "ok", f"gptoss answers at {around.address}.")
         case "nobody":
             return Finding("server", "ok", f"{around.address} is free; no server runs.")
+        case "no address":
+            text = f"The host of {around.address} has no address."
+            return Finding("server", "problem", text, "GPTOSS_HOST sets it; 127.0.0.1 is usual.")
         case "other":
             text = f"Another program listens at {around.address}, perhaps Ollama."
             return Finding("server", "problem", text, "Stop it, or set GPTOSS_PORT=11435.")

@@ -39,7 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     host: str = "127.0.0.1"
     """Address the server binds to and the command line talks to."""
-    port: int = 11434
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 11434
     context_length: int = 0
     """Tokens of context a model is loaded with, at most what it was made for; 0: what fits."""
     threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0

@@ -11,7 +11,7 @@ from tests.plan.machines import gpu, machine
 AROUND = Surroundings(
     models_dir="/models", disk_free_bytes=10**12, address="http://127.0.0.1:11434", answers="nobody"
 )
-GOOD = msgspec.structs.replace(machine(gpu(16, 15.5)), driver=Driver("570.86", (12, 8)))
+GOOD = msgspec.structs.replace(machine(gpu(16, 15.5)), driver=Driver("580.95", (13, 0)))
 
 
 def finding(name: str, here: Machine = GOOD, around: Surroundings = AROUND) -> Finding:
@@ -32,6 +32,7 @@ def test_a_good_machine_needs_nothing() -> None:
         ({"driver": None, "gpus": ()}, "GPU", "note", "install its driver"),
         ({"gpus": ()}, "GPU", "problem", "CUDA_VISIBLE_DEVICES"),
         ({"driver": Driver("580.1", None, 1)}, "GPU", "problem", "Restart"),
+        ({"driver": Driver("570.86", (12, 8))}, "GPU 0", "note", "driver 580"),
         ({"driver": Driver("550.1", (12, 4))}, "GPU 0", "problem", "driver 580"),
         ({"gpus": (gpu(16, 11),)}, "GPU 0", "note", "nvidia-smi"),
         ({"gpus": (gpu(16, 15.5, is_wddm=True),)}, "GPU 0", "note", "Windows"),

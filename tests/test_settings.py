@@ -49,6 +49,8 @@ def test_url_is_reachable_for_any_bind_address() -> None:
     [
         ("GPTOSS_NUM_PARALLEL", "0"),
         ("GPTOSS_PORT", "eleven"),
+        ("GPTOSS_PORT", "70000"),
+        ("GPTOSS_THREADS", "-3"),
         ("GPTOSS_HOST", "host:port"),
         ("GPTOSS_VRAM", "12 gigs"),
         ("OLLAMA_HOST", "a/b"),

@@ -55,7 +55,7 @@ def _look_around(settings: Settings) -> "Surroundings":
     )
 
 
-def _who_answers(settings: Settings) -> Literal["gptoss", "other", "nobody"]:
+def _who_answers(settings: Settings) -> Literal["gptoss", "other", "nobody", "no address"]:
     import socket
 
     from gptoss_local.client import Client
@@ -69,6 +69,8 @@ def _who_answers(settings: Settings) -> Literal["gptoss", "other", "nobody"]:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
     try:
         socket.create_connection((host, settings.port), timeout=2).close()
+    except socket.gaierror:
+        return "no address"
     except OSError:
         return "nobody"
     return "other"

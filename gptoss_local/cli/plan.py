@@ -6,6 +6,7 @@ import typer
 
 from gptoss_local.cli._options import Json, ModelName, named
 from gptoss_local.cli._output import print_json
+from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_size
 from gptoss_local.settings import Settings, load_settings
 
@@ -59,7 +60,7 @@ def plan(
     machine = imagine(
         here,
         _card_sizes(vram) if vram else None,
-        parse_size(ram, "--ram") if ram else None,
+        _imagined_size(ram, "--ram") if ram else None,
     )
     wishes = wishes_of(settings, N_DRAFT_MAX)
     if vram or ram:
@@ -74,8 +75,15 @@ def plan(
 
 
 def _card_sizes(text: str) -> list[int]:
-    sizes = [parse_size(part, "--vram") for part in text.split(",") if part.strip()]
+    sizes = [_imagined_size(part, "--vram") for part in text.split(",") if part.strip()]
     return [size for size in sizes if size]
+
+
+def _imagined_size(text: str, source: str) -> int:
+    size = parse_size(text, source)
+    if 0 < size < 1_000_000:  # no memory is so small, but GiB are easily forgotten
+        raise UsageError(f"{source} {text!r} is {size} bytes.", hint=f"Write {text.strip()}GiB.")
+    return size
 
 
 def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, ModelFacts, Measured]":

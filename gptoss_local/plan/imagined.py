@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gptoss_local.hardware import Machine
+from gptoss_local.hardware import Machine, pinnable_bytes
 from gptoss_local.nvidia import Gpu
 
 GIB = 2**30
@@ -43,7 +43,8 @@ def imagine(
         ram_bytes: All of it, of which nine tenths count as available.
     """
     if vram_bytes is not None:
-        gpus = tuple(_imagine_gpu(i, n_bytes) for i, n_bytes in enumerate(vram_bytes))
+        is_wddm = here.platform == "windows"
+        gpus = tuple(_imagine_gpu(i, n, is_wddm=is_wddm) for i, n in enumerate(vram_bytes))
         here = msgspec.structs.replace(here, gpus=gpus, has_cuda_build=True)
     if ram_bytes is not None:
         available_bytes = ram_bytes * 9 // 10
@@ -51,12 +52,12 @@ def imagine(
             here,
             total_bytes=ram_bytes,
             available_bytes=available_bytes,
-            pinnable_bytes=available_bytes,
+            pinnable_bytes=pinnable_bytes(here.platform, ram_bytes, available_bytes),
         )
     return here
 
 
-def _imagine_gpu(index: int, n_bytes: int) -> Gpu:
+def _imagine_gpu(index: int, n_bytes: int, *, is_wddm: bool) -> Gpu:
     card = next((card for card in _CARDS if card.gib * GIB >= n_bytes), _CARDS[-1])
     return Gpu(
         index=index,
@@ -70,5 +71,5 @@ def _imagine_gpu(index: int, n_bytes: int) -> Gpu:
         n_cores=card.n_cores,
         clock_hz=card.clock_hz,
         n_processes=0,
-        is_wddm=False,
+        is_wddm=is_wddm,
     )

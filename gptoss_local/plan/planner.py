@@ -245,8 +245,13 @@ def _refusal(facts: ModelFacts, machine: Machine, wishes: Wishes) -> DoesNotFitE
         ("experts of the first {n_cpu_moe} layers on the host alone", {"n_cpu_moe": None}),
         ("{n_gpu_layers} layers on the GPU", {"n_gpu_layers": None}),
         ("{n_seq} answers at once", {"n_seq": 1}),
+        ("the model in {vram_gib:.1f} GiB of each GPU", {"vram_bytes": None}),
+        ("{checkpoint_bytes:,} bytes of checkpoints", {"checkpoint_bytes": 0}),
     )
+    everything = {name: value for _, change in trials for name, value in change.items()}
+    trials += (("all that is wished together", everything),)
     words = msgspec.structs.asdict(wishes) | {"n_ctx": wishes.n_ctx or wishes.min_ctx}
+    words["vram_gib"] = (wishes.vram_bytes or 0) / 2**30
     for text, change in trials:
         changed = msgspec.structs.replace(wishes, **change)
         if changed != wishes and _is_possible(facts, machine, changed):

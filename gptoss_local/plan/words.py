@@ -68,6 +68,12 @@ def _offloading(n_tokens: int) -> str:
 
 
 def _why_no_gpu(machine: Machine, wishes: Wishes) -> str:
+    has_wish = bool(wishes.n_gpu_layers) or wishes.n_cpu_moe is not None
+    dropped = " What is wished of its layers has no effect." if has_wish else ""
+    return f"{_why_cpu(machine, wishes)}{dropped}"
+
+
+def _why_cpu(machine: Machine, wishes: Wishes) -> str:
     if wishes.n_gpu_layers == 0:
         return "No layer is on a GPU, as wished."
     if not machine.gpus:

@@ -43,6 +43,7 @@ def test_two_cards_and_none(cli: Cli) -> None:
     [
         (("20b", "--vram", "8GiB", "--gpu-layers", "25"), 5, "25 layers on the GPU"),
         (("20b", "--vram", "much"), 2, "is not a size"),
+        (("20b", "--vram", "16GiB,", "--ram", "64"), 2, "Write 64GiB"),
         (("nope",), 3, "not found"),
     ],
 )
@@ -67,3 +68,15 @@ def test_doctor_sees_another_program(server: RunningServer) -> None:
         done = run_cli(server.environment | {"GPTOSS_PORT": port}, "doctor")
     assert done.returncode == 1
     assert "PROBLEM server: Another program listens" in done.stdout
+
+
+def test_doctor_on_a_host_that_is_none_and_a_folder_that_may_not_be_read(
+    server: RunningServer,
+) -> None:
+    wrong = {"GPTOSS_HOST": "no.such.host.invalid", "GPTOSS_HOME": "/proc/1/root/none"}
+    done = run_cli(server.environment | wrong, "doctor")
+    assert done.returncode == 1
+    assert "http://no.such.host.invalid:" in done.stdout
+    assert "has no address" in done.stdout
+    assert "disk: " in done.stdout
+    assert "Traceback" not in done.stderr

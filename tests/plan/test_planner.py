@@ -176,6 +176,8 @@ def test_wishes_are_kept() -> None:
         (Wishes(n_gpu_layers=25), "25 layers on the GPU"),
         (Wishes(n_cpu_moe=2), "first 2 layers"),
         (Wishes(n_ctx=131_072, vram_bytes=3 * GIB, n_cpu_moe=24), "131072 tokens"),
+        (Wishes(vram_bytes=1 * GIB, n_cpu_moe=24, n_gpu_layers=25), "1.0 GiB of each GPU"),
+        (Wishes(n_gpu_layers=25, n_cpu_moe=2), "all that is wished"),
     ],
 )
 def test_impossible_wishes_are_named(wishes: Wishes, reason: str) -> None:
@@ -268,3 +270,19 @@ def test_imagined_cards_leave_room_for_a_desktop() -> None:
     assert here.usable_gpus[0].free_bytes < 16 * GIB
     assert here.total_bytes == 48 * GIB
     assert not imagine(here, []).usable_gpus
+
+
+def test_imagined_memory_is_that_of_the_system_here() -> None:
+    windows = imagine(machine(platform="windows"), [16 * GIB], 64 * GIB)
+    assert windows.pinnable_bytes == 32 * GIB
+    assert windows.gpus[0].is_wddm
+    assert imagine(machine(), [16 * GIB], 64 * GIB).pinnable_bytes == 64 * GIB * 9 // 10
+
+
+@pytest.mark.parametrize(
+    "wishes", [Wishes(n_gpu_layers=20), Wishes(n_cpu_moe=3), Wishes(n_gpu_layers=0, n_cpu_moe=3)]
+)
+def test_wishes_that_have_no_effect_are_named(wishes: Wishes) -> None:
+    here = machine()
+    assert "no effect" in explain(SMALL, here, wishes, make_plan(SMALL, here, wishes))[0]
+    assert "no effect" not in explain(SMALL, here, Wishes(), make_plan(SMALL, here))[0]
