@@ -25,6 +25,9 @@ _READ = 0.7  # share of a memory's peak bandwidth that decode gets
 _LAYER_S = 100e-6  # of a decoded token per layer beside reading: kernels' starts, dependencies
 _SPLIT_S = 60e-6  # and per layer whose experts are on the host: the hand-over
 _HOST_S = 2.5e-3  # and once if there is such a layer. PERF: H200, 20b over HTTP, 5 and 14 layers
+# Per layer that is on the host as a whole, for attention there, behind N_PROMPT tokens. PERF: H200,
+# 16 cores, 20b, 5 and 15 such layers: 23 and 63 ms a token, where 13 and 29 were expected without.
+_HOST_LAYER_S = 2.2e-3
 _PINNED, _PAGEABLE = 0.82, 0.25  # share of PCIe's peak; PERF: H200, 46 to 56 and 13 of 63 GB/s
 _LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}
 _CORE_BYTES_S = 7e9  # weights that one core can read and multiply while it decodes
@@ -111,8 +114,9 @@ def _decode_s(facts: ModelFacts, placement: Placement, machine: Machine) -> dict
     n_host = len(placement.host_experts) + len(placement.host_parts)
     on_host_bytes = expert_bytes + dense_bytes
     host, host_bytes_s = _host_bytes_s(machine)
-    shares_work = placement.n_gpu_layers and placement.n_host_layers(facts)
-    hand_over_s = n_host * _SPLIT_S + (_HOST_S if n_host or shares_work else 0)
+    n_whole = placement.n_host_layers(facts) if placement.n_gpu_layers else 0
+    hand_over_s = n_host * _SPLIT_S + (_HOST_S if n_host or n_whole else 0)
+    hand_over_s += n_whole * _HOST_LAYER_S
     spent: dict[Bound, float] = {host: on_host_bytes / host_bytes_s + hand_over_s}
     cache_bytes = 2 * facts.n_heads_kv * facts.n_key * 2 * N_PROMPT * facts.n_layers / 2
     if placement.n_gpu_layers:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gptoss_local.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts, published_facts
 from gptoss_local.plan.memory import Shape
 from gptoss_local.plan.placement import Placement
@@ -23,6 +24,19 @@ CARDS = {
 }
 
 
+def known_card(name: str) -> Gpu:
+    bandwidth, n_cores, clock_hz, capability, generation, width = CARDS[name]
+    return gpu(
+        16,
+        bandwidth_bytes_s=bandwidth,
+        n_cores=n_cores,
+        clock_hz=clock_hz,
+        compute_capability=capability,
+        pcie_generation=generation,
+        pcie_width=width,
+    )
+
+
 def estimate(
     card: str,
     n_batch: int,
@@ -31,20 +45,7 @@ def estimate(
     **more: object,
 ) -> Speed:
     """For 20b in VRAM, or for 120b (or `facts`) with experts of some layers in pinned RAM."""
-    bandwidth, n_cores, clock_hz, capability, generation, width = CARDS[card]
-    here = machine(
-        gpu(
-            16,
-            bandwidth_bytes_s=bandwidth,
-            n_cores=n_cores,
-            clock_hz=clock_hz,
-            compute_capability=capability,
-            pcie_generation=generation,
-            pcie_width=width,
-        ),
-        ram_gib=96,
-        **more,
-    )
+    here = machine(known_card(card), ram_gib=96, **more)
     facts = facts or (SMALL if n_host_layers is None else LARGE)
     n_layers = facts.n_layers + 1
     placement = Placement(
@@ -120,6 +121,22 @@ def test_servers_of_ours(
 ) -> None:
     """docs/performance.md: over HTTP, on the H200, with 11, 7.5 and 15.6 GiB free."""
     speed = estimate("H200", n_batch, n_host_layers, facts, n_performance_cores=16, n_cores=16)
+    assert speed.prefill_tok_s == pytest.approx(prefill, rel=0.3)
+    assert speed.decode_tok_s == pytest.approx(decode, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("n_gpu_layers", "n_batch", "prefill", "decode"),
+    [(10, 4096, 6498, 16.9), (20, 2048, 7970, 43.8)],
+)
+def test_layers_that_are_on_the_host_as_a_whole(
+    n_gpu_layers: int, n_batch: int, prefill: float, decode: float
+) -> None:
+    """`bench/offload.py` with GPTOSS_GPU_LAYERS on an H200, the means of two runs."""
+    here = machine(known_card("H200"), n_cores=16, n_performance_cores=16)
+    placement = Placement(n_gpu_layers=n_gpu_layers, layers_per_gpu=(n_gpu_layers,))
+    shape = Shape(n_ctx=131_072, n_batch=n_batch, n_seq=4, n_outputs=19)
+    speed = estimate_speed(SMALL, shape, placement, here, pinned=True)
     assert speed.prefill_tok_s == pytest.approx(prefill, rel=0.3)
     assert speed.decode_tok_s == pytest.approx(decode, rel=0.3)
 
