@@ -65,7 +65,7 @@ def plan(
     wishes = wishes_of(settings, N_DRAFT_MAX)
     if vram or ram:
         known = Measured()
-    wishes = replace(wishes, extra_margin_bytes=known.extra_margin_bytes)
+    wishes = replace(wishes, extra_margin_bytes=known.extra_margin_bytes, maps_host=known.maps_host)
     chosen = make_plan(facts, machine, wishes, known.tuning)
     reasons = explain(facts, machine, wishes, chosen, is_tuned=known.tuning is not None)
     if json:

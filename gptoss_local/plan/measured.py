@@ -33,6 +33,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         plan_id: Of its plan; see `plan_id`.
         extra_margin_bytes: More than the usual that it had to leave free on each GPU.
+        maps_host: Memory of its own for weights on the host was refused, or too much for the RAM.
         load_mode: How the file was read.
         load_s: Seconds, from the start of the process to the first request.
         n_tries: How many plans it took.
@@ -45,6 +46,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     load_s: float
     n_tries: int
     buffer_bytes: dict[str, int]
+    maps_host: bool = False
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +119,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     def extra_margin_bytes(self) -> int:
         """What to leave free on each GPU beyond the usual margin, as a load has shown."""
         return self.outcome.extra_margin_bytes if self.outcome else 0
+
+    @property
+    def maps_host(self) -> bool:
+        """Whether weights on the host are to stay in the page cache, as a load has shown."""
+        return self.outcome is not None and self.outcome.maps_host
 
 
 def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:

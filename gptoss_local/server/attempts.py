@@ -3,6 +3,7 @@
 import msgspec
 
 from gptoss_local.errors import EngineCrashedError, EngineError
+from gptoss_local.plan.measured import Measured
 from gptoss_local.plan.outcome import Plan
 
 MAX_TRIES = 6
@@ -21,6 +22,11 @@ class Attempt(msgspec.Struct, frozen=True):
 
     extra_margin_bytes: int = 0
     maps_host: bool = False
+
+    @classmethod
+    def after(cls, known: Measured) -> "Attempt":
+        """The first try, where an earlier load has shown what it takes."""
+        return cls(known.extra_margin_bytes, known.maps_host)
 
 
 def next_attempt(

@@ -84,7 +84,7 @@ async def measure(
         path,
         settings,
         None,
-        attempt=Attempt(known.extra_margin_bytes),
+        attempt=Attempt.after(known),
         tuning=known.tuning,
     )
     report("loading")

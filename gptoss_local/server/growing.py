@@ -9,13 +9,16 @@ import logging
 import math
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from typing import Protocol
 
 from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, answer
 from gptoss_local.errors import ContextOverflowError, DoesNotFitError
+from gptoss_local.plan.measured import read_measured
+from gptoss_local.server.attempts import Attempt
 from gptoss_local.server.loading import LoadedModel
 from gptoss_local.server.model_defaults import default_n_ctx
-from gptoss_local.server.placing import plan_load
+from gptoss_local.server.placing import measured_file, plan_load
 from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss")
@@ -77,12 +80,14 @@ async def _larger_n_ctx(model: LoadedModel, settings: Settings, n_prompt: int) -
         return None
     needed = n_prompt + _ROOM
     doubled = loaded.n_ctx * 2 ** math.ceil(math.log2(needed / loaded.n_ctx))
+    known = read_measured(await asyncio.to_thread(measured_file, model.entry, settings))
+    plan = partial(plan_load, path, settings, freed=[model.engine], attempt=Attempt.after(known))
     for wanted in (doubled, needed):
         n_ctx = min(wanted, loaded.n_ctx_train)
         if n_ctx <= loaded.n_ctx:
             return None
         try:
-            await asyncio.to_thread(plan_load, path, settings, n_ctx, freed=[model.engine])
+            await asyncio.to_thread(plan, n_ctx)
         except DoesNotFitError:
             continue
         _log.info("%s: a prompt of %d tokens, so %d of context", model.entry.name, n_prompt, n_ctx)

@@ -106,7 +106,7 @@ async def load_as_fits(
     info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
     known_path = await asyncio.to_thread(measured_file, entry, settings)
     known = read_measured(known_path)
-    attempt = Attempt(known.extra_margin_bytes)
+    attempt = Attempt.after(known)
     for n_tries in itertools.count(1):
         await make_room(attempt)
         free = await asyncio.to_thread(free_vram, settings)
@@ -229,6 +229,7 @@ def _remember(
         load_s=round(model.load_s, 3),
         n_tries=n_tries,
         buffer_bytes=model.engine.loaded.buffer_bytes,
+        maps_host=attempt.maps_host,
     )
     is_same = known.outcome is not None and known.outcome.plan_id == outcome.plan_id
     now = known if is_same else msgspec.structs.replace(known, outcome=outcome)

@@ -237,20 +237,30 @@ def test_a_load_is_remembered(empty_home: Path, monkeypatch: pytest.MonkeyPatch)
     assert read_measured(path).outcome is not None
 
 
-def test_a_margin_that_was_needed_is_kept(
-    empty_home: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("needed", "wishes"),
+    [(Attempt(STEP_BYTES), {"vram": "1536MiB"}), (Attempt(maps_host=True), {"cpu_moe": 2})],
+)
+def test_what_a_load_needed_is_kept(
+    empty_home: Path,
+    nano_gguf: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    needed: Attempt,
+    wishes: dict[str, Any],
 ) -> None:
+    """A margin of VRAM, or the page cache in place of pinned memory."""
     pretend(monkeypatch, machine(gpu(8, 7.5)))
-    settings = Settings(home=empty_home, vram="1536MiB")
+    settings = Settings(home=empty_home, **wishes)
     entry = find_model("nano", settings)
-    plan = plan_load(nano_gguf, settings, None, attempt=Attempt(STEP_BYTES))
+    plan = plan_load(nano_gguf, settings, None, attempt=needed)
+    assert plan != plan_load(nano_gguf, settings, None)
     outcome = Outcome(
-        plan_id=plan_id(plan), extra_margin_bytes=STEP_BYTES, load_mode="mmap", load_s=1.0,
-        n_tries=2, buffer_bytes={},
+        plan_id=plan_id(plan), extra_margin_bytes=needed.extra_margin_bytes,
+        maps_host=needed.maps_host, load_mode="mmap", load_s=1.0, n_tries=2, buffer_bytes={},
     )  # fmt: skip
     write_measured(measured_file(entry, settings), Measured(outcome=outcome))
     refuse = Refusing(ModelLoadError("another error"))
-    load_refused(empty_home, monkeypatch, refuse, vram="1536MiB")
+    load_refused(empty_home, monkeypatch, refuse, **wishes)
     assert refuse.plans == [plan]
 
 
