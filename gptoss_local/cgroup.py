@@ -10,27 +10,41 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 _RECLAIMABLE = re.compile(
     r"^(?:total_)?(?:active_file|inactive_file|slab_reclaimable) (\d+)$", re.M
 )
 
 
-def available_bytes(sys_dir: Path, proc_dir: Path) -> int | None:
-    """Memory that may still be taken, page cache counted as free; None without a limit.
+class Memory(NamedTuple):
+    """What the groups of a process may take of RAM.
+
+    Attributes:
+        limit_bytes: In all. v1 writes a number beyond any RAM where there is no limit.
+        available_bytes: Of that, what may still be taken, page cache counted as free.
+    """
+
+    limit_bytes: int
+    available_bytes: int
+
+
+def memory(sys_dir: Path, proc_dir: Path) -> Memory | None:
+    """Look at the memory of the process's groups; None without a limit.
 
     Args:
         sys_dir: /sys.
         proc_dir: /proc.
     """
     names = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
-    found = []
+    limits, available = [], []
     for group in _groups(sys_dir, proc_dir, "memory"):
         for limit_name, used_name in names:
             limit, used = _number(group / limit_name), _number(group / used_name)
             if limit is not None and used is not None:
-                found.append(max(0, limit - max(0, used - _cached_bytes(group))))
-    return min(found, default=None)
+                limits.append(limit)
+                available.append(max(0, limit - max(0, used - _cached_bytes(group))))
+    return Memory(min(limits), min(available)) if limits else None
 
 
 def n_cpus(sys_dir: Path, proc_dir: Path) -> int | None:

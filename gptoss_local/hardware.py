@@ -70,7 +70,9 @@ def read_machine(models_dir: Path) -> Machine:
     """
     driver, gpus = read_gpus()
     memory = psutil.virtual_memory()
-    available_bytes = _least(memory.available, cgroup.available_bytes(_SYS, _PROC)) or 0
+    group = cgroup.memory(_SYS, _PROC) or cgroup.Memory(memory.total, memory.available)
+    total_bytes = min(memory.total, group.limit_bytes)
+    available_bytes = min(memory.available, group.available_bytes)
     here = _platform()
     n_cores, n_fast, n_logical = _n_cores(_SYS, _PROC)
     return Machine(
@@ -82,9 +84,9 @@ def read_machine(models_dir: Path) -> Machine:
         n_performance_cores=n_fast,
         n_logical_cores=n_logical,
         has_avx2=_has_avx2(_CPUINFO),
-        total_bytes=memory.total,
+        total_bytes=total_bytes,
         available_bytes=available_bytes,
-        pinnable_bytes=pinnable_bytes(here, memory.total, available_bytes),
+        pinnable_bytes=pinnable_bytes(here, total_bytes, available_bytes),
         n_numa_nodes=len(list((_SYS / "devices/system/node").glob("node[0-9]*"))) or None,
         disk=_disk_kind(models_dir, _SYS),
     )

@@ -242,9 +242,9 @@ def _convert(values: dict[str, Any], source: str) -> Settings:
     try:
         return msgspec.convert(values, Settings, strict=False, dec_hook=_to_path)
     except msgspec.ValidationError as error:
-        raise UsageError(
-            f"{source}: {error}", hint=f"Known settings: {', '.join(Settings.__struct_fields__)}."
-        ) from error
+        known = f"Known settings: {', '.join(Settings.__struct_fields__)}."
+        hint = known if "unknown field" in str(error) else "Without it the default holds."
+        raise UsageError(f"{source}: {error}", hint=hint) from error
 
 
 def _to_path(_wanted: type, value: Any) -> Path:

@@ -10,14 +10,14 @@ STAT = "anon 900\nfile 700\ninactive_file 500\nactive_file 150\nslab_reclaimable
 V1_STAT = "inactive_file 1\ntotal_inactive_file 500\ntotal_active_file 200\n"
 
 
-def left(root: Path, own: str, files: dict[str, str]) -> tuple[int | None, int | None]:
-    """Memory and cores for a process whose /proc/self/cgroup is `own`."""
+def left(root: Path, own: str, files: dict[str, str]) -> tuple[tuple[int, int] | None, int | None]:
+    """Memory (limit and available) and cores for a process whose /proc/self/cgroup is `own`."""
     for name, text in {"proc/self/cgroup": own, **files}.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     sys_dir, proc_dir = root / "sys", root / "proc"
-    return cgroup.available_bytes(sys_dir, proc_dir), cgroup.n_cpus(sys_dir, proc_dir)
+    return cgroup.memory(sys_dir, proc_dir), cgroup.n_cpus(sys_dir, proc_dir)
 
 
 def v2(folder: str, limit: str, used: int, cpu: str = "max 100000") -> dict[str, str]:
@@ -32,17 +32,17 @@ def v2(folder: str, limit: str, used: int, cpu: str = "max 100000") -> dict[str,
 
 def test_a_container(tmp_path: Path) -> None:
     """What the page cache holds of the weights that were just read is no loss."""
-    assert left(tmp_path, "0::/\n", v2(".", "4000", 3000, "150000 100000")) == (1700, 2)
+    assert left(tmp_path, "0::/\n", v2(".", "4000", 3000, "150000 100000")) == ((4000, 1700), 2)
 
 
 def test_a_container_that_sees_the_path_of_its_host(tmp_path: Path) -> None:
-    assert left(tmp_path, "0::/docker/1234\n", v2(".", "4000", 3000)) == (1700, None)
+    assert left(tmp_path, "0::/docker/1234\n", v2(".", "4000", 3000)) == ((4000, 1700), None)
 
 
 def test_the_narrowest_group_on_the_way_counts(tmp_path: Path) -> None:
     files = v2(".", "max", 9000) | v2("user.slice", "8000", 7000, "50000 100000")
     files |= v2("user.slice/app.scope", "10000", 3000, "400000 100000")
-    assert left(tmp_path, "0::/user.slice/app.scope\n", files) == (1700, 1)
+    assert left(tmp_path, "0::/user.slice/app.scope\n", files) == ((8000, 1700), 1)
 
 
 def test_the_first_version(tmp_path: Path) -> None:
@@ -55,16 +55,16 @@ def test_the_first_version(tmp_path: Path) -> None:
         "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
     }
     own = "4:memory:/docker/12\n1:cpu,cpuacct:/docker/12\n0::/\n"
-    assert left(tmp_path, own, files) == (1700, None)
+    assert left(tmp_path, own, files) == ((4000, 1700), None)
     files["sys/fs/cgroup/cpu/cpu.cfs_quota_us"] = "250000"
-    assert left(tmp_path, own, files) == (1700, 3)
+    assert left(tmp_path, own, files) == ((4000, 1700), 3)
 
 
 @pytest.mark.parametrize("files", [{}, v2(".", "max", 3000)])
 def test_no_limit(tmp_path: Path, files: dict[str, str]) -> None:
     assert left(tmp_path, "0::/\n", files) == (None, None)
-    assert cgroup.available_bytes(tmp_path / "no", tmp_path / "no") is None
+    assert cgroup.memory(tmp_path / "no", tmp_path / "no") is None
 
 
 def test_more_in_use_than_allowed_leaves_nothing(tmp_path: Path) -> None:
-    assert left(tmp_path, "0::/\n", v2(".", "2000", 9000))[0] == 0
+    assert left(tmp_path, "0::/\n", v2(".", "2000", 9000))[0] == (2000, 0)

@@ -68,6 +68,19 @@ def test_a_container_leaves_a_part_of_the_cores(tmp_path: Path) -> None:
     assert hardware._n_cores(group, tmp_path) == (1, 1, 1)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux'")
+def test_a_container_has_no_more_memory_than_its_limit(tmp_path: Path, monkeypatch: Any) -> None:
+    """What is pinned is a share of all memory, and the host's would be too much."""
+    names = {"memory.max": str(GIB), "memory.current": str(GIB // 4)}
+    write(tmp_path, {f"fs/cgroup/{name}": text for name, text in names.items()})
+    monkeypatch.setattr(hardware, "_SYS", tmp_path)
+    monkeypatch.setattr(hardware, "_PROC", tmp_path)
+    machine = read_machine(tmp_path)
+    assert machine.total_bytes == GIB
+    assert machine.available_bytes <= GIB * 3 // 4
+    assert 0 < machine.pinnable_bytes <= GIB * 3 // 4
+
+
 @pytest.mark.parametrize(
     ("flags", "known"), [("fpu sse avx2 fma", True), ("fpu sse avx", False), (None, None)]
 )

@@ -66,13 +66,23 @@ def test_bad_values_name_their_source(
         load_settings()
 
 
-@pytest.mark.parametrize("text", ["port = 'x'", "prot = 1", "port ="])
-def test_bad_config_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("port = 'x'", "the default holds"),
+        ("prot = 1", "Known settings: host, port"),
+        ("port =", ""),
+    ],
+)
+def test_bad_config_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, hint: str
+) -> None:
     (tmp_path / "gptoss").mkdir()
     (tmp_path / "gptoss" / "config.toml").write_text(text)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    with pytest.raises(UsageError, match=r"config\.toml"):
+    with pytest.raises(UsageError, match=r"config\.toml") as raised:
         load_settings()
+    assert hint in (raised.value.hint or "")
 
 
 def test_home_moves_every_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
