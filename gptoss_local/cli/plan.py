@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from gptoss_local.plan.outcome import Plan
 
 _WIDTH = 64
-_PARTS = (  # letter, colour, what
+_SHOWN_BYTES = 50_000_000  # less is 0.0 GiB
+_PARTS = (  # letter, colour, what, in the order of a bar
     ("#", "cyan", "weights"),
     ("=", "green", "cache"),
     ("+", "yellow", "compute"),
-    ("o", "magenta", "CUDA, engine"),
+    ("o", "magenta", "CUDA or engine"),
     ("x", "red", "other programs"),
     (".", "dim", "free"),
 )
@@ -108,17 +109,33 @@ def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, Model
 
 
 def _print(name: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:
+    from itertools import zip_longest
+
     from rich.console import Console
 
+    from gptoss_local.plan.placement import DeviceMemory
+
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{name}: {_summary(chosen)}\n", style="bold")
-    for gpu, memory in zip(machine.usable_gpus, chosen.placement.gpus, strict=False):
-        others = gpu.total_bytes - gpu.free_bytes
-        sizes = (memory.weights, memory.cache, memory.compute, memory.runtime, others)
+    console.print(f"{name}: {_summary(chosen)}\n", style="bold", markup=False)
+    # of no use to this plan, a card is shown all the same
+    pairs = zip_longest(machine.gpus, chosen.placement.gpus, fillvalue=DeviceMemory())
+    for gpu, memory in pairs:
+        sizes = {
+            "weights": memory.weights,
+            "cache": memory.cache,
+            "compute": memory.compute,
+            "CUDA": memory.runtime,
+            "other programs": gpu.total_bytes - gpu.free_bytes,
+        }
         _print_bar(console, f"VRAM {gpu.index}", gpu.total_bytes, sizes, gpu.name)
     host = chosen.host
-    others = machine.total_bytes - machine.available_bytes
-    sizes = (host.weights + host.mapped, host.cache, host.compute, host.engine, others)
+    sizes = {
+        "weights": host.weights + host.mapped,
+        "cache": host.cache,
+        "compute": host.compute,
+        "engine": host.engine,
+        "other programs": machine.total_bytes - machine.available_bytes,
+    }
     _print_bar(console, "RAM", machine.total_bytes, sizes, "pinned" if host.is_pinned else "")
     legend = "  ".join(f"[{colour}]{letter}[/] {what}" for letter, colour, what in _PARTS)
     console.print(f"        {legend}\n")
@@ -132,30 +149,35 @@ def _summary(chosen: "Plan") -> str:
         where = "GPU, experts partly in RAM" if chosen.placement.shares_experts else "GPU and CPU"
     n_prefill, n_decode = chosen.n_threads_prefill, chosen.n_threads_decode
     return (
-        f"{where}, {chosen.shape.n_ctx:,} tokens of context, batches of {chosen.shape.n_batch}, "
+        f"{where}, {chosen.shape.n_ctx:,} tokens of context, batches of {chosen.shape.n_batch:,}, "
         f"{n_prefill} thread{'s' * (n_prefill > 1)} for prompts and {n_decode} for answers"
     )
 
 
 def _print_bar(
-    console: Any, label: str, total_bytes: int, sizes: tuple[int, ...], remark: str
+    console: Any, label: str, total_bytes: int, sizes: dict[str, int], remark: str
 ) -> None:
-    """One bar of letters: what each part takes of the whole, the rest free."""
-    from rich.markup import escape
+    """One bar of letters: what each part takes of the whole, the rest free.
+
+    Where the parts take more than there is, a `|` shows where the memory ends.
+    """
+    from rich.text import Text
 
     from gptoss_local.plan.words import gib
 
-    bar, n_used, done_bytes = "", 0, 0
-    for n_bytes, (letter, colour, _) in zip((*sizes, total_bytes), _PARTS, strict=True):
-        done_bytes = min(total_bytes, done_bytes + n_bytes)
-        n = round(_WIDTH * done_bytes / total_bytes) - n_used
-        n_used += n
-        bar += f"[{colour}]{letter * n}[/]"
-    parts = (
-        f"{what} {gib(n_bytes)}"
-        for n_bytes, (_, _, what) in zip(sizes, _PARTS, strict=False)
-        if n_bytes >= 50_000_000
-    )
+    n_bytes = sum(sizes.values())
+    bar_bytes = max(total_bytes, n_bytes)
+    bar, done_bytes = Text(), 0
+    for part, (letter, colour, _) in zip(
+        (*sizes.values(), bar_bytes - n_bytes), _PARTS, strict=True
+    ):
+        done_bytes += part
+        bar.append(letter * (round(_WIDTH * done_bytes / bar_bytes) - len(bar)), colour)
+    parts = [f"{what} {gib(part)}" for what, part in sizes.items() if part >= _SHOWN_BYTES]
+    if missing_bytes := bar_bytes - total_bytes:
+        end = round(_WIDTH * total_bytes / bar_bytes)
+        bar = Text.assemble(bar[:end], ("|", "bold"), bar[end:])
+        parts.append(f"{gib(missing_bytes)} more than there is")
     remark = f" ({remark})" if remark else ""
-    console.print(f"{label:<8}{bar} {gib(total_bytes)}{escape(remark)}")
+    console.print(Text.assemble(f"{label:<8}", bar, f" {gib(total_bytes)}{remark}"))
     console.print(f"        {', '.join(parts) or 'nothing'}")

@@ -38,6 +38,24 @@ def test_two_cards_and_none(cli: Cli) -> None:
     assert none["plan"]["placement"]["n_gpu_layers"] == 0
 
 
+def test_bars_show_where_memory_ends(cli: Cli) -> None:
+    """120b takes more RAM than there is: the bar goes on behind its end."""
+    lines = cli("plan", "120b", "--vram", "12GiB", "--ram", "32GiB").stdout.splitlines()
+    row = next(i for i, line in enumerate(lines) if line.startswith("RAM"))
+    bar = lines[row][8:].split()[0]
+    assert len(bar) == 65
+    assert bar.index("|") == pytest.approx(64 * 32 / 56.9, abs=1)
+    assert "engine 0.8 GiB, other programs 3.2 GiB, 24.9 GiB more than" in lines[row + 1]
+    assert all("|" not in line for line in lines if line.startswith("VRAM"))
+
+
+def test_a_card_of_no_use_has_a_bar(cli: Cli) -> None:
+    """Of which others have a part, too."""
+    shown = cli("plan", "20b", "--vram", "1GiB", "--ram", "32GiB").stdout
+    assert shown.startswith("gpt-oss:20b: CPU")
+    assert "VRAM 0  xxxxxx" in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
