@@ -5,6 +5,7 @@ Prompts and what the commands say go to stderr, answers to stdout.
 
 import contextlib
 import difflib
+import io
 import re
 import sys
 from collections.abc import Callable
@@ -77,6 +78,8 @@ class Repl:
 
     def _ready_terminal(self) -> None:
         """Switch editing of the line and its history on, which `input` does with this import."""
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")  # a byte that is no text ends no conversation
         if sys.stdin.isatty() and not is_plain():
             with contextlib.suppress(ImportError):  # Windows' console does it itself
                 import readline  # noqa: F401

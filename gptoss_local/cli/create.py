@@ -8,6 +8,7 @@ import typer
 
 from gptoss_local.cli._modelfile import parse_modelfile, parse_parameter
 from gptoss_local.cli._options import named, running_server
+from gptoss_local.cli._streams import read_stdin
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 
@@ -50,7 +51,7 @@ def create(
 def _read(file: str) -> tuple[dict[str, Any], Path]:
     """A Modelfile as a request, and the folder from which its paths are meant."""
     if file == "-":
-        return parse_modelfile(sys.stdin.read()), Path()
+        return parse_modelfile(read_stdin()), Path()
     try:
         return parse_modelfile(Path(file).read_text(encoding="utf-8")), Path(file).parent
     except (OSError, UnicodeDecodeError) as error:

@@ -10,7 +10,8 @@ import typer
 
 from gptoss_local import __version__
 from gptoss_local.cli._output import print_error
-from gptoss_local.errors import GptOssError
+from gptoss_local.cli._streams import discard_stdout, ready_streams, system_error
+from gptoss_local.errors import GptOssError, UsageError
 
 COMMANDS = {
     "run": "Ask MODEL, or else the newest one; without a PROMPT, chat line by line.",
@@ -97,21 +98,44 @@ def _root(
 
 def main() -> None:
     """Run the command of this process, and end it with its exit code."""
+    ready_streams()
     if sys.argv[1:] in ([], ["--help"]):
         app = make_help_app()
     else:
         wanted = [name for name in sys.argv[1:2] if name in (*COMMANDS, *_HIDDEN)]
         app = make_app(wanted) if wanted else make_app()  # PERF: the others take 60 ms
     try:
+        _run(app)
+    except (GptOssError, OSError, UnicodeEncodeError) as error:
+        if os.environ.get("GPTOSS_DEBUG"):
+            raise
+        known = _known(error)
+        print_error(known)
+        sys.exit(known.exit_code)
+
+
+def _run(app: typer.Typer) -> None:
+    """Run it; the reader of a pipe may go away, as `head` does, and all is well."""
+    try:
         try:
             app()
         finally:
             sys.stdout.flush()  # here, where a closed pipe can still be caught
-    except GptOssError as error:
-        if os.environ.get("GPTOSS_DEBUG"):
-            raise
-        print_error(error)
-        sys.exit(error.exit_code)
-    except BrokenPipeError:  # the reader of a pipe went away, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        discard_stdout()
         sys.exit(0)
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # of which typer makes exit code 1
+            discard_stdout()
+            sys.exit(0)
+        raise
+
+
+def _known(error: GptOssError | OSError | UnicodeEncodeError) -> GptOssError:
+    """What happened, as one of our errors."""
+    if isinstance(error, GptOssError):
+        return error
+    if isinstance(error, OSError):
+        discard_stdout()  # which may be what is full
+        return system_error(error)
+    return UsageError("an argument or a line of the input is no text")

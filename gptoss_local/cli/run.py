@@ -10,6 +10,7 @@ from gptoss_local.cli._answer import Chat, JsonPrinter, Printer
 from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._options import INTERRUPTED, Json, named, server_for
+from gptoss_local.cli._streams import read_stdin
 from gptoss_local.settings import load_settings
 
 
@@ -48,7 +49,7 @@ def run(
     """
     text = " ".join(prompt or ())
     if not interactive and not sys.stdin.isatty():
-        text = "\n\n".join(part for part in (sys.stdin.read().strip(), text) if part)
+        text = "\n\n".join(part for part in (read_stdin().strip(), text) if part)
         if not text:
             raise typer.BadParameter("no prompt given and nothing on stdin")
     settings = load_settings()

@@ -1,0 +1,69 @@
+"""Streams that are closed, full, not read to their end, or no text: a sentence at most."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.conftest import RunningServer
+
+FRANCE = "What is the capital of France?"
+PARIS = "The capital of France is Paris.\n"
+
+
+def in_shell(server: RunningServer, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in which `gptoss` is our command."""
+    prelude = f'gptoss() {{ "{sys.executable}" -m gptoss_local "$@"; }}\n'
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", prelude + script],
+        env=server.environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=120,
+    )
+
+
+def test_closed_streams(server: RunningServer) -> None:
+    done = in_shell(server, f'gptoss run nano "{FRANCE}" <&-')
+    assert (done.returncode, done.stdout) == (0, PARIS), done.stderr
+    done = in_shell(server, f'gptoss run nano "{FRANCE}" </dev/null >&-')
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    done = in_shell(server, f'gptoss run nano "{FRANCE}" </dev/null 2>&-')
+    assert (done.returncode, done.stdout) == (0, PARIS)
+
+
+@pytest.mark.parametrize("command", ["ls", "config", f"run nano '{FRANCE}' --json </dev/null"])
+def test_a_reader_that_has_enough(server: RunningServer, command: str) -> None:
+    """`set -o pipefail` is common in scripts: nothing failed here."""
+    done = in_shell(server, f"gptoss {command} | true")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["ls", "ls --json", f"run nano '{FRANCE}' --hide-reasoning </dev/null"]
+)
+def test_a_full_disk_behind_stdout(server: RunningServer, command: str) -> None:
+    done = in_shell(server, f"gptoss {command} >/dev/full")
+    assert done.returncode == 1
+    assert done.stderr.startswith("gptoss: No space left on device\n"), done.stderr
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_bytes_that_are_no_text(server: RunningServer, locale: str) -> None:
+    done = in_shell(server, f"printf 'caf\\xe9' | LC_ALL={locale} gptoss run nano What")
+    assert done.returncode == 2
+    assert done.stderr.startswith("gptoss: stdin is no text\n"), done.stderr
+    done = in_shell(server, f"LC_ALL={locale} gptoss run nano $'caf\\xe9' </dev/null")
+    assert done.returncode == 2
+    assert done.stderr.startswith("gptoss: an argument"), done.stderr
+    script = f"printf 'caf\\xe9\\n{FRANCE}\\n' | LC_ALL={locale} gptoss run -i nano"
+    assert PARIS in in_shell(server, script).stdout
+
+
+def test_a_narrow_encoding(cli: Cli, server: RunningServer) -> None:
+    done = in_shell(server, "PYTHONIOENCODING=ascii gptoss show 你好")
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+    assert "model '??' not found" in done.stderr
+    assert cli("show", "你好").returncode == 3
