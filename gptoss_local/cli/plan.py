@@ -70,7 +70,14 @@ def plan(
     chosen = make_plan(facts, machine, wishes, known.tuning)
     reasons = explain(facts, machine, wishes, chosen, is_tuned=known.tuning is not None)
     if json:
-        print_json(model=name, machine=machine, plan=chosen, reasons=reasons)
+        print_json(
+            model=name,
+            machine=machine,
+            plan=chosen,
+            request_s=chosen.speed.request_s,
+            is_tuned=known.tuning is not None,
+            reasons=reasons,
+        )
     else:
         _print(name, machine, chosen, reasons)
 

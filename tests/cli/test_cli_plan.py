@@ -29,6 +29,8 @@ def test_plan_of_an_imagined_machine(cli: Cli) -> None:
     assert data["plan"]["shape"]["n_ctx"] == 65_536
     assert data["plan"]["host"]["is_pinned"]
     assert data["machine"]["gpus"][0]["total_bytes"] == 16 * 2**30
+    assert any(f"That is {data['request_s']:.1f} s for 4,096" in each for each in data["reasons"])
+    assert data["is_tuned"] is False
 
 
 def test_two_cards_and_none(cli: Cli) -> None:
