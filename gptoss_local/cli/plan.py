@@ -69,6 +69,8 @@ def plan(
     wishes = replace(wishes, extra_margin_bytes=known.extra_margin_bytes, maps_host=known.maps_host)
     chosen = make_plan(facts, machine, wishes, known.tuning)
     reasons = explain(facts, machine, wishes, chosen, is_tuned=known.tuning is not None)
+    if not (vram or ram):
+        reasons += _beside(settings)
     if json:
         print_json(
             model=name,
@@ -113,6 +115,21 @@ def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, Model
     weights_id = find_model(entry.name, settings).weights_id  # an embedded model has a file now
     measured = read_measured(measured_path(settings.cache_dir, weights_id, here))
     return entry.name, read_facts(path), measured
+
+
+def _beside(settings: Settings) -> list[str]:
+    """What a server has in memory, which counts as taken: also the model that is planned."""
+    from gptoss_local.client import Client
+    from gptoss_local.errors import GptOssError
+
+    client = Client(settings)
+    try:
+        models = client.get("/api/ps")["models"] if client.is_running() else []
+    except GptOssError:  # another program, or a key that we lack: what it has is not told
+        return []
+    names = ", ".join(model["name"] for model in models)
+    text = f"This is for what is free beside what the server has in memory: {names}."
+    return [f"{text} `gptoss stop --all` unloads that."] if names else []
 
 
 def _print(name: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:

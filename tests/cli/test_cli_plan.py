@@ -33,6 +33,14 @@ def test_plan_of_an_imagined_machine(cli: Cli) -> None:
     assert data["is_tuned"] is False
 
 
+def test_plan_says_what_is_in_memory_already(fresh: dict[str, str]) -> None:
+    """That is not free: without a word a model that is loaded seems not to fit."""
+    assert "in memory" not in run_cli(fresh, "plan", "nano").stdout
+    run_cli(fresh, "load", "nano")
+    assert "what the server has in memory: nano." in run_cli(fresh, "plan", "nano").stdout
+    assert "in memory" not in run_cli(fresh, "plan", "nano", "--ram", "32GiB").stdout
+
+
 def test_two_cards_and_none(cli: Cli) -> None:
     two = json.loads(cli("plan", "20b", "--vram", "8GiB,8GiB", "--json").stdout)
     assert sum(two["plan"]["placement"]["layers_per_gpu"]) == 25
