@@ -1,6 +1,8 @@
 """Request bodies: read within bounds, decoded as clients need it, checked against a struct."""
 
 import asyncio
+import codecs
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +18,11 @@ _MAX_BYTES = 32 * 1024 * 1024  # the longest prompt that fits is below 1 MB
 _TIMEOUT_S = 60.0
 _MAX_DEPTH = 100  # schemas and arguments are read by code that recurses
 _VERBATIM = frozenset(("parameters", "arguments", "format", "schema", "input_schema", "input"))
+_ESCAPE = re.compile(  # a whole character in two halves, a half without the other, any other
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
 
 
 async def read_body(
@@ -57,15 +64,18 @@ def parse_body(
 ) -> Body:
     """Decode as Ollama does: any content type, top-level names in any case, null is unset.
 
+    A byte order mark at the beginning is skipped: editors on Windows write one into files.
+
     Arguments as those of `read_body`.
 
     Raises:
         UsageError: the body is empty, not JSON, nested too deep, or a field has the wrong type.
     """
+    data = data.removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise UsageError("missing request body")
     try:
-        value = msgspec.json.decode(data)
+        value = _decode(data)
         if isinstance(value, dict):
             value = {key.lower(): item for key, item in value.items()}
         value = _clean(value)
@@ -91,11 +101,26 @@ def parse_object(text: str, what: str) -> dict[str, Any]:
         UsageError: it is no JSON object, or nested too deep.
     """
     try:
-        value: dict[str, Any] = msgspec.json.decode(text or "{}", type=dict[str, Any])
+        value: dict[str, Any] = msgspec.convert(_decode(text.encode() or b"{}"), dict[str, Any])
         _clean(value)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise UsageError(f"invalid {what}: {error}") from error
     return value
+
+
+def _decode(data: bytes) -> Any:
+    """Decode JSON, in which half a character is U+FFFD, as Go's decoder has it.
+
+    JavaScript programs that cut a text in the middle of an emoji send one half of its surrogate
+    pair; a refusal would end their conversation for good, as the text stays in it.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        mended = _ESCAPE.sub(lambda match: rb"\ufffd" if match["half"] else match[0], data)
+        if mended == data:
+            raise
+        return msgspec.json.decode(mended)
 
 
 def _clean(value: Any, depth: int = 0, *, keeps_nulls: bool = False) -> Any:
