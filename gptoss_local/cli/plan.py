@@ -81,7 +81,7 @@ def plan(
             reasons=reasons,
         )
     else:
-        _print(name, machine, chosen, reasons)
+        _print(name, _summary(facts, chosen), machine, chosen, reasons)
 
 
 def _card_sizes(text: str) -> list[int]:
@@ -132,7 +132,7 @@ def _beside(settings: Settings) -> list[str]:
     return [f"{text} `gptoss stop --all` unloads that."] if names else []
 
 
-def _print(name: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:
+def _print(name: str, summary: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:
     from itertools import zip_longest
 
     from rich.console import Console
@@ -140,7 +140,7 @@ def _print(name: str, machine: "Machine", chosen: "Plan", reasons: list[str]) ->
     from gptoss_local.plan.placement import DeviceMemory
 
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{name}: {_summary(chosen)}\n", style="bold", markup=False)
+    console.print(f"{name}: {summary}\n", style="bold", markup=False)
     # of no use to this plan, a card is shown all the same
     pairs = zip_longest(machine.gpus, chosen.placement.gpus, fillvalue=DeviceMemory())
     for gpu, memory in pairs:
@@ -167,10 +167,12 @@ def _print(name: str, machine: "Machine", chosen: "Plan", reasons: list[str]) ->
         console.print(f"- {reason}", markup=False)
 
 
-def _summary(chosen: "Plan") -> str:
+def _summary(facts: "ModelFacts", chosen: "Plan") -> str:
     where = "GPU" if chosen.uses_gpu else "CPU"
-    if chosen.uses_gpu and chosen.vram_share < 1:
-        where = "GPU, experts partly in RAM" if chosen.placement.shares_experts else "GPU and CPU"
+    if chosen.uses_gpu and chosen.placement.n_host_layers(facts):
+        where += " and CPU"
+    if chosen.placement.shares_experts:
+        where += ", experts partly in RAM"
     n_prefill, n_decode = chosen.n_threads_prefill, chosen.n_threads_decode
     return (
         f"{where}, {chosen.shape.n_ctx:,} tokens of context, batches of {chosen.shape.n_batch:,}, "

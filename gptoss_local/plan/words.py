@@ -38,27 +38,50 @@ def rate(tokens_s: float) -> str:
 def _placement(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) -> list[str]:
     if not plan.uses_gpu:
         return [_why_no_gpu(machine, wishes)]
-    n_host_layers = plan.placement.n_host_layers(facts)
-    lines = []
+    placement, lines = plan.placement, []
+    n_host_layers = placement.n_host_layers(facts)
     if n_host_layers:
         lines.append(
             f"The first {n_host_layers} of {facts.n_layers} layers are on the host, as wished."
         )
-    n_bytes = plan.placement.expert_bytes_on_host(facts)
+    if placement.shares_experts:
+        lines.append(_experts(facts, machine, wishes, plan))
+    elif not n_host_layers:
+        lines.append("The whole model is in VRAM, but for the embedding table.")
+    for gpu, n in zip(machine.usable_gpus, placement.layers_per_gpu, strict=True):
+        if not n:
+            lines.append(
+                f"GPU {gpu.index} ({gpu.name}) is left out: too small, or slower with than without."
+            )
+    return lines
+
+
+def _experts(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) -> str:
+    """Those in RAM whose layers are on GPUs."""
     whole, parts = plan.placement.host_experts, plan.placement.host_parts
-    if not whole and not parts:
-        if not n_host_layers:
-            lines.append("The whole model is in VRAM, but for the embedding table.")
-        return lines
+    n_host_layers = plan.placement.n_host_layers(facts)
+    of_host = sum(sum(layer.expert_bytes) for layer in facts.layers[:n_host_layers])
+    n_bytes = plan.placement.expert_bytes_on_host(facts) - of_host
     n_tensors = sum(len(names) for _, names in parts)
     also = f" and {n_tensors} of {len(EXPERT_PARTS) * len(parts)} tensors more" if parts else ""
-    why = "as wished" if wishes.n_cpu_moe is not None else "as VRAM is too small for more"
-    lines.append(
-        f"Attention, cache and head are in VRAM; the experts of {len(whole)} of {facts.n_layers} "
-        f"layers{also}, {gib(n_bytes)}, are in RAM, {why}. A token reads "
-        f"{facts.used_fraction:.1%} of them. {_offloading(plan.speed.offload_min_batch)}"
+    if wishes.n_cpu_moe is not None:
+        why = "as wished"
+    elif _is_limited(machine, wishes):
+        why = f"as no more than {gib(wishes.vram_bytes or 0)} of a GPU may be used"
+    else:
+        why = "as VRAM is too small for more"
+    return (
+        f"Attention, cache and head{' of the others' if n_host_layers else ''} are in VRAM; the "
+        f"experts of {len(whole)} of {facts.n_layers} layers{also}, {gib(n_bytes)}, are in RAM, "
+        f"{why}. A token reads {facts.used_fraction:.1%} of them. "
+        f"{_offloading(plan.speed.offload_min_batch)}"
     )
-    return lines
+
+
+def _is_limited(machine: Machine, wishes: Wishes) -> bool:
+    """Whether the user leaves a plan less than what is free."""
+    limit = wishes.vram_bytes
+    return limit is not None and any(limit < gpu.free_bytes for gpu in machine.usable_gpus)
 
 
 def _offloading(n_tokens: int) -> str:
@@ -80,7 +103,9 @@ def _why_cpu(machine: Machine, wishes: Wishes) -> str:
         return "There is no NVIDIA GPU, so the CPU computes everything."
     if not machine.has_cuda_build:
         return "This build of llama.cpp has no CUDA, so the GPU is not used."
-    return "VRAM is too small even without experts, or would be slower than the CPU alone."
+    is_limited = _is_limited(machine, wishes)
+    vram = f"{gib(wishes.vram_bytes or 0)} of each GPU, as wished," if is_limited else "VRAM"
+    return f"{vram} is too small even without experts, or would be slower than the CPU alone."
 
 
 def _host(facts: ModelFacts, machine: Machine, plan: Plan) -> list[str]:
@@ -104,8 +129,10 @@ def _context(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) ->
     shared = f", shared by {plan.shape.n_seq} answers" if plan.shape.n_seq > 1 else ""
     text = f"A context of {n_ctx:,} tokens{shared}"
     if wishes.n_ctx is not None:
-        is_less = wishes.n_ctx > facts.n_ctx_train
-        return [f"{text}: all that the model knows." if is_less else f"{text}, as wished."]
+        if wishes.n_ctx > facts.n_ctx_train:
+            return [f"{text}: all that the model knows."]
+        rounded = f": {wishes.n_ctx:,} are wished, and it grows by 256"
+        return [f"{text}{', as wished' if n_ctx == wishes.n_ctx else rounded}."]
     if n_ctx >= facts.n_ctx_train:
         return [f"{text}: all that the model knows."]
     if not plan.uses_gpu:

@@ -277,12 +277,3 @@ def test_imagined_memory_is_that_of_the_system_here() -> None:
     assert windows.pinnable_bytes == 32 * GIB
     assert windows.gpus[0].is_wddm
     assert imagine(machine(), [16 * GIB], 64 * GIB).pinnable_bytes == 64 * GIB * 9 // 10
-
-
-@pytest.mark.parametrize(
-    "wishes", [Wishes(n_gpu_layers=20), Wishes(n_cpu_moe=3), Wishes(n_gpu_layers=0, n_cpu_moe=3)]
-)
-def test_wishes_that_have_no_effect_are_named(wishes: Wishes) -> None:
-    here = machine()
-    assert "no effect" in explain(SMALL, here, wishes, make_plan(SMALL, here, wishes))[0]
-    assert "no effect" not in explain(SMALL, here, Wishes(), make_plan(SMALL, here))[0]
