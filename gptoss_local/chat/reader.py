@@ -48,6 +48,8 @@ class Reader:
             if self.stop.is_stopped:
                 break
             if not isinstance(delta, ContentDelta):
+                if held := self.stop.flush():  # belongs before it, and is no stop string any more
+                    passed.append(self._content(held))
                 passed.append(delta)
             elif text := self.stop.feed(delta.text):
                 passed.append(self._content(text))
