@@ -7,7 +7,7 @@ forge a message.
 import contextlib
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from openai_harmony import (
@@ -22,7 +22,15 @@ from openai_harmony import Message as HarmonyMessage
 from gptoss_local.chat.message import ChatRequest, JsonFormat, Message
 from gptoss_local.chat.parts import Part
 from gptoss_local.chat.typescript import render_tools
-from gptoss_local.chat.vocabulary import CHANNEL, END, MESSAGE, START, Vocabulary
+from gptoss_local.chat.vocabulary import (
+    CALL,
+    CHANNEL,
+    END,
+    MESSAGE,
+    START,
+    STOP_TOKENS,
+    Vocabulary,
+)
 from gptoss_local.errors import UsageError
 from gptoss_local.types import Effort
 
@@ -49,7 +57,7 @@ def render_chat(
     Raises:
         UsageError: openai-harmony refuses a message.
     """
-    encoding, tokens = vocabulary.encoding, list(request.earlier_tokens)
+    encoding, tokens = vocabulary.encoding, _ended(request.earlier_tokens)
     try:
         if not tokens:
             effort = request.effort if request.reasoning else "low"
@@ -104,6 +112,23 @@ def begun_answer(request: ChatRequest) -> Message | None:
     last = request.messages[-1] if request.messages else None
     is_bound = request.format is not None or bool(request.must_call)
     return last if last is not None and _is_final(last) and not is_bound else None
+
+
+def _ended(tokens: Sequence[int]) -> list[int]:
+    """Tokens of an earlier answer, its last message ended as it stands in a history.
+
+    There `<|end|>` takes the place of `<|return|>`, which only says that the turn is over, and an
+    answer that was cut off has neither. Source: docs/format.md of openai/harmony.
+    """
+    last = tokens[-1] if tokens else END
+    if last in (END, CALL):
+        return list(tokens)
+    if last in STOP_TOKENS:
+        return [*tokens[:-1], END]
+    begin = max((i for i, token in enumerate(tokens) if token == START), default=None)
+    if begin is not None and MESSAGE not in tokens[begin:]:  # a header that nothing follows
+        return list(tokens[:begin])
+    return [*tokens, END]
 
 
 def _system(effort: Effort, date: datetime.date) -> HarmonyMessage:

@@ -174,6 +174,28 @@ def test_a_begun_answer_stands_open(vocabulary: Vocabulary) -> None:
         assert closed.endswith("<|end|><|start|>assistant")
 
 
+@pytest.mark.parametrize(
+    ("answer", "ended"),
+    [
+        ("<|channel|>final<|message|>Hello!<|return|>", "<|channel|>final<|message|>Hello!<|end|>"),
+        ("<|channel|>final<|message|>Hel", "<|channel|>final<|message|>Hel<|end|>"),
+        ("<|channel|>analysis<|message|>", "<|channel|>analysis<|message|><|end|>"),
+        ("<|channel|>ana", None),
+        ("", None),
+    ],
+)
+def test_an_earlier_answer_ends_before_the_next_question(
+    vocabulary: Vocabulary, answer: str, ended: str | None
+) -> None:
+    """As in a history, also where it was cut off; what is only a header goes."""
+    earlier = "<|start|>system<|message|>Hm.<|end|><|start|>user<|message|>hi<|end|>"
+    opening = "<|start|>assistant"
+    tokens = tuple(vocabulary.encode_tagged(earlier + opening + answer))
+    text = render(vocabulary, user("More?"), earlier_tokens=tokens)
+    kept = earlier if ended is None else earlier + opening + ended
+    assert text == f"{kept}<|start|>user<|message|>More?<|end|>{opening}"
+
+
 def test_the_format_is_told(vocabulary: Vocabulary) -> None:
     """As docs/format.md of openai/harmony has it, at the end of the developer message."""
     schema = {"type": "object", "properties": {"ü": {"type": "string"}}}
