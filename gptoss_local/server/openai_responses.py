@@ -14,7 +14,7 @@ from gptoss_local.server.body import read_body
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.server.model_defaults import RESPONSES_NAMES, fill_in_fields
 from gptoss_local.server.openai_responses_frames import ResponsesWriter
-from gptoss_local.server.openai_responses_request import ResponsesBody
+from gptoss_local.server.openai_responses_request import ResponsesBody, without_unknown
 from gptoss_local.server.response_store import ResponseStore
 from gptoss_local.server.streaming import AnswerResponse, json_response
 
@@ -34,7 +34,7 @@ def routes() -> list[Route]:
 async def responses(request: Request) -> Response:
     manager: ModelManager = request.app.state.manager
     fill_in = fill_in_fields(manager.settings, RESPONSES_NAMES)
-    body = await read_body(request, ResponsesBody, fill_in)
+    body = await read_body(request, ResponsesBody, lambda sent: fill_in(without_unknown(sent)))
     remembered = _remembered(request)
     items = body.items(remembered)
     events = manager.answer(body.model, body.to_request(items))

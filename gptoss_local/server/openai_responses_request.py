@@ -29,6 +29,18 @@ from gptoss_local.server.openai_parts import (
 from gptoss_local.server.response_store import ResponseStore
 
 _LOGPROBS = "message.output_text.logprobs"
+_ITEMS = frozenset(
+    (
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "item_reference",
+    )
+)
+_TOOLS = frozenset(("function", "custom"))
 SEAL = "gptoss:"  # begins the encrypted_content we hand out, which is readable text
 
 
@@ -49,12 +61,13 @@ class Item(msgspec.Struct, omit_defaults=True):
 
     @property
     def kind(self) -> str:
-        return self.type or ("message" if self.role else "")
+        """Its type, which messages and references need not have."""
+        return self.type or ("message" if self.role else "item_reference" if self.id else "")
 
     @property
     def is_reference(self) -> bool:
         """Whether it stands for an item of an earlier answer."""
-        return self.type == "item_reference"
+        return self.kind == "item_reference"
 
     def to_wire(self) -> dict[str, Any]:
         """The item as it is listed: with an id, and text in parts."""
@@ -146,8 +159,8 @@ class ResponsesBody(Sampling, kw_only=True):
         if not messages:
             raise UsageError("input is required")
         effort, reasoning = parse_effort(self.reasoning.effort)
-        wires = [convert(tool, WireTool) for tool in self.tools]
-        tools = [w.to_tool() for w in wires if w.type in ("function", "custom") and w.name]
+        known = (tool for tool in self.tools if tool.get("type", "function") in _TOOLS)
+        tools = [w.to_tool() for w in (convert(tool, WireTool) for tool in known) if w.name]
         return ChatRequest(
             messages=tuple(messages),
             effort=effort,
@@ -176,6 +189,20 @@ class ResponsesBody(Sampling, kw_only=True):
             raise UsageError("background answers are not supported")
 
 
+def without_unknown(body: dict[str, Any]) -> dict[str, Any]:
+    """A body of which unknown items have lost their fields: those may be of any type."""
+    items = body.get("input")
+    if not isinstance(items, list):
+        return body
+
+    def is_unknown(item: Any) -> bool:
+        kind = item.get("type") if isinstance(item, dict) else None
+        return isinstance(kind, str) and bool(kind) and kind not in _ITEMS
+
+    kept = [{"type": item["type"]} if is_unknown(item) else item for item in items]
+    return body | {"input": kept}
+
+
 def _messages(items: list[Item]) -> list[Message]:
     """Items as messages: what the assistant thought, said and called in a row becomes one."""
     turns = _Turns()
@@ -191,6 +218,8 @@ def _messages(items: list[Item]) -> list[Message]:
                 turns.call(ToolRequest(item.name, {"input": item.input}, item.call_id))
             case "function_call_output" | "custom_tool_call_output":
                 turns.result(item)
+            case "":
+                raise UsageError("an item of input has neither a type nor a role")
     return turns.finish()
 
 

@@ -214,6 +214,7 @@ def test_instructions_and_developer_message(client: openai.OpenAI) -> None:
         ({"background": True}, "background"),
         ({"reasoning": {"effort": "huge"}}, "invalid reasoning value"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "text only"),
+        ({"input": [{"content": "hi"}]}, "neither a type nor a role"),
         ({"text": {"format": {"type": "json_schema"}}}, "needs a schema"),
         ({"tools": [{"type": "function", "name": 5}]}, "$.name"),
         (
@@ -227,6 +228,20 @@ def test_bad_requests(http: httpx.Client, fields: dict[str, Any], text: str) -> 
         reply = http.post("/v1/responses", json=ASK | fields | {"stream": stream})
         assert reply.status_code == 400, reply.text
         assert text in reply.json()["error"]["message"]
+
+
+def test_unknown_items_and_tools_may_have_any_fields(http: httpx.Client) -> None:
+    """Those of other products share names with ours, and not their types."""
+    screen = {"type": "computer_screenshot", "image_url": "data:"}
+    items = [
+        {"role": "user", "content": "What is the capital of France?"},
+        {"type": "computer_call_output", "call_id": "c", "output": screen},
+        {"type": "later", "id": 5, "role": ["x"], "content": {}, "summary": 1, "arguments": [1]},
+    ]
+    tools = [{"type": "later", "name": {}, "description": 5, "parameters": "none", "format": []}]
+    reply = http.post("/v1/responses", json=ASK | {"input": items, "tools": tools})
+    assert reply.status_code == 200, reply.text
+    assert "Paris" in reply.json()["output"][-1]["content"][0]["text"]
 
 
 def test_unknown_model(client: openai.OpenAI) -> None:
