@@ -4,6 +4,8 @@ Models misspell functions, call those of other products, and write JSON that doe
 is repaired only where one reading fits the declared functions; whatever else is for the reader.
 """
 
+import contextlib
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +15,8 @@ import msgspec
 
 from gptoss_local.chat.message import Tool
 
+_NEXT = re.compile(r"[\s,;]*(?={)")
+_DECODER = json.JSONDecoder()
 _PREFIX = "functions."
 _PYTHON = "python"
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -24,6 +28,24 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
     "null": type(None),
 }
+
+
+def find_calls(
+    recipient: str, text: str, tools: Sequence[Tool], *, is_cut: bool = False
+) -> list[tuple[str, dict[str, Any]]]:
+    """Name and arguments of the call; of several ones if their arguments stand behind each other.
+
+    Arguments as those of `find_call`.
+    """
+    in_a_row = _objects_in_a_row(text)
+    if in_a_row is None:
+        call = find_call(recipient, text, tools, is_cut=is_cut)
+        return [] if call is None else [call]
+    tool = _by_name(recipient, tools)
+    fitting = [a for a in in_a_row if a is not None and tool is not None and _fits(a, tool)]
+    if tool is None or is_cut or len(fitting) < len(in_a_row):
+        return []
+    return [(tool.name, arguments) for arguments in fitting]
 
 
 def find_call(
@@ -74,6 +96,23 @@ def _parse(text: str) -> dict[str, Any] | None:
     return arguments
 
 
+def _objects_in_a_row(text: str) -> list[dict[str, Any] | None] | None:
+    """Objects with nothing but a comma between them, None for a broken one; None if it is only one.
+
+    To repair such a text would leave the last one of them.
+    """
+    found: list[dict[str, Any] | None] = []
+    at = 0
+    while gap := _NEXT.match(text, at):
+        try:
+            _, at = _DECODER.raw_decode(text, gap.end())
+        except (ValueError, RecursionError):
+            found.append(None)
+            break
+        found.append(_parse(text[gap.end() : at]))
+    return found if len(found) > 1 else None
+
+
 def _repair(text: str, tool: Tool) -> dict[str, Any] | None:
     """Arguments out of JSON that is broken or wrapped, if they then fit the tool."""
     try:
@@ -110,7 +149,11 @@ def _as_only_argument(text: str, tool: Tool) -> dict[str, Any] | None:
     if len(properties) != 1 or not text.strip() or text.lstrip()[0] in "{[":
         return None
     ((name, schema),) = properties.items()
-    return {name: text} if isinstance(schema, dict) and schema.get("type") == "string" else None
+    if not isinstance(schema, dict) or schema.get("type") != "string":
+        return None
+    with contextlib.suppress(msgspec.DecodeError):  # written as JSON, which the header promised
+        text = msgspec.json.decode(text, type=str)
+    return {name: text}
 
 
 def _fits(arguments: Any, tool: Tool) -> bool:

@@ -17,7 +17,7 @@ import secrets
 import string
 from collections.abc import Sequence
 
-from gptoss_local.chat.calls import find_call
+from gptoss_local.chat.calls import find_calls
 from gptoss_local.chat.events import ContentDelta, Delta, ReasoningDelta, ToolCall
 from gptoss_local.chat.message import Tool
 from gptoss_local.chat.vocabulary import (
@@ -159,16 +159,16 @@ class HarmonyParser:
         return self._delta(body.lstrip() if end else body)
 
     def _call(self, text: str, *, is_cut: bool) -> list[Delta]:
-        """A function call, or its words as content when it is none."""
-        call = find_call(self._recipient, text, self._tools, is_cut=is_cut)
-        if call is None:
+        """A function call or several, or its words as content when it is none."""
+        calls = find_calls(self._recipient, text, self._tools, is_cut=is_cut)
+        if not calls:
             self._channel = "final"
             name = self._recipient.removeprefix("functions.")
             is_known = name in (tool.name for tool in self._tools)
             return self._delta(text if is_known else f"{name}({text})")
-        call_id = "call_" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(8))
-        self._n_calls += 1
-        return [ToolCall(self._n_calls - 1, call_id, *call)]
+        self._n_calls += len(calls)
+        first = self._n_calls - len(calls)
+        return [ToolCall(first + i, _new_call_id(), *call) for i, call in enumerate(calls)]
 
     def _delta(self, text: str) -> list[Delta]:
         """Text of the open message; a second one of a kind starts a new paragraph."""
@@ -183,6 +183,10 @@ class HarmonyParser:
             return [ReasoningDelta(text)]
         self._has_content = True
         return [ContentDelta(text)]
+
+
+def _new_call_id() -> str:
+    return "call_" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(8))
 
 
 class RawParser:

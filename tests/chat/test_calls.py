@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptoss_local.chat import Tool
-from gptoss_local.chat.calls import find_call
+from gptoss_local.chat.calls import find_call, find_calls
 
 
 def tool(name: str, *required: str, **properties: str) -> Tool:
@@ -80,6 +81,10 @@ def test_arguments(text: str, arguments: dict[str, Any] | None) -> None:
 
 def test_bare_text_for_a_function_of_one_text() -> None:
     assert find_call("run_script", "print(1)\n", TOOLS) == ("run_script", {"code": "print(1)\n"})
+    assert find_call("run_script", r'"print(1)\nx"', TOOLS) == (
+        "run_script",
+        {"code": "print(1)\nx"},
+    )
     assert find_call("run_script", "[1", TOOLS) is None
 
 
@@ -96,6 +101,27 @@ def test_python_takes_bare_code(declared: Tool) -> None:
         assert found == ("python", {"code": "print(1)"})
     two = tool("python", "code", "file", code="string", file="string")
     assert find_call("python", "print(1)", (two,)) is None
+
+
+@pytest.mark.parametrize("gap", ["", "\n", ", ", ";\n"])
+def test_calls_behind_each_other_are_all_found(gap: str) -> None:
+    """A repair would leave the last one, and the file of the first would never be read."""
+    text = gap.join(['{"path": "a"}', '{"path": "b", "line": 2}', '{"path": "a"}'])
+    a, b = ({"path": "a"}, {"path": "b", "line": 2})
+    assert find_calls("functions.read_file", text, TOOLS) == [("read-file", x) for x in (a, b, a)]
+    assert find_calls("functions.read_file", text, TOOLS, is_cut=True) == []
+    assert find_calls("functions.read_file", text + "\nDone.", TOOLS)[1:] == [
+        ("read-file", b),
+        ("read-file", a),
+    ]
+
+
+@pytest.mark.parametrize(
+    "second",
+    ['{"path": "b"', '{"file": "b"}', '{"path": 5}', "{'path': 'b'}", '{"path": "\\ud800"}'],
+)
+def test_one_of_several_calls_that_does_not_fit_makes_none(second: str) -> None:
+    assert find_calls("functions.read_file", '{"path": "a"}' + second, TOOLS) == []
 
 
 def test_what_was_cut_off_is_not_completed() -> None:
@@ -122,4 +148,5 @@ ODD_SCHEMAS: list[Any] = [
     recipient=st.sampled_from(["f", "functions.f", "g", "", "."]),
 )
 def test_nothing_raises(text: str, schema: Any, recipient: str) -> None:
-    find_call(recipient, text, [Tool("f", "", schema)])
+    for _, arguments in find_calls(recipient, text, [Tool("f", "", schema)]):
+        msgspec.json.encode(arguments)

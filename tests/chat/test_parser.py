@@ -83,6 +83,19 @@ def test_preamble_and_two_calls(vocabulary: Vocabulary) -> None:
     assert [(c.index, c.name, c.arguments) for c in calls] == [(0, "f", {}), (1, "g", {"x": [1]})]
 
 
+def test_two_calls_in_one_message(vocabulary: Vocabulary) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    parser = HarmonyParser(vocabulary, (Tool("f", "", schema),))
+    text = '<|channel|>commentary to=functions.f<|message|>{"x": 1}\n{"x": 2}<|call|>'
+    reasoning, content, calls = join(parser, vocabulary.encode_tagged(text))
+    assert [(c.index, c.name, c.arguments) for c in calls] == [
+        (0, "f", {"x": 1}),
+        (1, "f", {"x": 2}),
+    ]
+    assert calls[0].id != calls[1].id
+    assert not reasoning + content
+
+
 @pytest.mark.parametrize(
     "arguments", ["not json", "[1, 2]", '{"a": ', "12", '{"a":' * 4000, '{"a": "\\ud800"}']
 )
