@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from gptoss_local.errors import ChatNotFoundError, HistoryError
 from gptoss_local.types import Effort
 from tui.answer import Answer
 from tui.history import ChatSummary, History, Turn, TurnState
@@ -37,6 +38,7 @@ class Conversation:
         self.chat_id: int | None = None
         self.options: dict[str, Any] = {}
         self._system = ""
+        self._unsaved: dict[int, dict[str, Any]] = {}  # by turn: what was to be stored, and is not
 
     @property
     def summary(self) -> ChatSummary | None:
@@ -44,10 +46,12 @@ class Conversation:
 
     def new(self, system: str = "") -> None:
         """Begin an empty chat, which `system` is the system message of."""
+        self.store()
         self.chat_id, self.turns, self._system, self.options = None, [], system, {}
 
     def open(self, chat_id: int, turn_id: int | None = None) -> None:
         """Go on with a stored chat, at its leaf or on the branch with `turn_id`."""
+        self.store()
         chat = self._history.chat(chat_id)
         turns = self._history.select(turn_id) if turn_id else self._history.branch(chat.leaf_id)
         self.chat_id, self.turns, self.options = chat_id, turns, dict(chat.options)
@@ -81,23 +85,20 @@ class Conversation:
                 self._history.set_options(self.chat_id, self.options)
             if self._system:
                 self._add("system", self._system)
-        if instead_of is not None:
-            self._cut_before(instead_of)
-        return self._add("user", text)
+        return self._add("user", text, before=instead_of)
 
     def begin_answer(self, *, instead_of: Turn | None = None) -> Turn:
         """Add an answer that streams, at the end or as a sibling of an earlier one."""
-        if instead_of is not None:
-            self._cut_before(instead_of)
-        return self._add("assistant", "", model=self.model, effort=self.effort, state="streaming")
+        made_with: Any = {"model": self.model, "effort": self.effort, "state": "streaming"}
+        return self._add("assistant", "", before=instead_of, **made_with)
 
     def add_result(self, name: str, result: ToolResult) -> Turn:
         """Add what a call of a tool gave, at the end."""
         stats = {"seconds": round(result.seconds, 3), "is_error": result.is_error}
         return self._add("tool", result.text, tool_name=name, stats=stats)
 
-    def save(self, turn: Turn, answer: Answer) -> Turn:
-        """Store an answer as far as it is; returns its turn as it is now."""
+    def keep(self, turn: Turn, answer: Answer) -> Turn:
+        """Take an answer as far as it is, for `store`; returns its turn as it is now."""
         state = _STATES.get(answer.phase, "streaming")
         stats = answer.stats | ({"error": answer.error} if answer.error else {})
         changes: dict[str, Any] = {
@@ -107,10 +108,25 @@ class Conversation:
             "stats": stats,
             "tool_calls": answer.tool_calls,
         }
-        self._history.update(turn.id, **changes)
-        saved = msgspec.structs.replace(turn, **changes)
-        self.turns = [saved if other.id == turn.id else other for other in self.turns]
-        return saved
+        self._unsaved[turn.id] = changes
+        kept = msgspec.structs.replace(turn, **changes)
+        self.turns = [kept if other.id == turn.id else other for other in self.turns]
+        return kept
+
+    def store(self) -> None:
+        """Write what was kept.
+
+        Raises:
+            HistoryError: the disk refuses it; the next call tries it again.
+            ChatNotFoundError: another process deleted the chat; it is not tried again.
+        """
+        for turn_id, changes in list(self._unsaved.items()):
+            try:
+                self._history.update(turn_id, **changes)
+            except ChatNotFoundError:
+                del self._unsaved[turn_id]
+                raise
+            del self._unsaved[turn_id]
 
     def walk(self, turn: Turn, step: int) -> Turn | None:
         """Go to the sibling `step` places on, and down to its newest leaf.
@@ -189,27 +205,31 @@ class Conversation:
         """
         idx = self._idx_of_question()
         first, asked = self.turns[0], [turn for turn in self.turns[idx:] if turn.state == "done"]
+        whole = self.turns
         system = first.content.partition(_SUMMARY)[0].rstrip() if first.role == "system" else ""
-        self.turns = []
-        self._add("system", f"{system}\n\n{_SUMMARY}\n\n{summary}".lstrip())
         kept = ("reasoning", "tool_calls", "tool_name", "model", "effort", "stats")
-        for turn in asked:
-            fields = {name: getattr(turn, name) for name in kept}
-            self._add(turn.role, turn.content, **fields)
-        return self.begin_answer()
+        try:
+            self._add("system", f"{system}\n\n{_SUMMARY}\n\n{summary}".lstrip(), before=first)
+            for turn in asked:
+                fields = {name: getattr(turn, name) for name in kept}
+                self._add(turn.role, turn.content, **fields)
+            return self.begin_answer()
+        except HistoryError:
+            self.turns = whole
+            raise
 
     def _idx_of_question(self) -> int:
         return max(n for n, turn in enumerate(self.turns) if turn.role == "user")
 
-    def _cut_before(self, turn: Turn) -> None:
-        ids = [other.id for other in self.turns]
-        self.turns = self.turns[: ids.index(turn.id)]
-
-    def _add(self, role: Any, content: str, **fields: Any) -> Turn:
+    def _add(self, role: Any, content: str, *, before: Turn | None = None, **fields: Any) -> Turn:
+        """Add a turn at the end, or as a sibling of an earlier one: `before` and the rest go."""
         assert self.chat_id is not None
-        parent_id = self.turns[-1].id if self.turns else None
+        self.store()
+        ids = [turn.id for turn in self.turns]
+        kept = self.turns if before is None else self.turns[: ids.index(before.id)]
+        parent_id = kept[-1].id if kept else None
         turn = self._history.add(self.chat_id, parent_id, role, content, **fields)
-        self.turns.append(turn)
+        self.turns = [*kept, turn]
         return turn
 
 

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from gptoss_local.errors import GptOssError
+from gptoss_local.errors import GptOssError, HistoryError
 from tui.answer import Answer
 from tui.exchange import Exchange
 from tui.history import Turn
+from tui.screens.errors import telling
 from tui.widgets.turn_view import AssistantTurnView
 
 if TYPE_CHECKING:
@@ -114,10 +115,19 @@ class Dialogue:
         prompt.fill("\n\n".join(filter(None, (text, prompt.text))))
 
     async def _send(self, text: str) -> None:
-        """Ask the model; replaces the message that is being edited."""
+        """Ask the model; replaces the message that is being edited.
+
+        A message that cannot be stored is in the input again, with all that wait behind it.
+        """
         editing, conversation = self.editing, self._screen.conversation
+        try:
+            turn = conversation.ask(text, instead_of=editing)
+        except HistoryError as error:
+            self._screen.show_error(error)
+            self._screen.queue.add(text, is_next=True)
+            self.take_back_queue()
+            return
         self.leave_edit()
-        turn = conversation.ask(text, instead_of=editing)
         if editing is None:
             await self._screen.transcript.add(turn)
         await self.begin(conversation.begin_answer(), is_new=editing is None)
@@ -134,6 +144,7 @@ class Dialogue:
         if self._screen.queue.is_empty:
             return
         if exchange.ended_well or is_steered:
-            await self._send(self._screen.queue.take_first())
+            with telling(self._screen):
+                await self._send(self._screen.queue.take_first())
         else:
             self.take_back_queue()

@@ -8,10 +8,11 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
-from gptoss_local.errors import ContextOverflowError, GptOssError
+from gptoss_local.errors import ContextOverflowError, GptOssError, HistoryError
 from tui.answer import Answer
 from tui.conversation import Conversation
 from tui.history import Turn
+from tui.screens.errors import show_error
 from tui.server import ChatServer
 from tui.widgets.turn_view import AssistantTurnView
 
@@ -37,6 +38,7 @@ class RunningAnswer:
         self._painting = asyncio.Lock()
         self._n_painted = -1
         self._n_ticks = 0
+        self._is_refused = False
 
     async def run(self, server: ChatServer, body: dict[str, Any]) -> None:
         """Receive until the answer is over, however it ends; then it is stored and painted."""
@@ -72,8 +74,16 @@ class RunningAnswer:
                 await self._view.show(self.answer)
 
     def save(self) -> None:
-        """Store the answer as far as it is."""
-        self.turn = self._view.turn = self._conversation.save(self.turn, self.answer)
+        """Store the answer as far as it is; it goes on where the disk refuses that."""
+        self.turn = self._view.turn = self._conversation.keep(self.turn, self.answer)
+        try:
+            self._conversation.store()
+        except HistoryError as error:  # the next call tries it again, and need not say it again
+            if not self._is_refused:
+                show_error(self._view, error)
+            self._is_refused = True
+        else:
+            self._is_refused = False
 
     async def _receive(self, server: ChatServer, body: dict[str, Any]) -> None:
         answer = self.answer

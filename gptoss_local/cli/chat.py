@@ -86,4 +86,5 @@ def _show(
     toolbox = Toolbox(settings.tools, Path.cwd())
     app = ChatApp(server, history, conversation, toolbox, theme=settings.theme, keys=settings.keys)
     app.run()
+    conversation.store()  # raises what cannot be: the last answer is not what was on the screen
     return conversation.chat_id

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gptoss_local.errors import UsageError
 from tui.screens.chats import ChatsDialog, Place
+from tui.screens.errors import telling
 from tui.widgets.turn_view import TurnView
 
 if TYPE_CHECKING:
@@ -31,9 +32,15 @@ async def resume(screen: "ChatScreen", argument: str) -> None:
 
     async def chosen(place: Place | None) -> None:
         if place is not None:
-            await screen.open_chat(place)
+            with telling(screen):
+                await screen.open_chat(place)
 
-    dialog = ChatsDialog(screen.history, partial(write_export, screen), argument)
+    async def deleted(chat_id: int) -> None:
+        if chat_id == screen.conversation.chat_id:  # its next message would have no place
+            await screen.open_chat(None)
+
+    export = partial(write_export, screen)
+    dialog = ChatsDialog(screen.history, export, deleted, argument)
     screen.app.push_screen(dialog, chosen)
 
 

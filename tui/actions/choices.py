@@ -7,6 +7,7 @@ from gptoss_local.catalog import canonical_name
 from gptoss_local.errors import UsageError
 from gptoss_local.types import Effort
 from tui.mouse import set_mouse
+from tui.screens.errors import telling
 from tui.screens.models import ModelsDialog
 from tui.screens.tools import ToolsDialog
 
@@ -46,7 +47,8 @@ async def model(screen: "ChatScreen", argument: str) -> None:
 def set_model(screen: "ChatScreen", name: str | None) -> None:
     """Use a model from the next answer on; None changes nothing."""
     if name:
-        screen.conversation.set_model(name, screen.conversation.effort)
+        with telling(screen):
+            screen.conversation.set_model(name, screen.conversation.effort)
         screen.model_changed()
 
 

@@ -20,6 +20,7 @@ from tui.dialogue import Dialogue
 from tui.history import History, Turn
 from tui.running_answer import TICK_S
 from tui.screens.chats import Place
+from tui.screens.errors import show_error, telling
 from tui.server import ChatServer, LoadedModel, Look
 from tui.tools import Toolbox
 from tui.widgets.prompt import CompletionList, Prompt
@@ -149,7 +150,7 @@ class ChatScreen(Screen[None]):
 
     def show_error(self, error: GptOssError) -> None:
         """What happened and what to do, beside the chat."""
-        self.notify(f"{error.message}\n{error.hint}".strip(), severity="error", markup=False)
+        show_error(self, error)
 
     @work(group="loaded", exclusive=True)
     async def model_changed(self) -> None:
@@ -173,7 +174,8 @@ class ChatScreen(Screen[None]):
         self.prompt.accepted()
         if is_command:
             await self.action_command(event.text.removeprefix("/"))
-        else:
+            return
+        with telling(self):
             await self.dialogue.say(event.text)
 
     def stop(self) -> None:
@@ -205,10 +207,12 @@ class ChatScreen(Screen[None]):
         """Show another version of a turn, with what follows it."""
         if self.is_answering:
             self.refuse()
-        elif (other := self.conversation.walk(turn, step)) is not None:
-            self.dialogue.reset()
-            await self.show_branch()
-            self.transcript.show_turn(other)
+            return
+        with telling(self):
+            if (other := self.conversation.walk(turn, step)) is not None:
+                self.dialogue.reset()
+                await self.show_branch()
+                self.transcript.show_turn(other)
 
     @on(Prompt.Completions)
     def show_completions(self, event: Prompt.Completions) -> None:
@@ -224,7 +228,8 @@ class ChatScreen(Screen[None]):
         elif self.is_answering:
             self.refuse()
         else:
-            await actions.edit_turn(self, event.turn)
+            with telling(self):
+                await actions.edit_turn(self, event.turn)
 
     async def action_command(self, text: str) -> None:
         """Run a command, given as behind its slash."""
@@ -234,16 +239,15 @@ class ChatScreen(Screen[None]):
         if self.is_answering and not command.available_during_turn:
             self.refuse()
             return
-        try:
+        with telling(self):
             await command.action(self, argument)
-        except GptOssError as error:
-            self.show_error(error)
         self.show_status()
 
     async def action_walk(self, step: int) -> None:
         """Walk the versions of the last turn that has several."""
-        if turn := self.conversation.last_with_siblings():
-            await self.walk(turn, step)
+        with telling(self):
+            if turn := self.conversation.last_with_siblings():
+                await self.walk(turn, step)
 
     def action_scroll(self, n_rows: int) -> None:
         self.transcript.scroll_relative(y=n_rows, animate=False)
@@ -271,7 +275,8 @@ class ChatScreen(Screen[None]):
         if self.prompt.text.startswith("/"):
             self.prompt.submit()
         else:
-            await self.dialogue.steer(self.prompt.take())
+            with telling(self):
+                await self.dialogue.steer(self.prompt.take())
 
     def action_interrupt(self) -> None:
         """Copy what is selected; else clear the input; else stop; else quit when pressed twice."""

@@ -1,7 +1,7 @@
 """The list of chats: open, search, rename, delete, export."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import ClassVar, NamedTuple
 
@@ -14,9 +14,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from gptoss_local.errors import UsageError
 from tui.history import MATCH_END, MATCH_START, ChatSummary, History, Hit
 from tui.screens.dialog import ConfirmDialog, LineDialog
+from tui.screens.errors import telling
 
 _KEYS = "Enter open   F2 rename   F8 delete   F5 export   Esc leave"
 _SEARCH_AFTER_S = 0.15
@@ -34,6 +34,7 @@ class ChatsDialog(ModalScreen[Place | None]):
 
     Args:
         export: Writes a chat to a file.
+        deleted: Called when a chat is gone.
         words: What to search for at once.
     """
 
@@ -46,9 +47,16 @@ class ChatsDialog(ModalScreen[Place | None]):
         Binding("up", "move(-1)", show=False, priority=True),
     ]
 
-    def __init__(self, history: History, export: Callable[[int], None], words: str = "") -> None:
+    def __init__(
+        self,
+        history: History,
+        export: Callable[[int], None],
+        deleted: Callable[[int], Awaitable[None]],
+        words: str = "",
+    ) -> None:
         super().__init__()
         self._export = export
+        self._deleted = deleted
         self._history = history
         self._words = words
         self._places: list[Place] = []
@@ -85,29 +93,32 @@ class ChatsDialog(ModalScreen[Place | None]):
 
             def rename(title: str | None) -> None:
                 if title:
-                    self._history.rename(place.chat_id, title)
+                    with telling(self):
+                        self._history.rename(place.chat_id, title)
                     self._refill()
 
-            old = self._history.chat(place.chat_id).title
-            self.app.push_screen(LineDialog("Rename the chat", old), rename)
+            with telling(self):
+                old = self._history.chat(place.chat_id).title
+                self.app.push_screen(LineDialog("Rename the chat", old), rename)
 
     def action_delete(self) -> None:
         if place := self._marked():
 
-            def delete(is_sure: bool | None) -> None:
+            async def delete(is_sure: bool | None) -> None:
                 if is_sure:
-                    self._history.delete(place.chat_id)
+                    with telling(self):
+                        self._history.delete(place.chat_id)
+                        await self._deleted(place.chat_id)
                     self._refill()
 
-            title = self._history.chat(place.chat_id).title
-            self.app.push_screen(ConfirmDialog(f"Delete “{title}” for good?"), delete)
+            with telling(self):
+                title = self._history.chat(place.chat_id).title
+                self.app.push_screen(ConfirmDialog(f"Delete “{title}” for good?"), delete)
 
     def action_export(self) -> None:
         if place := self._marked():
-            try:
+            with telling(self):
                 self._export(place.chat_id)
-            except UsageError as error:
-                self.notify(f"{error.message}\n{error.hint}", severity="error", markup=False)
 
     def _marked(self) -> Place | None:
         idx = self.query_one(OptionList).highlighted
@@ -120,12 +131,9 @@ class ChatsDialog(ModalScreen[Place | None]):
 
     def _refill(self) -> None:
         options = self.query_one(OptionList)
-        found: list[tuple[Place, Content]]
-        if self._words:
-            hits = self._history.search(self._words)
-            found = [(Place(hit.chat_id, hit.turn_id), _hit_line(hit)) for hit in hits]
-        else:
-            found = [(Place(chat.id, None), _chat_line(chat)) for chat in self._history.chats()]
+        found: list[tuple[Place, Content]] = []
+        with telling(self):
+            found = self._find()
         self._places = [place for place, _ in found]
         options.clear_options()
         options.add_options([Option(line) for _, line in found])
@@ -134,6 +142,13 @@ class ChatsDialog(ModalScreen[Place | None]):
         else:
             words = "Nothing found." if self._words else "There are no chats yet."
             options.add_option(Option(words, disabled=True))
+
+    def _find(self) -> list[tuple[Place, Content]]:
+        """What the list shows: where the words are, or else the newest chats."""
+        if self._words:
+            hits = self._history.search(self._words)
+            return [(Place(hit.chat_id, hit.turn_id), _hit_line(hit)) for hit in hits]
+        return [(Place(chat.id, None), _chat_line(chat)) for chat in self._history.chats()]
 
 
 def _chat_line(chat: ChatSummary) -> Content:

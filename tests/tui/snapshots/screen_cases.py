@@ -60,12 +60,16 @@ def _models(_history: History) -> ModelsDialog:
     return ModelsDialog(tags, tags[1:2], "gpt-oss:20b", ask)
 
 
+async def _leave_it(_id: int) -> None:
+    pass
+
+
 def _chats(words: str = "") -> Callable[[History], Screen[Any]]:
     def make(history: History) -> ChatsDialog:
         for title in ("Capitals of Europe", "Sums"):
             chat_id = history.new_chat("nano", "medium", title)
             history.add(chat_id, None, "user", f"Tell me of {title.lower()}, [b]all[/b] of them")
-        return ChatsDialog(history, lambda _id: None, words)
+        return ChatsDialog(history, lambda _id: None, _leave_it, words)
 
     return make
 

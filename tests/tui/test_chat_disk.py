@@ -1,0 +1,144 @@
+"""A disk that refuses what is to be stored, and chats that another process deletes."""
+
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.errors import HistoryError
+from tests.tui.running_chat import Chat, run_chat
+from tests.tui.scripted import ScriptedServer
+from tui.history import History
+
+
+def slow() -> ScriptedServer:
+    return ScriptedServer("one", [f" {n}" for n in range(100)], per_s=50)
+
+
+def quick() -> ScriptedServer:
+    return ScriptedServer("hello", [], 1)
+
+
+def refuse_writes(chat: Chat, is_refused: bool) -> None:
+    chat.app.chat.history._database.execute(f"PRAGMA query_only = {is_refused:d}")
+
+
+async def test_an_answer_goes_on_and_is_stored_later(history_path: Path) -> None:
+    async with run_chat(slow(), history_path) as chat:
+        await chat.enter("go")
+        await chat.until(lambda: "one 0 1" in chat.screen())
+        refuse_writes(chat, True)
+        await chat.until(lambda: "cannot be used" in chat.notices())
+        assert (await chat.answered()).endswith("98 99")
+        assert len(chat.app._notifications) == 1  # not once a second
+        turn_id = chat.turns()[-1].id
+        assert "99" not in chat.app.chat.history.turn(turn_id).content
+
+        refuse_writes(chat, False)
+        await chat.ask("and?")
+        stored = chat.app.chat.history.turn(turn_id)
+        assert (stored.state, stored.content[-5:]) == ("done", "98 99")
+
+
+async def test_what_could_not_be_stored_is_told_at_the_end(history_path: Path) -> None:
+    async with run_chat(slow(), history_path) as chat:
+        await chat.enter("go")
+        await chat.until(lambda: "one 0 1" in chat.screen())
+        refuse_writes(chat, True)
+        await chat.answered()
+        with pytest.raises(HistoryError, match="readonly"):
+            chat.app.chat.conversation.store()
+        refuse_writes(chat, False)
+        chat.app.chat.conversation.store()
+
+
+async def test_a_message_that_cannot_be_stored_comes_back(history_path: Path) -> None:
+    async with run_chat(quick(), history_path) as chat:
+        await chat.ask("first")
+        refuse_writes(chat, True)
+        await chat.enter("second")
+        await chat.until(lambda: "cannot be used" in chat.notices())
+        assert chat.app.chat.prompt.text == "second"
+        await chat.press("f4", "ctrl+r", "alt+left")
+        assert [turn.content for turn in chat.turns()] == ["first", "hello"]
+
+        refuse_writes(chat, False)
+        await chat.press("enter")
+        await chat.answered()
+        assert [turn.content for turn in chat.turns()] == ["first", "hello", "second", "hello"]
+
+
+async def test_an_edit_that_cannot_be_stored_stays_one(history_path: Path) -> None:
+    async with run_chat(quick(), history_path) as chat:
+        await chat.ask("first")
+        await chat.enter("/edit")
+        refuse_writes(chat, True)
+        await chat.type(" again")
+        await chat.press("enter")
+        await chat.until(lambda: "cannot be used" in chat.notices())
+        assert chat.app.chat.prompt.text == "first again"
+        assert [turn.content for turn in chat.turns()] == ["first", "hello"]
+
+        refuse_writes(chat, False)
+        await chat.press("enter")
+        await chat.answered()
+        assert chat.app.chat.conversation.place(chat.turns()[0].id) == (2, 2)
+
+
+async def test_what_waits_comes_back_with_it(history_path: Path) -> None:
+    async with run_chat(slow(), history_path) as chat:
+        await chat.enter("go")
+        await chat.enter("second")
+        await chat.enter("third")
+        refuse_writes(chat, True)
+        await chat.answered()
+        await chat.until(lambda: chat.app.chat.prompt.text == "second\n\nthird")
+        assert chat.app.chat.queue.is_empty
+        refuse_writes(chat, False)
+
+
+@pytest.mark.parametrize("keys", [["f2"], ["f8"], ["f5"], ["enter"]], ids=str)
+async def test_a_chat_of_the_list_that_is_gone(history_path: Path, keys: list[str]) -> None:
+    async with run_chat(quick(), history_path) as chat:
+        await chat.ask("first")
+        await chat.press("f2")
+        await chat.until(lambda: "Search all chats" in chat.screen())
+        delete_elsewhere(history_path)
+        await chat.press(*keys)
+        await chat.until(lambda: "There is no chat 1" in chat.notices())
+        await chat.press("escape")
+        await chat.enter("/new")
+        assert await chat.ask("second") == "hello"
+
+
+async def test_the_open_chat_is_deleted_elsewhere(history_path: Path) -> None:
+    async with run_chat(slow(), history_path) as chat:
+        await chat.enter("go")
+        await chat.until(lambda: "one 0 1" in chat.screen())
+        delete_elsewhere(history_path)
+        assert (await chat.answered()).endswith("98 99")
+        await chat.press("ctrl+r", "f5", "alt+left", "f4")
+        await chat.enter("second")
+        await chat.until(lambda: "There is no chat 1" in chat.notices())
+        assert chat.app.chat.prompt.text == "second"
+        await chat.press("ctrl+n", "enter")
+        await chat.until(lambda: len(chat.turns()) == 2)
+
+
+async def test_the_open_chat_is_deleted_from_the_list(history_path: Path) -> None:
+    async with run_chat(quick(), history_path) as chat:
+        await chat.ask("first")
+        await chat.press("f2")
+        await chat.until(lambda: "Search all chats" in chat.screen())
+        await chat.press("f8")
+        await chat.until(lambda: "for good?" in chat.screen())
+        await chat.press("y")
+        await chat.until(lambda: "There are no chats yet" in chat.screen())
+        await chat.press("down", "f8", "f2", "enter", "escape")
+        assert await chat.ask("second") == "hello"
+        assert [turn.content for turn in chat.turns()] == ["second", "hello"]
+
+
+def delete_elsewhere(path: Path) -> None:
+    history = History(path)
+    history.delete(1)
+    history.close()
