@@ -23,7 +23,7 @@ class FoldedTexts:
         n_lines = text.count("\n") + 1
         if n_lines <= _MAX_LINES and len(text) <= _MAX_CHARACTERS:
             return text
-        return self._chip("pasted", f"{n_lines} lines", text)
+        return self._chip("pasted", _lines(n_lines), text)
 
     def fold_file(self, path: Path) -> str:
         """Return a chip for a text file, which is sent with its name in a fence.
@@ -36,7 +36,7 @@ class FoldedTexts:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         end = "" if text.endswith("\n") else "\n"
         whole = f"{path}:\n{fence}\n{text}{end}{fence}\n"
-        return self._chip("file", f"{path.name}, {n_lines} lines", whole)
+        return self._chip("file", f"{path.name}, {_lines(n_lines)}", whole)
 
     def unfold(self, text: str) -> str:
         """Put the texts in the place of their chips; a chip that was changed is plain text."""
@@ -48,6 +48,10 @@ class FoldedTexts:
         n_tokens = -(-len(text.encode()) // _BYTES_PER_TOKEN)
         about = about.translate({ord("]"): ")"})
         return f"[{what} #{number}: {about}, ~{n_tokens:,} tokens]"
+
+
+def _lines(n: int) -> str:
+    return f"{n:,} line{'s'[: n != 1]}"
 
 
 def read_text_file(path: Path) -> str:
@@ -68,6 +72,22 @@ def read_text_file(path: Path) -> str:
         ) from error
 
 
+def expanded(path: str) -> Path:
+    """A path with its `~` replaced; one of a user who is not there stays as it is."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def current_folder() -> Path:
+    """Where the user is; `.` if that was removed meanwhile, in which there is nothing."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path()
+
+
 def find_files(typed: str, folder: Path, limit: int = 8) -> list[str]:
     """Complete the path behind an `@`: what begins so, folders with a slash; hidden ones if asked.
 
@@ -77,7 +97,7 @@ def find_files(typed: str, folder: Path, limit: int = 8) -> list[str]:
         limit: Paths at most.
     """
     parent, slash, name = typed.rpartition("/")
-    place = folder / Path(parent + slash).expanduser() if slash else folder
+    place = folder / expanded(parent + slash) if slash else folder
     try:
         entries = sorted(place.iterdir(), key=lambda path: path.name.lower())
     except OSError:

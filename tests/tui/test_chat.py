@@ -248,6 +248,10 @@ async def test_export_and_copy(open_chat: OpenChat, tmp_path: Path) -> None:
         assert chat.app.clipboard == PARIS
         await chat.enter("/copy 1")
         await chat.until(lambda: "0 code blocks" in chat.notices())
+        await chat.enter("/export ~nobody-of-that-name/a.md")
+        await chat.until(lambda: "cannot be written" in chat.notices())
+        await chat.enter(f"/copy {'9' * 5000}")  # more digits than Python makes a number of
+        await chat.until(lambda: "is no number" in chat.notices())
 
 
 async def test_a_system_message_begins_a_chat(open_chat: OpenChat) -> None:

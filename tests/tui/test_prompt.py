@@ -55,11 +55,14 @@ async def test_pastes_never_send_and_long_ones_are_folded() -> None:
         await pilot.pause()
         assert (host.sent, host.prompt.text) == ([], "x one\ntwo\n")
         long = "\n".join(f"line {n}" for n in range(40))
+        host.prompt.post_message(Paste("\x1b[31mred\x1b[0m \x1b]0;title\x07\x00\x9b2Jend\n"))
+        await pilot.pause()
+        assert host.prompt.text == "x one\ntwo\nred 2Jend\n"  # no text drives the terminal
         host.prompt.post_message(Paste(long))
         await pilot.pause()
         assert host.prompt.text.endswith("[pasted #1: 40 lines, ~78 tokens]")
         await pilot.press("enter")
-        assert host.sent == [f"x one\ntwo\n{long}"]
+        assert host.sent == [f"x one\ntwo\nred 2Jend\n{long}"]
 
 
 async def test_at_attaches_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +82,20 @@ async def test_at_attaches_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         host.prompt.fill("@pic")
         await pilot.press("tab")
         assert host.prompt.text == "@pic"
+
+
+async def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    async with Host().run_test() as pilot:
+        host = pilot.app
+        assert isinstance(host, Host)
+        for typed in ("@~nobody-of-that-name/x", "@x", "@~nobody-of-that-name"):
+            host.prompt.fill(typed)
+            await pilot.press("tab")
+            assert host.prompt.text == typed
 
 
 async def test_up_recalls_what_was_sent() -> None:

@@ -115,6 +115,6 @@ async def _answer_anew(screen: "ChatScreen", turn: Turn) -> None:
 
 
 def _number(argument: str) -> int:
-    if argument and not (argument.isdecimal() and int(argument)):
+    if argument and not (argument.isdecimal() and len(argument) < 10 and int(argument)):
         raise UsageError(f"'{argument}' is no number from 1")
     return int(argument or 1)

@@ -2,10 +2,10 @@
 
 import re
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptoss_local.errors import UsageError
+from tui.paste import expanded
 from tui.screens.chats import ChatsDialog, Place
 from tui.screens.errors import telling
 from tui.widgets.turn_view import TurnView
@@ -70,7 +70,7 @@ def write_export(screen: "ChatScreen", chat_id: int, argument: str = "") -> None
     """Write a chat to a new file; one that exists is never overwritten."""
     title = screen.history.chat(chat_id).title
     name = re.sub(r"[^\w-]+", "-", title).strip("-").lower()[:50] or "chat"
-    path = Path(argument or f"{name}.md").expanduser()
+    path = expanded(argument or f"{name}.md")
     is_json = path.suffix == ".json"
     history = screen.history
     text = history.export_json(chat_id) if is_json else history.export_markdown(chat_id)

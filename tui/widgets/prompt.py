@@ -4,7 +4,6 @@ Below it stand completions of commands (`/`) and of files (`@`).
 """
 
 import re
-from pathlib import Path
 from typing import ClassVar
 
 from textual import events
@@ -14,7 +13,8 @@ from textual.widgets import Static, TextArea
 
 from gptoss_local.errors import UsageError
 from tui.commands import Registry
-from tui.paste import FoldedTexts, find_files
+from tui.history.plain import plain_text
+from tui.paste import FoldedTexts, current_folder, expanded, find_files
 
 _NEWLINE = ("ctrl+j", "shift+enter", "alt+enter")
 _AT = re.compile(r"(?:^|\s)@(\S*)$")
@@ -87,7 +87,7 @@ class Prompt(TextArea):
         event.stop()
         event.prevent_default()  # the base class has a handler of its own, which would paste again
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
-        self.insert(self._folded.fold_paste(text))
+        self.insert(self._folded.fold_paste(plain_text(text)))
 
     def on_text_area_changed(self) -> None:
         self.post_message(self.Completions(self.completions()))
@@ -109,7 +109,7 @@ class Prompt(TextArea):
         if commands := self._registry.complete(typed):
             return [f"{c.usage}  {c.summary}" for c in commands[:_MAX_SHOWN]]
         found = _AT.search(typed)
-        return [f"@{path}" for path in find_files(found[1], Path.cwd())] if found else []
+        return [f"@{path}" for path in find_files(found[1], current_folder())] if found else []
 
     def action_newline(self) -> None:
         self.insert("\n")
@@ -142,7 +142,7 @@ class Prompt(TextArea):
 
     def _complete_file(self, typed: str) -> None:
         """Attach the file, or write the path as far as one completion leads."""
-        found = find_files(typed, Path.cwd(), limit=1)
+        found = find_files(typed, current_folder(), limit=1)
         if not found:
             return
         row, column = self.cursor_location
@@ -151,7 +151,7 @@ class Prompt(TextArea):
             self.replace(f"@{found[0]}", start, (row, column))
             return
         try:
-            chip = self._folded.fold_file(Path.cwd() / Path(found[0]).expanduser())
+            chip = self._folded.fold_file(current_folder() / expanded(found[0]))
         except UsageError as error:
             self.notify(f"{error.message}. {error.hint}", severity="warning", markup=False)
             return
