@@ -83,13 +83,13 @@ class _Common(msgspec.Struct, kw_only=True):
 
     @property
     def answer_format(self) -> JsonFormat | None:
-        """What `format` asks for; Ollama's "json" is any JSON value."""
+        """What `format` asks for; "json" is any object, as which clients read it."""
         if isinstance(self.format, dict):
             return JsonFormat(self.format)
         if self.format not in ("", "json"):
             expected = 'expected "json" or a valid JSON Schema object'
             raise UsageError(f'invalid format: "{self.format}"; {expected}')
-        return JsonFormat({}) if self.format else None
+        return JsonFormat() if self.format else None
 
     def refuse_unsupported(self, images: list[str]) -> None:
         if images:
