@@ -17,6 +17,7 @@ from tui.conversation import Conversation
 from tui.history import History
 from tui.screens.chat import ChatScreen
 from tui.server import ChatServer
+from tui.terminal_input import guard_input
 from tui.tools import Toolbox
 
 
@@ -72,6 +73,7 @@ class ChatApp(App[None]):
         keys: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
+        guard_input()
         if theme and theme not in self.available_themes:
             names = ", ".join(sorted(self.available_themes))
             raise UsageError(f"there is no theme '{theme}'", hint=f"There are {names}.")
