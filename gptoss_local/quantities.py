@@ -7,6 +7,7 @@ import re
 from gptoss_local.errors import UsageError
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i)?B?", re.IGNORECASE)
+_MOST_BYTES = 2.0**60  # far below what 64 bits can say
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 _FOREVER_S = 1e9
@@ -22,7 +23,22 @@ def parse_size(text: str, source: str) -> int:
     if match is None or (match[3] and not match[2]):
         raise UsageError(f"{source} {text!r} is not a size.", hint="Write it as 4GB.")
     power = " KMGT".index(match[2].upper() or " ")
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+    n_bytes = float(match[1]) * (1024 if match[3] else 1000) ** power
+    if n_bytes >= _MOST_BYTES:
+        raise UsageError(f"{source} {text!r} is more than any memory or disk has.")
+    return int(n_bytes)
+
+
+def parse_memory(text: str, source: str) -> int:
+    """Read the size of a memory. None is as small as a forgotten `GiB` makes it, but for 0.
+
+    Raises:
+        UsageError: as `parse_size`, or it is such a one.
+    """
+    size, is_none = parse_size(text, source), not re.search("[1-9]", text)
+    if size < 1_000_000 and not is_none:
+        raise UsageError(f"{source} {text!r} is {size} bytes.", hint=f"Write {text.strip()}GiB.")
+    return size
 
 
 def parse_keep_alive(value: float | str | bool) -> float:

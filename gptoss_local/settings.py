@@ -14,7 +14,7 @@ import msgspec
 import platformdirs
 
 from gptoss_local.errors import UsageError
-from gptoss_local.quantities import parse_keep_alive, parse_size
+from gptoss_local.quantities import parse_keep_alive, parse_memory
 
 _APP = "gptoss"
 
@@ -40,14 +40,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host: str = "127.0.0.1"
     """Address the server binds to and the command line talks to."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 11434
-    context_length: int = 0
+    context_length: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Tokens of context a model is loaded with, at most what it was made for; 0: what fits."""
     threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     """CPU threads of the engine; 0 takes one per physical core."""
-    gpu_layers: int = -1
-    """Layers kept in VRAM, the last ones; negative: all of what a token reads whole."""
-    cpu_moe: int = -1
-    """Layers, from the first, whose experts stay in RAM; negative: as few as possible."""
+    gpu_layers: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    """Layers kept in VRAM, the last ones; -1: all of what a token reads whole."""
+    cpu_moe: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    """Layers, from the first, whose experts stay in RAM; -1: as few as possible."""
     vram: str = ""
     """Most of each GPU's memory to use, `12GiB`; empty: what is free."""
     num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
@@ -86,7 +86,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def vram_bytes(self) -> int | None:
         """`vram` in bytes; None where there is no limit."""
-        return parse_size(self.vram, "vram") if self.vram else None
+        return parse_memory(self.vram, "vram") if self.vram else None
 
     @property
     def models_dir(self) -> Path:
@@ -238,7 +238,7 @@ _NO_SETTINGS = ("GPTOSS_DEBUG", "OLLAMA_MODELS")  # the second is read where mod
 
 def _convert(values: dict[str, Any], source: str) -> Settings:
     if vram := values.get("vram"):
-        parse_size(str(vram), f"{source}: vram")  # raises now and not with the first request
+        parse_memory(str(vram), f"{source}: vram")  # raises now and not with the first request
     try:
         return msgspec.convert(values, Settings, strict=False, dec_hook=_to_path)
     except msgspec.ValidationError as error:

@@ -7,7 +7,7 @@ import typer
 from gptoss_local.cli._options import Json, ModelName, named
 from gptoss_local.cli._output import print_json
 from gptoss_local.errors import UsageError
-from gptoss_local.quantities import parse_size
+from gptoss_local.quantities import parse_memory
 from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ def plan(
     ram: Annotated[str, typer.Option(help="Imagine so much RAM, e.g. 64GiB.")] = "",
     ctx: Annotated[int | None, typer.Option(min=1, help="Tokens of context.")] = None,
     parallel: Annotated[int | None, typer.Option(min=1, max=64, help="Answers at once.")] = None,
-    gpu_layers: Annotated[int | None, typer.Option(help="Layers in VRAM; -1: planned.")] = None,
+    gpu_layers: Annotated[
+        int | None, typer.Option(min=-1, help="Layers in VRAM; -1: planned.")
+    ] = None,
     cpu_moe: Annotated[
-        int | None, typer.Option(help="Layers with experts in RAM; -1: planned.")
+        int | None, typer.Option(min=-1, help="Layers with experts in RAM; -1: planned.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -61,7 +63,7 @@ def plan(
     machine = imagine(
         here,
         _card_sizes(vram) if vram else None,
-        _imagined_size(ram, "--ram") if ram else None,
+        parse_memory(ram, "--ram") if ram else None,
     )
     wishes = wishes_of(settings, N_DRAFT_MAX)
     if vram or ram:
@@ -85,15 +87,10 @@ def plan(
 
 
 def _card_sizes(text: str) -> list[int]:
-    sizes = [_imagined_size(part, "--vram") for part in text.split(",") if part.strip()]
+    sizes = [parse_memory(part, "--vram") for part in text.split(",") if part.strip()]
+    if not sizes:
+        raise UsageError(f"--vram {text!r} names no size.", hint="0 is no card.")
     return [size for size in sizes if size]
-
-
-def _imagined_size(text: str, source: str) -> int:
-    size = parse_size(text, source)
-    if 0 < size < 1_000_000:  # no memory is so small, but GiB are easily forgotten
-        raise UsageError(f"{source} {text!r} is {size} bytes.", hint=f"Write {text.strip()}GiB.")
-    return size
 
 
 def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, ModelFacts, Measured]":

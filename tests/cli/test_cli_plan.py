@@ -72,6 +72,10 @@ def test_a_card_of_no_use_has_a_bar(cli: Cli) -> None:
         (("20b", "--vram", "8GiB", "--gpu-layers", "25"), 5, "25 layers on the GPU"),
         (("20b", "--vram", "much"), 2, "is not a size"),
         (("20b", "--vram", "16GiB,", "--ram", "64"), 2, "Write 64GiB"),
+        (("20b", "--vram", "0.5"), 2, "Write 0.5GiB"),
+        (("20b", "--vram", ","), 2, "names no size"),
+        (("20b", "--vram", "9" * 400 + "GiB"), 2, "more than any memory"),
+        (("20b", "--gpu-layers", "-5"), 2, "not in the range"),
         (("nope",), 3, "not found"),
     ],
 )
