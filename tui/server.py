@@ -1,9 +1,12 @@
 """What the chat asks of the server: answers, and what is loaded."""
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, NamedTuple, Protocol
 
 from gptoss_local.client import AsyncClient
+from gptoss_local.errors import ServerUnavailableError
 
 
 class Gpu(NamedTuple):
@@ -69,14 +72,39 @@ class AnswerSource(Protocol):
 
 
 class ChatServer:
-    """The server as the chat sees it."""
+    """The server as the chat sees it.
 
-    def __init__(self, source: AnswerSource | AsyncClient) -> None:
+    Args:
+        source: Where answers come from.
+        start: Starts the server unless it runs, and waits for it; None: it cannot be started.
+    """
+
+    def __init__(
+        self, source: AnswerSource | AsyncClient, start: Callable[[], object] | None = None
+    ) -> None:
         self._source = source
+        self._start = start
 
-    def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """The frames of `/api/chat`; closing the generator stops the answer."""
-        return self._source.stream_chat(body | {"return_progress": True, "return_tokens": True})
+    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """The frames of `/api/chat`; closing the generator stops the answer.
+
+        A server that was stopped since the chat began is started again.
+        """
+        body = body | {"return_progress": True, "return_tokens": True}
+        n_frames = 0
+        try:
+            async with aclosing(self._source.stream_chat(body)) as frames:
+                async for frame in frames:
+                    n_frames += 1
+                    yield frame
+            return
+        except ServerUnavailableError:
+            if self._start is None or n_frames:
+                raise
+        await asyncio.to_thread(self._start)
+        async with aclosing(self._source.stream_chat(body)) as frames:
+            async for frame in frames:
+                yield frame
 
     async def installed_models(self) -> list[dict[str, Any]]:
         """As `/api/tags` has them."""

@@ -2,13 +2,14 @@
 
 import gc
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gptoss_local.cli._first_model import chosen_model
-from gptoss_local.cli._options import named, server_for
+from gptoss_local.cli._options import named, running_server, server_for
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.types import Effort
@@ -82,7 +83,7 @@ def _show(
     if chat_id is not None:
         conversation.open(chat_id)
     conversation.set_model(model, effort or conversation.effort)
-    server = ChatServer(AsyncClient(settings))
+    server = ChatServer(AsyncClient(settings), partial(running_server, settings))
     toolbox = Toolbox(settings.tools, Path.cwd())
     app = ChatApp(server, history, conversation, toolbox, theme=settings.theme, keys=settings.keys)
     app.run()

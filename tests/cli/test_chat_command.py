@@ -98,6 +98,18 @@ def test_a_killed_chat_is_resumed(fresh: dict[str, str], terminals: list[ChatTer
     assert terminals[1].process.wait(timeout=10) == 0
 
 
+def test_a_server_that_was_stopped_is_started_again(
+    fresh: dict[str, str], terminals: list[ChatTerminal]
+) -> None:
+    terminals.append(ChatTerminal(fresh, "nano", "--effort", "low"))
+    terminals[0].read_until(READY)
+    assert run_cli(fresh, "stop").returncode == 0
+    wait_until(lambda: run_cli(fresh, "status").returncode == 7)
+    terminals[0].type("What is the capital of France?\r")
+    terminals[0].read_until("Paris")
+    assert run_cli(fresh, "status").returncode == 0
+
+
 def test_chat_needs_a_terminal(fresh: dict[str, str]) -> None:
     done = run_cli(fresh, "chat")
     assert done.returncode == 2
