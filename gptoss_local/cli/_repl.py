@@ -55,6 +55,7 @@ class Repl:
         if command := _COMMAND.fullmatch(message):
             self._obey(command[1], (command[2] or "").strip())
         elif message:
+            self._chat.client.ensure_running()  # it may have been stopped since the last question
             self._chat.ask(message)
 
     def _read_message(self) -> str:
@@ -146,6 +147,7 @@ class Repl:
     def retry(self, _argument: str) -> None:
         if not self._chat.messages:
             raise UsageError("nothing has been asked yet")
+        self._chat.client.ensure_running()
         self._chat.ask_again()
 
 

@@ -2,11 +2,13 @@
 
 import json
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cli, Terminal, run_cli
-from tests.conftest import RunningServer
+from tests.cli.conftest import Cli, PseudoTerminal, Terminal, run_cli
+from tests.conftest import RunningServer, wait_until
 
 SUM = "17 + 25 = 42"
 
@@ -23,6 +25,21 @@ def test_in_a_pipe_answers_alone_are_on_stdout(cli: Cli) -> None:
     assert answers == ["Nice to meet you, Peter Parker!", "Your name is Peter Parker."]
     assert said.count(">>> ") == 3
     assert "\x1b" not in said
+
+
+def test_a_server_that_was_stopped_is_started_again(fresh: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gptoss_local", "run", "nano", "-i", "--effort", "low"]
+    terminal = PseudoTerminal(command, fresh, tmp_path)
+    try:
+        terminal.read_until(">>> ")
+        terminal.type("What is 17 + 25?\n")
+        terminal.read_until(SUM)
+        assert run_cli(fresh, "stop").returncode == 0
+        wait_until(lambda: run_cli(fresh, "status").returncode == 7)
+        terminal.type("What is the capital of France?\n")
+        terminal.read_until("Paris")
+    finally:
+        terminal.close()
 
 
 def test_several_lines(cli: Cli) -> None:
