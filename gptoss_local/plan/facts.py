@@ -54,9 +54,14 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return len(self.layers)
 
     @cached_property
+    def layer_expert_bytes(self) -> tuple[int, ...]:
+        """Of each layer, all its experts."""
+        return tuple(sum(layer.expert_bytes) for layer in self.layers)
+
+    @cached_property
     def expert_bytes(self) -> int:
         """Of all layers."""
-        return sum(sum(layer.expert_bytes) for layer in self.layers)
+        return sum(self.layer_expert_bytes)
 
     @cached_property
     def weight_bytes(self) -> int:

@@ -6,6 +6,7 @@ what moves to the host. The embedding table is on the host always.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import msgspec
 
@@ -19,6 +20,8 @@ from gptoss_local.plan.memory import (
     host_map_bytes,
     runtime_bytes,
 )
+
+_MANY = 4  # cards; to try every choice of more takes seconds
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +67,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     def expert_bytes_on_host(self, facts: ModelFacts) -> int:
         """Of layers on GPUs and of those on the host."""
         whole = {*range(self.n_host_layers(facts)), *self.host_experts}
-        n_bytes = sum(sum(facts.layers[layer].expert_bytes) for layer in whole)
+        n_bytes: int = sum(facts.layer_expert_bytes[layer] for layer in whole)
         for layer, parts in self.host_parts:
             n_bytes += sum(facts.layers[layer].expert_bytes[EXPERT_PARTS.index(p)] for p in parts)
         return n_bytes
@@ -97,7 +100,6 @@ class _Sizes(msgspec.Struct, frozen=True):
     """What every way to deal out the layers of one shape needs, computed once.
 
     Attributes:
-        experts: Of each layer, all its experts.
         copy: What experts on the host need: room for a tensor of them, and the way to it.
         has_host_layers: So that the copy is needed whatever the GPUs hold.
         sampling: What the GPU with the head needs in addition.
@@ -105,7 +107,6 @@ class _Sizes(msgspec.Struct, frozen=True):
 
     facts: ModelFacts
     caches: list[int]
-    experts: list[int]
     compute: int
     sampling: int
     copy: int
@@ -140,7 +141,6 @@ def iter_placements(
     sizes = _Sizes(
         facts=facts,
         caches=[cache_bytes(facts, shape, layer) for layer in range(facts.n_layers)],
-        experts=[sum(layer.expert_bytes) for layer in facts.layers],
         compute=compute_bytes(facts, shape),
         sampling=device_sampling_bytes(facts, shape),
         copy=expert_copy_bytes(facts) + host_map_bytes(facts, is_copy=copies_host),
@@ -154,24 +154,33 @@ def iter_placements(
 
 
 def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Ways to deal `n` layers out: every way for two GPUs, one by their memory for more.
+    """Ways to deal `n` layers out: to every choice of cards, those of few cards first.
 
-    Of three and more, the smallest are also left out, one after the other: a card without room for
-    what each needs beside weights, or slowed down by the hand-over, helps nobody.
+    A card that is slow, or has no room for what each needs beside weights, is best left out. Two
+    share the layers in every way, more by their memory. Of more than `_MANY` cards only the
+    smallest are left out, until there are so many.
     """
-    if len(budgets) == 1:
-        yield (n,)
-    elif len(budgets) == 2:
+    cards = sorted(range(len(budgets)), key=lambda card: -budgets[card])
+    few = sorted(cards[:_MANY])
+    choices = [each for size in range(1, len(few) + 1) for each in combinations(few, size)]
+    choices += [tuple(sorted(cards[:size])) for size in range(_MANY + 1, len(cards) + 1)]
+    for chosen in choices:
+        for counts in _shares(n, [budgets[card] for card in chosen]):
+            dealt = dict(zip(chosen, counts, strict=True))
+            yield tuple(dealt.get(card, 0) for card in range(len(budgets)))
+
+
+def _shares(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Layers of each of some cards, all of which have some."""
+    if len(budgets) == 2:
         # The even ones first, which stay where others are no better.
-        for first in sorted(range(n + 1), key=lambda k: abs(k * sum(budgets) - n * budgets[0])):
+        for first in sorted(range(1, n), key=lambda k: abs(k * sum(budgets) - n * budgets[0])):
             yield (first, n - first)
-    else:
-        counts = [n * budget // max(1, sum(budgets)) for budget in budgets]
-        counts[counts.index(max(counts))] += n - sum(counts)
+        return
+    counts = [n * budget // max(1, sum(budgets)) for budget in budgets]
+    counts[counts.index(max(counts))] += n - sum(counts)
+    if all(counts):
         yield tuple(counts)
-        left_out = budgets.index(min(budgets))
-        for each in _splits(n, [*budgets[:left_out], *budgets[left_out + 1 :]]):
-            yield (*each[:left_out], 0, *each[left_out:])
 
 
 def _deal(
@@ -235,15 +244,15 @@ def _fill(
 ) -> _Filled | None:
     """Add experts, the last layers first; without any on the host no room for copies is needed."""
     candidates = [layer for layer in layers if layer not in wished]
-    n_all = sum(sizes.experts[layer] for layer in candidates)
+    n_all = sum(sizes.facts.layer_expert_bytes[layer] for layer in candidates)
     if not wished and not sizes.has_host_layers and fixed.total + n_all <= budget:
         return _Filled(_with(fixed, weights=n_all), [], [])
     room = budget - fixed.total - sizes.copy
     if room < 0:
         return None
     whole, n_used = list(wished), 0
-    while candidates and n_used + sizes.experts[candidates[-1]] <= room:
-        n_used += sizes.experts[candidates.pop()]
+    while candidates and n_used + sizes.facts.layer_expert_bytes[candidates[-1]] <= room:
+        n_used += sizes.facts.layer_expert_bytes[candidates.pop()]
     parts: list[tuple[int, tuple[str, ...]]] = []
     if candidates:
         each = sizes.facts.layers[candidates[-1]].expert_bytes

@@ -168,7 +168,8 @@ def _plan(
     if may_use_cpu and _suits_cpu(facts, wishes, n_ctx, n_batch):
         found.append(_complete(facts, machine, wishes, shape, HOST_ONLY, tuning))
     fitting = [plan for plan in found if plan is not None]
-    return min(fitting, key=lambda plan: plan.speed.request_s, default=None)
+    # rounded, as the same sum in another order is no better; the first of those stays
+    return min(fitting, key=lambda plan: round(plan.speed.request_s, 9), default=None)
 
 
 def _complete(

@@ -23,7 +23,7 @@ N_PROMPT, N_ANSWER = 4096, 512
 
 _READ = 0.7  # share of a memory's peak bandwidth that decode gets
 _LAYER_S = 100e-6  # of a decoded token per layer beside reading: kernels' starts, dependencies
-_SPLIT_S = 60e-6  # and per layer whose experts are on the host: the hand-over
+_SPLIT_S = 60e-6  # and per layer whose experts are on the host: the hand-over; assumed per next GPU
 _HOST_S = 2.5e-3  # and once if there is such a layer. PERF: H200, 20b over HTTP, 5 and 14 layers
 # Per layer that is on the host as a whole, for attention there, behind N_PROMPT tokens. PERF: H200,
 # 16 cores, 20b, 5 and 15 such layers: 23 and 63 ms a token, where 13 and 29 were expected without.
@@ -123,6 +123,7 @@ def _decode_s(facts: ModelFacts, placement: Placement, machine: Machine) -> dict
         all_bytes = float(facts.weight_bytes - facts.input_bytes - facts.expert_bytes)
         all_bytes += facts.expert_bytes * facts.used_fraction + cache_bytes
         spent["GPU memory"] = (all_bytes - on_host_bytes) / (_vram_bytes_s(placement, machine))
+        spent["GPU memory"] += (len(_used_gpus(placement, machine)) - 1) * _SPLIT_S
     else:
         spent[host] += cache_bytes / host_bytes_s
     spent["GPU memory" if placement.n_gpu_layers else host] += facts.n_layers * _LAYER_S
@@ -152,17 +153,18 @@ def _prefill_s(
     min_batch = _break_even(facts, link_bytes_s, _host_bytes_s(machine)[1], cpu_params_s)
     spent: dict[Bound, float] = {"GPU compute": 0.0, "PCIe": 0.0, "CPU": 0.0}
     n_ubatch = min(shape.n_batch, shape.n_ctx)
-    sizes = [n_ubatch] * (N_PROMPT // n_ubatch)
-    if rest := N_PROMPT % n_ubatch:
-        sizes.append(rest)
-    for n in sizes:
-        spent["GPU compute"] += n * facts.n_active_params / _gpu_params_s(placement, machine, n)
-        spent["CPU"] += n * n * _MASK_S
-        n_host = host_share * facts.n_layers
+    n_host = host_share * facts.n_layers
+    for n, n_steps in ((n_ubatch, N_PROMPT // n_ubatch), (N_PROMPT % n_ubatch, 1)):
+        if not n:
+            continue
+        gpu_s = n * facts.n_active_params / _gpu_params_s(placement, machine, n)
+        spent["GPU compute"] += n_steps * gpu_s
+        spent["CPU"] += n_steps * n * n * _MASK_S
         if n >= min_batch:
-            spent["PCIe"] += n_host * layer_bytes * _used_share(facts, n) / link_bytes_s
+            used_bytes = n_host * layer_bytes * _used_share(facts, n)
+            spent["PCIe"] += n_steps * used_bytes / link_bytes_s
         else:
-            spent["CPU"] += n_host * n * facts.n_expert_params / cpu_params_s
+            spent["CPU"] += n_steps * n_host * n * facts.n_expert_params / cpu_params_s
     return spent, min_batch
 
 

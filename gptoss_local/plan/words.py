@@ -60,7 +60,7 @@ def _experts(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) ->
     """Those in RAM whose layers are on GPUs."""
     whole, parts = plan.placement.host_experts, plan.placement.host_parts
     n_host_layers = plan.placement.n_host_layers(facts)
-    of_host = sum(sum(layer.expert_bytes) for layer in facts.layers[:n_host_layers])
+    of_host = sum(facts.layer_expert_bytes[:n_host_layers])
     n_bytes = plan.placement.expert_bytes_on_host(facts) - of_host
     n_tensors = sum(len(names) for _, names in parts)
     also = f" and {n_tensors} of {len(EXPERT_PARTS) * len(parts)} tensors more" if parts else ""

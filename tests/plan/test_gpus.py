@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gptoss_local.hardware import Machine
 from gptoss_local.plan.facts import ModelFacts
-from gptoss_local.plan.planner import FLOOR_CTX, gpu_budget, make_plan, worth_s
+from gptoss_local.plan.planner import FLOOR_CTX, make_plan, worth_s
 from gptoss_local.plan.wishes import Wishes
 from tests.plan.machines import FACTS, LARGE, SMALL, gpu, machine, machines, try_plan
 
@@ -33,14 +33,38 @@ def test_a_card_that_is_too_small_is_left_out(sizes_gib: tuple[int, int, int]) -
     assert plan.shape == without.shape
 
 
-@settings(max_examples=200, deadline=None)
-@given(facts=FACTS, here=machines(min_gpus=3), n_ctx=st.sampled_from([None, 32_768, 131_072]))
-def test_a_third_card_is_never_worse(facts: ModelFacts, here: Machine, n_ctx: int | None) -> None:
-    """Than no card and than the two with the most memory to use."""
-    cards = sorted(here.gpus, key=lambda card: gpu_budget(card, Wishes()))[1:]
-    two = tuple(card for card in here.gpus if card in cards)
+def test_a_slow_card_is_left_out_where_fast_ones_are_enough() -> None:
+    """It has the most memory, as cards made for servers have."""
+    slow = gpu(24, index=0, bandwidth_bytes_s=347e9)
+    fast = [gpu(16, index=i, bandwidth_bytes_s=960e9) for i in (1, 2)]
+    plan = make_plan(SMALL, machine(slow, *fast))
+    assert plan.placement.layers_per_gpu[0] == 0
+    assert plan.speed == make_plan(SMALL, machine(*fast)).speed
+
+
+@pytest.mark.parametrize("n_cards", [2, 3, 5])
+def test_cards_that_gain_nothing_stay_free(n_cards: int) -> None:
+    """For other models; and tokens need not be handed over."""
+    cards = [gpu(24, index=i) for i in range(n_cards)]
+    plan = make_plan(SMALL, machine(*cards))
+    assert plan.placement.layers_per_gpu == (25, *[0] * (n_cards - 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    facts=FACTS,
+    here=machines(min_gpus=2, max_gpus=4),
+    which=st.integers(0, 3),
+    n_ctx=st.sampled_from([None, 32_768, 131_072]),
+)
+def test_no_card_makes_a_plan_worse(
+    facts: ModelFacts, here: Machine, which: int, n_ctx: int | None
+) -> None:
+    """Whatever it is like: at worst it is left out."""
+    gone = which % len(here.gpus)
+    others = tuple(card for i, card in enumerate(here.gpus) if i != gone)
     wishes = Wishes(n_ctx=n_ctx)
-    before = try_plan(facts, msgspec.structs.replace(here, gpus=two), wishes)
+    before = try_plan(facts, msgspec.structs.replace(here, gpus=others), wishes)
     after = try_plan(facts, here, wishes)
     if before is not None:
         assert after is not None
