@@ -130,7 +130,7 @@ def _beside(settings: Settings) -> list[str]:
 
 
 def _print(name: str, summary: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:
-    from itertools import zip_longest
+    from itertools import chain, repeat
 
     from rich.console import Console
 
@@ -138,9 +138,9 @@ def _print(name: str, summary: str, machine: "Machine", chosen: "Plan", reasons:
 
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{name}: {summary}\n", style="bold", markup=False)
-    # of no use to this plan, a card is shown all the same
-    pairs = zip_longest(machine.gpus, chosen.placement.gpus, fillvalue=DeviceMemory())
-    for gpu, memory in pairs:
+    # a card that is of no use to the plan has a bar, too
+    used = chain(chosen.placement.gpus, repeat(DeviceMemory()))
+    for gpu, memory in zip(machine.gpus, used, strict=False):
         sizes = {
             "weights": memory.weights,
             "cache": memory.cache,

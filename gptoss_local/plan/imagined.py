@@ -61,7 +61,7 @@ def _imagine_gpu(index: int, n_bytes: int, *, is_wddm: bool) -> Gpu:
     card = next((card for card in _CARDS if card.gib * GIB >= n_bytes), _CARDS[-1])
     return Gpu(
         index=index,
-        name=f"{n_bytes / GIB:.0f} GiB, like {card.name}",
+        name=f"a card like {card.name}",
         total_bytes=n_bytes,
         free_bytes=max(0, n_bytes - (0 if index else _DESKTOP_BYTES)),
         compute_capability=card.compute_capability,

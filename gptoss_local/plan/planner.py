@@ -241,9 +241,12 @@ def _host(
 
 def _refusal(facts: ModelFacts, machine: Machine, wishes: Wishes) -> DoesNotFitError:
     """Say why there is no plan: drop one wish after the other and see which one it was."""
+    experts = "all experts in VRAM"
+    if wishes.n_cpu_moe:
+        experts = "all experts but those of the first {n_cpu_moe} layers in VRAM"
     trials: tuple[tuple[str, dict[str, object]], ...] = (
-        ("a context of {n_ctx} tokens", {"n_ctx": None, "min_ctx": None}),
-        ("experts of the first {n_cpu_moe} layers on the host alone", {"n_cpu_moe": None}),
+        ("a context of {n_ctx:,} tokens", {"n_ctx": None, "min_ctx": None}),
+        (experts, {"n_cpu_moe": None}),
         ("{n_gpu_layers} layers on the GPU", {"n_gpu_layers": None}),
         ("{n_seq} answers at once", {"n_seq": 1}),
         ("the model in {vram_gib:.1f} GiB of each GPU", {"vram_bytes": None}),
@@ -258,7 +261,7 @@ def _refusal(facts: ModelFacts, machine: Machine, wishes: Wishes) -> DoesNotFitE
         if changed != wishes and _is_possible(facts, machine, changed):
             return DoesNotFitError(
                 f"this machine's memory has no room for {text.format(**words)}",
-                hint="Without that wish the model fits; `gptoss plan` shows how.",
+                hint="Without that wish the model fits; `gptoss plan` without it shows how.",
             )
     gib = machine.available_bytes / 2**30
     free = ", ".join(f"{gpu.free_bytes / 2**30:.1f} GiB on {gpu.name}" for gpu in machine.gpus)

@@ -76,6 +76,7 @@ def test_a_card_of_no_use_has_a_bar(cli: Cli) -> None:
         (("20b", "--vram", ","), 2, "names no size"),
         (("20b", "--vram", "9" * 400 + "GiB"), 2, "more than any memory"),
         (("20b", "--gpu-layers", "-5"), 2, "not in the range"),
+        (("120b", "--vram", "16GiB", "--ram", "1GiB"), 5, "15.4 GiB on a card like RTX 5060 Ti"),
         (("nope",), 3, "not found"),
     ],
 )

@@ -174,8 +174,9 @@ def test_wishes_are_kept() -> None:
     ("wishes", "reason"),
     [
         (Wishes(n_gpu_layers=25), "25 layers on the GPU"),
-        (Wishes(n_cpu_moe=2), "first 2 layers"),
-        (Wishes(n_ctx=131_072, vram_bytes=3 * GIB, n_cpu_moe=24), "131072 tokens"),
+        (Wishes(n_cpu_moe=2), "all experts but those of the first 2 layers in VRAM"),
+        (Wishes(n_cpu_moe=0), "room for all experts in VRAM"),
+        (Wishes(n_ctx=131_072, vram_bytes=3 * GIB, n_cpu_moe=24), "131,072 tokens"),
         (Wishes(vram_bytes=1 * GIB, n_cpu_moe=24, n_gpu_layers=25), "1.0 GiB of each GPU"),
         (Wishes(n_gpu_layers=25, n_cpu_moe=2), "all that is wished"),
     ],
