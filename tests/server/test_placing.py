@@ -300,7 +300,7 @@ def test_context_that_fits_nowhere_is_refused(
 ) -> None:
     pretend(monkeypatch, machine(ram_gib=2, available_bytes=round(1.15 * GIB)))
     assert plan_load(nano_gguf, Settings(), None).shape.n_ctx >= 4096
-    with pytest.raises(DoesNotFitError, match="131072 tokens"):
+    with pytest.raises(DoesNotFitError, match="131,072 tokens"):
         plan_load(nano_gguf, Settings(), 131_072)
     assert DoesNotFitError.http_status == 507
     assert msgspec.json.encode(plan_load(nano_gguf, Settings(), None))
