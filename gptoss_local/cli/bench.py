@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gptoss_local.cli._measuring import unload, warn_if_busy
 from gptoss_local.cli._options import Json, ModelName, Quiet, named
 from gptoss_local.cli._output import print_json, print_table
 from gptoss_local.errors import UsageError
@@ -25,7 +26,10 @@ def bench(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure MODEL: prompts and answers behind short and long contexts, answers at once."""
+    """Measure MODEL: prompts and answers behind short and long contexts, answers at once.
+
+    A server that has MODEL in memory unloads it first.
+    """
     import asyncio
 
     from gptoss_local.cli._plot import draw
@@ -36,6 +40,8 @@ def bench(
         _check(plot)
     settings = load_settings(context_length=ctx, num_parallel=parallel)
     entry = find_model(named(model, settings), settings)
+    unload(entry.name, settings)
+    warn_if_busy()
 
     def tell(what: str) -> None:
         if not quiet:
@@ -68,11 +74,12 @@ def _print(found: "Benchmark") -> None:
     rows = [(f"{d.n_tokens:,}", rate(d.prefill_tok_s), rate(d.decode_tok_s))
             for d in found.depths]  # fmt: skip
     print_table(("PROMPT", "READ TOKENS/S", "ANSWER TOKENS/S"), rows)
-    print()
-    print_table(
-        ("ANSWERS AT ONCE", "TOKENS/S"),
-        [(str(w.n_streams), rate(w.decode_tok_s)) for w in found.widths],
-    )
+    if found.widths:
+        print()
+        print_table(
+            ("ANSWERS AT ONCE", "TOKENS/S"),
+            [(str(w.n_streams), rate(w.decode_tok_s)) for w in found.widths],
+        )
     speed = found.plan.speed
     print(
         f"\nExpected of 4,096 tokens: read at {rate(speed.prefill_tok_s)} tokens/s, bound by "

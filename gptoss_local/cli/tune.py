@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gptoss_local.cli._measuring import unload, warn_if_busy
 from gptoss_local.cli._options import INTERRUPTED, Json, ModelName, Quiet, named
 from gptoss_local.cli._output import print_json, print_table, progress_bar
-from gptoss_local.settings import Settings, load_settings
+from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.server.tuning import TuneResult
-
-_LOOK_S, _BUSY_PERCENT = 0.3, 25
 
 
 def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
@@ -28,9 +27,9 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
     settings = load_settings()
     entry = find_model(named(model, settings), settings)
     n_bytes = entry.ensure_file(settings).stat().st_size
-    _unload(entry.name, settings)
+    unload(entry.name, settings)
     is_quiet = quiet or json
-    _warn_if_busy()
+    warn_if_busy()
     with progress_bar(tenths=True, quiet=is_quiet) as bar:
 
         def loading(fraction: float) -> None:
@@ -46,26 +45,6 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
         print_json(tuning=found)
     else:
         _print(found)
-
-
-def _warn_if_busy() -> None:
-    import psutil
-
-    percent = psutil.cpu_percent(_LOOK_S)
-    if percent > _BUSY_PERCENT:
-        print(
-            f"other programs use {percent:.0f} % of the processor: figures will be too low",
-            file=sys.stderr,
-        )
-
-
-def _unload(name: str, settings: Settings) -> None:
-    """Make a server give the model's memory back, so that it is measured as it will be loaded."""
-    from gptoss_local.client import Client
-
-    client = Client(settings)
-    if client.is_running() and name in (m["name"] for m in client.get("/api/ps")["models"]):
-        client.post("/api/generate", {"model": name, "keep_alive": 0})
 
 
 def _print(found: "TuneResult") -> None:

@@ -136,7 +136,7 @@ class _Prober:
             depths.append(await self.depth(n_tokens))
         widths: list[AtWidth] = []
         for n_streams in _widths(n_seq, n_ctx):
-            report(f"{n_streams} answers at once")
+            report(f"{n_streams} answers at once" if n_streams > 1 else "one answer alone")
             widths.append(await self.width(n_streams))
         return depths, widths
 

@@ -1,10 +1,12 @@
 """`gptoss bench`, on nano: what it prints, and that the numbers are of what it says."""
 
 import json
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from xml.etree import ElementTree
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, run_cli
 
 
 def test_bench_prints_json_and_draws(cli: Cli, tmp_path: Path) -> None:
@@ -54,3 +56,21 @@ def test_what_has_no_room_in_the_context_is_left_out(cli: Cli) -> None:
     found = json.loads(ran.stdout)["benchmark"]
     assert [d["n_tokens"] for d in found["depths"]] == [128]
     assert found["widths"] == []
+    assert "AT ONCE" not in cli("bench", "nano", "--ctx", "256", "--quiet").stdout
+
+
+def test_a_server_gives_the_model_back_first(fresh: dict[str, str]) -> None:
+    """Beside its copy in VRAM, another one would be planned and measured in what is left."""
+    run_cli(fresh, "load", "nano")
+    assert run_cli(fresh, "ps", "--quiet").stdout == "nano\n"
+    assert run_cli(fresh, "bench", "nano", "--ctx", "256").returncode == 0
+    assert run_cli(fresh, "ps", "--quiet").stdout == ""
+
+
+def test_another_program_at_the_address_is_no_matter(fresh: dict[str, str]) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as other:
+        Thread(target=other.serve_forever, daemon=True).start()
+        environment = fresh | {"GPTOSS_PORT": str(other.server_port)}
+        ran = run_cli(environment, "bench", "nano", "--ctx", "256", "--parallel", "1")
+        other.shutdown()
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,33 @@
+"""What `gptoss bench` and `gptoss tune` do before they measure."""
+
+import sys
+
+from gptoss_local.settings import Settings
+
+_LOOK_S, _BUSY_PERCENT = 0.3, 25
+
+
+def warn_if_busy() -> None:
+    """Say so where other programs compute."""
+    import psutil
+
+    percent = psutil.cpu_percent(_LOOK_S)
+    if percent > _BUSY_PERCENT:
+        print(
+            f"other programs use {percent:.0f} % of the processor: figures will be too low",
+            file=sys.stderr,
+        )
+
+
+def unload(name: str, settings: Settings) -> None:
+    """Make a server give the model's memory back, so that it is measured as it will be loaded."""
+    from gptoss_local.client import Client
+    from gptoss_local.errors import ServerUnavailableError
+
+    client = Client(settings)
+    try:
+        is_running = client.is_running()
+    except ServerUnavailableError:  # another program's, as Ollama's; measuring needs no server
+        return
+    if is_running and name in (m["name"] for m in client.get("/api/ps")["models"]):
+        client.post("/api/generate", {"model": name, "keep_alive": 0})
