@@ -36,7 +36,7 @@ _CHANNEL_MARK = "\0"  # stands for <|channel|> in a header's text
 _TYPE_MARK = "\1"  # stands for <|constrain|>
 _CHANNEL_NAME = re.compile(r"analysis|commentary|final")
 _RECIPIENT = re.compile(rf"to=([^\s{_CHANNEL_MARK}{_TYPE_MARK}<]+)")
-_ROLE = re.compile(r"\s*assistant\b")
+_ROLE = re.compile(r"\s*(?:assistant|(?P<other>user|system|developer|tool|functions\.[\w.-]+))\b")
 _HEADER_END = re.compile(rf"(?:{_TYPE_MARK}\s*\w+|\s+(?:json|code)\b)?[ \t]*:?")
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 
@@ -45,7 +45,8 @@ class HarmonyParser:
     """One answer, token by token.
 
     The tokens before the first `<|message|>` are a header; it decides where the body goes:
-    to a function (recipient), to reasoning (analysis), else to content.
+    to a function (recipient), to reasoning (analysis, and what others are made to say), else to
+    content.
 
     Args:
         vocabulary: For the bytes of a token.
@@ -115,7 +116,9 @@ class HarmonyParser:
         marked = rest[rest.find(_CHANNEL_MARK) + 1 :]
         channel = _CHANNEL_NAME.search(marked) or _CHANNEL_NAME.search(rest)
         self._channel = channel[0] if channel else "final"
-        if self._recipient in ("assistant", "user"):  # a tool result the model made up
+        role = _ROLE.match(header) if self._has_role else None
+        is_of_other = role is not None and role["other"] and not self._recipient
+        if is_of_other or self._recipient in ("assistant", "user"):  # made up by the model
             self._recipient, self._channel = "", "analysis"
         self._arguments = ""
         self._begins_message = True

@@ -161,6 +161,22 @@ def test_calls_with_a_tag_missing(vocabulary: Vocabulary, text: str) -> None:
     assert (reasoning, content, call.name) == ("", "", "f")
 
 
+@pytest.mark.parametrize("role", ["user", "system", " user", "tool", "functions.f"])
+@pytest.mark.parametrize("opening", ["<|message|>", "<|channel|>final<|message|>", " "])
+def test_what_others_are_made_to_say_is_no_answer(
+    vocabulary: Vocabulary, role: str, opening: str
+) -> None:
+    """A model that ends its answer with `<|end|>` may go on with the next question."""
+    text = (
+        "<|channel|>final<|message|>Paris.<|end|>"
+        f"<|start|>{role}{opening}And of Italy?<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>Rome.<|return|>"
+    )
+    assert parse(vocabulary, text) == ("And of Italy?", "Paris.\n\nRome.", [])
+    call = f"<|start|>{role} to=functions.f<|message|>{{}}<|call|>"
+    assert len(parse(vocabulary, "<|end|>" + call)[2]) == 1
+
+
 def test_undeclared_functions_are_content(vocabulary: Vocabulary) -> None:
     text = '<|channel|>commentary to=functions.rm<|message|>{"path": "/"}<|call|>'
     assert parse(vocabulary, text) == ("", 'rm({"path": "/"})', [])
