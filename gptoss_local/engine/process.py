@@ -161,7 +161,7 @@ def _samples_on_device(load: Load) -> bool:
 def _tune(load: Load, model: Model, params: ContextParams) -> Tuned:
     if load.tunes == "offload":
         return tune_offload(model, params)
-    has_host_experts = _uses_gpu(load) and bool(load.tensor_overrides)
+    has_host_experts = _uses_gpu(load) and load.shares_experts
     on_device = _samples_on_device(load)
     return tune(model, params, backend_sampling=on_device, has_host_experts=has_host_experts)
 
@@ -205,7 +205,7 @@ def _prompt_step_s(load: Load, model: Model) -> float:
     take 70 to 100 ms; behind as many of others 6.49 and 5.73, with batches of up to 150 ms.
     """
     has_all_layers = load.n_gpu_layers < 0 or load.n_gpu_layers > model.n_layers
-    is_resident = has_gpu() and has_all_layers and not load.tensor_overrides
+    is_resident = has_gpu() and has_all_layers and not load.shares_experts
     return 0.25 if is_resident else math.inf
 
 

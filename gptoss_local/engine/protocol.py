@@ -78,6 +78,12 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     budget_bytes: dict[str, int] = {}
     tunes: Literal["nothing", "all", "offload"] = "nothing"
 
+    @property
+    def shares_experts(self) -> bool:
+        """Whether GPUs work with experts on the host. With several, an override names the head."""
+        on_host = any(device == "CPU" for _, device in self.tensor_overrides)
+        return on_host and self.n_gpu_layers != 0
+
 
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     """Queue a sequence. Answered by Tokens* and Finished, or Failed.

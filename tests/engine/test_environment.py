@@ -21,5 +21,13 @@ def test_threads_stay_awake_only_where_they_take_turns_with_a_gpu() -> None:
     assert environment(without_gpu)["GOMP_SPINCOUNT"] == environment(RESIDENT)["GOMP_SPINCOUNT"]
 
 
+def test_a_head_that_is_named_for_one_of_two_gpus_is_no_expert_on_the_host() -> None:
+    """So nothing is measured or planned as if experts had to come over."""
+    two_gpus = msgspec.structs.replace(RESIDENT, tensor_overrides=((r"^output\.weight$", "CUDA1"),))
+    assert IN_TURNS.shares_experts
+    assert not two_gpus.shares_experts
+    assert not msgspec.structs.replace(IN_TURNS, n_gpu_layers=0).shares_experts
+
+
 def test_a_gpu_gets_batches_of_the_planned_size() -> None:
     assert environment(IN_TURNS)["GGML_OP_OFFLOAD_MIN_BATCH"] == "16"
