@@ -92,11 +92,12 @@ def _fit(model: CatalogModel, settings: Settings) -> tuple[float, str]:
 
 
 def _words(plan: "Plan") -> str:
+    from gptoss_local.plan.words import rate
+
     where = "without a GPU"
     if plan.uses_gpu:
-        is_split = bool(plan.placement.tensor_overrides() and plan.host.weights)
-        where = "GPU, experts partly in RAM" if is_split else "all on the GPU"
-    speed = f"about {plan.speed.decode_tok_s:,.0f} tokens/s, estimated"
+        where = "all on the GPU" if plan.vram_share == 1 else "partly on the GPU, partly in RAM"
+    speed = f"about {rate(plan.speed.decode_tok_s)} tokens/s, estimated"
     return f"{where}, {plan.shape.n_ctx:,} tokens of context, {speed}"
 
 
