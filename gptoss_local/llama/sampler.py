@@ -17,6 +17,7 @@ from gptoss_local.o200k import VOCAB_SIZE
 from gptoss_local.types import SamplingParams
 
 N_BLOCK = 448  # tokens of a block: about as many as there are blocks
+_MIN_TEMPERATURE = 1e-6  # clients that must not say 0 say 1e-10, or their smallest number
 _N_CTX_MAX = 131_072  # no answer of gpt-oss is longer; the library keeps 4 bytes for each
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 """`llama_token_data` of llama.h."""
@@ -86,7 +87,7 @@ class Sampler:
             return self._draw(context.logits(row), np.arange(context.n_vocab))
         if self._context is not None or kind.has_filters or kind.logit_bias:
             return int(llama_cpp.llama_sampler_sample(self._pointer, context.handle, row))
-        if kind.temperature <= 0:
+        if _is_greedy(kind):
             return int(context.logits(row).argmax())
         return self._draw_in_two(context.logits(row))
 
@@ -149,9 +150,14 @@ class Sampler:
         return self._pointer
 
 
+def _is_greedy(params: SamplingParams) -> bool:
+    """Whether the likeliest token is taken; what divides logits beyond float32 means that, too."""
+    return params.temperature < _MIN_TEMPERATURE
+
+
 def _samplers(params: SamplingParams) -> list[int]:
     chain = _changes(params)
-    if params.temperature <= 0:
+    if _is_greedy(params):
         return [*chain, llama_cpp.llama_sampler_init_greedy(), chain_end()]
     if params.top_k > 0:
         chain.append(llama_cpp.llama_sampler_init_top_k(params.top_k))

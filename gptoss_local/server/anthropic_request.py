@@ -11,7 +11,7 @@ import msgspec
 from gptoss_local.chat import ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.errors import UsageError
 from gptoss_local.server.body import convert
-from gptoss_local.server.bounds import MAX_INT
+from gptoss_local.server.bounds import MAX_INT, Temperature
 from gptoss_local.server.openai_parts import (
     left_out,
     limit_tokens,
@@ -65,7 +65,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     max_tokens: int = 0
     system: str | list[Block] = ""
     stop_sequences: list[str] = []
-    temperature: float = 1.0
+    temperature: Temperature = 1.0
     top_p: float = 1.0
     top_k: int = 0
     tools: list[WireTool] = []

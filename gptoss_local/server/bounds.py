@@ -10,6 +10,9 @@ MAX_INT = 2**31 - 1  # what llama.cpp and our frames can carry
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=VOCAB_SIZE)]
 
+Temperature = Annotated[float, msgspec.Meta(le=100)]
+"""No infinity, and no "nan", of which text in place of a number would make one."""
+
 Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 """Of `presence_penalty` and `frequency_penalty`. Source: OpenAI's API reference."""
 

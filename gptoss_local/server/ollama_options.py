@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from gptoss_local.errors import UsageError
-from gptoss_local.server.bounds import MAX_INT, Penalty
+from gptoss_local.server.bounds import MAX_INT, Penalty, Temperature
 from gptoss_local.types import Effort, Penalties, SamplingParams
 
 _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
@@ -20,7 +20,7 @@ class Options(msgspec.Struct):
     num_ctx: int | None = None
     num_predict: int = -1
     seed: int = -1
-    temperature: float = 1.0
+    temperature: Temperature = 1.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0

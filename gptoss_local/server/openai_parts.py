@@ -12,7 +12,7 @@ import msgspec
 
 from gptoss_local.chat import Done, JsonFormat, Tool
 from gptoss_local.errors import GptOssError, UsageError
-from gptoss_local.server.bounds import MAX_INT, Penalty, TokenId
+from gptoss_local.server.bounds import MAX_INT, Penalty, Temperature, TokenId
 from gptoss_local.types import Effort, Penalties, SamplingParams
 
 LogitBias = Annotated[
@@ -54,7 +54,7 @@ class Reasoning(msgspec.Struct):
 class Sampling(msgspec.Struct, kw_only=True):
     """Sampling fields of every OpenAI body."""
 
-    temperature: float = 1.0
+    temperature: Temperature = 1.0
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0

@@ -52,6 +52,14 @@ def test_device_and_cpu_draw_the_same(context: Context, params: SamplingParams) 
     assert generate(context, sampler, PROMPT, 20) == wanted
 
 
+@pytest.mark.parametrize("temperature", [1e-7, 1e-38, 1e-45, 5e-324, -1.0])
+def test_next_to_no_temperature_is_none(context: Context, temperature: float) -> None:
+    """Logits divided by it are infinite in float32, and infinities have no difference."""
+    wanted = generate(context, Sampler(SamplingParams(temperature=0)), PROMPT, 5)
+    context.remove(0)
+    assert generate(context, Sampler(SamplingParams(temperature=temperature)), PROMPT, 5) == wanted
+
+
 @pytest.mark.parametrize("params", [PLAIN, HOT], ids=str)
 def test_cpu_draws_by_probability(context: Context, params: SamplingParams) -> None:
     context.decode(PROMPT, position=0)

@@ -38,6 +38,8 @@ IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="
         ({"top_logprobs": 2}, "only allowed when 'logprobs' is enabled"),
         ({"logprobs": True, "top_logprobs": 21}, "Expected a value <= 20, but got 21 instead"),
         ({"logprobs": True, "top_logprobs": -1}, "Expected a value >= 0, but got -1 instead"),
+        ({"temperature": "nan"}, "temperature"),
+        ({"temperature": "inf"}, "temperature"),
         ({"frequency_penalty": 2.1}, "frequency_penalty"),
         ({"presence_penalty": -2.1}, "presence_penalty"),
         ({"logit_bias": {"5": 100.5}}, "logit_bias"),
