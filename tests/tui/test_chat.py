@@ -281,6 +281,9 @@ async def test_what_is_saved_is_there_again(open_chat: OpenChat, history_path: P
     async with open_chat(chat_id) as chat:
         assert PARIS in chat.screen()
         assert "▸ reasoned" in chat.screen()
+        await chat.press("up")
+        assert chat.app.chat.prompt.text == FRANCE
+        await chat.press("down")
         assert await chat.ask("What is 17 + 25?") == "17 + 25 = 42"
         await begin_counting(chat)
     history = History(history_path)  # it was left while an answer streamed

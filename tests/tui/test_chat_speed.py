@@ -53,7 +53,7 @@ async def test_event_loop_lag(
             await chat.press("f8")  # the panel works, too
             p95_s = await lag_p95(chat)
             print(f"{n_lines} lines, {per_s} tok/s: lag p95 {p95_s * 1000:.1f} ms")
-            chat.app.chat.stop()
+            chat.app.chat.dialogue.stop()
             await chat.answered()
         if p95_s <= _MOST_S:
             return

@@ -124,14 +124,17 @@ class ChatScreen(Screen[None]):
         self.dialogue.reset()
         self.dialogue.leave_edit()
         self.toolbox.trusted.clear()
-        await self.show_branch()
+        found = [turn for turn in self.conversation.turns if place and turn.id == place.turn_id]
+        await self.show_branch(found[0] if found else None)
         self.model_changed()
         self.prompt.focus()
 
-    async def show_branch(self) -> None:
-        """Show the conversation as it is now."""
-        self.query_one("#hint").display = not self.conversation.turns
-        await self.transcript.open(self.conversation.turns)
+    async def show_branch(self, at: Turn | None = None) -> None:
+        """Show the conversation as it is now, at its end or at a turn."""
+        turns = self.conversation.turns
+        self.query_one("#hint").display = not turns
+        await self.transcript.open(turns, at)
+        self.prompt.remember([turn.content for turn in turns if turn.role == "user"])
         self.show_speed()
         self.show_status()
 
@@ -178,10 +181,6 @@ class ChatScreen(Screen[None]):
         with telling(self):
             await self.dialogue.say(event.text)
 
-    def stop(self) -> None:
-        """Stop the answer; what there is of it stays."""
-        self.dialogue.stop()
-
     def refuse(self) -> None:
         """Say that this has to wait for the answer."""
         self.notify(_BUSY, severity="warning")
@@ -211,7 +210,7 @@ class ChatScreen(Screen[None]):
         with telling(self):
             if (other := self.conversation.walk(turn, step)) is not None:
                 self.dialogue.reset()
-                await self.show_branch()
+                await self.show_branch(other)
                 self.transcript.show_turn(other)
 
     @on(Prompt.Completions)
@@ -264,7 +263,7 @@ class ChatScreen(Screen[None]):
         if not self.queue.is_empty:
             self.dialogue.take_back_queue(is_last=True)
         elif self.is_answering:
-            self.stop()
+            self.dialogue.stop()
         elif self.dialogue.editing is not None:
             self.dialogue.leave_edit()
             self.prompt.text = ""
@@ -286,7 +285,7 @@ class ChatScreen(Screen[None]):
             self.dialogue.leave_edit()
             self.prompt.text = ""
         elif self.is_answering:
-            self.stop()
+            self.dialogue.stop()
         elif self._is_leaving:
             self.app.exit()
         else:

@@ -4,6 +4,7 @@ Below it stand completions of commands (`/`) and of files (`@`).
 """
 
 import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -177,6 +178,10 @@ class Prompt(TextArea):
             self._sent.append(self.text)
         self._recalled = 0
         self.text = ""
+
+    def remember(self, texts: Sequence[str]) -> None:
+        """What was sent in an earlier run can be recalled, too, behind what was in this one."""
+        self._sent = [text for text in texts if text not in self._sent] + self._sent
 
     def _before_cursor(self) -> str:
         row, column = self.cursor_location

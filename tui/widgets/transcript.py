@@ -1,4 +1,6 @@
-"""The turns of the open chat. Only the last ones are mounted; older ones when they are scrolled to.
+"""The turns of the open chat. Only a few are mounted, the last ones or those around a place.
+
+Older ones, and newer ones, are mounted when they are scrolled to.
 
 PERF: opening a chat costs what is on the screen, however long it is.
 """
@@ -30,19 +32,29 @@ class Transcript(VerticalScroll, can_focus=False):
         super().__init__()
         self._place_of = place_of
         self._older: list[Turn] = []
+        self._newer: list[Turn] = []
         self._is_loading = False
 
-    async def open(self, turns: Sequence[Turn]) -> None:
-        """Show another branch or chat."""
+    async def open(self, turns: Sequence[Turn], at: Turn | None = None) -> None:
+        """Show another branch or chat, at its end or with a turn of it at the top."""
+        ids = [turn.id for turn in turns]
+        end = len(ids) if at is None else min(len(ids), ids.index(at.id) + _N_FIRST - 1)
+        start = max(0, end - _N_FIRST)
         with self.app.batch_update():
             await self.remove_children()
-            self._older = list(turns[:-_N_FIRST])
-            await self.mount_all(self._view(turn) for turn in turns[-_N_FIRST:])
-        self.anchor()
-        self.call_after_refresh(self._fill)
+            self._older, self._newer = list(turns[:start]), list(turns[end:])
+            await self.mount_all(self._view(turn) for turn in turns[start:end])
+        self.anchor(at is None)
+        if at is None:
+            self.call_after_refresh(self._fill)
+        else:
+            self.call_after_refresh(self._show_at_top, at)
 
     async def add(self, turn: Turn) -> TurnView:
         """Append a turn and scroll to it."""
+        if self._newer:
+            mounted = [view.turn for view in self.views()]
+            await self.open([*self._older, *mounted, *self._newer])
         view = self._view(turn)
         await self.mount(view)
         self.anchor()
@@ -67,6 +79,9 @@ class Transcript(VerticalScroll, can_focus=False):
         if new_value < 2 and new_value < old_value and self._older and not self._is_loading:
             self._is_loading = True
             self.call_later(self._load_older)
+        if new_value > self.max_scroll_y - 2 and self._newer and not self._is_loading:
+            self._is_loading = True
+            self.call_later(self._load_newer)
 
     async def _fill(self) -> None:
         """Mount more while the screen is not full."""
@@ -86,6 +101,17 @@ class Transcript(VerticalScroll, can_focus=False):
             self._is_loading = False
 
         self.call_after_refresh(keep_place)
+
+    async def _load_newer(self) -> None:
+        """Mount a few more below."""
+        turns, self._newer = self._newer[:_N_MORE], self._newer[_N_MORE:]
+        await self.mount_all([self._view(turn) for turn in turns])
+        self._is_loading = False
+
+    def _show_at_top(self, turn: Turn) -> None:
+        for view in self.views():
+            if view.turn.id == turn.id:
+                self.scroll_to_widget(view, top=True, animate=False, immediate=True)
 
     def _view(self, turn: Turn) -> TurnView:
         return view_of(turn, self._place_of(turn.id))

@@ -1,0 +1,69 @@
+"""Long chats: what is shown when they are opened, at their end or at a place of them."""
+
+from pathlib import Path
+
+from tests.tui.running_chat import Chat, run_chat
+from tests.tui.scripted import ScriptedServer
+from tui.history import History
+
+
+def long_chat(path: Path, n_questions: int = 60) -> int:
+    """A chat of questions and answers; returns its id."""
+    history = History(path)
+    chat_id = history.new_chat("nano", "medium")
+    parent_id = None
+    for n in range(n_questions):
+        parent_id = history.add(chat_id, parent_id, "user", f"question-{n:02}").id
+        parent_id = history.add(
+            chat_id, parent_id, "assistant", "- row\n" * 30 + f"\nanswer-{n:02}"
+        ).id
+    history.close()
+    return chat_id
+
+
+def server() -> ScriptedServer:
+    return ScriptedServer("hello", [], 1)
+
+
+async def test_a_search_opens_at_the_hit(history_path: Path) -> None:
+    long_chat(history_path)
+    async with run_chat(server(), history_path) as chat:
+        await chat.enter("/search question-52")
+        await chat.until(lambda: "question-52" in chat.screen())
+        await chat.press("enter")
+        await chat.until(lambda: "❯ question-52" in chat.screen())
+        await chat.press("pageup")
+        await chat.until(lambda: "• row" in chat.screen().split("❯ question-52")[0])
+        for _ in range(30):
+            await chat.press("pagedown")
+        await chat.until(lambda: "answer-59" in chat.screen())
+
+
+async def test_an_answer_behind_a_hit_is_at_the_end(history_path: Path) -> None:
+    long_chat(history_path)
+    async with run_chat(server(), history_path) as chat:
+        await chat.enter("/search question-52")
+        await chat.until(lambda: "question-52" in chat.screen())
+        await chat.press("enter")
+        await chat.until(lambda: "❯ question-52" in chat.screen())
+        assert await chat.ask("and then?") == "hello"
+        await chat.until(lambda: "❯ and then?" in chat.screen() and "answer-59" in chat.screen())
+        assert [view.turn.id for view in chat.views()] == [t.id for t in chat.turns()[-10:]]
+
+
+async def test_another_version_of_an_early_message_is_shown(history_path: Path) -> None:
+    chat_id = long_chat(history_path)
+    async with run_chat(server(), history_path, chat_id) as chat:
+        await chat.enter("/edit 50")  # of 60
+        await chat.type("-again")
+        await chat.press("enter")
+        await chat.answered()
+        await chat.press("alt+left")
+        await chat.until(lambda: "❯ question-10" in chat.screen())
+        await chat.press("alt+right")
+        await chat.until(lambda: "question-10-again" in chat.screen())
+
+
+def top_row(chat: Chat) -> str:
+    rows = [row.strip(" ▊▐▌▄▃▂▁▅▆▇█▎▏") for row in chat.screen().splitlines()]
+    return next(row for row in rows if row)
