@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import App
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.screen import Screen
 
 from gptoss_local.errors import UsageError
@@ -40,6 +41,12 @@ class RegistryProvider(Provider):
         screen = self.screen
         assert isinstance(screen, ChatScreen)
         return partial(screen.action_command, name)
+
+
+class Palette(CommandPalette):
+    """Textual's, which Ctrl-C leaves, too."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "escape", show=False, priority=True)]
 
 
 class ChatApp(App[None]):
@@ -80,6 +87,10 @@ class ChatApp(App[None]):
         self.theme = theme or self.theme
         self.set_keymap(dict(keys or {}))
         self._chat = ChatScreen(server, history, conversation, toolbox)
+
+    def action_command_palette(self) -> None:
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(Palette(id="--command-palette"))
 
     def on_ready(self) -> None:
         """PERF: what the imports made is not searched for garbage any more, 60 ms each time."""

@@ -22,6 +22,7 @@ class Dialogue:
 
     def __init__(self, screen: "ChatScreen") -> None:
         self.editing: Turn | None = None
+        self._draft = ""  # what was in the input before the message that is edited
         self._screen = screen
         self._exchange: Exchange | None = None
         self._is_steering = False
@@ -93,14 +94,18 @@ class Dialogue:
 
     def edit(self, turn: Turn, text: str | None = None) -> None:
         """Put a message into the input; what is sent becomes another version of it."""
+        if self.editing is None:
+            self._draft = self._screen.prompt.text
         self.editing = turn
         self._screen.prompt.set_editing(True)
         self._screen.prompt.fill(turn.content if text is None else text)
 
-    def leave_edit(self) -> None:
-        """The message that was edited stays as it is."""
-        self.editing = None
-        self._screen.prompt.set_editing(False)
+    def leave_edit(self, *, typed: str = "") -> None:
+        """The message stays as it is; a draft is in the input again, then what was `typed`."""
+        if self.editing is not None:
+            self.editing = None
+            self._screen.prompt.set_editing(False)
+            self._screen.prompt.fill("\n\n".join(filter(None, (self._draft, typed))))
 
     def take_back_question(self) -> None:
         """The last message is in the input again, to be made shorter."""
@@ -127,7 +132,7 @@ class Dialogue:
             self._screen.queue.add(text, is_next=True)
             self.take_back_queue()
             return
-        self.leave_edit()
+        self.leave_edit(typed=self._screen.prompt.text)
         if editing is None:
             await self._screen.transcript.add(turn)
         await self.begin(conversation.begin_answer(), is_new=editing is None)

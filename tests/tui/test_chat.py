@@ -133,6 +133,34 @@ async def test_edit_makes_a_sibling(open_chat: OpenChat) -> None:
         await chat.until(lambda: "Rome" in chat.screen())
 
 
+async def test_a_draft_outlives_an_edit(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        prompt = chat.app.chat.prompt
+        await chat.ask(FRANCE)
+        for key in ("escape", "ctrl+c", "enter"):
+            prompt.fill("a long draft")
+            chat.views()[0].focus()
+            await chat.press("e")
+            assert prompt.text == FRANCE
+            await chat.press(key)
+            await chat.until(lambda: prompt.text == "a long draft")
+            assert not chat.app.chat.dialogue.editing
+        assert await chat.answered() == PARIS
+
+
+async def test_ctrl_c_leaves_a_dialog(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        for opens in (["f1"], ["f2"], ["f3"], ["/", "t", "o", "o", "l", "s", "enter"], ["ctrl+p"]):
+            await chat.press(*opens)
+            await chat.until(lambda: chat.app.screen is not chat.app.chat)
+            await chat.press("ctrl+c")
+            await chat.until(lambda: chat.app.screen is chat.app.chat)
+        await chat.press("f2", "a", "b", "shift+home", "ctrl+c")
+        assert chat.app.clipboard == "ab"
+        await chat.press("end", "ctrl+c")
+        await chat.until(lambda: chat.app.screen is chat.app.chat)
+
+
 async def test_retry_keeps_the_old_answer(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.ask(FRANCE)

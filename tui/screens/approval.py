@@ -9,10 +9,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.events import Key
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from tui.printable import printable
+from tui.screens.dialog import Dialog
 from tui.tools import Tool
 
 _KEYS = "y once   a always in this chat   n no   r no, because   Esc stop"
@@ -27,7 +27,7 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
-class ApprovalDialog(ModalScreen[Decision | None]):
+class ApprovalDialog(Dialog[Decision | None]):
     """Ask about one call; None stops the whole answer. No other key than these allows it.
 
     Args:

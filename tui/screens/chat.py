@@ -266,7 +266,6 @@ class ChatScreen(Screen[None]):
             self.dialogue.stop()
         elif self.dialogue.editing is not None:
             self.dialogue.leave_edit()
-            self.prompt.text = ""
         self.prompt.focus()
 
     async def action_steer(self) -> None:
@@ -281,8 +280,9 @@ class ChatScreen(Screen[None]):
         """Copy what is selected; else clear the input; else stop; else quit when pressed twice."""
         if selected := self.prompt.selected_text or self.get_selected_text():
             self.app.copy_to_clipboard(selected)
-        elif self.prompt.text:
+        elif self.dialogue.editing is not None:
             self.dialogue.leave_edit()
+        elif self.prompt.text:
             self.prompt.text = ""
         elif self.is_answering:
             self.dialogue.stop()

@@ -10,12 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from tui.history import MATCH_END, MATCH_START, ChatSummary, History, Hit
-from tui.screens.dialog import ConfirmDialog, LineDialog
+from tui.screens.dialog import ConfirmDialog, Dialog, LineDialog
 from tui.screens.errors import telling
 
 _KEYS = "Enter open   F2 rename   F8 delete   F5 export   Esc leave"
@@ -29,7 +28,7 @@ class Place(NamedTuple):
     turn_id: int | None
 
 
-class ChatsDialog(ModalScreen[Place | None]):
+class ChatsDialog(Dialog[Place | None]):
     """Lists the newest chats; words in its line search all of them.
 
     Args:

@@ -8,11 +8,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.events import Resize
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from tui.history import Turn
 from tui.printable import printable
+from tui.screens.dialog import Dialog
 from tui.widgets.answer_view import AnswerView
 from tui.widgets.turn_view import call_fold
 
@@ -20,7 +20,7 @@ _MIN_COLUMN = 45
 _MAX_SHOWN = 3
 
 
-class CompareDialog(ModalScreen[None]):
+class CompareDialog(Dialog[None]):
     """Args: versions: of one answer, oldest first; the newest ones are shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,6 +1,6 @@
-"""Small dialogs: one line of text, and a question to confirm."""
+"""What all dialogs share; and small ones: one line of text, and a question to confirm."""
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -8,8 +8,27 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+_T = TypeVar("_T")
 
-class LineDialog(ModalScreen[str | None]):
+
+class Dialog(ModalScreen[_T]):
+    """What all dialogs share: Ctrl-C copies what is selected, and else leaves as Esc does."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "copy_or_leave", show=False, priority=True)
+    ]
+
+    def action_copy_or_leave(self) -> None:
+        focused = self.focused
+        selected = focused.selected_text if isinstance(focused, Input) else ""
+        selected = selected or self.get_selected_text() or ""
+        if selected:
+            self.app.copy_to_clipboard(selected)
+        else:
+            self.dismiss(None)
+
+
+class LineDialog(Dialog[str | None]):
     """Ask for one line; None when the user leaves it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
@@ -29,7 +48,7 @@ class LineDialog(ModalScreen[str | None]):
         self.dismiss(event.value.strip() or None)
 
 
-class ConfirmDialog(ModalScreen[bool]):
+class ConfirmDialog(Dialog[bool | None]):
     """Ask whether to do what cannot be undone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

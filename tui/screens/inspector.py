@@ -6,16 +6,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from tui.printable import printable
+from tui.screens.dialog import Dialog
 
 _MAX_CHARS = 4000  # of a message; the ids of longer ones are cut with it
 _MAX_IDS = 1000
 
 
-class InspectorDialog(ModalScreen[None]):
+class InspectorDialog(Dialog[None]):
     """Args: found: as `/api/gptoss/inspect` answers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

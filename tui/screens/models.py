@@ -9,15 +9,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from gptoss_local.catalog import CatalogModel, catalog
 from gptoss_local.errors import GptOssError
+from tui.screens.dialog import Dialog
 
 
-class ModelsDialog(ModalScreen[str | None]):
+class ModelsDialog(Dialog[str | None]):
     """Choose a model; None leaves it as it is.
 
     Args:

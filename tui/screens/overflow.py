@@ -6,10 +6,10 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from tui.screens.dialog import Dialog
 from tui.screens.models import place_text
 from tui.server import PromptSize
 
@@ -27,7 +27,7 @@ class Way(NamedTuple):
 SUMMARISE = Way("summary", None)
 
 
-class OverflowDialog(ModalScreen[Way | None]):
+class OverflowDialog(Dialog[Way | None]):
     """Choose a way; None does not send the message.
 
     Args:

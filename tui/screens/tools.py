@@ -7,16 +7,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from tui.screens.dialog import Dialog
 from tui.tools import Tool, Toolbox
 
 _ABOUT = "The model asks before each call. docs/chat.md says how to declare your own."
 
 
-class ToolsDialog(ModalScreen[None]):
+class ToolsDialog(Dialog[None]):
     """Turns tools on and off until it is left."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
