@@ -5,6 +5,13 @@ import sys
 
 def main() -> None:
     """Entry point of `gptoss`."""
+    try:
+        _run()
+    except KeyboardInterrupt:  # while it imports, or ends
+        sys.exit(130)
+
+
+def _run() -> None:
     if sys.argv[1:2] == ["__complete"]:
         from gptoss_local.cli._names import print_names
 

@@ -1,7 +1,9 @@
 """Streams that are closed, full, not read to their end, or no text: a sentence at most."""
 
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -67,3 +69,16 @@ def test_a_narrow_encoding(cli: Cli, server: RunningServer) -> None:
     assert (done.returncode, "Traceback" in done.stderr) == (3, False)
     assert "model '??' not found" in done.stderr
     assert cli("show", "你好").returncode == 3
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.1, 0.15, 0.25, 0.4])
+def test_ctrl_c_while_it_starts(server: RunningServer, after_s: float) -> None:
+    command = [sys.executable, "-m", "gptoss_local", "run", "nano", "Count from 1 to 900."]
+    process = subprocess.Popen(
+        command, env=server.environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    time.sleep(after_s)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[1].decode()
+    # Python itself has no handler in its first moments.
+    assert process.returncode == 130 or "gptoss_local" not in said, said
