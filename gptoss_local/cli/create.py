@@ -46,6 +46,7 @@ def create(
         body["from"] = named(str(path), settings)
     running_server(settings).post("/api/create", {"model": name, "stream": False, **body})
     print(f"created {name}: gptoss run {name}", file=sys.stderr)
+    _warn_of_unknown(body["parameters"])
 
 
 def _read(file: str) -> tuple[dict[str, Any], Path]:
@@ -56,6 +57,20 @@ def _read(file: str) -> tuple[dict[str, Any], Path]:
         return parse_modelfile(Path(file).read_text(encoding="utf-8")), Path(file).parent
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {file}: {error}") from error
+
+
+def _warn_of_unknown(parameters: dict[str, Any]) -> None:
+    """Say which are kept and have no effect: Ollama has more of them, and some are misspelt."""
+    from difflib import get_close_matches
+
+    from gptoss_local.server.ollama_options import Options
+
+    known = Options.__struct_fields__
+    for key in parameters:
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            print(f"the parameter {key} has no effect here{hint}", file=sys.stderr)
 
 
 def _parameters(pairs: list[str]) -> dict[str, Any]:

@@ -111,6 +111,16 @@ def test_create_show_copy_and_remove(home_cli: Cli, tmp_path: Path) -> None:
     assert listed(home_cli) == ["nano"]
 
 
+def test_create_says_which_parameters_have_no_effect(home_cli: Cli) -> None:
+    parameters = ("-p", "tempreature=0.5", "-p", "mirostat=1", "-p", "top_p=0.9")
+    done = home_cli("create", "odd", "--from", "nano", *parameters)
+    assert done.returncode == 0
+    assert "tempreature has no effect here; did you mean temperature?\n" in done.stderr
+    assert "mirostat has no effect here\n" in done.stderr
+    assert "top_p" not in done.stderr
+    assert home_cli("rm", "-y", "odd").returncode == 0
+
+
 def test_create_from_a_file_and_from_stdin(home_cli: Cli, nano_gguf: Path, tmp_path: Path) -> None:
     """A path in a Modelfile is meant from its folder."""
     (tmp_path / "weights.gguf").hardlink_to(nano_gguf)
