@@ -140,6 +140,8 @@ def test_status_of_a_prompt_that_is_read() -> None:
     split = status_parts(Status("nano", "low", answer, n_ctx=65_536, gpus=gpus, gpu_share=0.62))
     assert split == [*parts, "62 % on the GPU"]
     assert status_parts(Status("nano", "low", answer, note="running f"))[2] == "running f"
+    long = "registry.example.com/some-user/gpt-oss-finetuned:120b-q8"
+    assert status_parts(Status(long, "low"))[0] == "registry.examp…tuned:120b-q8"
 
 
 def test_status_of_a_model_that_loads() -> None:

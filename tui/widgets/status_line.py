@@ -11,6 +11,8 @@ from gptoss_local.types import Effort
 from tui.answer import Answer
 from tui.server import Gpu, ModelLoad
 
+_MAX_NAME = 28  # characters
+
 
 class Status(NamedTuple):
     """What the line tells.
@@ -74,7 +76,7 @@ class StatusLine(Horizontal):
 def status_parts(status: Status) -> list[str]:
     """The pieces of the line, the most important first: a narrow terminal cuts the last ones."""
     answer, n_used = status.answer, status.n_used
-    parts = [status.model, status.effort]
+    parts = [_short(status.model), status.effort]
     if status.note:
         parts.append(status.note)
     elif answer is not None:
@@ -90,6 +92,12 @@ def status_parts(status: Status) -> list[str]:
     if 0 < status.gpu_share < 1:
         parts.append(f"{100 * status.gpu_share:.0f} % on the GPU")
     return [part for part in parts if part]
+
+
+def _short(model: str) -> str:
+    """A long name without its middle: what is behind it matters more in one line."""
+    half = _MAX_NAME // 2
+    return model if len(model) <= _MAX_NAME else f"{model[:half]}…{model[1 - half :]}"
 
 
 def activity(answer: Answer, *, is_loaded: bool = True, load: ModelLoad | None = None) -> list[str]:
