@@ -35,12 +35,14 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         models_dir: Where models lie.
         disk_free_bytes: On its disk.
+        has_model: One is there already, beside the embedded one.
         address: Where the server is, or would be.
         answers: Who answers there: us, another program, nobody; or the host has no address.
     """
 
     models_dir: str
     disk_free_bytes: int
+    has_model: bool = False
     address: str
     answers: Literal["gptoss", "other", "nobody", "no address"]
 
@@ -153,8 +155,9 @@ def _disk(machine: Machine, around: Surroundings) -> Finding:
     kind = {"nvme": "NVMe", "ssd": "SSD", "rotating": "rotating disk", None: "disk"}[machine.disk]
     text = f"{around.disk_free_bytes / 1e9:.0f} GB are free on the {kind} of {around.models_dir}."
     if around.disk_free_bytes < _SMALLEST_BYTES:
-        fix = "gpt-oss-20b needs 13 GB, 120b 64 GB; GPTOSS_HOME moves the folder."
-        return Finding("disk", "problem", text, fix)
+        another = "Another model has no room: " if around.has_model else ""
+        fix = f"{another}gpt-oss-20b needs 13 GB, 120b 64 GB; GPTOSS_HOME moves the folder."
+        return Finding("disk", "note" if around.has_model else "problem", text, fix)
     if machine.disk == "rotating":
         return Finding(
             "disk", "note", text, "Models load in minutes from here, in seconds from NVMe."

@@ -49,6 +49,13 @@ def test_findings(change: dict[str, object], name: str, level: Level, fix: str) 
     assert fix in found.fix
 
 
+def test_a_full_disk_is_no_problem_for_the_model_that_is_on_it() -> None:
+    around = msgspec.structs.replace(AROUND, disk_free_bytes=10**9, has_model=True)
+    found = finding("disk", GOOD, around)
+    assert found.level == "note"
+    assert found.fix.startswith("Another model has no room")
+
+
 def test_full_disk_and_taken_port() -> None:
     around = msgspec.structs.replace(AROUND, disk_free_bytes=10**9, answers="other")
     assert finding("disk", GOOD, around).level == "problem"

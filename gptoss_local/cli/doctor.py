@@ -50,9 +50,20 @@ def _look_around(settings: Settings) -> "Surroundings":
     return Surroundings(
         models_dir=str(settings.models_dir),
         disk_free_bytes=shutil.disk_usage(folder).free,
+        has_model=_has_model(settings),
         address=settings.url,
         answers=_who_answers(settings),
     )
+
+
+def _has_model(settings: Settings) -> bool:
+    from gptoss_local.errors import GptOssError
+    from gptoss_local.store import list_models
+
+    try:
+        return any(not entry.embedded for entry in list_models(settings))
+    except (GptOssError, OSError):  # a folder that may not be read
+        return False
 
 
 def _who_answers(settings: Settings) -> Literal["gptoss", "other", "nobody", "no address"]:
