@@ -47,10 +47,16 @@ def print_json(**data: Any) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns as Ollama does: upper-case header, four spaces between."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    """Print columns as Ollama does: upper-case header, four spaces between.
+
+    A Chinese character is as wide as two letters.
+    """
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        pairs = zip(row, widths, strict=True)
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in pairs)
         print("    ".join(cells).rstrip())
 
 

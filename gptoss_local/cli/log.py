@@ -1,6 +1,5 @@
 """`gptoss log`: the chats of `gptoss chat`. Reads the disk, needs no server."""
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,14 +8,14 @@ import msgspec
 import typer
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import human_age, print_json, print_table
+from gptoss_local.cli._output import human_age, is_plain, print_json, print_table
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
     from tui.history import ChatSummary, Hit
 
-_TITLE_CHARS = 48
+_TITLE_CELLS = 48
 
 Chat = Annotated[
     int | None, typer.Argument(metavar="CHAT", help="Number of the chat to print, as Markdown.")
@@ -68,7 +67,7 @@ def _print_hits(hits: "list[Hit]", json: bool) -> None:
     if json:
         print_json(hits=[_plain_hit(hit) for hit in hits])
         return
-    is_styled = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    is_styled = sys.stdout.isatty() and not is_plain()
     bold, plain = ("\x1b[1m", "\x1b[0m") if is_styled else ("", "")
     rows = [(str(hit.chat_id), _short(hit.title), _marked(hit, bold, plain)) for hit in hits]
     print_table(("CHAT", "TITLE", "FOUND"), rows)
@@ -85,4 +84,8 @@ def _marked(hit: "Hit", start: str, end: str) -> str:
 
 
 def _short(title: str) -> str:
-    return title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(title) <= _TITLE_CELLS:
+        return title
+    return f"{set_cell_size(title, _TITLE_CELLS - 1).rstrip()}…"

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from tests.cli.conftest import run_cli
 from tui.history import History
@@ -36,6 +37,15 @@ def test_list(environment: dict[str, str]) -> None:
     assert [chat["title"] for chat in data["chats"]] == ["Sums"]
 
 
+def test_wide_characters_keep_the_columns(environment: dict[str, str]) -> None:
+    history = History(Path(environment["GPTOSS_HOME"]) / "chats.sqlite3")
+    history.new_chat("nano", "low", "五百" * 30)
+    history.close()
+    lines = run_cli(environment, "log").stdout.splitlines()
+    assert len({cell_len(line.partition("nano")[0]) for line in lines[1:]}) == 1
+    assert lines[1].startswith("3       " + "五百" * 11 + "五…")
+
+
 def test_search(environment: dict[str, str]) -> None:
     header, *rows = run_cli(environment, "log", "-q", "paris").stdout.splitlines()
     assert header.split() == ["CHAT", "TITLE", "FOUND"]
@@ -59,6 +69,7 @@ def test_matches_are_bold_in_a_terminal(environment: dict[str, str]) -> None:
 
     assert b"\x1b[1mParis\x1b[0m is the capital." in shown()
     assert b"\x1b" not in shown(NO_COLOR="1")
+    assert b"\x1b" not in shown(TERM="dumb")
 
 
 def test_print(environment: dict[str, str]) -> None:
