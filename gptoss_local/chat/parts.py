@@ -1,11 +1,14 @@
 """Messages as harmony sees them, each rendered once while conversations come back with it."""
 
+import itertools
 import threading
 from array import array
 from collections import OrderedDict
 from typing import NamedTuple
 
 from openai_harmony import Author, HarmonyEncoding, Message, RenderOptions, Role
+
+from gptoss_local.chat.pieces import split_text
 
 _MAX_TOKENS = 2**19  # four whole contexts; 2 MB, and their text
 _OPTIONS = RenderOptions(conversation_has_function_tools=False)  # counts in system messages alone
@@ -49,13 +52,22 @@ class RenderedParts:
             if part in self._tokens:
                 self._tokens.move_to_end(part)
                 return self._tokens[part]
-        tokens = array("i", self._encoding.render(_message(part), _OPTIONS))
+        tokens = array("i", self._render(part))
         with self._lock:
             self._n_tokens += len(tokens) - len(self._tokens.pop(part, ()))
             self._tokens[part] = tokens
             while self._n_tokens > self._max_tokens:
                 self._n_tokens -= len(self._tokens.popitem(last=False)[1])
         return tokens
+
+    def _render(self, part: Part) -> list[int]:
+        pieces = split_text(part.text)
+        if len(pieces) == 1:
+            tokens: list[int] = self._encoding.render(_message(part), _OPTIONS)
+            return tokens
+        *head, end = self._encoding.render(_message(part._replace(text="")), _OPTIONS)
+        body = (self._encoding.encode(piece, disallowed_special=()) for piece in pieces)
+        return [*head, *itertools.chain.from_iterable(body), end]
 
 
 def _message(part: Part) -> Message:
