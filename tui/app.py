@@ -1,6 +1,9 @@
 """`gptoss chat`: the Textual application. A client of the server like any other."""
 
+import asyncio
 import gc
+import signal
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -96,6 +99,8 @@ class ChatApp(App[None]):
         """PERF: what the imports made is not searched for garbage any more, 60 ms each time."""
         gc.freeze()
         gc.enable()  # `gptoss chat` starts without
+        if sys.platform != "win32":  # else the terminal stays as the app has it
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy by OSC 52, which terminals may ignore, and by the desktop's own program."""

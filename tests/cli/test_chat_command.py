@@ -98,6 +98,22 @@ def test_a_killed_chat_is_resumed(fresh: dict[str, str], terminals: list[ChatTer
     assert terminals[1].process.wait(timeout=10) == 0
 
 
+def test_a_chat_that_is_asked_to_end(fresh: dict[str, str], terminals: list[ChatTerminal]) -> None:
+    """It saves all there is, and gives the terminal back as it was."""
+    terminals.append(ChatTerminal(fresh, "nano", "--effort", "low"))
+    terminals[0].read_until(READY)
+    terminals[0].type("Count from 1 to 900.\r")
+    terminals[0].read_until("20, 21,")
+    terminals[0].process.send_signal(signal.SIGTERM)
+    terminals[0].read_until("gptoss chat --chat 1")
+    assert terminals[0].process.wait(timeout=10) == 0
+    assert terminals[0].output.count("\x1b[?1049l") == 1
+    history = History(Path(fresh["GPTOSS_HOME"]) / "chats.sqlite3")
+    last = history.branch(history.chats()[0].leaf_id)[-1]
+    history.close()
+    assert (last.state, "20, 21" in last.content) == ("stopped", True)
+
+
 def test_a_server_that_was_stopped_is_started_again(
     fresh: dict[str, str], terminals: list[ChatTerminal]
 ) -> None:
