@@ -84,6 +84,24 @@ async def test_at_attaches_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert host.prompt.text == "@pic"
 
 
+async def test_paths_with_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my notes").mkdir()
+    (tmp_path / "my notes" / "of may.md").write_text("x")
+    monkeypatch.chdir(tmp_path)
+    async with Host().run_test() as pilot:
+        host = pilot.app
+        assert isinstance(host, Host)
+        host.prompt.fill("ask @bob, read @my")
+        await pilot.press("tab")
+        assert host.prompt.text == "ask @bob, read @my notes/"
+        await pilot.press(*"of", "space")
+        assert host.prompt.completions() == ["@my notes/of may.md"]
+        await pilot.press("tab")
+        assert host.prompt.text.startswith("ask @bob, read [file #1: of may.md, 1 line,")
+        host.prompt.fill("@my own words\nare not one")
+        assert host.prompt.completions() == []
+
+
 async def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()

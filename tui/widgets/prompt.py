@@ -18,7 +18,7 @@ from tui.history.plain import plain_text
 from tui.paste import FoldedTexts, current_folder, expanded, find_files
 
 _NEWLINE = ("ctrl+j", "shift+enter", "alt+enter")
-_AT = re.compile(r"(?:^|\s)@(\S*)$")
+_AT = re.compile(r"(?:^|\s)@((?:(?!\s@).)*)$")  # a path may have spaces in it
 _MAX_SHOWN = 6
 
 
