@@ -57,8 +57,9 @@ class ResponsesWriter:
                 return [*self._begin(), *self._text(_MessageItem, text, openai_logprobs(tokens))]
             case ToolCall():
                 return [*self._begin(), *self._close(), *self._call(event)]
-            case Done():
-                return [*self._begin(), *self._close(), self._finish(event)]
+            case Done(reason):
+                status = "incomplete" if reason == "length" else "completed"
+                return [*self._begin(), *self._close(status), self._finish(event, status)]
 
     def whole(self) -> dict[str, Any]:
         return self._response
@@ -91,15 +92,15 @@ class ResponsesWriter:
             yield self._event(f"response.{kind.part_event}.added", **self._open.part())
         yield self._event(f"response.{kind.text_event}.delta", **self._open.delta(text, logprobs))
 
-    def _close(self) -> Iterable[SseEvent]:
-        """End the open item, if there is one."""
+    def _close(self, status: str = "completed") -> Iterable[SseEvent]:
+        """End the open item, if there is one; an incomplete one is cut off."""
         item = self._open
         if item is None:
             return
         self._open = None
         yield self._event(f"response.{item.text_event}.done", **item.text_done())
         yield self._event(f"response.{item.part_event}.done", **item.part())
-        yield self._item_done(item.done())
+        yield self._item_done(item.done(status))
 
     def _call(self, call: ToolCall) -> Iterable[SseEvent]:
         if call.name in self._custom_names:
@@ -128,18 +129,15 @@ class ResponsesWriter:
             "response.output_item.done", output_index=len(self._output) - 1, item=item
         )
 
-    def _finish(self, done: Done) -> SseEvent:
-        is_cut = done.reason == "length"
+    def _finish(self, done: Done, status: str) -> SseEvent:
         self._response["usage"] = usage(done, "input", "output")
-        self._response["status"] = "incomplete" if is_cut else "completed"
-        if is_cut:
+        self._response["status"] = status
+        if status == "incomplete":
             self._response["incomplete_details"] = {"reason": "max_output_tokens"}
-            if self._output and "status" in self._output[-1]:
-                self._output[-1]["status"] = "incomplete"
         else:
             self._response["completed_at"] = now_s()
         self._keep(self._response)
-        return self._event(f"response.{self._response['status']}", response=self._response)
+        return self._event(f"response.{status}", response=self._response)
 
     def _event(self, kind: str, **fields: Any) -> SseEvent:
         numbered = {"type": kind, "sequence_number": next(self._numbers), **fields}
@@ -174,9 +172,9 @@ class _TextItem(ABC):
     def text_done(self) -> dict[str, Any]:
         return {**self._place(), "text": "".join(self._texts), **self._extra(self._logprobs)}
 
-    def done(self) -> dict[str, Any]:
+    def done(self, status: str) -> dict[str, Any]:
         """The item as a whole."""
-        return self._item("completed", [self._part()])
+        return self._item(status, [self._part()])
 
     def _place(self) -> dict[str, Any]:
         return {"item_id": self._id, "output_index": self._output_index, self.part_index: 0}

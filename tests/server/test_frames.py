@@ -1,7 +1,14 @@
 """Events that the nano model does not produce at this endpoint."""
 
-from gptoss_local.chat import ToolCall
+from typing import Any
+
+import pytest
+
+from gptoss_local.chat import ContentDelta, Done, ToolCall
 from gptoss_local.server.ollama_frames import Timing, chat_event_frame, generate_event_frame
+from gptoss_local.server.openai_responses_frames import ResponsesWriter
+from gptoss_local.server.openai_responses_request import ResponsesBody
+from gptoss_local.types import Usage
 
 
 def test_call_at_an_endpoint_without_tools_is_not_lost() -> None:
@@ -14,3 +21,18 @@ def test_calls_are_numbered() -> None:
     frame = chat_event_frame("nano", ToolCall(1, "call_x", "f", {"a": 1}), Timing())
     function = {"index": 1, "name": "f", "arguments": {"a": 1}}
     assert frame.message.tool_calls == [{"id": "call_x", "function": function}]
+
+
+@pytest.mark.parametrize("is_cut_in_text", [False, True])
+def test_only_the_item_that_was_cut_is_incomplete(is_cut_in_text: bool) -> None:
+    """And it says so when it is done: programs take calls from there, and run them."""
+    events: list[Any] = [ToolCall(0, "call_x", "f", {"a": 1})]
+    if is_cut_in_text:
+        events.append(ContentDelta("The wea"))
+    writer = ResponsesWriter(ResponsesBody(model="nano"), lambda _: None)
+    usage = Usage(n_prompt=1, n_cached=0, n_generated=1, prefill_ns=1, decode_ns=1)
+    frames = [f for e in [*events, Done("length", usage, [])] for f in writer.feed(e)]
+    done = [f.data["item"] for f in frames if f.name == "response.output_item.done"]
+    assert [i["status"] for i in done] == ["completed", "incomplete"][: len(events)]
+    assert writer.whole()["output"] == done
+    assert writer.whole()["status"] == "incomplete"
