@@ -19,6 +19,7 @@ from tui.actions import REGISTRY
 from tui.clipboard import copy_natively
 from tui.conversation import Conversation
 from tui.history import History
+from tui.keys import check_keys
 from tui.screens.chat import ChatScreen
 from tui.server import ChatServer
 from tui.terminal_input import guard_input
@@ -64,7 +65,7 @@ class ChatApp(App[None]):
         keys: Ids of bindings, and the keys they get instead of ours.
 
     Raises:
-        UsageError: there is no such theme.
+        UsageError: there is no such theme, or no such key.
     """
 
     TITLE = "gptoss"
@@ -88,6 +89,7 @@ class ChatApp(App[None]):
             names = ", ".join(sorted(self.available_themes))
             raise UsageError(f"there is no theme '{theme}'", hint=f"There are {names}.")
         self.theme = theme or self.theme
+        check_keys(keys or {})
         self.set_keymap(dict(keys or {}))
         self._chat = ChatScreen(server, history, conversation, toolbox)
 

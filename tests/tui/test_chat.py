@@ -6,17 +6,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from textual.binding import Binding
 
+from gptoss_local.errors import UsageError
 from tests.conftest import RunningServer
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat
 from tui import running_answer
 from tui.actions import REGISTRY
 from tui.history import History
-from tui.screens.chat import ChatScreen
-from tui.screens.chats import ChatsDialog
-from tui.widgets.prompt import Prompt
-from tui.widgets.turn_view import AssistantTurnView, TurnView
+from tui.keys import binding_names, check_keys
+from tui.widgets.turn_view import AssistantTurnView
 
 COUNT = "Count from 1 to 900."
 
@@ -348,11 +346,25 @@ async def test_keys_and_theme_are_the_users(open_chat: OpenChat) -> None:
 
 def test_binding_ids_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
-    classes = (ChatScreen, Prompt, TurnView, AssistantTurnView, ChatsDialog)
-    bindings = [binding for owner in classes for binding in owner.BINDINGS]
-    ids = [binding.id for binding in bindings if isinstance(binding, Binding) and binding.id]
+    ids = binding_names()
     assert len(ids) > 20
     assert [name for name in ids if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"chat.efort": "f9"}, "Did you mean chat.effort?"),
+        ({"f9": "effort"}, "There are chat.help"),
+        ({"chat.effort": "ctrl-t"}, "As f9, ctrl+t"),
+        ({"chat.effort": ""}, "As f9, ctrl+t"),
+    ],
+    ids=str,
+)
+def test_keys_that_nothing_has(keys: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_keys(keys)
+    assert said in caught.value.hint
 
 
 def test_commands_are_documented() -> None:

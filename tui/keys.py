@@ -1,0 +1,32 @@
+"""The user's own keys, `[keys]` of config.toml: what cannot be meant is said, not ignored."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from textual.binding import Binding
+
+from gptoss_local.errors import UsageError
+from tui.screens.chat import ChatScreen
+from tui.screens.chats import ChatsDialog
+from tui.widgets.prompt import Prompt
+from tui.widgets.turn_view import AssistantTurnView, TurnView
+
+
+def binding_names() -> list[str]:
+    """What keys can be given to."""
+    owners = (ChatScreen, Prompt, TurnView, AssistantTurnView, ChatsDialog)
+    bindings = [binding for owner in owners for binding in owner.BINDINGS]
+    return [each.id for each in bindings if isinstance(each, Binding) and each.id]
+
+
+def check_keys(keys: Mapping[str, str]) -> None:
+    """Raise UsageError for a name that there is not, and for keys that are not spelled as ours."""
+    names = binding_names()
+    for name, spelled in keys.items():
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names)}."
+            raise UsageError(f"[keys]: there is nothing named '{name}'", hint=hint)
+        if any(not key.strip() or "-" in key for key in spelled.split(",")):
+            hint = "As f9, ctrl+t or alt+left; several with commas."
+            raise UsageError(f"[keys]: '{spelled}' for {name} is no key", hint=hint)
