@@ -39,6 +39,21 @@ async def test_a_search_opens_at_the_hit(history_path: Path) -> None:
         await chat.until(lambda: "answer-59" in chat.screen())
 
 
+async def test_a_list_that_is_cut_says_so(history_path: Path) -> None:
+    history = History(history_path)
+    for n in range(301):
+        history.new_chat("nano", "medium", f"chat-{n:03}")
+    history.close()
+    async with run_chat(server(), history_path) as chat:
+        await chat.press("f2")
+        await chat.until(lambda: "chat-300" in chat.screen())
+        assert "the first 300; words find older ones" in chat.screen()
+        await chat.press("up")  # from the first to the last
+        await chat.until(lambda: "chat-001" in chat.screen())
+        await chat.press(*"chat-000")
+        await chat.until(lambda: "chat-000" in chat.screen() and "chat-001" not in chat.screen())
+
+
 async def test_an_answer_behind_a_hit_is_at_the_end(history_path: Path) -> None:
     long_chat(history_path)
     async with run_chat(server(), history_path) as chat:

@@ -19,6 +19,7 @@ from tui.screens.errors import telling
 
 _KEYS = "Enter open   F2 rename   F8 delete   F5 export   Esc leave"
 _SEARCH_AFTER_S = 0.15
+_MAX_SHOWN = 300
 
 
 class Place(NamedTuple):
@@ -133,6 +134,9 @@ class ChatsDialog(Dialog[Place | None]):
         found: list[tuple[Place, Content]] = []
         with telling(self):
             found = self._find()
+        more = "more words find fewer" if self._words else "words find older ones"
+        about = f"the first {_MAX_SHOWN}; {more}" if len(found) == _MAX_SHOWN else ""
+        self.query_one(".dialog").border_subtitle = about
         self._places = [place for place, _ in found]
         options.clear_options()
         options.add_options([Option(line) for _, line in found])
@@ -145,9 +149,10 @@ class ChatsDialog(Dialog[Place | None]):
     def _find(self) -> list[tuple[Place, Content]]:
         """What the list shows: where the words are, or else the newest chats."""
         if self._words:
-            hits = self._history.search(self._words)
+            hits = self._history.search(self._words, _MAX_SHOWN)
             return [(Place(hit.chat_id, hit.turn_id), _hit_line(hit)) for hit in hits]
-        return [(Place(chat.id, None), _chat_line(chat)) for chat in self._history.chats()]
+        chats = self._history.chats(_MAX_SHOWN)
+        return [(Place(chat.id, None), _chat_line(chat)) for chat in chats]
 
 
 def _chat_line(chat: ChatSummary) -> Content:
