@@ -9,6 +9,7 @@ Source: the harmony format as openai-harmony renders it, and the headers that re
 where a regular expression never matches a tag.
 """
 
+import functools
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -102,6 +103,9 @@ def compile_grammar(
     grammar = json.dumps({"grammars": [{"name": "top", "lark_grammar": top}, *grammars]})
     if problem := _problem(grammar):
         raise not_enforceable(problem, _find(problem, schemas))
+    for path, schema in schemas.items():
+        if _is_empty(schema):
+            raise not_enforceable("nothing satisfies it", path)
     return grammar
 
 
@@ -132,7 +136,23 @@ def _if_enforceable(schema: dict[str, Any]) -> dict[str, Any] | None:
         enforced: dict[str, Any] = enforceable(schema)
     except UsageError:
         return None
-    return None if _problem(_grammar_of(enforced)) else enforced
+    return None if _problem(_grammar_of(enforced)) or _is_empty(enforced) else enforced
+
+
+def _is_empty(schema: dict[str, Any]) -> bool:
+    """Whether no value can even begin, as with a reference that leads to itself.
+
+    A model would reason for ever, as it could not come to an answer.
+    """
+    matcher = llguidance.LLMatcher(_byte_tokenizer(), _grammar_of(schema), log_level=0)
+    matcher.compute_bitmask()
+    return bool(matcher.is_error())
+
+
+@functools.cache
+def _byte_tokenizer() -> llguidance.LLTokenizer:
+    """One for which every byte is a token; 1 ms."""
+    return llguidance.LLTokenizer("byte")
 
 
 def _find(problem: str, schemas: dict[str, dict[str, Any]]) -> str:

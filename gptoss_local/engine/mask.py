@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gptoss_local.byte_level import BYTE_OF_CHAR
-from gptoss_local.errors import EngineError
+from gptoss_local.errors import EngineError, UsageError
 from gptoss_local.gguf_file import read_tokens
 from gptoss_local.o200k import FIRST_SPECIAL, SPLIT_REGEX
 
@@ -63,7 +63,7 @@ class Mask:
     def _check(self) -> None:
         """Raise if the matcher gave up, as when a grammar is too complex for its limits."""
         if self._matcher.is_error():
-            raise EngineError(f"the answer's format cannot be enforced: {_reason(self._matcher)}")
+            raise _refusal(self._matcher)
 
 
 class MaskCompiler:
@@ -86,7 +86,8 @@ class MaskCompiler:
 
         The future raises:
             ModelLoadError: the file has no vocabulary any more.
-            EngineError: llguidance refuses the grammar, or the vocabulary.
+            EngineError: llguidance refuses the vocabulary.
+            UsageError: it refuses the grammar.
         """
         return self._thread.submit(self._compile, grammar)
 
@@ -100,7 +101,7 @@ class MaskCompiler:
         limits = llguidance.LLParserLimits(verbose_errors=False)
         matcher = llguidance.LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if matcher.is_error():
-            raise EngineError(f"the answer's format cannot be enforced: {_reason(matcher)}")
+            raise _refusal(matcher)
         return Mask(matcher)
 
 
@@ -120,5 +121,9 @@ def _make_tokenizer(tokens: list[str]) -> llguidance.LLTokenizer:
     return tokenizer
 
 
-def _reason(matcher: llguidance.LLMatcher) -> str:
-    return " ".join(matcher.get_error().removesuffix("<non-verbose/>").split())
+def _refusal(matcher: llguidance.LLMatcher) -> UsageError:
+    """The client's mistake, as the server has checked all that can be told without a vocabulary."""
+    reason = " ".join(matcher.get_error().removesuffix("<non-verbose/>").split())
+    return UsageError(
+        f"the answer's format cannot be enforced: {reason}", hint="Simplify the JSON schema."
+    )

@@ -169,6 +169,18 @@ def test_any_json_and_regex(masks: MaskCompiler, vocabulary: Vocabulary) -> None
     assert not accepts(masks, vocabulary, grammar, "a/1<|return|>")
 
 
+LOOP = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
+
+
+@pytest.mark.parametrize("schema", [{"$ref": "#"}, LOOP, {"anyOf": [{"$ref": "#"}]}])
+def test_a_reference_to_itself_is_refused(schema: dict[str, Any]) -> None:
+    """A model that thinks first would never come to an answer, and without it was an error 500."""
+    for reasons in (False, True):
+        with pytest.raises(UsageError, match="#: nothing satisfies it"):
+            compile_grammar(JsonFormat(schema), opens_final=not reasons)
+    compile_grammar(JsonFormat({"anyOf": [{"$ref": "#"}, {"type": "string"}]}))
+
+
 def test_a_bad_regex_is_refused() -> None:
     with pytest.raises(UsageError, match="unclosed group"):
         compile_grammar(RegexFormat("(a"))

@@ -31,7 +31,7 @@ def test_a_bad_grammar_fails_its_request_alone(
         run.finish()
         failed = run.ends[1]
         assert isinstance(failed, Failed)
-        assert failed.error == "EngineError"
+        assert failed.error == "UsageError"
         assert message in failed.message
         assert reason(run, 0) == "stop"
 
