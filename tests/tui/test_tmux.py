@@ -112,6 +112,7 @@ def test_a_chat_in_a_terminal(
     terminal.wait_for(r"│ one *│\n│? *│ two")
     assert "❯ one" not in terminal.screen()
     terminal.press("-H", "ff")  # a byte that is no text
+    terminal.wait_for("\ufffd")
     terminal.press("C-c")
 
     terminal.press("F1")
