@@ -109,6 +109,8 @@ def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
     for file in (info, *others):
         sizes |= {name: end - start for name, (start, end) in file.tensor_spans.items()}
     n_layers = _number(info, "block_count")
+    if n_layers > len(sizes):
+        raise ModelLoadError(f"the file is no gpt-oss: it has {n_layers} layers")
     dense = [0] * n_layers
     experts = [[0, 0, 0] for _ in range(n_layers)]
     try:
@@ -122,16 +124,19 @@ def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
         input_bytes = sizes["token_embd.weight"]
     except (IndexError, KeyError) as error:
         raise ModelLoadError(f"the file is no gpt-oss: {error}") from error
+    n_experts, n_used = _number(info, "expert_count"), _number(info, "expert_used_count")
+    if n_used > n_experts:
+        raise ModelLoadError(f"the file is no gpt-oss: {n_used} of {n_experts} experts are used")
     return ModelFacts(
-        n_ctx_train=info.n_ctx_train,
-        n_embd=info.n_embd,
+        n_ctx_train=_number(info, "context_length"),
+        n_embd=_number(info, "embedding_length"),
         n_expert_ff=_number(info, "expert_feed_forward_length"),
         n_heads=_number(info, "attention.head_count"),
         n_heads_kv=_number(info, "attention.head_count_kv"),
         n_key=_number(info, "attention.key_length"),
         n_swa=_number(info, "attention.sliding_window"),
-        n_experts=_number(info, "expert_count"),
-        n_experts_used=_number(info, "expert_used_count"),
+        n_experts=n_experts,
+        n_experts_used=n_used,
         n_vocab=next(t.shape[0] for t in info.tensors if t.name == "token_embd.weight"),
         input_bytes=input_bytes,
         output_bytes=sizes.get("output.weight", 0) + sizes.get("output_norm.weight", 0),
@@ -172,6 +177,9 @@ def published_facts(n_layers: int, n_experts: int) -> ModelFacts:
 
 def _number(info: GGUFInfo, key: str) -> int:
     try:
-        return int(info.metadata[f"{info.architecture}.{key}"])
+        number = int(info.metadata[f"{info.architecture}.{key}"])
     except (KeyError, TypeError, ValueError) as error:
         raise ModelLoadError(f"the file is no gpt-oss: it has no {key}") from error
+    if number <= 0:
+        raise ModelLoadError(f"the file is no gpt-oss: its {key} is {number}")
+    return number
