@@ -49,7 +49,6 @@ def plan(
 
     from gptoss_local.engine.protocol import N_DRAFT_MAX
     from gptoss_local.hardware import read_machine
-    from gptoss_local.plan.imagined import imagine
     from gptoss_local.plan.measured import Measured
     from gptoss_local.plan.planner import make_plan
     from gptoss_local.plan.wishes import wishes_of
@@ -60,11 +59,7 @@ def plan(
     )
     here = read_machine(settings.models_dir)
     name, facts, known = _facts(model, settings, here)
-    machine = imagine(
-        here,
-        _card_sizes(vram) if vram else None,
-        parse_memory(ram, "--ram") if ram else None,
-    )
+    machine = _imagined(here, vram, ram)
     wishes = wishes_of(settings, N_DRAFT_MAX)
     if vram or ram:
         known = Measured()
@@ -74,16 +69,18 @@ def plan(
     if not (vram or ram):
         reasons += _beside(settings)
     if json:
-        print_json(
-            model=name,
-            machine=machine,
-            plan=chosen,
-            request_s=chosen.speed.request_s,
-            is_tuned=known.tuning is not None,
-            reasons=reasons,
-        )
+        figures = {"request_s": chosen.speed.request_s, "is_tuned": known.tuning is not None}
+        print_json(model=name, machine=machine, plan=chosen, **figures, reasons=reasons)
     else:
         _print(name, _summary(facts, chosen), machine, chosen, reasons)
+
+
+def _imagined(here: "Machine", vram: str, ram: str) -> "Machine":
+    """This machine with other cards or other RAM, as the flags say; empty: its own."""
+    from gptoss_local.plan.imagined import imagine
+
+    ram_bytes = parse_memory(ram, "--ram") if ram else None
+    return imagine(here, _card_sizes(vram) if vram else None, ram_bytes)
 
 
 def _card_sizes(text: str) -> list[int]:
