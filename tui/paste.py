@@ -51,7 +51,7 @@ class FoldedTexts:
 
 
 def _lines(n: int) -> str:
-    return f"{n:,} line{'s'[: n != 1]}"
+    return "1 line" if n == 1 else f"{n:,} lines"
 
 
 def read_text_file(path: Path) -> str:

@@ -101,12 +101,17 @@ def compile_grammar(
                 top += _CALL.format(i=i, names=spelled)
                 grammars.append({"name": f"a{i}", **_json_schema(schema)})
     grammar = json.dumps({"grammars": [{"name": "top", "lark_grammar": top}, *grammars]})
+    _check(grammar, schemas)
+    return grammar
+
+
+def _check(grammar: str, schemas: dict[str, dict[str, Any]]) -> None:
+    """Raise UsageError if an answer cannot be held to a grammar, which these schemas are in."""
     if problem := _problem(grammar):
         raise not_enforceable(problem, _find(problem, schemas))
     for path, schema in schemas.items():
         if _is_empty(schema):
             raise not_enforceable("nothing satisfies it", path)
-    return grammar
 
 
 def _argument_schemas(

@@ -7,13 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gptoss_local.errors import UsageError
 from tests.conftest import RunningServer
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat
 from tui import running_answer
-from tui.actions import REGISTRY
 from tui.history import History
-from tui.keys import binding_names, check_keys
 from tui.widgets.turn_view import AssistantTurnView
 
 COUNT = "Count from 1 to 900."
@@ -329,44 +326,3 @@ async def test_sizes(open_chat: OpenChat, size: tuple[int, int]) -> None:
         await chat.until(lambda: "Keys" in chat.screen())
         await chat.press("escape")
         assert "Paris" in chat.screen()
-
-
-async def test_keys_and_theme_are_the_users(open_chat: OpenChat) -> None:
-    keys = {"chat.effort": "f9", "turn.copy": "y"}
-    async with open_chat(keys=keys, theme="ansi-light") as chat:
-        await chat.press("f4")
-        assert "nano │ medium" in chat.screen()
-        await chat.press("f9")
-        assert "nano │ high" in chat.screen()
-        assert await chat.ask(FRANCE) == PARIS
-        chat.views()[-1].focus()
-        await chat.press("y")
-        assert chat.app.clipboard == PARIS
-
-
-def test_binding_ids_are_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
-    ids = binding_names()
-    assert len(ids) > 20
-    assert [name for name in ids if f"`{name}`" not in page] == []
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"chat.efort": "f9"}, "Did you mean chat.effort?"),
-        ({"f9": "effort"}, "There are chat.help"),
-        ({"chat.effort": "ctrl-t"}, "As f9, ctrl+t"),
-        ({"chat.effort": ""}, "As f9, ctrl+t"),
-    ],
-    ids=str,
-)
-def test_keys_that_nothing_has(keys: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        check_keys(keys)
-    assert said in caught.value.hint
-
-
-def test_commands_are_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
-    assert [c.name for c in REGISTRY.commands if f"/{c.name}" not in page] == []

@@ -25,13 +25,17 @@ def server() -> ScriptedServer:
     return ScriptedServer("hello", [], 1)
 
 
+async def open_hit(chat: Chat) -> None:
+    await chat.enter("/search question-52")
+    await chat.until(lambda: "question-52" in chat.screen())
+    await chat.press("enter")
+    await chat.until(lambda: "❯ question-52" in chat.screen())
+
+
 async def test_a_search_opens_at_the_hit(history_path: Path) -> None:
     long_chat(history_path)
     async with run_chat(server(), history_path) as chat:
-        await chat.enter("/search question-52")
-        await chat.until(lambda: "question-52" in chat.screen())
-        await chat.press("enter")
-        await chat.until(lambda: "❯ question-52" in chat.screen())
+        await open_hit(chat)
         await chat.press("pageup")
         await chat.until(lambda: "• row" in chat.screen().split("❯ question-52")[0])
         for _ in range(30):
@@ -57,10 +61,7 @@ async def test_a_list_that_is_cut_says_so(history_path: Path) -> None:
 async def test_an_answer_behind_a_hit_is_at_the_end(history_path: Path) -> None:
     long_chat(history_path)
     async with run_chat(server(), history_path) as chat:
-        await chat.enter("/search question-52")
-        await chat.until(lambda: "question-52" in chat.screen())
-        await chat.press("enter")
-        await chat.until(lambda: "❯ question-52" in chat.screen())
+        await open_hit(chat)
         assert await chat.ask("and then?") == "hello"
         await chat.until(lambda: "❯ and then?" in chat.screen() and "answer-59" in chat.screen())
         assert [view.turn.id for view in chat.views()] == [t.id for t in chat.turns()[-10:]]
@@ -77,8 +78,3 @@ async def test_another_version_of_an_early_message_is_shown(history_path: Path) 
         await chat.until(lambda: "❯ question-10" in chat.screen())
         await chat.press("alt+right")
         await chat.until(lambda: "question-10-again" in chat.screen())
-
-
-def top_row(chat: Chat) -> str:
-    rows = [row.strip(" ▊▐▌▄▃▂▁▅▆▇█▎▏") for row in chat.screen().splitlines()]
-    return next(row for row in rows if row)
