@@ -5,6 +5,7 @@ Foreign errors are translated here, once: no answer, another server on the port,
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ _POLL_S = 0.05
 _PROBE_TIMEOUT_S = 5.0
 _TIMEOUT = httpx.Timeout(None, connect=5)
 _MAX_LOG_BYTES = 4 << 20
+_OTHER_PORT = "Stop it, or choose another port: set GPTOSS_PORT=11435"
 
 
 class Client:
@@ -43,16 +45,20 @@ class Client:
         """Whether our server answers.
 
         Raises:
-            ServerUnavailableError: another program answers on the address.
+            ServerUnavailableError: another program has the address.
         """
         try:
             response = self._http.get("/api/version", timeout=_PROBE_TIMEOUT_S)
+        except httpx.ReadTimeout as error:
+            raise ServerUnavailableError(
+                f"a program has {self._settings.url} and does not answer", hint=_OTHER_PORT
+            ) from error
         except httpx.TransportError:
             return False
         if not response.headers.get("server", "").startswith("gptoss/"):
             raise ServerUnavailableError(
                 f"another server (Ollama?) answers on {self._settings.url}",
-                hint="Stop it, or choose another port: set GPTOSS_PORT=11435",
+                hint=_OTHER_PORT,
             )
         return True
 
@@ -66,6 +72,7 @@ class Client:
             return
         log_path = self._settings.server_log
         with _open_log(log_path) as log:
+            log_end = log.tell()
             process = _spawn_server(self._settings, log.fileno())
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while not self.is_running():
@@ -73,7 +80,8 @@ class Client:
             has_failed = process.poll() not in (None, ServerUnavailableError.exit_code)
             if has_failed or time.monotonic() > deadline_s:
                 raise ServerUnavailableError(
-                    "the server did not start", hint=f"See {log_path}, or run: gptoss serve"
+                    f"the server did not start{_cause(log_path, log_end)}",
+                    hint=f"See {log_path}, or run: gptoss serve",
                 )
             time.sleep(_POLL_S)
 
@@ -161,6 +169,13 @@ def _open_log(path: Path) -> BinaryIO:
         with contextlib.suppress(OSError):  # Windows: a server that ends just now still has it open
             path.replace(path.with_name(f"{path.name}.1"))
     return path.open("ab")
+
+
+def _cause(log: Path, start: int) -> str:
+    """The last error that a server wrote behind a place in its log, after a colon; or nothing."""
+    said = log.read_bytes()[start:].decode(errors="replace")
+    errors = re.findall(r"^gptoss: (.+)$", said, re.MULTILINE)
+    return f": {errors[-1]}" if errors else ""
 
 
 def _spawn_server(settings: Settings, log_fd: int) -> subprocess.Popen[bytes]:

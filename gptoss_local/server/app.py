@@ -1,6 +1,7 @@
 """The ASGI application and the uvicorn server around it."""
 
 import asyncio
+import errno
 import logging
 import os
 import re
@@ -18,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gptoss_local import __version__
-from gptoss_local.errors import ServerUnavailableError
+from gptoss_local.errors import ServerUnavailableError, UsageError
 from gptoss_local.server import (
     anthropic,
     insight,
@@ -112,8 +113,8 @@ def serve(settings: Settings) -> None:
     """Run the server until it is stopped; blocks.
 
     Raises:
-        ServerUnavailableError: the address cannot be bound.
-        UsageError: other machines could reach it without a key.
+        ServerUnavailableError: the address is taken.
+        UsageError: it is none of this machine, or other machines could reach it without a key.
     """
     check_access(settings)
     listener = _bind(settings)
@@ -158,11 +159,11 @@ def _bind(settings: Settings) -> socket.socket:
         listener.bind((settings.host, settings.port))
     except OSError as error:
         listener.close()
-        raise ServerUnavailableError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
-            hint="If Ollama or gptoss runs there, stop it, or choose another port: "
-            "GPTOSS_PORT=11435 gptoss serve",
-        ) from error
+        what = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        if error.errno != errno.EADDRINUSE:  # no address of this machine, or not a user's port
+            raise UsageError(what, hint="GPTOSS_HOST and GPTOSS_PORT say where.") from error
+        hint = "If Ollama or gptoss runs there, stop it, or choose another port: "
+        raise ServerUnavailableError(what, hint=f"{hint}GPTOSS_PORT=11435 gptoss serve") from error
     return listener
 
 

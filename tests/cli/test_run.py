@@ -2,8 +2,10 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -120,6 +122,26 @@ def test_another_server_on_the_port(fresh: dict[str, str], tmp_path: Path) -> No
     finally:
         other.terminate()
         other.wait()
+
+
+def test_a_silent_program_on_the_port(fresh: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", int(fresh["GPTOSS_PORT"]))):
+        done = run_cli(fresh, "run", "nano", "hi")
+    assert done.returncode == 7
+    assert f"a program has http://127.0.0.1:{fresh['GPTOSS_PORT']} and does" in done.stderr
+    assert "GPTOSS_PORT=11435" in done.stderr
+
+
+def test_a_server_that_cannot_start_says_why(fresh: dict[str, str]) -> None:
+    environment = fresh | {"GPTOSS_HOST": "nowhere.invalid", "GPTOSS_API_KEY": "k"}
+    started_s = time.monotonic()
+    done = run_cli(environment, "run", "nano", "hi")
+    assert time.monotonic() - started_s < 20  # where another server may be coming up it waits 30 s
+    assert done.returncode == 7
+    assert "did not start: cannot listen on nowhere.invalid:" in done.stderr
+    served = run_cli(environment, "serve")
+    assert served.returncode == 2
+    assert "GPTOSS_HOST and GPTOSS_PORT say where" in served.stderr
 
 
 def _connects(port: str) -> bool:
