@@ -181,7 +181,7 @@ def _catalog(users: Path, changed_ns: int) -> tuple[CatalogModel, ...]:
 def _tables(path: Path) -> list[dict[str, Any]]:
     """The [[model]] tables of a file, as they are."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad begins with a BOM
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     tables = content.pop("model", [])

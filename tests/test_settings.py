@@ -22,6 +22,13 @@ def test_order_of_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert (settings.port, settings.host, settings.threads) == (4, "0.0.0.0", 3)
 
 
+def test_a_config_file_of_notepad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "gptoss").mkdir()
+    (tmp_path / "gptoss" / "config.toml").write_text("port = 1\n", encoding="utf-8-sig")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert load_settings().port == 1
+
+
 @pytest.mark.parametrize(
     ("text", "host", "port"),
     [

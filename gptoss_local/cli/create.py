@@ -1,5 +1,6 @@
 """`gptoss create`: a model of another one, with a system message, parameters, a beginning."""
 
+import codecs
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,7 +55,12 @@ def _read(file: str) -> tuple[dict[str, Any], Path]:
     if file == "-":
         return parse_modelfile(read_stdin()), Path()
     try:
-        return parse_modelfile(Path(file).read_text(encoding="utf-8")), Path(file).parent
+        with Path(file).open("rb") as opened:
+            starts = opened.read(2)
+        # As Windows writes text: `>` of its PowerShell UTF-16, Notepad at times a BOM.
+        is_wide = starts in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        text = Path(file).read_text(encoding="utf-16" if is_wide else "utf-8-sig")
+        return parse_modelfile(text), Path(file).parent
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {file}: {error}") from error
 

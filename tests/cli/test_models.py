@@ -121,6 +121,15 @@ def test_create_says_which_parameters_have_no_effect(home_cli: Cli) -> None:
     assert home_cli("rm", "-y", "odd").returncode == 0
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_create_reads_what_windows_writes(home_cli: Cli, tmp_path: Path, encoding: str) -> None:
+    modelfile = tmp_path / "Modelfile"
+    modelfile.write_text("FROM nano\nSYSTEM Grüß höflich.\n", encoding=encoding)
+    done = home_cli("create", "windows", "-f", str(modelfile))
+    assert (done.returncode, done.stderr) == (0, "created windows: gptoss run windows\n")
+    assert home_cli("rm", "-y", "windows").returncode == 0
+
+
 def test_create_from_a_file_and_from_stdin(home_cli: Cli, nano_gguf: Path, tmp_path: Path) -> None:
     """A path in a Modelfile is meant from its folder."""
     (tmp_path / "weights.gguf").hardlink_to(nano_gguf)
