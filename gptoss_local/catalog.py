@@ -5,6 +5,7 @@ says of it; any other is one more model.
 """
 
 import functools
+import os
 import re
 import tomllib
 from collections.abc import Iterable
@@ -182,7 +183,7 @@ def _tables(path: Path) -> list[dict[str, Any]]:
     """The [[model]] tables of a file, as they are."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad begins with a BOM
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     tables = content.pop("model", [])
     if content or not (isinstance(tables, list) and all(isinstance(t, dict) for t in tables)):
@@ -196,12 +197,17 @@ def _normal(table: dict[str, Any], path: Path) -> dict[str, Any]:
     name = table.get("name")
     if not isinstance(name, str):
         raise UsageError(f"{path}: a [[model]] without a name", hint='Add name = "mine".')
-    normal = table | {"name": name.lower().removesuffix(":latest")}
+    normal = table | {"name": _plain(name)}
     if isinstance(aliases := table.get("aliases"), list):
-        normal["aliases"] = [a.lower() if isinstance(a, str) else a for a in aliases]
+        normal["aliases"] = [_plain(a) if isinstance(a, str) else a for a in aliases]
     if isinstance(file := table.get("file"), str) and file.startswith("~"):
-        normal["file"] = str(Path(file).expanduser())
+        normal["file"] = os.path.expanduser(file)  # one of a user that is not here stays
     return normal
+
+
+def _plain(name: str) -> str:
+    """A name or alias as `canonical_name` compares it."""
+    return name.lower().removesuffix(":latest")
 
 
 def _convert(table: dict[str, Any], path: Path) -> CatalogModel:
@@ -251,8 +257,8 @@ def _check_user(model: CatalogModel, path: Path) -> None:
         )
     if model.file and not model.is_local and PurePath(model.file).name != model.file:
         raise UsageError(f"{where}: file '{model.file}' is neither a name nor an absolute path.")
-    if model.file and not model.file.endswith(".gguf"):
-        raise UsageError(f"{where}: file '{model.file}' is no .gguf.")
+    if model.file and (not model.file.endswith(".gguf") or "\0" in model.file):
+        raise UsageError(f"{where}: file {model.file!r} is no .gguf.")
     if not (model.embedded or model.file or model.repo):
         raise UsageError(
             f"{where}: nothing says where it comes from.",

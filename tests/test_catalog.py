@@ -87,6 +87,11 @@ def test_a_user_adds_and_changes(users: Path, tmp_path: Path, nano_gguf: Path) -
     assert canonical_name("tu") == "tu"
 
 
+def test_latest_does_not_count_in_an_alias(users: Path) -> None:
+    users.write_text("[[model]]\nname = 'tu:7b'\nfile = '/x.gguf'\naliases = ['TU:latest']")
+    assert canonical_name("tu") == canonical_name("tu:latest") == "tu:7b"
+
+
 def test_a_file_of_notepad(users: Path) -> None:
     users.write_text("[[model]]\nname = 'tu'\nfile = '/x.gguf'", encoding="utf-8-sig")
     assert known_model("tu") is not None
@@ -103,6 +108,9 @@ def test_a_file_of_notepad(users: Path) -> None:
         ("[[model]]\nname = 'a b'\nfile = 'x.gguf'", "'a b' is no name"),
         ("[[model]]\nname = 'x'\nfile = 'sub/x.gguf'", "neither a name nor an absolute path"),
         ("[[model]]\nname = 'x'\nfile = '/x.bin'", r"is no \.gguf"),
+        ("[[model]]\nname = 'x'\nfile = '~nobody-here/x.gguf'", "nor an absolute path"),
+        ('[[model]]\nname = "x"\nfile = "/x\\u0000.gguf"', r"is no \.gguf"),
+        (f"a = {'[' * 5000}", "cannot be read"),
         ("[[model]]\nname = 'x'\nembedded = true", "only nano is embedded"),
         ("[[model]]\nname = 'x'\nrepo = 'a/b'", "model 'x': .*unknown field `repo`"),
         ("[[model]]\nname = 'x'\ncheckpoint = {repo = 'a'}", r"`x\.checkpoint\.repo`"),
