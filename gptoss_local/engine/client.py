@@ -236,7 +236,7 @@ class EngineClient:
         self._process.stdin.write(protocol.encode_frame(command))
 
     async def _read_event(self) -> Event:
-        """Raises EngineCrashedError when the process is gone."""
+        """Raises EngineCrashedError when the process is gone, or speaks no sense."""
         stdout = self._process.stdout
         if stdout is None:
             raise RuntimeError("the engine process has no stdout pipe")
@@ -252,7 +252,13 @@ class EngineClient:
                 hint=_HINT_KILLED if was_killed else _HINT_CRASHED,
                 was_killed=was_killed,
             ) from error
-        return protocol.decode_event(body)
+        try:
+            return protocol.decode_event(body)
+        except msgspec.DecodeError as error:  # nobody knows where the next frame begins
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            message = f"the model runner has sent something that is no frame: {error}"
+            raise EngineCrashedError(message, hint=_HINT_CRASHED) from error
 
     async def _wait_for(
         self, wanted: type[EventT], on_progress: Callable[[float], None] | None

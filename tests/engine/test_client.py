@@ -211,6 +211,23 @@ async def test_killed_process(engine: EngineClient, prompt: Prompt) -> None:
         await collect(engine, endless)
 
 
+async def test_a_frame_that_is_none_ends_all_answers(engine: EngineClient, prompt: Prompt) -> None:
+    """As a process sends whose memory is damaged: nobody waits on, and unloading works."""
+    process = psutil.Process(engine.pid)
+    endless = prompt("Count from 1 to 900.")
+    stdout = engine._process.stdout
+    assert stdout is not None
+    answer = asyncio.create_task(collect(engine, endless))
+    process.suspend()  # or else the bytes could be amid a frame of its own
+    await asyncio.sleep(0.05)
+    stdout.feed_data(b"\x03\0\0\0\xc1\xc1\xc1")
+    with pytest.raises(EngineCrashedError, match="no frame"):
+        await asyncio.wait_for(answer, 5)
+    assert not engine.is_alive
+    await asyncio.wait_for(engine.close(), 5)
+    wait_until(lambda: not process.is_running())
+
+
 async def test_close_ends_the_process(nano_gguf: Path, prompt: Prompt) -> None:
     engine = await EngineClient.start(load(nano_gguf))
     process = psutil.Process(engine.pid)
