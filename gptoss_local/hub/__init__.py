@@ -6,6 +6,7 @@ there, `download` joins them; `cache` is what huggingface_hub itself has on the 
 knows what is inside a file.
 """
 
+import gptoss_local.hub._environment  # noqa: F401 - before whatever imports huggingface_hub
 from gptoss_local.hub.cache import CachedRepo, cached_repos
 from gptoss_local.hub.client import HubClient
 from gptoss_local.hub.download import HubCheckpoint, download_files, open_checkpoint

@@ -11,7 +11,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
 
 import httpx2
 from huggingface_hub import HfApi, ModelInfo, constants, hf_hub_url
@@ -31,6 +30,7 @@ from huggingface_hub.utils import (
 )
 
 from gptoss_local.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
+from gptoss_local.hub._environment import check_session, checked_endpoint
 from gptoss_local.hub.listing import HubFile, Listing
 from gptoss_local.hub.partial import PartialFile
 
@@ -54,20 +54,15 @@ class HubClient:
         token: None takes what HF_TOKEN or `hf auth login` give; False sends none.
 
     Raises:
-        UsageError: The endpoint is not an http address.
+        UsageError: The endpoint is not an http address, or token or proxy cannot be used.
 
     Thread: everything may be called from many threads.
     """
 
     def __init__(self, endpoint: str | None = None, token: str | bool | None = None) -> None:
         endpoint = endpoint or os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
-        self.endpoint = endpoint.rstrip("/")
-        address = urlsplit(self.endpoint)
-        if address.scheme not in ("http", "https") or not address.netloc:
-            raise UsageError(
-                f"{endpoint!r} is not the address of a hub.",
-                hint="HF_ENDPOINT must look like https://huggingface.co.",
-            )
+        self.endpoint = checked_endpoint(endpoint)
+        check_session(token)
         self._token = token
 
     def list_files(self, repo: str, revision: str) -> Listing:
