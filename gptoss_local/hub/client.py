@@ -37,6 +37,9 @@ from gptoss_local.hub.partial import PartialFile
 RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 8.0)
 """Pauses between failures in a row; bytes that arrive in between start it over."""
 
+_LONGEST_WAIT_S = 900.0
+"""What a hub may ask for; huggingface.co counts requests over 300 s."""
+
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}")
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 _AGAIN_HINT = "Run the same command again: what has arrived is kept."
@@ -91,7 +94,7 @@ class HubClient:
                 if wait_s is None:
                     raise self._explained(error, repo, revision, what) from error
                 time.sleep(wait_s)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise DownloadError(
                     f"{self.endpoint} does not answer like a Hugging Face hub.",
                     hint="Check HF_ENDPOINT, and whether a proxy or a login page is in between.",
@@ -223,13 +226,13 @@ def _stopped(file: HubFile) -> DownloadError:
 
 
 def _parse_listing(info: ModelInfo, repo: str, revision: str) -> Listing:
-    if info.sha is None or info.siblings is None:
+    if not isinstance(info.sha, str) or info.siblings is None:
         raise ValueError("neither commit nor files")
     files: dict[str, HubFile] = {}
     for sibling in info.siblings:
         lfs = sibling.lfs
         checksum = f"sha256:{lfs.sha256}" if lfs else f"git-sha1:{sibling.blob_id}"
-        if sibling.size is None or not _CHECKSUM.fullmatch(checksum):
+        if not isinstance(sibling.size, int) or not _CHECKSUM.fullmatch(checksum):
             raise ValueError(f"no size or checksum of {sibling.rfilename}")
         files[sibling.rfilename] = HubFile(sibling.rfilename, sibling.size, checksum)
     return Listing(repo, revision, info.sha, files)
@@ -240,7 +243,7 @@ def _stated_bytes(response: httpx2.Response) -> int | None:
     stated = response.headers.get("Content-Range", "").rpartition("/")[2]
     if not stated and "Content-Encoding" not in response.headers:
         stated = response.headers.get("Content-Length", "")
-    return int(stated) if stated.isdigit() else None
+    return _number(stated)
 
 
 def _wait_s(error: httpx2.HTTPError, n_failures: int) -> float | None:
@@ -253,7 +256,12 @@ def _wait_s(error: httpx2.HTTPError, n_failures: int) -> float | None:
     if error.response.status_code not in _RETRIED_STATUSES:
         return None
     limit = parse_ratelimit_headers(error.response.headers)
+    asked_s = _number(error.response.headers.get("Retry-After", "")) or 0
     if limit is not None and limit.remaining == 0:
-        return max(wait_s, limit.reset_in_seconds)
-    asked = error.response.headers.get("Retry-After", "")
-    return max(wait_s, float(asked)) if asked.isdigit() else wait_s
+        asked_s = max(asked_s, limit.reset_in_seconds)
+    return max(wait_s, asked_s) if asked_s <= _LONGEST_WAIT_S else None
+
+
+def _number(text: str) -> int | None:
+    """A number of a header, which a hub may fill with anything."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None

@@ -78,6 +78,16 @@ def test_the_hub_says_how_long_to_wait(
     assert time.monotonic() - start_s >= 1
 
 
+@pytest.mark.parametrize("struck", ["", SHARDS[0]])
+@pytest.mark.parametrize("wait", ["864000", "9" * 400, "\xb2"])
+def test_a_hub_that_asks_for_days_is_not_waited_for(
+    hub: HubServer, tmp_path: Path, wait: str, struck: str
+) -> None:
+    hub.strike(struck, Fault(status=429, headers={"Retry-After": wait}))
+    with pytest.raises(DownloadError, match="429 Too Many Requests"):
+        fetch(tmp_path)
+
+
 @pytest.mark.parametrize(("struck", "asked"), [("", "/api/models/"), (SHARDS[0], "/cdn/")])
 def test_server_errors_that_stay_are_told(
     hub: HubServer, tmp_path: Path, struck: str, asked: str
@@ -187,7 +197,15 @@ def test_nobody_answers(tmp_path: Path) -> None:
     assert "Check the network" in raised.value.hint
 
 
-@pytest.mark.parametrize("answer", [b"<html>", b"[]", b"{}", b'{"id": "a", "siblings": [{}]}'])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(b"<html>", b"[]", b"{}", b'{"id": "a", "siblings": [{}]}', b"[" * 100_000),
+        b'{"id": "a", "sha": 1, "siblings": []}',
+        b'{"id": "a", "sha": "c", "siblings": [{"rfilename": "x", "size": "1", "blobId": "%040d"}]}'
+        % 0,
+    ],
+)
 def test_what_is_no_hub_is_said_to_be_none(hub: HubServer, tmp_path: Path, answer: bytes) -> None:
     hub.strike("", Fault(replaced_by=answer))
     with pytest.raises(DownloadError, match="does not answer like a Hugging Face hub"):
