@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, TypeVar
 
 import msgspec
@@ -88,11 +89,16 @@ class GGUFInfo(msgspec.Struct, frozen=True):
     @property
     def n_ctx_train(self) -> int:
         """Context length the model was made for, in tokens."""
-        return int(self.metadata.get(f"{self.architecture}.context_length", 0))
+        return self._size("context_length")
 
     @property
     def n_embd(self) -> int:
-        return int(self.metadata.get(f"{self.architecture}.embedding_length", 0))
+        return self._size("embedding_length")
+
+    def _size(self, key: str) -> int:
+        """A whole number of the architecture; 0 where a file has something else there."""
+        value = self.metadata.get(f"{self.architecture}.{key}", 0)
+        return value if isinstance(value, int) else 0
 
 
 def read_info(path: Path) -> GGUFInfo:
@@ -143,6 +149,8 @@ def _header(path: Path) -> tuple[GGUFInfo, dict[str, int]]:
         stat = path.stat()
     except OSError as error:
         raise ModelLoadError(f"cannot read {path}: {error.strerror}") from error
+    if not S_ISREG(stat.st_mode):  # a pipe would be waited for
+        raise ModelLoadError(f"cannot read {path}: it is no file")
     return _read(path, stat.st_size, stat.st_mtime_ns)
 
 

@@ -20,7 +20,8 @@ def name_of(file: Path) -> str:
         if model.file == file.name:
             return model.name
     stem = SPLIT_NAME.sub("", file.name) if SPLIT_NAME.search(file.name) else file.stem
-    return unquote(stem).lower()
+    # Bytes that are no text, which Python keeps as half characters, would spoil every JSON list.
+    return unquote(stem.encode(errors="replace").decode()).lower()
 
 
 def weight_files(folder: Path) -> list[Path]:

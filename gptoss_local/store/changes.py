@@ -101,7 +101,9 @@ def check_deletable(name: str, settings: Settings) -> None:
         find_model(name, settings)
     except (ModelNotFoundError, ModelLoadError):
         places = (file_for(name, settings), manifest_file(name, settings))
-        if not any(os.path.lexists(place) for place in places):  # a name may outlive its file
+        if not any(
+            os.path.lexists(place) and not place.is_dir() for place in places
+        ):  # a name may outlive its file
             raise
     file_for(name, settings)
 

@@ -20,6 +20,7 @@ from gptoss_local.store.usable import check_usable
 _MODEL_LAYER = "application/vnd.ollama.image.model"
 _SERVICE_FOLDER = Path("/usr/share/ollama/.ollama/models")  # of Ollama's systemd service
 _CONFIG_BYTES = 1 << 20
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class FoundModel(msgspec.Struct, frozen=True):
@@ -78,7 +79,7 @@ def _in_ollama() -> Iterator[FoundModel]:
         for file in sorted((folder / "manifests").glob("*/*/*/*")):
             try:
                 manifest = msgspec.json.decode(file.read_bytes(), type=_Manifest)
-            except (OSError, msgspec.DecodeError):  # not for us to mend
+            except (OSError, *_NO_JSON):  # not for us to mend
                 continue
             for layer in manifest.layers:
                 if layer.media_type == _MODEL_LAYER:
@@ -142,7 +143,7 @@ def _is_checkpoint(folder: Path) -> bool:
     try:
         with (folder / "config.json").open("rb") as file:
             config = msgspec.json.decode(file.read(_CONFIG_BYTES), type=dict)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *_NO_JSON):
         return False
     return config.get("model_type") == "gpt_oss"
 
@@ -154,7 +155,7 @@ def _missing_shard(folder: Path) -> str:
     try:
         index = (folder / "model.safetensors.index.json").read_bytes()
         shards = set(msgspec.json.decode(index, type=dict)["weight_map"].values())
-    except (OSError, msgspec.DecodeError, KeyError, AttributeError):
+    except (OSError, *_NO_JSON, KeyError, TypeError, AttributeError):
         return "it has no index of its files"
     missing = sorted(name for name in shards if not (folder / str(name)).is_file())
     return f"{missing[0]} is missing" if missing else ""

@@ -7,10 +7,12 @@ used where it lies has a manifest with the path of its file.
 """
 
 import contextlib
+import errno
 import functools
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -71,8 +73,10 @@ def read_manifest(path: Path) -> Manifest:
         OSError: there is none.
         ModelLoadError: it is not what we write.
     """
-    stat = path.stat()
-    return _read(path, stat.st_mtime_ns, stat.st_ino)
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+        raise FileNotFoundError(errno.ENOENT, "no file", str(path))
+    return _read(path, found.st_mtime_ns, found.st_ino)
 
 
 @functools.lru_cache(256)
@@ -80,13 +84,14 @@ def _read(path: Path, _mtime_ns: int, _inode: int) -> Manifest:
     """PERF: every request lists the models; parsing is most of the work."""
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelLoadError(
             f"{path} is broken: {error}", hint="Create the model again."
         ) from error
     if manifest.weights != Path(manifest.weights).name:
         raise ModelLoadError(f"{path} names weights outside their folder")
-    if bool(manifest.weights) == Path(manifest.file).is_absolute():
+    is_spelled = "\0" not in manifest.weights + manifest.file
+    if not is_spelled or bool(manifest.weights) == Path(manifest.file).is_absolute():
         raise ModelLoadError(f"{path} does not say where its weights are")
     return manifest
 

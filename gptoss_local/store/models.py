@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISREG
 from urllib.parse import quote
 
 import msgspec
@@ -216,6 +217,8 @@ def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | Non
     try:
         stats = [part.stat() for part in split_files(file)]
     except OSError:
+        return None
+    if not all(S_ISREG(part.st_mode) for part in stats):  # a folder; a pipe would be waited for
         return None
     facts = [(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
     weights_id = hashlib.sha256(repr(facts).encode()).hexdigest()
