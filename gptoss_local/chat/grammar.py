@@ -17,6 +17,7 @@ from typing import Any
 
 import llguidance
 
+from gptoss_local.chat.fixed_text import FIXED_MAX, fixed_length
 from gptoss_local.chat.format_schema import enforceable, not_enforceable, places
 from gptoss_local.chat.message import AnswerFormat, JsonFormat, RegexFormat, Tool
 from gptoss_local.errors import UsageError
@@ -110,8 +111,8 @@ def _check(grammar: str, schemas: dict[str, dict[str, Any]]) -> None:
     if problem := _problem(grammar):
         raise not_enforceable(problem, _find(problem, schemas))
     for path, schema in schemas.items():
-        if _is_empty(schema):
-            raise not_enforceable("nothing satisfies it", path)
+        if flaw := _flaw(schema):
+            raise not_enforceable(flaw, path)
 
 
 def _argument_schemas(
@@ -141,7 +142,15 @@ def _if_enforceable(schema: dict[str, Any]) -> dict[str, Any] | None:
         enforced: dict[str, Any] = enforceable(schema)
     except UsageError:
         return None
-    return None if _problem(_grammar_of(enforced)) or _is_empty(enforced) else enforced
+    return None if _problem(_grammar_of(enforced)) or _flaw(enforced) else enforced
+
+
+def _flaw(schema: dict[str, Any]) -> str:
+    """What llguidance accepts and cannot do; empty if there is nothing."""
+    n_fixed = sum(fixed_length(part) for _, part in places(schema, ""))
+    if n_fixed > FIXED_MAX:
+        return f"{n_fixed} characters of fixed text are more than {FIXED_MAX}"
+    return "nothing satisfies it" if _is_empty(schema) else ""
 
 
 def _is_empty(schema: dict[str, Any]) -> bool:

@@ -1,0 +1,58 @@
+"""What a schema fixes character by character, and that too much of it is refused."""
+
+import time
+from typing import Any
+
+import pytest
+
+from gptoss_local.chat.fixed_text import pattern_length
+from gptoss_local.chat.grammar import compile_grammar
+from gptoss_local.chat.message import JsonFormat
+from gptoss_local.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("pattern", "length"),
+    [
+        ("", 0),
+        ("abc", 3),
+        ("a{30}b", 31),
+        ("(ab{10}){20}", 220),
+        ("(a{1000}){1000}", 1_000_000),
+        ("(?:a|bc){5}", 10),
+        ("a*b+c?d{0,9}e{2,}", 3),
+        (r"\d{4}-\{{3}", 8),
+        (r"\p{L}x\x{41}", 3),
+        (r"[0-9a-f\]]{5000}-[]a]{3}", 1),
+        ("a)b", 3),
+    ],
+)
+def test_length_of_a_pattern(pattern: str, length: int) -> None:
+    assert pattern_length(pattern) == length
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "^(a{1000}){1000}$"},
+        {"const": "ab" * 50_000},
+        {"enum": ["x" * 30_000]},
+        {"patternProperties": {"^(a{300}){300}$": True}},
+        {"properties": {"a": {"pattern": "a{15000}"}, "b": {"const": "b" * 15_000}}},
+    ],
+)
+def test_too_much_fixed_text_is_refused_at_once(schema: dict[str, Any]) -> None:
+    start_s = time.monotonic()
+    with pytest.raises(UsageError, match="fixed text"):
+        compile_grammar(JsonFormat(schema))
+    assert time.monotonic() - start_s < 1
+
+
+def test_long_answers_of_free_choice_are_not_refused() -> None:
+    for schema in (
+        {"type": "string", "maxLength": 100_000},
+        {"type": "string", "pattern": "^[0-9a-f]{90000}$"},
+        {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}T(\d{2}:){2}\d{2}$"},
+        {"enum": [f"value {i}" for i in range(5000)]},
+    ):
+        compile_grammar(JsonFormat(schema))
