@@ -148,7 +148,10 @@ def confirm(question: str, is_sure: bool) -> None:
 def ask(question: str, default: bool) -> bool:
     if not sys.stdin.isatty():
         raise SetupError("Nobody is there to answer.", "Say --yes, or look first with --dry-run.")
-    answer = input(f"\n{question} [{'Y/n' if default else 'y/N'}] ").strip().lower()
+    try:
+        answer = input(f"\n{question} [{'Y/n' if default else 'y/N'}] ").strip().lower()
+    except EOFError:  # Ctrl-D
+        return False
     return answer.startswith("y") if answer else default
 
 

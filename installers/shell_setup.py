@@ -123,11 +123,10 @@ def _startup_file(shell: str) -> Path:
 def _add_lines(file: Path, lines: list[str], receipt: Receipt) -> None:
     """Append lines that end in `MARK`; those of an earlier installation make room."""
     is_ours = receipt.edited.get(str(file), not file.exists())
-    _remove_lines(file, is_ours=False)
-    data = file.read_bytes() if file.exists() else b""
+    data = _without_ours(file.read_bytes()) if file.exists() else b""
     data += b"\n" if data and not data.endswith(b"\n") else b""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(data + b"".join(map(_marked, lines)))
+    _replace(file, data + b"".join(map(_marked, lines)))
     receipt.edited[str(file)] = is_ours
 
 
@@ -135,12 +134,29 @@ def _remove_lines(file: Path, is_ours: bool) -> None:
     if not file.is_file():
         return
     data = file.read_bytes()  # bytes: the file is the user's, in whatever encoding
-    mark = f"{MARK}\n".encode()
-    kept = b"".join(line for line in data.splitlines(keepends=True) if not line.endswith(mark))
+    kept = _without_ours(data)
     if is_ours and not kept:
         file.unlink()
     elif kept != data:
-        file.write_bytes(kept)
+        _replace(file, kept)
+
+
+def _without_ours(data: bytes) -> bytes:
+    mark = f"{MARK}\n".encode()
+    return b"".join(line for line in data.splitlines(keepends=True) if not line.endswith(mark))
+
+
+def _replace(file: Path, data: bytes) -> None:
+    """Give a file of the user new content, or leave it whole where a disk is full."""
+    file = file.resolve()  # a link, as in a repository of such files, stays one
+    partial = file.with_name(f"{file.name}.gptoss.partial")
+    try:
+        partial.write_bytes(data)
+        if file.exists():
+            shutil.copymode(file, partial)
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _marked(line: str) -> bytes:
