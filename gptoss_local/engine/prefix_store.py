@@ -1,8 +1,8 @@
 """Prefixes on disk: the tokens and the state of a sequence, one file each.
 
-A file is `_MAGIC`, the length of a head as uint32, the head as msgpack, and the sections that the
-head lists: the whole state, then windows on the way to it. All of it is conversation text in
-effect, so files are readable by their owner only.
+A file is `_MAGIC`, the length of a head as uint32, its digest, the head as msgpack, and the
+sections that the head lists: the whole state, then windows on the way to it. All of it is
+conversation text in effect, so files are readable by their owner only.
 """
 
 import contextlib
@@ -24,8 +24,9 @@ from gptoss_local.errors import EngineError
 from gptoss_local.llama import State
 
 _log = logging.getLogger("gptoss")
-_MAGIC = b"gptoss prefix 1\n"
+_MAGIC = b"gptoss prefix 2\n"
 _HEAD_LENGTH_BYTES = 4
+_DIGEST_BYTES = 16
 _SUFFIX, _PARTIAL_SUFFIX = ".prefix", ".partial"
 
 
@@ -124,14 +125,14 @@ class PrefixStore:
         sections += [_section(p.n_tokens, p.window, is_boundary=p.is_boundary) for p in points]
         if sum(section.n_bytes for section in sections) > self._max_bytes:
             return
-        head = msgspec.msgpack.encode(_Head(self._key, tokens.tobytes(), n_asked, sections))
+        head = _Head(self._key, tokens.tobytes(), n_asked, sections)
         name = blake2b(tokens, digest_size=16).hexdigest()
         path = self._folder / f"{name}{_SUFFIX}"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}{_PARTIAL_SUFFIX}")
         try:
             with open(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(_MAGIC + len(head).to_bytes(_HEAD_LENGTH_BYTES, "little") + head)
+                file.write(_MAGIC + _framed(msgspec.msgpack.encode(head)))
                 for blob in (state, *(point.window for point in points)):
                     blob.tofile(file)
             partial.replace(path)
@@ -187,12 +188,24 @@ def _section(n_tokens: int, state: State, *, is_boundary: bool) -> _Section:
     return _Section(n_tokens, state.nbytes, _checksum(state), is_boundary)
 
 
+def _framed(head: bytes) -> bytes:
+    """Behind its length and digest: a changed token or length would pass for another prefix."""
+    return len(head).to_bytes(_HEAD_LENGTH_BYTES, "little") + _digest(head) + head
+
+
+def _digest(head: bytes) -> bytes:
+    return blake2b(head, digest_size=_DIGEST_BYTES).digest()
+
+
 def _read_head(file: BinaryIO) -> _Head:
     """Raises ValueError for anything else than a head of ours."""
     if file.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin as one")
     n_bytes = int.from_bytes(file.read(_HEAD_LENGTH_BYTES), "little")
-    return msgspec.msgpack.decode(file.read(n_bytes), type=_Head)
+    digest, head = file.read(_DIGEST_BYTES), file.read(n_bytes)
+    if digest != _digest(head):
+        raise ValueError("its head is cut off or changed")
+    return msgspec.msgpack.decode(head, type=_Head)
 
 
 def _read_section(file: BinaryIO, section: _Section) -> State:

@@ -3,6 +3,7 @@
 import os
 import stat
 import time
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
@@ -225,6 +226,12 @@ def change_head(path: Path) -> None:
     path.write_bytes(content)
 
 
+def change_token(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[content.index(array("i", LONG[-10:]).tobytes())] ^= 1  # as if others were cached
+    path.write_bytes(content)
+
+
 def empty(path: Path) -> None:
     path.write_bytes(b"")
 
@@ -233,7 +240,9 @@ def replace(path: Path) -> None:
     path.write_bytes(b"something else\n" * 1000)
 
 
-@pytest.mark.parametrize("damage", [cut_off, change_state, change_head, empty, replace])
+@pytest.mark.parametrize(
+    "damage", [cut_off, change_state, change_head, change_token, empty, replace]
+)
 def test_damaged_file_is_ignored_and_removed(
     reopen: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None]
 ) -> None:
