@@ -4,6 +4,9 @@
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'  # Windows PowerShell downloads many times slower with it
 
+# Meant for one Python, with which no other starts.
+$env:PYTHONHOME = $null
+
 $App = Join-Path $env:LOCALAPPDATA 'gptoss\app'
 $PythonWanted = '3.13'
 

@@ -4,8 +4,8 @@
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-app=${XDG_DATA_HOME:-$HOME/.local/share}/gptoss/app
 python_wanted=3.13
+unset PYTHONHOME # meant for one Python, with which no other starts
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -14,6 +14,15 @@ fail() {
     say "$2"
     exit 1
 }
+
+case ${HOME:-} in
+/*) ;;
+*) fail "HOME names no folder: '${HOME:-}'." "Say where your home is: HOME=/home/you sh $0" ;;
+esac
+case ${XDG_DATA_HOME:-} in
+/*) app=$XDG_DATA_HOME/gptoss/app ;;
+*) app=$HOME/.local/share/gptoss/app ;;
+esac
 
 # A Python that can make environments; Debian's cannot until python3-venv is there.
 find_python() {
