@@ -103,7 +103,11 @@ class Archive:
                 tokens = slot.tokens[:]
                 self._tried.add(_digest(tokens))
                 points = self._cache.checkpoints.along(tokens, len(tokens) - 1)[-_N_POINTS:]
-                state = self._context.save(slot.index)
+                try:
+                    state = self._context.save(slot.index)
+                except EngineError as error:
+                    _log.warning("a prefix is not saved: %s", error.message)
+                    continue
                 self._writing = self._writer.submit(
                     self._store.write, tokens, slot.n_asked, state, points
                 )

@@ -5,6 +5,7 @@ ones, for the longest prefix of its tokens behind which it can be decoded on: wh
 window is still there, or a checkpoint of it. llama.cpp would go on anywhere, and wrongly.
 """
 
+import contextlib
 import time
 from array import array
 from collections.abc import Collection, Iterable
@@ -228,8 +229,9 @@ class PrefixCache:
         slot.n_saved = max(slot.n_saved, n_tokens)
         if self.checkpoints.has(slot.tokens, n_tokens) or not self._slots.is_live(slot, n_tokens):
             return
-        window = self._context.save(slot.index, partial=True, end=n_tokens)
-        self.checkpoints.add(slot.tokens, n_tokens, window, is_boundary=is_boundary)
+        with contextlib.suppress(EngineError):  # it can be done without
+            window = self._context.save(slot.index, partial=True, end=n_tokens)
+            self.checkpoints.add(slot.tokens, n_tokens, window, is_boundary=is_boundary)
 
 
 def _rank(match: Match) -> tuple[int, bool, float]:

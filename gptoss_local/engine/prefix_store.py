@@ -94,14 +94,14 @@ class PrefixStore:
         """Read state and checkpoints; that counts as a use.
 
         Raises:
-            EngineError: the file is gone or damaged.
+            EngineError: the file is gone or damaged, or there is no memory for it.
         """
         try:
             with saved.path.open("rb") as file:
                 head = _read_head(file)
                 states = [_read_section(file, section) for section in head.sections]
             os.utime(saved.path)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, MemoryError) as error:
             raise EngineError(f"{saved.path} cannot be read: {error}") from error
         points = [
             Checkpoint(section.n_tokens, window, section.is_boundary, 0)

@@ -233,7 +233,7 @@ class Context:
             end: As if the sequence had been cut to this position, which must be resumable.
 
         Raises:
-            EngineError: there is nothing to save.
+            EngineError: there is nothing to save, or no memory to save it in.
         """
         last = self.positions(seq_id)[1]
         if last == -1:
@@ -252,7 +252,10 @@ class Context:
     def _save(self, seq_id: int, *, partial: bool) -> State:
         flags = _PARTIAL_ONLY if partial else 0
         n_bytes = llama_cpp.llama_state_seq_get_size_ext(self.handle, seq_id, flags)
-        state = np.empty(n_bytes, np.uint8)
+        try:
+            state = np.empty(n_bytes, np.uint8)
+        except MemoryError as error:  # as on Windows, where memory is promised only if it is there
+            raise EngineError(f"no memory for {n_bytes} bytes of sequence {seq_id}") from error
         n_written = llama_cpp.llama_state_seq_get_data_ext(
             self.handle, state.ctypes.data_as(POINTER(c_uint8)), n_bytes, seq_id, flags
         )
