@@ -162,6 +162,19 @@ def _check_target(target: Path) -> None:
         raise ConvertError(f"There is no folder {target.parent}.", hint="Make it first.")
     if target.is_dir():
         raise ConvertError(f"{target} is a folder.", hint="Name a file to write.")
+    if os.path.lexists(target) and not _is_replaceable(target):
+        raise ConvertError(
+            f"{target} is there already, and is no GGUF.",
+            hint="Name another file to write, or move this one away.",
+        )
+
+
+def _is_replaceable(target: Path) -> bool:
+    """Say whether a file may be lost for a GGUF: not a checkpoint's own, nor a device."""
+    if not target.is_file():
+        return target.is_symlink() and not target.exists()  # it points at nothing
+    with target.open("rb") as file:
+        return file.read(4) in (b"GGUF", b"")
 
 
 def _refuse_links(

@@ -15,10 +15,10 @@ def refuse(folder: Path, match: str, **options: Any) -> None:
     target_dir = folder.parent / "out"
     target_dir.mkdir()
     target = target_dir / "model.gguf"
-    target.write_bytes(b"the old one")
+    target.write_bytes(b"GGUF, the old one")
     with pytest.raises(ConvertError, match=match):
         convert_checkpoint(folder, target, **options)
-    assert target.read_bytes() == b"the old one"
+    assert target.read_bytes() == b"GGUF, the old one"
     assert list(target_dir.iterdir()) == [target]
 
 

@@ -132,6 +132,25 @@ def test_target_folder_missing(tiny_checkpoint: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "missing").exists()
 
 
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_target_that_is_no_gguf_stays(tmp_path: Path, name: str) -> None:
+    """`gptoss convert DIR DIR/model.safetensors` would have cost the checkpoint."""
+    folder = write_tiny(tmp_path / "tiny")
+    held = (folder / name).read_bytes()
+    with pytest.raises(ConvertError, match="is there already, and is no GGUF"):
+        convert_checkpoint(folder, folder / name)
+    assert (folder / name).read_bytes() == held
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes there")
+def test_a_target_that_is_no_file_stays(tmp_path: Path) -> None:
+    """As /dev/null, which the administrator could have replaced."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConvertError, match="is there already, and is no GGUF"):
+        convert_checkpoint(write_tiny(tmp_path / "tiny"), tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_target_is_a_folder(tiny_checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "model.gguf").mkdir()
     with pytest.raises(ConvertError, match="is a folder"):
