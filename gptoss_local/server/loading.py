@@ -1,6 +1,7 @@
 """How a file becomes a model in memory, once its place is planned."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import time
@@ -34,6 +35,7 @@ from gptoss_local.store import GGUFInfo, ModelEntry, read_info, read_tokens
 
 _log = logging.getLogger("gptoss")
 
+_LOOK_S = 0.5  # between two looks whether an engine lives that others wait for
 _SLACK_BYTES = 128 * 2**20  # that the graph may take beyond its prediction, of the plan's margin
 
 
@@ -66,6 +68,12 @@ class LoadedModel:
             return False
         loaded = self.engine.loaded
         return n_ctx is None or loaded.n_ctx >= min(n_ctx, loaded.n_ctx_train)
+
+    async def wait_idle(self) -> None:
+        """Until nobody uses it, or it is dead: a client that reads no further may hold it yet."""
+        while self.n_users and self.engine.is_alive:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.idle.wait(), _LOOK_S)
 
     def stop_expiry(self) -> None:
         """Stop the keep-alive clock."""

@@ -246,10 +246,9 @@ class ModelManager:
         await asyncio.shield(self._spawn(self._unload(model)))
 
     async def _unload(self, model: LoadedModel) -> None:
-        """Take no more requests for a model, wait until it is idle, and end its process."""
+        """Take no more requests for a model, wait until it is idle or dead, and end its process."""
         model.is_leaving = True
-        if model.n_users:
-            await model.idle.wait()
+        await model.wait_idle()
         model.stop_expiry()
         await model.engine.close()
         key = model.entry.weights_id
