@@ -5,6 +5,7 @@ Two readers of a file with a repeated key may each believe another value, so suc
 
 import json
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,7 +25,10 @@ def read_json(path: Path, kind: type[T] = dict[str, Any]) -> T:  # type: ignore[
         ConvertError: It is missing, longer than `MAX_JSON_BYTES`, or not of that form.
     """
     try:
-        n_bytes = path.stat().st_size
+        found = path.stat()
+        if not S_ISREG(found.st_mode):  # a pipe would be waited for
+            raise ConvertError(f"{path} is no file.", hint=DOWNLOAD_HINT)
+        n_bytes = found.st_size
         if n_bytes > MAX_JSON_BYTES:
             raise ConvertError(f"{path} is not plausible: it is {n_bytes:,} bytes long.")
         return decode_json(path.read_bytes(), kind)

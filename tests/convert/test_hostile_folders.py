@@ -143,6 +143,14 @@ def test_a_target_that_is_no_gguf_stays(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes there")
+def test_a_pipe_is_not_waited_for(tiny_checkpoint: Path) -> None:
+    """An archive may hold one."""
+    (tiny_checkpoint / "config.json").unlink()
+    os.mkfifo(tiny_checkpoint / "config.json")
+    refuse(tiny_checkpoint, r"config\.json is no file")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes there")
 def test_a_target_that_is_no_file_stays(tmp_path: Path) -> None:
     """As /dev/null, which the administrator could have replaced."""
     os.mkfifo(tmp_path / "pipe")
