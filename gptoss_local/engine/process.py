@@ -252,7 +252,10 @@ def _next_command(engine: Engine, commands: queue.SimpleQueue[Command]) -> Comma
 
 def _send(stream: BinaryIO, events: list[Event]) -> None:
     if events:
-        stream.write(b"".join(map(protocol.encode_frame, events)))
+        frames = b"".join(map(protocol.encode_frame, events))
+        n_sent = stream.write(frames)
+        while n_sent < len(frames):  # NOTE: of a full pipe, when the process is stopped (Ctrl-Z)
+            n_sent += stream.write(frames[n_sent:])
 
 
 if __name__ == "__main__":

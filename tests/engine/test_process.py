@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gptoss_local.engine.engine import Engine
-from gptoss_local.engine.process import _Closed, _serve
+from gptoss_local.engine.process import _Closed, _send, _serve
 from gptoss_local.engine.protocol import (
     LENGTH_BYTES,
     Close,
@@ -19,6 +19,7 @@ from gptoss_local.engine.protocol import (
     Prefetch,
     Tokens,
     decode_event,
+    encode_frame,
 )
 from gptoss_local.engine.timing import Timing
 from gptoss_local.llama import Context, ContextParams, Model
@@ -54,6 +55,20 @@ class Sent(io.RawIOBase):
             self.frames.append((event, self._context.positions(0)[1]))
             left = left[end:]
         return len(data)
+
+
+class Full(io.BytesIO):
+    """A pipe that takes a part of what is written."""
+
+    def write(self, data: Any) -> int:
+        return super().write(data[:5])
+
+
+def test_a_pipe_that_takes_a_part_gets_the_rest() -> None:
+    pipe = Full()
+    events: list[Event] = [Tokens(1, [200006] * 9), Tokens(2, [72])]
+    _send(pipe, events)
+    assert pipe.getvalue() == b"".join(map(encode_frame, events))
 
 
 @pytest.mark.parametrize(
