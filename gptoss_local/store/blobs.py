@@ -67,7 +67,8 @@ class BlobWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk, which closing tries once more
+            self._file.close()
         self._part.unlink(missing_ok=True)
 
     def write(self, data: bytes) -> None:

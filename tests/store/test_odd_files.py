@@ -1,5 +1,6 @@
 """What is no model and lies where models do: nobody waits for it, and it hides no other."""
 
+import hashlib
 import os
 import sys
 from collections.abc import Callable
@@ -8,9 +9,9 @@ from pathlib import Path
 import gguf
 import pytest
 
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError
+from gptoss_local.errors import DownloadError, ModelLoadError, ModelNotFoundError
 from gptoss_local.settings import Settings
-from gptoss_local.store import delete_model, find_model, list_models, read_info
+from gptoss_local.store import BlobWriter, delete_model, find_model, list_models, read_info
 from gptoss_local.store.elsewhere import find_elsewhere
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
@@ -54,6 +55,29 @@ def test_a_pipe_or_a_folder_is_no_model(
         find_model("odd", settings)
     with pytest.raises(ModelLoadError, match="it is no file"):
         read_info(path)
+
+
+@POSIX
+@pytest.mark.parametrize("n_bytes", [1000, 65_536])
+def test_an_upload_that_fills_the_disk_leaves_nothing(settings: Settings, n_bytes: int) -> None:
+    """A limit on the size of files stands for the disk; small pieces wait in a buffer."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_100, limits[1]))
+    try:
+        with pytest.raises(DownloadError, match="cannot be written"):
+            _upload(bytes(1_000_000), n_bytes, settings)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list((settings.models_dir / "blobs").iterdir()) == []
+
+
+def _upload(data: bytes, n_bytes: int, settings: Settings) -> None:
+    """Write a blob in pieces."""
+    with BlobWriter(f"sha256:{hashlib.sha256(data).hexdigest()}", settings) as blob:
+        for i in range(0, len(data), n_bytes):
+            blob.write(data[i : i + n_bytes])
 
 
 @POSIX
