@@ -249,4 +249,4 @@ def _convert(values: dict[str, Any], source: str) -> Settings:
 
 def _to_path(_wanted: type, value: Any) -> Path:
     """Decode the one type msgspec does not know."""
-    return Path(value).expanduser()
+    return Path(os.path.expanduser(value))  # pathlib's raises where there is no such user

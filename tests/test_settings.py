@@ -105,6 +105,11 @@ def test_home_moves_every_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         assert folder.parent == tmp_path
 
 
+def test_the_home_of_nobody_is_a_folder_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPTOSS_HOME", "~no-such-user/x")
+    assert load_settings().models_dir.parent == Path("~no-such-user/x")
+
+
 @pytest.mark.parametrize(
     ("variable", "text", "name", "value"),
     [

@@ -1,5 +1,6 @@
 """Long texts in the input are folded to a chip; what is sent has the whole text. Pure."""
 
+import os
 import re
 from pathlib import Path
 
@@ -74,10 +75,7 @@ def read_text_file(path: Path) -> str:
 
 def expanded(path: str) -> Path:
     """A path with its `~` replaced; one of a user who is not there stays as it is."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        return Path(path)
+    return Path(os.path.expanduser(path))  # pathlib's raises for that one
 
 
 def current_folder() -> Path:

@@ -5,7 +5,7 @@ ones, for the longest prefix of its tokens behind which it can be decoded on: wh
 window is still there, or a checkpoint of it. llama.cpp would go on anywhere, and wrongly.
 """
 
-import contextlib
+import logging
 import time
 from array import array
 from collections.abc import Collection, Iterable
@@ -16,6 +16,8 @@ from gptoss_local.engine.common_prefix import common_prefix
 from gptoss_local.engine.slots import Slot, Slots
 from gptoss_local.errors import EngineError
 from gptoss_local.llama import Context, State
+
+_log = logging.getLogger("gptoss")
 
 # Tokens without a message's end. PERF: a save waits for the device, so the next step is not
 # prepared meanwhile: on an H200, 4,096 tokens of 20b take 345 ms with one at 2,048, 308 without.
@@ -229,9 +231,12 @@ class PrefixCache:
         slot.n_saved = max(slot.n_saved, n_tokens)
         if self.checkpoints.has(slot.tokens, n_tokens) or not self._slots.is_live(slot, n_tokens):
             return
-        with contextlib.suppress(EngineError):  # it can be done without
+        try:
             window = self._context.save(slot.index, partial=True, end=n_tokens)
-            self.checkpoints.add(slot.tokens, n_tokens, window, is_boundary=is_boundary)
+        except EngineError as error:  # it can be done without
+            _log.warning("a window is not saved: %s", error.message)
+            return
+        self.checkpoints.add(slot.tokens, n_tokens, window, is_boundary=is_boundary)
 
 
 def _rank(match: Match) -> tuple[int, bool, float]:

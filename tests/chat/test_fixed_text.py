@@ -55,4 +55,4 @@ def test_long_answers_of_free_choice_are_not_refused() -> None:
         {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}T(\d{2}:){2}\d{2}$"},
         {"enum": [f"value {i}" for i in range(5000)]},
     ):
-        compile_grammar(JsonFormat(schema))
+        assert compile_grammar(JsonFormat(schema))

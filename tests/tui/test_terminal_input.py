@@ -16,8 +16,8 @@ def decoded(data: bytes, size: int) -> str:
 
 
 @given(st.binary(), st.integers(1, 9))
-def test_any_bytes(data: bytes, size: int) -> None:
-    decoded(data, size)
+def test_any_bytes_are_the_same_text_however_they_are_cut(data: bytes, size: int) -> None:
+    assert decoded(data, size) == decoded(data, max(1, len(data)))
 
 
 def test_keys_stay_as_they_are() -> None:
