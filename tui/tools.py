@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ class Tool:
         parameters: JSON schema of the object that it takes.
         run: Does the work; raises UsageError for what the model may mend.
         about: What it does, for the user.
+        argv: The program that a call runs, and its arguments; None for what is built in.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Tool:
     parameters: dict[str, Any]
     run: Callable[[Arguments], Awaitable[str]]
     about: str
+    argv: Callable[[Arguments], list[str]] | None = None
 
 
 class Toolbox:
@@ -122,13 +125,15 @@ def _check(name: str, command: ToolCommand) -> None:
 
 
 def _of_command(name: str, command: ToolCommand, folder: Path) -> Tool:
+    argv = partial(filled_in, command)
+
     async def run(arguments: Arguments) -> str:
-        argv = filled_in(command, arguments)
-        return await run_program(argv, msgspec.json.encode(arguments), command.timeout_s, folder)
+        stdin = msgspec.json.encode(arguments)
+        return await run_program(argv(arguments), stdin, command.timeout_s, folder)
 
     parameters = {"type": "object", "properties": {}} | command.parameters
     about = f"runs {command.command[0]}"
-    return Tool(name, command.description, parameters, run, about)
+    return Tool(name, command.description, parameters, run, about, argv)
 
 
 def filled_in(command: ToolCommand, arguments: Arguments) -> list[str]:

@@ -118,10 +118,13 @@ def place_weights(sources: Sequence[Path], settings: Settings) -> Path:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it; a copy is on the disk when this returns."""
     try:
         os.link(source.resolve(), target)
     except OSError:  # another file system, or one without links
         shutil.copyfile(source, target)
+        with target.open("rb+") as copy:
+            os.fsync(copy.fileno())
 
 
 def remove_files(paths: Iterable[Path]) -> None:

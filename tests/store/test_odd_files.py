@@ -1,5 +1,6 @@
 """What is no model and lies where models do: nobody waits for it, and it hides no other."""
 
+import errno
 import hashlib
 import os
 import sys
@@ -11,7 +12,14 @@ import pytest
 
 from gptoss_local.errors import DownloadError, ModelLoadError, ModelNotFoundError
 from gptoss_local.settings import Settings
-from gptoss_local.store import BlobWriter, delete_model, find_model, list_models, read_info
+from gptoss_local.store import (
+    BlobWriter,
+    add_model,
+    delete_model,
+    find_model,
+    list_models,
+    read_info,
+)
 from gptoss_local.store.elsewhere import find_elsewhere
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
@@ -115,3 +123,21 @@ def test_a_size_that_is_no_number_is_unknown(tmp_path: Path, value: object) -> N
     writer.close()
     info = read_info(tmp_path / "odd.gguf")
     assert (info.n_ctx_train, info.n_embd) == (0, 0)
+
+
+def test_a_copy_is_on_the_disk_before_the_model_is_there(
+    settings: Settings, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+
+    def no_link(source: Path, target: Path) -> None:
+        raise OSError(errno.EXDEV, "another file system")
+
+    def sync(fd: int) -> None:
+        assert not (settings.models_dir / "mine.gguf").exists()
+        synced.append(os.fstat(fd).st_ino)
+
+    monkeypatch.setattr(os, "link", no_link)
+    monkeypatch.setattr(os, "fsync", sync)
+    add_model("mine", nano_gguf, settings)
+    assert synced == [(settings.models_dir / "mine.gguf").stat().st_ino]

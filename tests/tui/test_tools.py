@@ -98,6 +98,17 @@ async def test_a_call_runs_once_it_is_approved(
     history.close()
 
 
+async def test_the_question_shows_the_command_that_would_run(open_chat: OpenChat) -> None:
+    command = ToolCommand(command=("printf", "%s", "Sunny in {location}"), parameters=SCHEMA)
+    async with open_chat(tools={"get_current_weather": command}) as chat:
+        await ask(chat)
+        assert "$ printf %s 'Sunny in Tokyo'" in chat.screen()
+        assert '"location": "Tokyo"' in chat.screen()  # which it can read from its input
+        await chat.press("y")
+        await chat.answered()
+        assert chat.turns()[2].content == "Sunny in Tokyo"
+
+
 async def test_a_denied_call_is_told_to_the_model(open_chat: OpenChat, tmp_path: Path) -> None:
     log = tmp_path / "log"
     async with open_chat(tools=weather(log)) as chat:

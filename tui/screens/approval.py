@@ -1,5 +1,6 @@
 """Whether a call of a tool may run: the question is put with all arguments."""
 
+import shlex
 import time
 from typing import Any, ClassVar, NamedTuple
 
@@ -53,6 +54,9 @@ class ApprovalDialog(Dialog[Decision | None]):
             dialog.border_title = f"The model asks to run {self._tool.name}"
             yield Static(f"It {self._tool.about}.", markup=False)
             with VerticalScroll():
+                if self._tool.argv is not None:
+                    command = shlex.join(self._tool.argv(self._arguments))
+                    yield Static(printable(f"$ {command}\n"), markup=False)
                 yield Static(pretty(self._arguments), markup=False)
             yield Input(placeholder="Why not? Enter tells the model", classes="-hidden")
             yield Static(_KEYS, classes="keys", markup=False)
