@@ -1,6 +1,7 @@
 """The command on PATH, with completion. Every change goes into the receipt and can be undone."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -97,17 +98,20 @@ def _write_completion(places: Places, program: Path, receipt: Receipt) -> None:
 
 def _lines(places: Places, shell: str) -> list[str]:
     """What the start-up file must hold; what it holds of ours already counts as needed."""
-    line = f'set -gx PATH "{places.bin}" $PATH' if shell == "fish" else _EXPORT.format(places.bin)
+    form = 'set -gx PATH "{}" $PATH' if shell == "fish" else 'export PATH="{}:$PATH"'
+    line = form.format(_inside_quotes(places.bin, shell))
     is_on_path = str(places.bin) in os.environ.get("PATH", "").split(os.pathsep)
     file = _startup_file(shell)
     has_line = file.is_file() and _marked(line) in file.read_bytes()
     lines = [line] if has_line or not is_on_path else []
     if shell == "zsh" and (places.app / "completion.zsh").is_file():
-        lines.append(f'source "{places.app / "completion.zsh"}"')
+        lines.append(f'source "{_inside_quotes(places.app / "completion.zsh", shell)}"')
     return lines
 
 
-_EXPORT = 'export PATH="{}:$PATH"'
+def _inside_quotes(path: Path, shell: str) -> str:
+    """A path between double quotes, where fish takes a backtick as it is."""
+    return re.sub(r'[\\"$]' if shell == "fish" else r'[\\"$`]', r"\\\g<0>", str(path))
 
 
 def _startup_file(shell: str) -> Path:

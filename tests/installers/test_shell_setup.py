@@ -1,5 +1,8 @@
 """The command on PATH and what it leaves in the files of the user."""
 
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +73,18 @@ def test_start_up_file_gets_a_line_and_loses_it(
     assert not [
         p for p in Path.home().rglob("*gptoss*") if p.is_file() and places.app not in p.parents
     ]
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash", "fish"])
+def test_any_home_gets_on_path(places: Places, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    program = shutil.which(shell) or pytest.skip(f"needs {shell}")
+    places = replace(places, bin=Path.home() / 'a "$HOME" `b` \\ c' / "bin")
+    monkeypatch.setenv("SHELL", program)
+    shell_setup.put_on_path(places, environment_once(places), receipt(), edit=True)
+    files = (".bashrc", ".zshrc", ".config/fish/config.fish", ".profile")
+    (file,) = (path for name in files if (path := Path.home() / name).exists())
+    run = subprocess.run([program, "-c", f". {file}; gptoss x"], capture_output=True, check=True)
+    assert run.stdout == b"complete -F x gptoss\n"
 
 
 def test_a_full_disk_leaves_the_start_up_file_whole(
