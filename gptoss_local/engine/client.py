@@ -52,6 +52,7 @@ class EngineClient:
         self._process = process
         self._seq_ids = itertools.count(1)
         self._sequences: dict[int, asyncio.Queue[Event | GptOssError]] = {}
+        self._unread: set[int] = set()  # ids of those whose last event waits to be read
         self._stats: deque[asyncio.Future[Stats]] = deque()
         self._crash: EngineCrashedError | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -140,6 +141,11 @@ class EngineClient:
         """Sequences that wait or run."""
         return len(self._sequences)
 
+    @property
+    def n_unread(self) -> int:
+        """Sequences that are complete, but whose readers are not at their end yet."""
+        return len(self._unread)
+
     async def generate(
         self,
         prompt: list[int],
@@ -187,6 +193,7 @@ class EngineClient:
                     yield event
         finally:
             del self._sequences[seq_id]
+            self._unread.discard(seq_id)
             if not is_over:
                 self.cancel(seq_id)
 
@@ -285,6 +292,8 @@ class EngineClient:
                 if isinstance(event, Loading | Loaded | Tuned) or event.seq_id is None:
                     continue
                 if queue := self._sequences.get(event.seq_id):
+                    if isinstance(event, Finished | Failed):
+                        self._unread.add(event.seq_id)
                     queue.put_nowait(_error(event) if isinstance(event, Failed) else event)
         except EngineCrashedError as crash:
             self._crash = self._crash or crash

@@ -218,9 +218,12 @@ def _open_store(load: Load, context: Context) -> PrefixStore | None:
 
 
 def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list[Event]:
-    """Hand over all commands that have arrived; wait for one as long as there is nothing to do."""
+    """Hand over all commands that have arrived; wait for one as long as there is nothing to do.
+
+    All of them before the next step: what a later one cancels shall not take part in it.
+    """
     events: list[Event] = []
-    while command := _next_command(engine, commands):
+    while command := _next_command(engine, commands, waits=not events):
         match command:
             case Generate() as request:
                 events += engine.add_request(request)
@@ -234,14 +237,14 @@ def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list
                 raise ValueError("a process loads one model")
             case Close():
                 raise _Closed
-        if events:  # answer before waiting again
-            break
     return events
 
 
-def _next_command(engine: Engine, commands: queue.SimpleQueue[Command]) -> Command | None:
+def _next_command(
+    engine: Engine, commands: queue.SimpleQueue[Command], *, waits: bool
+) -> Command | None:
     """Wait for a command while there is nothing to do, but for what could wait until then."""
-    while not engine.has_work:
+    while waits and not engine.has_work:  # answer before waiting again
         with contextlib.suppress(queue.Empty):
             return commands.get(timeout=engine.rest_s())
         engine.rest()

@@ -59,6 +59,8 @@ def user(models_server: RunningServer, tmp_path: Path) -> Iterator[dict[str, str
     (tmp_path / "work").mkdir()
     kept = {name: os.environ[name] for name in ("LANG", "SSL_CERT_FILE") if name in os.environ}
     path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
+    # nano may repeat itself without end, and Qwen Code would ask again for an even longer answer.
+    kept["QWEN_CODE_MAX_OUTPUT_TOKENS"] = "300"
     yield kept | {"HOME": str(tmp_path), "PATH": path, "NO_PROXY": "*", "TERM": "dumb"}
     for process in psutil.process_iter(["environ"]):
         if (process.info["environ"] or {}).get("HOME") == str(tmp_path):

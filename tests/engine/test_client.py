@@ -248,3 +248,20 @@ async def test_progress_and_load_errors(nano_gguf: Path, tmp_path: Path) -> None
     await engine.close()
     with pytest.raises(ModelLoadError, match=r"missing\.gguf"):
         await EngineClient.start(load(tmp_path / "missing.gguf"))
+
+
+async def test_those_who_leave_together_are_not_computed_meanwhile(engine: EngineClient) -> None:
+    """All that is to be cancelled is, before the next step."""
+    n_prompts, n_tokens = 12, 600
+    streams = [
+        engine.generate([1000 + i] * n_tokens, GREEDY, stop_tokens=STOP_TOKENS)
+        for i in range(n_prompts)
+    ]
+    waiting = [asyncio.create_task(anext(stream)) for stream in streams]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    await asyncio.gather(*(stream.aclose() for stream in streams))
+    await collect(engine, [1, 2, 3], max_tokens=2)
+    assert (await engine.stats()).n_prefilled < n_prompts * n_tokens / 2

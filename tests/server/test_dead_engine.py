@@ -1,12 +1,14 @@
-"""An engine dies while a client holds its answer and reads no further."""
+"""A client holds its answer and reads no further, and the engine is done with it, or dies."""
 
 import asyncio
 import os
 import signal
 from pathlib import Path
 
+from gptoss_local.engine.protocol import Finished
 from gptoss_local.server.manager import ModelManager
 from gptoss_local.settings import Settings
+from tests.engine.run import GREEDY
 
 
 async def test_nobody_waits_for_who_holds_a_dead_engine(nano_home: Path) -> None:
@@ -27,5 +29,26 @@ async def test_nobody_waits_for_who_holds_a_dead_engine(nano_home: Path) -> None
                     assert manager.loaded == [third]
             assert manager.loaded == [third]
         assert manager.loaded == [third]
+    finally:
+        await manager.close()
+
+
+async def test_nobody_waits_for_who_does_not_read_what_is_complete(nano_home: Path) -> None:
+    """The model goes, and its client may still read to the end."""
+    manager = ModelManager(Settings(home=nano_home))
+    try:
+        async with manager.use("nano") as model:
+            answer = model.engine.generate([1, 2, 3], GREEDY, stop_tokens=[], max_tokens=20)
+            await anext(answer)
+            assert model.engine.n_unread == 0
+            async with asyncio.timeout(10):
+                while not model.engine.n_unread:
+                    await asyncio.sleep(0.01)
+            await asyncio.wait_for(manager.unload("nano"), 10)
+            assert manager.loaded == []
+            *_, last = [event async for event in answer]
+            assert isinstance(last, Finished)
+            assert last.usage.n_generated == 20
+            assert model.engine.n_unread == 0
     finally:
         await manager.close()

@@ -2,6 +2,8 @@
 
 import datetime
 import json
+import os
+import shutil
 import signal
 import threading
 import time
@@ -13,6 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
+from gptoss_local.errors import ModelLoadError
+from gptoss_local.server import loading
+from gptoss_local.settings import Settings
+from gptoss_local.store import read_tokens
 from tests.conftest import RunningServer, run_server, wait_until
 
 HI: dict[str, Any] = {
@@ -227,3 +233,26 @@ def is_refused(server: RunningServer) -> bool:
     except httpx.TransportError:
         return True
     return False
+
+
+def test_a_vocabulary_is_read_once_a_file(
+    nano_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, settings, n_read = tmp_path / "copy.gguf", Settings(home=tmp_path), 0
+
+    def count(path: Path) -> list[str]:
+        nonlocal n_read
+        n_read += 1
+        return read_tokens(path)
+
+    monkeypatch.setattr(loading, "read_tokens", count)
+    shutil.copyfile(nano_gguf, path)
+    first = loading.read_vocabulary(path, settings)
+    assert loading.read_vocabulary(path, settings) is first
+    assert n_read == 1
+    os.utime(path, ns=(0, 0))  # as if it were another one
+    loading.read_vocabulary(path, settings)
+    assert n_read == 2
+    path.unlink()
+    with pytest.raises(ModelLoadError, match="copy"):
+        loading.read_vocabulary(path, settings)
