@@ -52,7 +52,8 @@ class EngineClient:
         self._process = process
         self._seq_ids = itertools.count(1)
         self._sequences: dict[int, asyncio.Queue[Event | GptOssError]] = {}
-        self._unread: set[int] = set()  # ids of those whose last event waits to be read
+        self.unread: set[int] = set()
+        """Sequences that are complete, but whose readers are not at their end yet."""
         self._stats: deque[asyncio.Future[Stats]] = deque()
         self._crash: EngineCrashedError | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -141,11 +142,6 @@ class EngineClient:
         """Sequences that wait or run."""
         return len(self._sequences)
 
-    @property
-    def n_unread(self) -> int:
-        """Sequences that are complete, but whose readers are not at their end yet."""
-        return len(self._unread)
-
     async def generate(
         self,
         prompt: list[int],
@@ -170,17 +166,12 @@ class EngineClient:
         queue: asyncio.Queue[Event | GptOssError] = asyncio.Queue()
         self._sequences[seq_id] = queue
         request = Generate(
-            seq_id=seq_id,
-            prompt=prompt,
-            sampling=sampling,
-            stop_tokens=stop_tokens,
-            max_tokens=max_tokens,
-            grammar=grammar,
+            seq_id=seq_id, prompt=prompt, sampling=sampling, stop_tokens=stop_tokens,
+            max_tokens=max_tokens, grammar=grammar,
             # Wide steps round otherwise than narrow ones, and a seed is to give the same again.
             drafts=sampling.seed is None,
-            n_logprobs=n_logprobs,
-            reports_prefill=reports_prefill,
-        )
+            n_logprobs=n_logprobs, reports_prefill=reports_prefill,
+        )  # fmt: skip
         is_over = False
         try:
             self._send(request)
@@ -193,7 +184,7 @@ class EngineClient:
                     yield event
         finally:
             del self._sequences[seq_id]
-            self._unread.discard(seq_id)
+            self.unread.discard(seq_id)
             if not is_over:
                 self.cancel(seq_id)
 
@@ -293,7 +284,7 @@ class EngineClient:
                     continue
                 if queue := self._sequences.get(event.seq_id):
                     if isinstance(event, Finished | Failed):
-                        self._unread.add(event.seq_id)
+                        self.unread.add(event.seq_id)
                     queue.put_nowait(_error(event) if isinstance(event, Failed) else event)
         except EngineCrashedError as crash:
             self._crash = self._crash or crash

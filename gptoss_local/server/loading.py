@@ -72,7 +72,7 @@ class LoadedModel:
 
     async def wait_idle(self) -> None:
         """Until nobody needs it, or it is dead: a client that reads no further may hold it yet."""
-        while self.n_users > self.engine.n_unread and self.engine.is_alive:
+        while self.n_users > len(self.engine.unread) and self.engine.is_alive:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.idle.wait(), _LOOK_S)
 

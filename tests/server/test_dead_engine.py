@@ -40,15 +40,15 @@ async def test_nobody_waits_for_who_does_not_read_what_is_complete(nano_home: Pa
         async with manager.use("nano") as model:
             answer = model.engine.generate([1, 2, 3], GREEDY, stop_tokens=[], max_tokens=20)
             await anext(answer)
-            assert model.engine.n_unread == 0
+            assert not model.engine.unread
             async with asyncio.timeout(10):
-                while not model.engine.n_unread:
+                while not model.engine.unread:
                     await asyncio.sleep(0.01)
             await asyncio.wait_for(manager.unload("nano"), 10)
             assert manager.loaded == []
             *_, last = [event async for event in answer]
             assert isinstance(last, Finished)
             assert last.usage.n_generated == 20
-            assert model.engine.n_unread == 0
+            assert not model.engine.unread
     finally:
         await manager.close()
