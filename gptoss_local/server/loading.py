@@ -71,7 +71,11 @@ class LoadedModel:
         return n_ctx is None or loaded.n_ctx >= min(n_ctx, loaded.n_ctx_train)
 
     async def wait_idle(self) -> None:
-        """Until nobody needs it, or it is dead: a client that reads no further may hold it yet."""
+        """Until nobody needs its engine, or that is dead.
+
+        A client that reads no further may hold the model yet. It has one sequence, and needs no
+        engine for one that is complete.
+        """
         while self.n_users > len(self.engine.unread) and self.engine.is_alive:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.idle.wait(), _LOOK_S)
