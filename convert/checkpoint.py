@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from convert.config import is_original, read_config
 from convert.header import STORAGE, SourceTensor, read_header
 from convert.json_file import DOWNLOAD_HINT, read_json
-from convert.layout import INDEX_NAME, SINGLE_NAME, check_link, check_shard_name, find_weights
+from convert.layout import (
+    INDEX_NAME,
+    SINGLE_NAME,
+    check_link,
+    check_shard_name,
+    find_weights,
+    unindexed_files,
+)
+from convert.names import canonical_names
 from convert.original import check_dtypes, hugging_face_names, to_hugging_face
 from gptoss_local.errors import ConvertError
 
@@ -40,8 +48,8 @@ class CheckpointReader:
     """The tensors of a checkpoint folder, from one file or many shards, of either layout.
 
     Args:
-        folder: Holds `model.safetensors`, or `model.safetensors.index.json` and its shards; or
-            holds such a folder as `original`, and no weights itself.
+        folder: Holds `model.safetensors`, or `model.safetensors.index.json` and its shards, or
+            shards alone; or holds such a folder as `original`, and no weights itself.
 
     Attributes:
         tensors: Every tensor by its Hugging Face name.
@@ -57,11 +65,8 @@ class CheckpointReader:
         elif (folder / INDEX_NAME).is_file():
             self.tensors = _read_sharded(folder)
         else:
-            raise ConvertError(
-                f"{folder} holds neither {SINGLE_NAME} nor {INDEX_NAME}.",
-                hint="Name the folder of a download from Hugging Face, the one with config.json in "
-                "it, or its folder original.",
-            )
+            files = unindexed_files(folder)
+            self.tensors = merge_shards((path, read_shard(path)) for path in files)
 
     def read(self, name: str) -> NDArray[Any]:
         """Map one tensor into memory; the map goes away with the array.
@@ -94,7 +99,8 @@ def read_index(folder: Path) -> dict[str, str]:
     for shard in set(weight_map.values()):
         check_shard_name(folder, shard)
     if not is_original(folder):
-        return weight_map
+        names = canonical_names(weight_map, str(folder / INDEX_NAME))
+        return {names[name]: shard for name, shard in weight_map.items()}
     renamed: dict[str, str] = {}
     for name, shard in weight_map.items():
         for new_name in hugging_face_names(name):
@@ -108,7 +114,7 @@ def read_shard(path: Path, names: Iterable[str] | None = None) -> dict[str, Sour
     """Read the header of one file of a checkpoint.
 
     Args:
-        path: In the folder with config.json, which tells the layout.
+        path: In the folder with config.json, which decides the layout.
         names: The tensors that the index places there, by their Hugging Face names, if there is an
             index.
 
@@ -126,6 +132,9 @@ def read_shard(path: Path, names: Iterable[str] | None = None) -> dict[str, Sour
     if is_original(path.parent):
         check_dtypes(path.parent, held)
         held = to_hugging_face(held, read_config(path.parent))
+    else:
+        new_names = canonical_names(held, str(path))
+        held = {new_names[name]: tensor for name, tensor in held.items()}
     # A tensor that the index does not place here may also lie, with other values, elsewhere.
     expected = held.keys() if names is None else set(names)
     for name in sorted(expected ^ held.keys()):
@@ -134,6 +143,25 @@ def read_shard(path: Path, names: Iterable[str] | None = None) -> dict[str, Sour
             f"{path} {says} {name}, though {INDEX_NAME} says otherwise.", hint=DOWNLOAD_HINT
         )
     return held
+
+
+def merge_shards(
+    shards: Iterable[tuple[Path, dict[str, SourceTensor]]],
+) -> dict[str, SourceTensor]:
+    """Put the tensors of files without an index together.
+
+    Raises:
+        ConvertError: Two of them hold the same tensor.
+    """
+    merged: dict[str, SourceTensor] = {}
+    for path, tensors in shards:
+        if twice := sorted(merged.keys() & tensors.keys()):
+            raise ConvertError(
+                f"{path} holds {twice[0]}, which is in {merged[twice[0]].path}, too.",
+                hint=DOWNLOAD_HINT,
+            )
+        merged |= tensors
+    return merged
 
 
 def _read_sharded(folder: Path) -> dict[str, SourceTensor]:

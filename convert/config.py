@@ -1,4 +1,4 @@
-"""What `config.json` says of a gpt-oss model, checked against what llama.cpp can run.
+"""Reads the `config.json` of a gpt-oss model and checks it against what llama.cpp can run.
 
 llama.cpp has a few of the architecture's numbers built in (which layers slide, the SwiGLU clamp). A
 config that states others would convert and then compute nonsense, so it is refused here.
@@ -9,47 +9,37 @@ from typing import Annotated, Any
 
 import msgspec
 
+from convert.foreign import check_quantization
 from convert.json_file import read_json
 from convert.layout import CONFIG_NAME, check_link, find_weights
+from convert.rope import Count, RopeConfig, read_rope
+from convert.stated import check_stated, unify
 from gptoss_local.errors import ConvertError
+from gptoss_local.validation import in_words
 
 ARCHITECTURE = "GptOssForCausalLM"
 BLOCK_SIZE = 32  # values that share a scale, in MXFP4 and Q8_0 alike
-
-# Far above both published sizes, and low enough that no list made from one exhausts the memory.
-_Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
-_Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
-
-
-class RopeConfig(msgspec.Struct, frozen=True):
-    """Rotary position embedding, and YaRN if it stretches the context."""
-
-    rope_theta: _Positive
-    rope_type: str = "default"
-    factor: _Positive = 1.0
-    original_max_position_embeddings: _Count | None = None
-    beta_fast: _Positive | None = None
-    beta_slow: _Positive | None = None
 
 
 class ModelConfig(msgspec.Struct, frozen=True):
     """The fields of `config.json` that shape tensors or become GGUF keys, under HF's names."""
 
     num_hidden_layers: Annotated[int, msgspec.Meta(ge=1, le=1000)]
-    hidden_size: _Count
-    intermediate_size: _Count
-    num_attention_heads: _Count
-    num_key_value_heads: _Count
-    head_dim: _Count
-    num_local_experts: _Count
-    num_experts_per_tok: _Count
+    hidden_size: Count
+    intermediate_size: Count
+    num_attention_heads: Count
+    num_key_value_heads: Count
+    head_dim: Count
+    num_local_experts: Count
+    num_experts_per_tok: Count
     vocab_size: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
-    max_position_embeddings: _Count
-    sliding_window: _Count
+    max_position_embeddings: Count
+    sliding_window: Count
     rms_norm_eps: Annotated[float, msgspec.Meta(gt=0, lt=1)]
     rope: RopeConfig
     layer_types: list[str] | None = None
     swiglu_limit: float = 7.0
+    tie_word_embeddings: bool = False
 
     @property
     def n_q(self) -> int:
@@ -75,7 +65,7 @@ class _OriginalConfig(msgspec.Struct, frozen=True):
     num_attention_heads: int
     num_key_value_heads: int
     sliding_window: int
-    initial_context_length: _Count
+    initial_context_length: Count
     rope_theta: float
     rope_scaling_factor: Annotated[float, msgspec.Meta(ge=1, le=1e6)]
     rope_ntk_alpha: float
@@ -83,7 +73,7 @@ class _OriginalConfig(msgspec.Struct, frozen=True):
     swiglu_limit: float = 7.0
 
     def to_hugging_face(self) -> dict[str, Any]:
-        """Say the same in Hugging Face's words."""
+        """Return the same in Hugging Face's words."""
         n_context = self.initial_context_length
         yarn = {
             "rope_type": "yarn",
@@ -97,7 +87,7 @@ class _OriginalConfig(msgspec.Struct, frozen=True):
             "num_experts_per_tok": self.experts_per_token,
             "max_position_embeddings": int(n_context * self.rope_scaling_factor),
             "rms_norm_eps": 1e-5,  # not stated there: RMSNorm in torch/model.py has it built in
-            "rope_scaling": yarn if self.rope_scaling_factor > 1 else None,
+            "rope_scaling": yarn if self.rope_scaling_factor > 1 else {"rope_type": "default"},
         }
 
 
@@ -112,22 +102,33 @@ def read_config(folder: Path) -> ModelConfig:
     fields = _read_fields(folder)
     try:
         if _is_original(fields):
+            check_stated(fields, path, is_original=True)
             fields = msgspec.convert(fields, _OriginalConfig).to_hugging_face()
-        elif fields.get("architectures") != [ARCHITECTURE]:
-            raise ConvertError(
-                f"{folder} is not a gpt-oss checkpoint: its architecture is "
-                f"{fields.get('architectures')}, not {ARCHITECTURE}.",
-                hint="Only gpt-oss models can be converted.",
-            )
-        config = msgspec.convert({**fields, "rope": _rope(fields)}, ModelConfig)
+        else:
+            _check_architecture(fields, folder)
+            check_quantization(fields.get("quantization_config"), str(path))
+            fields = unify(fields, path)
+            check_stated(fields, path)
+        # What is null is as good as not there.
+        fields = {key: value for key, value in fields.items() if value is not None}
+        config = msgspec.convert({**fields, "rope": read_rope(fields, path)}, ModelConfig)
     except msgspec.ValidationError as error:
-        raise ConvertError(f"{path} does not fit gpt-oss: {error}.") from error
+        raise ConvertError(f"{path} does not fit gpt-oss: {in_words(error, fields)}.") from error
     check_config(config, path)
     return config
 
 
+def _check_architecture(fields: dict[str, Any], folder: Path) -> None:
+    if fields.get("architectures") != [ARCHITECTURE]:
+        raise ConvertError(
+            f"{folder} is not a gpt-oss checkpoint: its architecture is "
+            f"{fields.get('architectures')}, not {ARCHITECTURE}.",
+            hint="Only gpt-oss models can be converted.",
+        )
+
+
 def is_original(folder: Path) -> bool:
-    """Whether a folder is of OpenAI's layout, by the keys of its `config.json`.
+    """Return whether a folder is of OpenAI's layout, by the keys of its `config.json`.
 
     Raises:
         ConvertError: There is no valid config.json.
@@ -144,15 +145,6 @@ def _is_original(fields: dict[str, Any]) -> bool:
     return "architectures" not in fields and "num_experts" in fields
 
 
-def _rope(fields: dict[str, Any]) -> dict[str, Any]:
-    """Collect what transformers 4 writes as rope_theta and rope_scaling, 5 as rope_parameters."""
-    rope = {key: fields[key] for key in ("rope_theta",) if key in fields}
-    for key in ("rope_scaling", "rope_parameters"):
-        if isinstance(stated := fields.get(key), dict):
-            rope |= stated
-    return rope
-
-
 def check_config(config: ModelConfig, path: Path) -> None:
     """Check that llama.cpp can run a model of these numbers, which `path` states.
 
@@ -164,25 +156,25 @@ def check_config(config: ModelConfig, path: Path) -> None:
     if config.layer_types is not None and config.layer_types != alternating[:n_layers]:
         raise ConvertError(
             f"{path} orders the layer_types in a way that llama.cpp cannot run; "
-            "it needs sliding and full attention by turns."
+            "it needs alternating sliding and full attention."
         )
     if config.swiglu_limit != 7.0:  # LLM_FFN_SWIGLU_OAI_MOE in llama.cpp
         raise ConvertError(
             f"{path} states a swiglu_limit of {config.swiglu_limit}; llama.cpp can run only 7."
         )
     if config.rope.rope_type not in ("default", "yarn"):
-        raise ConvertError(
-            f"{path} states the rope_type {config.rope.rope_type!r}, which is not known; "
-            "gpt-oss uses yarn."
-        )
-    if config.rope.rope_type == "yarn" and config.rope.original_max_position_embeddings is None:
-        raise ConvertError(f"{path} lacks original_max_position_embeddings, which YaRN needs.")
+        raise ConvertError(f"{path} states the rope_type {config.rope.rope_type!r}, not yarn.")
     if config.num_experts_per_tok > config.num_local_experts:
         raise ConvertError(f"{path} states more experts per token than there are experts.")
     if config.num_attention_heads % config.num_key_value_heads:
         raise ConvertError(
             f"{path} states {config.num_attention_heads} attention heads, not a multiple of the "
             f"{config.num_key_value_heads} key-value heads."
+        )
+    if config.head_dim % 2:
+        raise ConvertError(
+            f"{path} states a head_dim of {config.head_dim}; it must be even, as positions rotate "
+            "pairs of dimensions."
         )
     widths = {
         "hidden_size": config.hidden_size,

@@ -14,14 +14,22 @@ import numpy as np
 from convert.json_file import DOWNLOAD_HINT, MAX_JSON_BYTES, decode_json
 from gptoss_local.errors import ConvertError
 
-STORAGE: dict[str, np.dtype[Any]] = {"BF16": np.dtype("<u2"), "U8": np.dtype("u1")}
-"""How a dtype is held in numpy, which has no bf16. Tensors of other dtypes can be listed only."""
+STORAGE: dict[str, np.dtype[Any]] = {
+    "BF16": np.dtype("<u2"),
+    "F16": np.dtype("<f2"),
+    "F32": np.dtype("<f4"),
+    "U8": np.dtype("u1"),
+}
+"""The numpy dtype that holds each (numpy has no bf16). Tensors of others can only be listed."""
+
+FLOAT_DTYPES = ("BF16", "F16", "F32")
+"""The dtypes of weights that can be converted, besides MXFP4 blocks; the usual one first."""
 
 _Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 
 
 class SourceTensor(msgspec.Struct, frozen=True):
-    """Where one tensor lies.
+    """The place of one tensor.
 
     Attributes:
         dtype: As safetensors spells it: "BF16", "U8", "F32", ...

@@ -1,4 +1,4 @@
-"""What the operating system refuses, in our words."""
+"""Translates errors of the operating system into our own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

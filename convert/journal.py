@@ -1,4 +1,4 @@
-"""Remembers, beside a partial file, what of a conversion is already safe on disk.
+"""Records, next to a partial file, how much of a conversion is already safe on disk.
 
 One JSON object per line, appended only after the data that it speaks of has been synced. A line cut
 off by a crash is ignored. The open journal is locked, so that one target has one writer.
@@ -62,7 +62,7 @@ _Line = _PlanLine | _ShardLine | _SumLine | _CompleteLine
 
 @dataclass
 class JournalState:
-    """What a journal says.
+    """The contents of a journal.
 
     Attributes:
         source: The checkpoint folder.
@@ -156,7 +156,7 @@ class Journal:
     """The journal of one target, open and locked until `close`.
 
     Args:
-        target: The GGUF; the journal lies beside it.
+        target: The GGUF; the journal lies next to it.
 
     Attributes:
         state: What it says, of whatever source, kept up to date.
@@ -203,7 +203,7 @@ class Journal:
         self.sync()
 
     def finished_shards(self) -> set[str]:
-        """As `JournalState.finished_shards`, while others add lines."""
+        """Return `JournalState.finished_shards`, safely while other threads add lines."""
         with self._lock:
             return self.state.finished_shards()
 

@@ -27,19 +27,35 @@ def read_json(path: Path, kind: type[T] = dict[str, Any]) -> T:  # type: ignore[
     try:
         found = path.stat()
         if not S_ISREG(found.st_mode):  # a pipe would be waited for
-            raise ConvertError(f"{path} is no file.", hint=DOWNLOAD_HINT)
+            raise ConvertError(f"{path} is not a file.", hint=DOWNLOAD_HINT)
         n_bytes = found.st_size
         if n_bytes > MAX_JSON_BYTES:
-            raise ConvertError(f"{path} is not plausible: it is {n_bytes:,} bytes long.")
-        return decode_json(path.read_bytes(), kind)
+            raise ConvertError(f"{path} has an implausible size: it is {n_bytes:,} bytes long.")
+        return _convert(path.read_bytes(), kind)
     except FileNotFoundError as error:
         raise ConvertError(f"{path} is missing.", hint="Finish the download first.") from error
     except ValueError as error:
         raise ConvertError(f"{path} is not valid: {error}.", hint=DOWNLOAD_HINT) from error
 
 
+def _convert(data: bytes, kind: type[T]) -> T:
+    """Read JSON as Python writes it, with NaN and infinities.
+
+    Raises:
+        ValueError: As `decode_json`.
+    """
+    try:
+        value = json.loads(data.decode(), object_pairs_hook=_without_repeats)
+        json.dumps(value, ensure_ascii=False).encode()  # fails on half a character, such as \ud800
+        return msgspec.convert(value, kind)
+    except RecursionError as error:
+        raise ValueError("it nests too deeply") from error
+
+
 def decode_json(data: bytes, kind: type[T]) -> T:
-    """Decode JSON in which no object names a key twice.
+    """Decode JSON in which no object names a key twice, without NaN.
+
+    PERF: takes less memory than `read_json` for the long headers of safetensors.
 
     Raises:
         ValueError: It is not JSON, repeats a key, nests too deeply, or is not of the form `kind`.
@@ -57,3 +73,8 @@ def _refuse_repeats(pairs: list[tuple[str, Any]]) -> None:
         if key in seen:
             raise ValueError(f"it names {key!r} twice")
         seen.add(key)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _refuse_repeats(pairs)
+    return dict(pairs)

@@ -1,50 +1,41 @@
-"""The scalar keys of a gpt-oss GGUF, from `config.json` and the model card.
+"""The scalar keys of a gpt-oss GGUF, from `config.json` and `convert.card`.
 
 This module does not know the tokenizer and writes no arrays.
 """
 
-import dataclasses
 from pathlib import Path
 
-import yaml  # type: ignore[import-untyped]  # gguf itself depends on it
-from gguf import (
-    GGML_QUANT_VERSION,
-    GGUFWriter,
-    LlamaFileType,
-    Metadata,
-    RopeScalingType,
-    size_label,
-)
+from gguf import GGML_QUANT_VERSION, GGUFWriter, LlamaFileType, RopeScalingType, size_label
 
+from convert.card import read_general
 from convert.config import ModelConfig
 from convert.layout import ORIGINAL_NAME
+from convert.rope import yarn_scale
 from convert.tensor_map import ExpertType
-from gptoss_local.errors import ConvertError
 
 ARCH = "gpt-oss"
 
 _FILE_TYPES = {"mxfp4": LlamaFileType.MOSTLY_MXFP4_MOE, "bf16": LlamaFileType.MOSTLY_BF16}
-_CARD_HINT = "Delete README.md; only the model's name and licence are taken from it."
 
 
 def add_metadata(
     writer: GGUFWriter, config: ModelConfig, folder: Path, experts: ExpertType = "mxfp4"
-) -> None:
+) -> list[str]:
     """Add all keys but the tokenizer's.
 
     Args:
         writer: Must know all tensors, as the size label counts parameters.
         config: Gives the numbers.
-        folder: The checkpoint; its README.md and its name tell the model's name and licence, for
-            `original/` those of the folder around it.
+        folder: The checkpoint; the model's name and licence come from its README.md and its name,
+            for `original/` from those of the folder around it.
         experts: What most of the file consists of.
 
-    Raises:
-        ConvertError: The model card cannot be read.
+    Returns:
+        Notes on what was left out.
 
     Source: `TextModel.set_gguf_parameters` in llama.cpp's conversion/base.py, gpt_oss.py.
     """
-    _add_general(writer, folder)
+    notes = _add_general(writer, folder)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -62,60 +53,20 @@ def add_metadata(
     # Says what dominates the file, as the published GGUFs do, whatever the dense type.
     writer.add_file_type(_FILE_TYPES[experts])
     writer.add_quantization_version(GGML_QUANT_VERSION)
+    return notes
 
 
-def _add_general(writer: GGUFWriter, folder: Path) -> None:
+def _add_general(writer: GGUFWriter, folder: Path) -> list[str]:
     counts = writer.get_total_parameter_count()
     folder = folder.resolve()
     if folder.name == ORIGINAL_NAME:
         folder = folder.parent
-    try:
-        general = Metadata.load(model_path=folder, total_params=counts[0])
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConvertError(
-            f"The head of {folder / 'README.md'} is not valid YAML.", hint=_CARD_HINT
-        ) from error
-    # gguf takes what the files say as it is, and trips over anything but text.
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ConvertError(
-            f"{folder / 'README.md'} or a JSON file beside it describes the model in a way that "
-            f"cannot be read: {error}.",
-            hint=_CARD_HINT,
-        ) from error
+    general, notes = read_general(folder, counts[0])
     general.name = general.name or folder.name
     general.size_label = general.size_label or size_label(*counts)
-    _check_general(general, folder)
     writer.add_type("model")
     general.set_gguf_meta_model(writer)
-
-
-def _check_general(general: Metadata, folder: Path) -> None:
-    """Check the types of what came from the model card, as gguf writes whatever it finds there."""
-    for field in dataclasses.fields(general):
-        value = getattr(general, field.name)
-        if value is not None and not _is_plain(value, str(field.type)):
-            raise ConvertError(
-                f"{folder / 'README.md'} or a JSON file beside it gives a {field.name} that a GGUF "
-                f"cannot hold: {value!a:.80}.",
-                hint=_CARD_HINT,
-            )
-
-
-def _is_plain(value: object, declared: str) -> bool:
-    if "list[dict]" in declared:
-        return isinstance(value, list) and all(
-            isinstance(item, dict) and all(map(_is_text, item.values())) for item in value
-        )
-    if "list" in declared:
-        return isinstance(value, list) and all(map(_is_text, value))
-    if "str" in declared:
-        return _is_text(value)
-    limit = 1 << 31 if "int" in declared else 1e38
-    return isinstance(value, int | float) and -limit < value < limit
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value == value.encode(errors="ignore").decode()
+    return notes
 
 
 def _add_rope(writer: GGUFWriter, config: ModelConfig) -> None:
@@ -126,6 +77,13 @@ def _add_rope(writer: GGUFWriter, config: ModelConfig) -> None:
     writer.add_rope_scaling_type(RopeScalingType.YARN)
     writer.add_rope_scaling_factor(rope.factor)
     writer.add_rope_scaling_orig_ctx_len(rope.original_max_position_embeddings)
+    if rope.extrapolation_factor is not None:
+        writer.add_rope_scaling_yarn_ext_factor(rope.extrapolation_factor)
+    if rope.attention_factor is not None:
+        # The first multiplies what YaRN does by itself. The second is what llama.cpp's converter
+        # writes, and what its loader does not look at for gpt-oss.
+        writer.add_rope_scaling_attn_factors(rope.attention_factor / yarn_scale(rope.factor))
+        writer.add_rope_scaling_yarn_attn_factor(rope.attention_factor)
     if rope.beta_fast is not None:
         writer.add_rope_scaling_yarn_beta_fast(rope.beta_fast)
     if rope.beta_slow is not None:

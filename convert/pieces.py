@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from io import FileIO
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,12 +16,12 @@ import numpy as np
 from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 
-from convert.dense import check_finite, quantize_q8_0, widen_bf16
 from convert.header import STORAGE, SourceTensor
 from convert.io_errors import reading
 from convert.json_file import DOWNLOAD_HINT
-from convert.mxfp4 import quantize_mxfp4, repack_blocks
-from convert.tensor_map import PlannedTensor, source_names
+from convert.mxfp4 import dequantize, repack_blocks
+from convert.tensor_map import PlannedTensor
+from convert.tensor_types import BY_QTYPE, widen_bf16
 from gptoss_local.errors import ConvertError
 
 CHUNK_BYTES = 32 << 20
@@ -36,11 +35,15 @@ _ROWS = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)
 class Chunk(msgspec.Struct, frozen=True):
     """Some rows of a checkpoint tensor, and the tensors of the GGUF made from them.
 
-    A row is what lies under one index of all axes but the last, of the first two where a tensor
+    A row is what lies under one index of all axes but the last, of an expert's first where a tensor
     takes every second row, and of the first alone (an expert's matrix) in a transposed source.
+
+    Attributes:
+        part: Which of the tensors' sources it is of.
     """
 
     tensors: tuple[PlannedTensor, ...]
+    part: int
     first_row: int
     n_rows: int
 
@@ -51,14 +54,15 @@ def plan_chunks(
     """Cut the work for tensors of one source into chunks.
 
     Args:
-        tensors: All with the same `source` and `scales`.
+        tensors: All with the same `sources` and `scales`.
         sources: Knows these.
     """
-    source = sources[tensors[0].source]
-    n_rows = prod(source.shape[: _n_row_axes(tensors[0])])
-    step = _step(tensors[0], CHUNK_BYTES, source.n_bytes // n_rows)
-    for first in range(0, n_rows, step):
-        yield Chunk(tuple(tensors), first, min(step, n_rows - first))
+    for part, name in enumerate(tensors[0].sources):
+        source = sources[name]
+        n_rows = prod(source.shape[: _n_row_axes(tensors[0])])
+        step = _step(tensors[0], CHUNK_BYTES, source.n_bytes // n_rows)
+        for first in range(0, n_rows, step):
+            yield Chunk(tuple(tensors), part, first, min(step, n_rows - first))
 
 
 def make_pieces(
@@ -77,21 +81,29 @@ def make_pieces(
         Chunks are independent of each other.
     """
     any_tensor = chunk.tensors[0]
-    n_axes = _n_row_axes(any_tensor)
+    n_axes, n_parts = _n_row_axes(any_tensor), len(any_tensor.sources)
+    source = any_tensor.sources[chunk.part]
+    names = [source] if any_tensor.scales is None else [source, any_tensor.scales]
     with ExitStack() as files:
-        readers = [
-            _RowReader(name, sources[name], n_axes, files) for name in source_names(any_tensor)
-        ]
+        readers = [_RowReader(name, sources[name], n_axes, files) for name in names]
         n_all_rows = readers[0].n_rows
         step = _step(any_tensor, PIECE_BYTES, readers[0].n_row_bytes)
         for start in range(0, chunk.n_rows, step):
             first, n = chunk.first_row + start, min(step, chunk.n_rows - start)
             values, *scales = [reader.read(first, n) for reader in readers]
             for tensor in chunk.tensors:
-                offset = tensor.n_bytes * first // n_all_rows
-                for data in _convert(tensor, values, *scales, path=sources[tensor.source].path):
-                    yield tensor, offset, data
-                    offset += data.size
+                n_part_bytes = tensor.n_bytes // n_parts
+                offset = n_part_bytes * chunk.part + n_part_bytes * first // n_all_rows
+                try:
+                    for data in _convert(tensor, values, *scales):
+                        yield tensor, offset, data
+                        offset += data.size
+                except ValueError as error:
+                    raise ConvertError(
+                        f"{source} in {sources[source].path} cannot become {tensor.qtype.name}: "
+                        f"{error}.",
+                        hint="The checkpoint is damaged; download it again.",
+                    ) from error
 
 
 def tensor_pieces(
@@ -121,62 +133,62 @@ def word_sum(data: NDArray[np.uint8], offset: int = 0) -> int:
 
 
 def _convert(
-    tensor: PlannedTensor,
-    values: NDArray[Any],
-    scales: NDArray[np.uint8] | None = None,
-    *,
-    path: Path,
+    tensor: PlannedTensor, values: NDArray[Any], scales: NDArray[np.uint8] | None = None
 ) -> Iterator[NDArray[np.uint8]]:
     """Convert rows of a source into the bytes of the rows that `tensor` takes of them.
 
     Shapes:
-        values: (n_rows, ...): bits of bf16 as uint16, or MXFP4 blocks as (n_rows, n_blocks, 16)
+        values: (n_rows, ...): as `STORAGE` holds floats, or MXFP4 blocks as (n_rows, n_blocks, 16)
         scales: (n_rows, n_blocks)
         yields: flat
+
+    Raises:
+        ValueError: A value or a scale is not finite.
     """
     rows = _ROWS[tensor.rows]
-    try:
-        if scales is not None:
+    if scales is not None:
+        if tensor.qtype == GGMLQuantizationType.MXFP4:
             yield repack_blocks(values[rows], scales[rows]).reshape(-1)
-        elif tensor.transposed:
-            for matrix in values.swapaxes(1, 2):
-                yield from (_convert_bf16(slab, tensor.qtype) for slab in _slabs(matrix[rows]))
-        else:
-            yield _convert_bf16(values[rows], tensor.qtype)
-    except ValueError as error:
-        raise ConvertError(
-            f"{tensor.source} in {path} cannot become {tensor.qtype.name}: {error}.",
-            hint="The checkpoint is damaged; download it again.",
-        ) from error
+        else:  # to compare with
+            yield _round(dequantize(values[rows], scales[rows]), tensor.qtype)
+    elif tensor.transposed:
+        for matrix in values.swapaxes(1, 2):
+            yield from (_round(slab, tensor.qtype) for slab in _slabs(matrix[rows]))
+    else:
+        yield _round(values[rows], tensor.qtype)
 
 
-def _slabs(matrix: NDArray[np.uint16]) -> Iterator[NDArray[np.uint16]]:
+def _slabs(matrix: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """Cut a matrix into pieces of whole rows."""
     n_rows = max(1, PIECE_BYTES // matrix[0].nbytes)
     for start in range(0, len(matrix), n_rows):
         yield matrix[start : start + n_rows]
 
 
-def _convert_bf16(rows: NDArray[np.uint16], qtype: GGMLQuantizationType) -> NDArray[np.uint8]:
-    match qtype:
-        case GGMLQuantizationType.Q8_0:
-            return quantize_q8_0(rows)
-        case GGMLQuantizationType.MXFP4:
-            return quantize_mxfp4(rows).reshape(-1)
-    check_finite(rows)
-    kept = np.ascontiguousarray(rows) if qtype == GGMLQuantizationType.BF16 else widen_bf16(rows)
-    return kept.reshape(-1).view(np.uint8)
+def _round(rows: NDArray[Any], qtype: GGMLQuantizationType) -> NDArray[np.uint8]:
+    """Turn floats into a type; those that are of this type keep their bits."""
+    kind = BY_QTYPE[qtype]
+    rows = np.ascontiguousarray(rows)
+    if rows.dtype != kind.layout:
+        return kind.quantize(
+            widen_bf16(rows) if rows.dtype == np.uint16 else rows.astype(np.float32, copy=False)
+        )
+    data: NDArray[np.uint8] = rows.reshape(-1).view(np.uint8)
+    if kind.first_infinite(data) is not None:
+        raise ValueError("a value is not finite")
+    return data
 
 
 def _n_row_axes(tensor: PlannedTensor) -> int:
-    """How many axes of the source count rows, as `Chunk` defines them."""
+    """Count the axes of a source that number rows, as `Chunk` defines them."""
     if tensor.transposed:
         return 1
-    return 2 if tensor.rows != "all" else max(1, len(tensor.shape) - 1)
+    n_axes = 2 if tensor.rows != "all" else max(1, len(tensor.shape) - 1)
+    return max(1, n_axes - tensor.is_stacked)
 
 
 def _step(tensor: PlannedTensor, n_bytes: int, n_row_bytes: int) -> int:
-    """Rows in `n_bytes`: even, as pairs go to gate and up; by 16, so that pieces end on words."""
+    """Count the rows in `n_bytes`: even, for pairs of gate and up; by 16, to end on words."""
     n_rows = n_bytes // n_row_bytes
     if tensor.transposed:
         return max(1, n_rows)

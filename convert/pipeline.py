@@ -5,7 +5,7 @@ old file or the new one. What an interrupted run leaves is continued by the next
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TypedDict
 
@@ -18,9 +18,18 @@ from convert.journal import Shard, read_journal
 from convert.plan import Plan, lay_out
 from convert.run import Run
 from convert.shards import arriving_shards, local_shards
-from convert.tensor_map import DenseType, ExpertType, check_sources, plan_names
+from convert.tensor_map import (
+    DenseType,
+    ExpertType,
+    check_dense,
+    check_sources,
+    plan_names,
+    plan_notes,
+    rounding_notes,
+)
 from convert.tokenizer import read_tokenizer
 from gptoss_local.errors import ConvertError
+from gptoss_local.formats.gguf_file import SPLIT_NAME
 from gptoss_local.types import Progress
 
 
@@ -45,39 +54,47 @@ def convert_checkpoint(
     delete_source: bool = False,
     progress: Progress | None = None,
     arrivals: Iterable[Path] | None = None,
+    on_note: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Convert a gpt-oss checkpoint in the Hugging Face or the original layout to GGUF.
 
-    A run that anything but bad data ends leaves its partial files and a journal beside the target;
-    the same call continues it and makes the same bytes.
+    A run that ends early, unless because of bad data, leaves its partial files and a journal next
+    to the target; the same call continues it and makes the same bytes.
 
     Args:
         source: The folder with config.json and the safetensors files.
         target: The GGUF to write. An existing file is replaced, but only by a complete one.
-        dense: Type of embedding, attention and head weights.
-        experts: Type of experts that are bf16 in the checkpoint; "mxfp4" rounds them.
+        dense: Type of embedding, attention and head weights: a name in `TENSOR_TYPES`.
+        experts: Type of experts that are floats in the checkpoint; "mxfp4" rounds them.
         tokenizer: Where the vocabulary is, if not in `source`; see `read_tokenizer`.
         n_workers: Threads that convert; by default one per core, at most eight.
         max_shard_bytes: Split the output into files no larger than this.
         delete_source: Delete each safetensors file as soon as nothing needs it any more.
-        progress: Told the bytes of tensor data written so far, from threads of the converter.
+        progress: Called with the bytes of tensor data written so far, from the converter's threads.
         arrivals: The safetensors files as they become complete, if they are still arriving; the
             other files must be there. What it raises comes through; the caller closes it.
+        on_note: Called at the end with each thing that the user should know of the result.
 
     Returns:
         The files written; the first is the one to load.
 
     Raises:
         ConvertError: The checkpoint is broken or not gpt-oss, or the target cannot be written.
+        UsageError: `dense` is not the name of a type.
     """
-    options = _Options(dense, experts, tokenizer, max_shard_bytes)
+    options = _Options(check_dense(dense).name, experts, tokenizer, max_shard_bytes)
     plan, shards, incoming = _prepare(source, target, options, arrivals)
+    seen: dict[str, SourceTensor] = {}
+    incoming = _remember(incoming, seen)
     if delete_source:
         incoming = _refuse_links(source, shards, incoming)
     with Run(plan, delete_source=delete_source) as run:
         run.begin(shards)
         run.write(incoming, n_workers or min(8, os.cpu_count() or 1), progress)
         run.rename()
+    if on_note is not None:
+        for note in (*plan.notes, *rounding_notes(plan.tensors, seen)):
+            on_note(note)
     return [file.path for file in plan.files]
 
 
@@ -94,11 +111,16 @@ def plan_conversion(
 
     Raises:
         ConvertError: The checkpoint is broken or not gpt-oss.
+        UsageError: `dense` is not the name of a type.
     """
-    options = _Options(dense, experts, tokenizer, max_shard_bytes)
+    options = _Options(check_dense(dense).name, experts, tokenizer, max_shard_bytes)
+    _check_target(target)
     with reading(source):
         shards = local_shards(source, read_journal(source, target))
-        return _plan(source, target, options, _tensors_of(shards).keys(), shards)
+        held = _tensors_of(shards)
+        plan = _plan(source, target, options, held.keys(), shards)
+    notes = (*plan.notes, *rounding_notes(plan.tensors, held))
+    return msgspec.structs.replace(plan, notes=notes)
 
 
 def finished_shards(source: Path, target: Path) -> set[str]:
@@ -142,7 +164,7 @@ def _plan(
     tensors = plan_names(config, names, options.dense, options.experts)
     # Tensors first: once their shapes are right, the config's numbers can be trusted.
     check_sources(tensors, _tensors_of(shards))
-    return lay_out(
+    plan = lay_out(
         source,
         target,
         config,
@@ -151,6 +173,13 @@ def _plan(
         experts=options.experts,
         max_shard_bytes=options.max_shard_bytes,
     )
+    return msgspec.structs.replace(plan, notes=(*plan.notes, *plan_notes(config, names)))
+
+
+def _remember(incoming: Iterator[Shard], seen: dict[str, SourceTensor]) -> Iterator[Shard]:
+    for shard in incoming:
+        seen |= shard.tensors
+        yield shard
 
 
 def _tensors_of(shards: Iterable[Shard]) -> dict[str, SourceTensor]:
@@ -160,17 +189,22 @@ def _tensors_of(shards: Iterable[Shard]) -> dict[str, SourceTensor]:
 def _check_target(target: Path) -> None:
     if not target.parent.is_dir():
         raise ConvertError(f"There is no folder {target.parent}.", hint="Make it first.")
+    if (part := SPLIT_NAME.search(target.name)) and int(part[2]) > 1:
+        raise ConvertError(
+            f"{target.name} is the name of one file of several; llama.cpp would look for the rest.",
+            hint="Leave out -00001-of-...; --max-shard-size makes several files.",
+        )
     if target.is_dir():
         raise ConvertError(f"{target} is a folder.", hint="Name a file to write.")
     if os.path.lexists(target) and not _is_replaceable(target):
         raise ConvertError(
-            f"{target} is there already, and is no GGUF.",
+            f"{target} already exists and is not a GGUF file.",
             hint="Name another file to write, or move this one away.",
         )
 
 
 def _is_replaceable(target: Path) -> bool:
-    """Say whether a file may be lost for a GGUF: not a checkpoint's own, nor a device."""
+    """Return whether a GGUF may replace a file: not a checkpoint's own, nor a device."""
     if not target.is_file():
         return target.is_symlink() and not target.exists()  # it points at nothing
     with target.open("rb") as file:

@@ -7,7 +7,7 @@ but for `gptoss.tensor_sums`, which is as long as it will be and holds zeros.
 import hashlib
 import io
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,10 @@ from gguf import (
     WriterState,
 )
 
+from convert.computation import differences, from_config, from_keys
 from convert.config import ModelConfig
+from convert.json_file import read_json
+from convert.layout import CONFIG_NAME, find_weights
 from convert.metadata import ARCH, add_metadata
 from convert.tensor_map import ExpertType, PlannedTensor
 from convert.tokenizer import Tokenizer, add_tokenizer
@@ -29,6 +32,19 @@ from gptoss_local.errors import ConvertError
 
 SUMS_KEY = "gptoss.tensor_sums"
 """One u64 per tensor of the file, in its order: `convert.pieces.word_sum` of the tensor's data."""
+
+SUMS_OF_KEY = "gptoss.tensor_sums_of"
+"""The result of `describe_tensors` for the tensors that the sums were computed from.
+
+A program that makes another file of one of ours copies all keys; then this shows that the sums are
+not of its tensors.
+"""
+
+
+def describe_tensors(tensors: Iterable[tuple[str, tuple[int, ...], int]]) -> str:
+    """Return the sha256 of names, shapes (slowest axis first) and types, in file order."""
+    lines = (f"{name} {list(shape)} {int(type_id)}\n" for name, shape, type_id in tensors)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 class OutputFile(msgspec.Struct, frozen=True):
@@ -62,17 +78,19 @@ class OutputFile(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a conversion will write.
+    """The files that a conversion will write.
 
     Attributes:
         target: The GGUF that the user named; `files` are other ones if there are several.
         fingerprint: Equal for two plans only if they make the same bytes of the same folder.
+        notes: What the user should know of the result.
     """
 
     source: Path
     target: Path
     files: tuple[OutputFile, ...]
     fingerprint: str
+    notes: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> list[PlannedTensor]:
@@ -104,11 +122,12 @@ def lay_out(
     first, which is the one to load.
 
     Raises:
-        ConvertError: The model card is broken, or a tensor does not fit in a file of that size.
+        ConvertError: A tensor does not fit in a file of that size, or the keys would not compute
+            what config.json says.
 
     Source: `GGUFWriter.add_shard_kv_data` in gguf; gguf-split in llama.cpp.
     """
-    keys, n_keys = _model_keys(config, tokenizer, tensors, source, experts)
+    keys, n_keys, notes = _model_keys(config, tokenizer, tensors, source, experts)
     groups = [tuple(tensors)]
     if max_shard_bytes is not None:
         # The header of one file for all is longer than that of any part can be.
@@ -127,7 +146,7 @@ def lay_out(
     for file in files:
         digest.update(file.header)
         digest.update(msgspec.json.encode(file.tensors))
-    return Plan(source, target, tuple(files), digest.hexdigest())
+    return Plan(source, target, tuple(files), digest.hexdigest(), tuple(notes))
 
 
 def _split(
@@ -157,7 +176,7 @@ def _split_path(target: Path, i: int, n: int) -> Path:
 
 
 def _offsets(start: int, tensors: Sequence[PlannedTensor]) -> list[int]:
-    """Offsets of the tensors, and of the end of the file."""
+    """Return the offsets of the tensors, and of the end of the file."""
     offsets = [start]
     for tensor in tensors:
         offsets.append(offsets[-1] + GGUFWriter.ggml_pad(tensor.n_bytes, GGUF_DEFAULT_ALIGNMENT))
@@ -170,13 +189,26 @@ def _model_keys(
     tensors: Sequence[PlannedTensor],
     source: Path,
     experts: ExpertType,
-) -> tuple[bytes, int]:
-    """Pack the keys that describe the model; also returns how many they are."""
+) -> tuple[bytes, int, list[str]]:
+    """Pack the keys that describe the model; also returns how many they are, and notes on them."""
     writer = GGUFWriter(None, ARCH)
     _add_infos(writer, tensors)
-    add_metadata(writer, config, source, experts)
+    notes = add_metadata(writer, config, source, experts)
+    _check_computation(writer, source)
     add_tokenizer(writer, tokenizer)
-    return _pack_keys(writer), len(writer.kv_data[0])
+    return _pack_keys(writer), len(writer.kv_data[0]), notes
+
+
+def _check_computation(writer: GGUFWriter, source: Path) -> None:
+    """Check once more, and by other means, that the keys say what config.json does."""
+    keys = {key: value.value for key, value in writer.kv_data[0].items()}
+    path = find_weights(source) / CONFIG_NAME
+    for name, stated, right in differences(from_keys(keys), from_config(read_json(path))):
+        raise ConvertError(
+            f"The GGUF would not compute what {path} says: its {name} would be {stated}, not "
+            f"{right}.",
+            hint="This is a defect of gptoss; please report it with the file.",
+        )
 
 
 def _header(
@@ -202,6 +234,7 @@ def _header(
         own.add_uint16(Keys.Split.LLM_KV_SPLIT_NO, split[0])
         own.add_uint16(Keys.Split.LLM_KV_SPLIT_COUNT, split[1])
         own.add_int32(Keys.Split.LLM_KV_SPLIT_TENSORS_COUNT, split[2])
+    own.add_string(SUMS_OF_KEY, describe_tensors((t.name, t.shape, t.qtype) for t in tensors))
     zeros = [0] * len(tensors)
     own.add_key_value(SUMS_KEY, zeros, GGUFValueType.ARRAY, GGUFValueType.UINT64)
     n_keys += len(own.kv_data[0])

@@ -53,7 +53,7 @@ class Run:
         traceback: TracebackType | None,
     ) -> None:
         state = self._journal.state
-        # Bad data is no use to a later run, unless its source can no longer be had.
+        # A later run cannot use bad data, unless its source is gone by then.
         is_useful = not self._is_damaged or bool(state.gone_shards())
         is_kept = bool(state.sums) and is_useful and not self._is_done
         if not is_kept:
@@ -137,7 +137,7 @@ class Run:
         self._journal.begin(self._plan.source, self._plan.fingerprint, partials)
 
     def _has_data(self) -> bool:
-        """Tell whether the files can hold all that the journal says."""
+        """Return whether the files are large enough for all that the journal lists."""
         state = self._journal.state
         if state.is_complete:
             return all(
@@ -180,7 +180,7 @@ class Run:
         except OSError as error:
             raise ConvertError(
                 f"A shard that is used up cannot be deleted: {error}.",
-                hint="Convert without --delete-source, or mend the folder's permissions.",
+                hint="Convert without --delete-source, or fix the folder's permissions.",
             ) from error
 
     def _remove_partials(self) -> None:

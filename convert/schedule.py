@@ -1,4 +1,4 @@
-"""Which tensors can be written once which sources are there, and what that costs on the disk."""
+"""Orders tensors by the sources they need, and estimates the disk space that takes."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -53,7 +53,7 @@ class Schedule:
 def n_peak_bytes(
     tensors: Sequence[PlannedTensor], done: Collection[str], shards: Iterable[Shard]
 ) -> int:
-    """Tell how much more disk is taken, at most, while shards are deleted as they are used up.
+    """Return how much more disk is taken, at most, while shards are deleted as they are used up.
 
     Args:
         tensors: All tensors of the plan.

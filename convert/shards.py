@@ -1,18 +1,17 @@
-"""Which shards a conversion reads: all of a folder, or one after the other as they arrive.
+"""Yields the shards that a conversion reads: all of a folder, or each one as it arrives.
 
 A shard that an earlier run has used up and deleted is known from that run's journal.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
-from convert.checkpoint import CheckpointReader, read_index, read_shard
+from convert.checkpoint import CheckpointReader, merge_shards, read_index, read_shard
 from convert.header import SourceTensor
 from convert.io_errors import reading
 from convert.journal import JournalState, Shard
-from convert.layout import INDEX_NAME, SINGLE_NAME, find_weights
+from convert.layout import INDEX_NAME, SINGLE_NAME, complete_parts, find_weights
 from gptoss_local.errors import ConvertError
 
 
@@ -60,8 +59,8 @@ def arriving_shards(
         earlier: What an interrupted run left.
 
     Returns:
-        The names of all tensors, and the shards as they come. Without an index, the only shard is
-        waited for first.
+        The names of all tensors, and the shards as they come. Without an index, only the shards
+        say what they hold, so all are waited for first.
 
     Raises:
         ConvertError: As `local_shards`; also when a shard is taken.
@@ -76,14 +75,23 @@ def arriving_shards(
         return names, (
             _arrived(source, folder / path.name, names_in[path.name]) for path in expected
         )
-    only = folder / SINGLE_NAME
-    if (name := only.relative_to(source).as_posix()) in earlier.finished_shards():
-        return earlier.shards(source)[name].tensors, iter(())
-    paths = (path for path in arrivals if path.name == SINGLE_NAME)
-    if next(paths, None) is None:
-        raise ConvertError(f"{only} never arrived.", hint="Finish the download first.")
-    arrived = _arrived(source, only, None)
-    return arrived.tensors, chain([arrived], (arrived for _ in paths))
+    return _arriving_without_index(source, folder, arrivals, earlier)
+
+
+def _arriving_without_index(
+    source: Path, folder: Path, arrivals: Iterable[Path], earlier: JournalState
+) -> tuple[Collection[str], Iterator[Shard]]:
+    finished = earlier.finished_shards()
+    known = [shard for name, shard in earlier.shards(source).items() if name in finished]
+    arrived = [_arrived(source, folder / path.name, None) for path in arrivals]
+    if not (known or arrived):
+        raise ConvertError(
+            f"{folder / SINGLE_NAME} never arrived.", hint="Finish the download first."
+        )
+    new = [shard for shard in arrived if shard.name not in {each.name for each in known}]
+    complete_parts((Path(shard.name).name for shard in (*known, *new)), str(folder))
+    merged = merge_shards((source / shard.name, shard.tensors) for shard in (*known, *new))
+    return merged, iter(arrived)
 
 
 def _arrived(source: Path, path: Path, names: Collection[str] | None) -> Shard:

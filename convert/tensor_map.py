@@ -1,11 +1,13 @@
-"""Which tensors the GGUF holds, and from which tensors of a Hugging Face checkpoint each is made.
+"""Maps each tensor of the GGUF to the tensors of a Hugging Face checkpoint that it is made from.
 
 The plan is made from `config.json` and checked against the checkpoint before a byte is written.
-MXFP4 blocks and scales are paired by name, and told from bf16 experts by name. This module never
+MXFP4 blocks and scales are paired, and distinguished from bf16 experts, by name. This module never
 touches tensor data.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Set
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from math import prod
 from typing import Literal
 
@@ -13,24 +15,26 @@ import msgspec
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from convert.config import BLOCK_SIZE, ModelConfig
-from convert.header import SourceTensor
-from gptoss_local.errors import ConvertError
+from convert.foreign import check_dtype, check_tensor_names
+from convert.header import FLOAT_DTYPES, SourceTensor
+from convert.tensor_types import TENSOR_TYPES, TensorType
+from gptoss_local.errors import ConvertError, UsageError
 
-DenseType = Literal["q8_0", "bf16"]
-"""How embedding, attention and head are stored; small tensors are always F32."""
+DenseType = str
+"""The type of embedding, attention and head: the name of a `TensorType`, such as "q8_0"."""
 
 ExpertType = Literal["mxfp4", "bf16"]
-"""How bf16 experts of a fine-tune are stored; published ones are MXFP4 and stay so."""
+"""The type that a fine-tune's float experts are stored in; published MXFP4 ones stay MXFP4."""
 
 Rows = Literal["all", "even", "odd"]
-"""Which rows of each expert's matrix: the checkpoint interleaves gate (even) and up (odd)."""
+"""The rows of each expert's matrix; the checkpoint interleaves gate (even) and up (odd)."""
 
 Shape = tuple[int, ...]
 
 _F32 = GGMLQuantizationType.F32
 _BF16 = GGMLQuantizationType.BF16
 _MXFP4 = GGMLQuantizationType.MXFP4
-_DENSE = {"q8_0": GGMLQuantizationType.Q8_0, "bf16": GGMLQuantizationType.BF16}
+_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
 class PlannedTensor(msgspec.Struct, frozen=True):
@@ -39,26 +43,37 @@ class PlannedTensor(msgspec.Struct, frozen=True):
     Attributes:
         name: Its name in the GGUF.
         shape: In elements, slowest axis first (a GGUF file lists axes the other way round).
-        source: The checkpoint tensor it is made from; for MXFP4, the blocks.
+        sources: The checkpoint tensor it is made from, for MXFP4 the blocks; or one per expert.
         scales: The checkpoint tensor with the MXFP4 scales. An MXFP4 tensor without is quantized
-            from a bf16 source.
+            from floats.
         rows: Which rows of each expert's matrix go into it, after transposing.
         transposed: Whether the source has its last two axes exchanged.
+        is_stacked: Whether each source is one expert's, without the first axis of `shape`.
     """
 
     name: str
     shape: Shape
     qtype: GGMLQuantizationType
-    source: str
+    sources: tuple[str, ...]
     scales: str | None = None
     rows: Rows = "all"
     transposed: bool = False
+    is_stacked: bool = False
 
     @property
     def n_bytes(self) -> int:
         """Size of the data in the GGUF, without padding."""
         block, n_block_bytes = GGML_QUANT_SIZES[self.qtype]
         return int(prod(self.shape) // block * n_block_bytes)
+
+    @property
+    def source_shape(self) -> Shape:
+        """Shape that each source must have; MXFP4 blocks and scales have other ones."""
+        shape = self.shape[1:] if self.is_stacked else self.shape
+        if self.rows != "all":
+            axis = 0 if self.is_stacked else 1
+            shape = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
+        return (shape[0], shape[2], shape[1]) if self.transposed else shape
 
 
 def plan_tensors(
@@ -72,8 +87,8 @@ def plan_tensors(
     Args:
         config: Gives every shape.
         tensors: What the checkpoint holds.
-        dense: Type of the large weights outside the experts.
-        experts: Type of bf16 experts.
+        dense: Type of the large weights outside the experts; small tensors are always F32.
+        experts: Type of experts that are not MXFP4.
 
     Returns:
         The GGUF's tensors in the order in which they will lie in the file.
@@ -96,11 +111,30 @@ def plan_names(
         ConvertError: As for `plan_tensors`, but for shapes and dtypes.
     """
     held = set(names)
-    plan = _all_tensors(config, _DENSE[dense], held)
+    plan = _all_tensors(config, check_dense(dense).qtype, held)
     _check_names(expected={name for t in plan for name in source_names(t)}, held=held)
     if experts == "bf16":
         plan = [_kept_bf16(tensor) for tensor in plan]
     return plan
+
+
+def check_dense(name: DenseType) -> type[TensorType]:
+    """Look up the type that embedding, attention and head should have.
+
+    Raises:
+        UsageError: `name` is not the name of a type, or they cannot have this type.
+    """
+    kind = TENSOR_TYPES.get(name.lower())
+    if kind is not None and kind.can_be_asked:
+        return kind
+    names = ", ".join(each.name for each in TENSOR_TYPES.values() if each.can_be_asked)
+    hint = f"Choose one of {names}."
+    if re.match(r"i?q\d_(k|x)|i?q\d_[sm]|tq", name.lower()):
+        hint += (
+            " K- and I-quants but iq4_nl need rows of a multiple of 256 values; gpt-oss's have "
+            "2,880."
+        )
+    raise UsageError(f"{name} is not a type for the dense weights.", hint=hint)
 
 
 def gguf_shapes(config: ModelConfig) -> dict[str, Shape]:
@@ -112,15 +146,19 @@ def _all_tensors(
     config: ModelConfig, qtype: GGMLQuantizationType, held: Set[str]
 ) -> list[PlannedTensor]:
     vocab_shape = (config.vocab_size, config.hidden_size)
+    embedding, head = _EMBEDDING, _HEAD
+    if config.tie_word_embeddings:  # one of them stands for both; llama.cpp needs two tensors
+        embedding = embedding if embedding in held or head not in held else head
+        head = head if head in held else embedding
     return [
-        PlannedTensor("token_embd.weight", vocab_shape, qtype, "model.embed_tokens.weight"),
+        PlannedTensor("token_embd.weight", vocab_shape, qtype, (embedding,)),
         *(
             tensor
             for layer in range(config.num_hidden_layers)
             for tensor in _layer(config, layer, qtype, held)
         ),
-        PlannedTensor("output_norm.weight", (config.hidden_size,), _F32, "model.norm.weight"),
-        PlannedTensor("output.weight", vocab_shape, qtype, "lm_head.weight"),
+        PlannedTensor("output_norm.weight", (config.hidden_size,), _F32, ("model.norm.weight",)),
+        PlannedTensor("output.weight", vocab_shape, qtype, (head,)),
     ]
 
 
@@ -131,19 +169,54 @@ def check_sources(plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTen
         ConvertError: One has another shape or dtype than `config.json` calls for.
     """
     for tensor in plan:
-        for name, (dtype, shape) in _expected_sources(tensor).items():
+        for name, (dtypes, shape) in _expected_sources(tensor).items():
             held = tensors.get(name)
-            if held is not None and (held.dtype, held.shape) != (dtype, shape):
-                raise ConvertError(
-                    f"{name} in {held.path} is {held.dtype} {list(held.shape)} where the model's "
-                    f"config.json calls for {dtype} {list(shape)}.",
-                    hint="Check that config.json and the weights are of the same model.",
-                )
+            if held is None or (held.dtype in dtypes and held.shape == shape):
+                continue
+            if dtypes == FLOAT_DTYPES and held.dtype not in dtypes:
+                check_dtype(name, held.dtype, str(held.path))
+            right = held.dtype if held.dtype in dtypes else dtypes[0]
+            raise ConvertError(
+                f"{name} in {held.path} is {held.dtype} {list(held.shape)} where the model's "
+                f"config.json calls for {right} {list(shape)}.",
+                hint="Check that config.json and the weights are of the same model.",
+            )
 
 
 def source_names(tensor: PlannedTensor) -> list[str]:
-    """Return the names of the checkpoint tensors behind a planned tensor."""
-    return [tensor.source] if tensor.scales is None else [tensor.source, tensor.scales]
+    """Return the names of the checkpoint tensors that a planned tensor is made from."""
+    return [*tensor.sources] if tensor.scales is None else [*tensor.sources, tensor.scales]
+
+
+def plan_notes(config: ModelConfig, names: Collection[str]) -> Iterator[str]:
+    """Say what a reader of config.json might not expect of a plan."""
+    if config.tie_word_embeddings and {_EMBEDDING, _HEAD} <= set(names):
+        yield (
+            "config.json ties the head to the embedding, but the checkpoint has both; each is used "
+            "as it is"
+        )
+
+
+def rounding_notes(
+    plan: Iterable[PlannedTensor], tensors: Mapping[str, SourceTensor]
+) -> Iterator[str]:
+    """Say which tensors lose bits though their type is meant to keep them.
+
+    Args:
+        plan: What is made.
+        tensors: What is known of the checkpoint.
+    """
+    counts = Counter(
+        (tensors[tensor.sources[0]].dtype, tensor.qtype.name)
+        for tensor in plan
+        if tensor.scales is None and tensor.sources[0] in tensors
+    )
+    for (dtype, name), n in counts.items():
+        if name in ("BF16", "F16") and dtype != name:
+            yield (
+                f"{n} tensors are {dtype} in the checkpoint and become {name}; values that do not "
+                "fit are rounded"
+            )
 
 
 def _layer(
@@ -169,62 +242,96 @@ def _layer(
     ]
     experts = f"{there}.mlp.experts"
     return [
-        *(PlannedTensor(f"{here}.{n}", shape, q, f"{there}.{src}") for n, shape, q, src in dense),
-        *_experts(f"{here}.ffn_gate_exps", f"{experts}.gate_up_proj", config, "even", held),
-        *_experts(f"{here}.ffn_up_exps", f"{experts}.gate_up_proj", config, "odd", held),
-        *_experts(f"{here}.ffn_down_exps", f"{experts}.down_proj", config, "all", held),
+        *(
+            PlannedTensor(f"{here}.{n}", shape, q, (f"{there}.{src}",))
+            for n, shape, q, src in dense
+        ),
+        *_experts(f"{here}.ffn_gate_exps", experts, "gate", config, held),
+        *_experts(f"{here}.ffn_up_exps", experts, "up", config, held),
+        *_experts(f"{here}.ffn_down_exps", experts, "down", config, held),
     ]
 
 
 def _experts(
-    name: str, source: str, config: ModelConfig, rows: Rows, held: Set[str]
+    name: str, there: str, part: str, config: ModelConfig, held: Set[str]
 ) -> list[PlannedTensor]:
+    """Plan one of the three matrices of all experts of a layer, and its bias."""
     n_in, n_out = config.hidden_size, config.intermediate_size
-    if rows == "all":  # down_proj leads back to the hidden size
+    if part == "down":  # leads back to the hidden size
         n_in, n_out = n_out, n_in
     shape = (config.num_local_experts, n_out, n_in)
-    weight = PlannedTensor(f"{name}.weight", shape, _MXFP4, f"{source}_blocks", f"{source}_scales")
-    if source in held:  # bf16 as transformers has it: input axis before output axis
-        weight = PlannedTensor(weight.name, shape, _MXFP4, source, transposed=True)
-    elif f"{source}.weight" in held:  # bf16 of the original layout
-        weight = PlannedTensor(weight.name, shape, _MXFP4, f"{source}.weight")
-    return [
-        msgspec.structs.replace(weight, rows=rows),
-        PlannedTensor(f"{name}.bias", shape[:2], _F32, f"{source}_bias", rows=rows),
-    ]
+    rows: Rows = {"gate": "even", "up": "odd"}.get(part, "all")  # type: ignore[assignment]
+    source = f"{there}.{'down_proj' if part == 'down' else 'gate_up_proj'}"
+    if linears := _linears(there, part, config, held):
+        source, rows = linears, rows if linears.endswith("gate_up_projs") else "all"
+        each = range(config.num_local_experts)
+        weights = tuple(f"{source}.{i}.weight" for i in each)
+        biases = tuple(f"{source}.{i}.bias" for i in each)
+        return [
+            PlannedTensor(f"{name}.weight", shape, _MXFP4, weights, rows=rows, is_stacked=True),
+            PlannedTensor(f"{name}.bias", shape[:2], _F32, biases, rows=rows, is_stacked=True),
+        ]
+    weight = PlannedTensor(
+        f"{name}.weight", shape, _MXFP4, (f"{source}_blocks",), f"{source}_scales", rows
+    )
+    if source in held:  # floats as transformers has them: input axis before output axis
+        weight = PlannedTensor(weight.name, shape, _MXFP4, (source,), rows=rows, transposed=True)
+    elif f"{source}.weight" in held:  # floats of the original layout
+        weight = PlannedTensor(weight.name, shape, _MXFP4, (f"{source}.weight",), rows=rows)
+    bias = PlannedTensor(f"{name}.bias", shape[:2], _F32, (f"{source}_bias",), rows=rows)
+    return [weight, bias]
+
+
+def _linears(there: str, part: str, config: ModelConfig, held: Set[str]) -> str | None:
+    """Name the linear layers, one per expert, that fine-tunes have instead of one matrix."""
+    kinds = ("down_projs",) if part == "down" else ("gate_up_projs", f"{part}_projs")
+    each = range(config.num_local_experts)
+    return next(
+        (f"{there}.{kind}" for kind in kinds for i in each if f"{there}.{kind}.{i}.weight" in held),
+        None,
+    )
 
 
 def _kept_bf16(tensor: PlannedTensor) -> PlannedTensor:
-    if tensor.qtype != _MXFP4:
+    if not tensor.name.endswith("_exps.weight"):
         return tensor
     if tensor.scales is not None:
         raise ConvertError(
-            f"{tensor.source} is MXFP4 already; experts of this checkpoint cannot be kept as bf16.",
+            f"{tensor.sources[0]} is MXFP4 already; experts of this checkpoint cannot be kept as "
+            "bf16.",
             hint="Convert without asking for bf16 experts; MXFP4 keeps every bit of them.",
         )
     return msgspec.structs.replace(tensor, qtype=_BF16)
 
 
-def _expected_sources(tensor: PlannedTensor) -> dict[str, tuple[str, Shape]]:
-    """Name, dtype and shape of the checkpoint tensors behind one planned tensor."""
-    shape = tensor.shape
-    if tensor.rows != "all":
-        shape = (shape[0], 2 * shape[1], *shape[2:])
-    if tensor.transposed:
-        shape = (shape[0], shape[2], shape[1])
+def _expected_sources(tensor: PlannedTensor) -> dict[str, tuple[tuple[str, ...], Shape]]:
+    """Name, dtypes and shape of the checkpoint tensors that one planned tensor is made from."""
+    shape = tensor.source_shape
     if tensor.scales is None:
-        return {tensor.source: ("BF16", shape)}
+        return dict.fromkeys(tensor.sources, (FLOAT_DTYPES, shape))
     grid = (*shape[:-1], shape[-1] // BLOCK_SIZE)
-    return {tensor.source: ("U8", (*grid, BLOCK_SIZE // 2)), tensor.scales: ("U8", grid)}
+    return {
+        tensor.sources[0]: (("U8",), (*grid, BLOCK_SIZE // 2)),
+        tensor.scales: (("U8",), grid),
+    }
 
 
 def _check_names(expected: set[str], held: Set[str]) -> None:
-    if missing := expected.difference(held):
+    missing, unexpected = expected.difference(held), held - expected
+    check_tensor_names(unexpected)
+    if missing == {_HEAD}:
+        raise ConvertError(
+            f"The checkpoint lacks the tensor {_HEAD}, and its config.json does not tie the head "
+            "to the embedding.",
+            hint="Check that the download is complete. If the model has tied embeddings, "
+            'config.json must state "tie_word_embeddings": true.',
+        )
+    if missing:
         raise ConvertError(
             f"The checkpoint lacks {_some_of(missing)}.",
             hint="Check that the download is complete, and that config.json is of the same model.",
         )
-    if unexpected := held - expected:
+    if unexpected:
         raise ConvertError(
             f"The checkpoint holds {_some_of(unexpected)}, which gpt-oss does not have.",
             hint="Check that config.json and the weights are of the same model.",

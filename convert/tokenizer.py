@@ -11,7 +11,7 @@ from gguf import GGUFWriter
 from convert.layout import check_link, find_weights
 from convert.tokenizer_files import Tokenizer, read_hugging_face, read_model, read_rank_file
 from gptoss_local.errors import ConvertError
-from gptoss_local.o200k import NAMED_SPECIALS, RANKS_SHA256, VOCAB_SIZE, render_ranks
+from gptoss_local.formats.o200k import NAMED_SPECIALS, RANKS_SHA256, VOCAB_SIZE, render_ranks
 
 __all__ = ["Tokenizer", "add_tokenizer", "read_tokenizer"]
 
@@ -70,7 +70,7 @@ def add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
 
 
 def _own_tokenizer(folder: Path) -> Path:
-    """Find tokenizer.json beside the weights, or beside the `original/` that holds them."""
+    """Find tokenizer.json next to the weights, or next to the `original/` that holds them."""
     weights = find_weights(folder)
     for place in (weights, folder):
         if (place / "tokenizer.json").is_file():

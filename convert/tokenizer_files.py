@@ -13,8 +13,8 @@ from gguf import TokenType
 from convert.json_file import read_json
 from convert.layout import check_link
 from gptoss_local.errors import ConvertError, ModelLoadError
-from gptoss_local.gguf_file import TOKENS_KEY, read_array, read_info
-from gptoss_local.o200k import (
+from gptoss_local.formats.gguf_file import TOKENS_KEY, read_array, read_info
+from gptoss_local.formats.o200k import (
     END_OF_PROMPT,
     FIRST_SPECIAL,
     NAMED_SPECIALS,
@@ -47,7 +47,7 @@ class _TokenizerFile(msgspec.Struct, frozen=True):
 
 
 class Tokenizer(msgspec.Struct, frozen=True):
-    """What llama.cpp needs to tokenize, indexed by token id.
+    """The data that llama.cpp needs to tokenize, indexed by token id.
 
     Attributes:
         tokens: Byte-level BPE spelling, one printable character per byte.
@@ -65,7 +65,7 @@ class Tokenizer(msgspec.Struct, frozen=True):
 
 
 def read_hugging_face(path: Path, n_vocab: int) -> Tokenizer:
-    """Read a `tokenizer.json` and what the files beside it say of special tokens.
+    """Read a `tokenizer.json`, and the special tokens from the files next to it.
 
     Raises:
         ConvertError: A file is missing or broken, or an id lies beyond the embedding.

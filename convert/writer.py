@@ -24,7 +24,7 @@ from convert.tensor_map import PlannedTensor
 from gptoss_local.errors import ConvertError
 from gptoss_local.types import Progress
 
-SYNC_S = 0.25  # how often complete tensors are synced and journaled, beside the writing
+SYNC_S = 0.25  # how often complete tensors are synced and journaled, alongside the writing
 _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
 
 
@@ -35,7 +35,7 @@ class Writer:
         plan: Says where everything goes.
         journal: Must have begun with this plan.
         n_workers: Threads that read, convert and write.
-        progress: Told the bytes of tensor data that are written.
+        progress: Called with the bytes of tensor data that are written.
         after_sync: Called when the journal may have new tensors, from any thread.
 
     Attributes:
@@ -78,7 +78,7 @@ class Writer:
         self._syncer.start()
 
     def start(self, tensors: Sequence[PlannedTensor], sources: Mapping[str, SourceTensor]) -> None:
-        """Have tensors of one source written; returns at once.
+        """Queue the tensors of one source for writing, without waiting for it.
 
         Raises:
             ConvertError, OSError: What was started earlier has failed.

@@ -5,37 +5,46 @@ Pure functions on arrays: no files, no names.
 
 import msgspec
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
+from gguf import GGMLQuantizationType, quants
 from numpy.typing import NDArray
 
-from convert import dense, mxfp4
-from convert.dense import quantize_q8_0, widen_bf16
+from convert.tensor_types import TENSOR_TYPES, TensorType
+from gptoss_local.formats.ggml_types import GgmlType
 
-_F32, _F16 = GGMLQuantizationType.F32, GGMLQuantizationType.F16
-_BF16, _Q8_0 = GGMLQuantizationType.BF16, GGMLQuantizationType.Q8_0
-
-ROUNDED = (_Q8_0, _F16)
-"""Types to which programs may round bf16 differently; others hold it as it is, or have one rule."""
-
-# float16 rounds by up to 2^-11 of a number, or 2^-25 below its normal range.
-_F16_ULP, _F16_LEAST = np.float32(2.0**-11), np.float32(2.0**-25)
 _SLACK = np.float32(1 + 2.0**-20)  # for the float32 arithmetic of the comparison itself
+
+# Where in a block of a type that we do not write its float16 scales lie. Source: ggml-common.h.
+_SCALES = {
+    **dict.fromkeys(("Q4_K", "Q5_K"), (0, 2)),
+    **dict.fromkeys(("IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_XS"), (0,)),
+    **dict.fromkeys(("Q1_0", "Q2_0"), (0,)),
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q6_K": (208,),
+    "TQ1_0": (52,),
+    "TQ2_0": (64,),
+}
+_IQ1_M_SCALES = 48  # the upper four bits of each of four 16-bit numbers are one float16
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """How a piece of a tensor differs from what we would write.
+    """The differences between a piece of a tensor and what we would write.
 
     Attributes:
         n_blocks: Quantized blocks, or single values, of other bytes.
         first: Byte in the piece at which the first of them begins.
         n_beyond: Those whose values are farther off than rounding to their type explains.
         worst_error: Largest distance to the checkpoint's value; infinite if one is not finite.
+        error: Sum of the squares of all distances.
+        power: Sum of the squares of the checkpoint's values.
     """
 
     n_blocks: int = 0
     first: int = 0
     n_beyond: int = 0
     worst_error: float = 0.0
+    error: float = 0.0
+    power: float = 0.0
 
     def merge(self, found: "Difference", offset: int) -> "Difference":
         """Add what was found in a piece that begins at byte `offset`."""
@@ -46,95 +55,123 @@ class Difference(msgspec.Struct, frozen=True):
             min(firsts, default=0),
             self.n_beyond + found.n_beyond,
             max(self.worst_error, found.worst_error),
+            self.error + found.error,
+            self.power + found.power,
         )
 
+    @property
+    def relative_error(self) -> float:
+        """The root mean square of all distances in that of the checkpoint's values."""
+        if not self.error:
+            return 0.0
+        return float(np.sqrt(self.error / self.power)) if self.power else float("inf")
 
-def first_infinite(data: NDArray[np.uint8], qtype: GGMLQuantizationType) -> int | None:
+
+def first_infinite(data: NDArray[np.uint8], kind: GgmlType) -> int | None:
     """Find the first number, or scale of a block, that is NaN, infinite or makes such a value.
 
     Returns:
-        The byte in `data` at which its block begins; None if all is well, or for another type than
-        those that gpt-oss needs.
+        The byte in `data` at which its block begins; None if all is well.
     """
-    match qtype:
-        case GGMLQuantizationType.F32:
-            is_bad = (data.view("<u4") & np.uint32(0x7FFFFFFF)) >= np.uint32(0x7F800000)
-        case GGMLQuantizationType.BF16:
-            is_bad = (data.view("<u2") & np.uint16(0x7FFF)) >= np.uint16(0x7F80)
-        case GGMLQuantizationType.F16:
-            is_bad = ~np.isfinite(data.view("<f2"))
-        case GGMLQuantizationType.Q8_0:
-            is_bad = ~np.isfinite(data.view(dense.GGML_BLOCK)["scale"])
-        case GGMLQuantizationType.MXFP4:
-            is_bad = data.view(mxfp4.GGML_BLOCK)["scale"] > mxfp4.MAX_SCALE
-        case _:
-            return None
-    return int(is_bad.argmax()) * GGML_QUANT_SIZES[qtype][1] if is_bad.any() else None
+    if (ours := TENSOR_TYPES.get(kind.name.lower())) is not None:
+        return ours.first_infinite(data)
+    blocks = data.reshape(-1, kind.n_bytes)
+    if kind.name == "NVFP4":  # every scale is finite to llama.cpp
+        return None
+    if kind.name == "IQ1_M":
+        words = np.ascontiguousarray(blocks[:, _IQ1_M_SCALES:]).view("<u2") >> np.uint16(12)
+        scale = words << np.array([0, 4, 8, 12], np.uint16)
+        is_bad = ~np.isfinite(scale.sum(axis=1, dtype=np.uint16).view(np.float16))
+    else:
+        is_bad = np.zeros(len(blocks), np.bool_)
+        for at in _SCALES[kind.name]:
+            scale = np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")
+            is_bad |= ~np.isfinite(scale[:, 0])
+    return int(is_bad.argmax()) * kind.n_bytes if is_bad.any() else None
 
 
 def compare_exact(
-    data: NDArray[np.uint8], expected: NDArray[np.uint8], qtype: GGMLQuantizationType
+    data: NDArray[np.uint8], expected: NDArray[np.uint8], kind: type[TensorType]
 ) -> Difference:
     """Compare with the only right bytes."""
     if np.array_equal(data, expected):
         return Difference()
-    ours, theirs = _by_block(data, qtype), _by_block(expected, qtype)
-    differs = (ours != theirs).any(axis=1)
-    n_blocks, first = _count(differs, qtype)
-    with np.errstate(invalid="ignore", over="ignore"):
-        distance = quants.dequantize(ours[differs], qtype) - quants.dequantize(
-            theirs[differs], qtype
-        )
-    return Difference(n_blocks, first, n_blocks, _worst(distance))
+    differs = _differing(data, expected, kind.layout.itemsize)
+    n_blocks, first = _count(differs, kind.layout.itemsize)
+    with np.errstate(all="ignore"):
+        values = kind.dequantize(expected)
+        distance = kind.dequantize(data) - values
+        error, power = _squares(distance), _squares(values)
+    return Difference(n_blocks, first, n_blocks, _worst(distance), error, power)
 
 
 def compare_rounded(
-    data: NDArray[np.uint8], bits: NDArray[np.uint16], qtype: GGMLQuantizationType
+    data: NDArray[np.uint8], values: NDArray[np.float32], kind: type[TensorType]
 ) -> Difference:
-    """Compare with bf16 values that were rounded to Q8_0 or float16.
-
-    The bound comes from the values alone. With d = max|x|/127 of a Q8_0 block, the nearest multiple
-    is within d/2, and as d is stored in float16, 127 d may be off by what that rounds.
+    """Compare with values that were rounded to a type whose rules we know.
 
     Args:
         data: Of the file.
-        bits: The same values in bf16.
-        qtype: One of `ROUNDED`.
+        values: The same values as the checkpoint has them, flat.
+        kind: The type of `data`.
 
     Raises:
         ValueError: The values do not fit in the type.
     """
-    exact = widen_bf16(bits)
-    with np.errstate(invalid="ignore", over="ignore"):
-        if qtype == _F16:
-            expected, exact = exact.astype("<f2").view(np.uint8), exact[:, None]
-            distance: NDArray[np.float32] = data.view("<f2").astype(np.float32)[:, None]
-        else:
-            expected, exact = quantize_q8_0(bits), exact.reshape(-1, 32)
-            blocks = data.view(dense.GGML_BLOCK)
-            distance = blocks["values"].astype(np.float32)
-            distance *= blocks["scale"].astype(np.float32)[:, None]
-        distance -= exact
-        np.abs(distance, out=distance)
+    expected, exact = kind.quantize(values), values.reshape(-1, kind.n_values)
+    with np.errstate(all="ignore"):
+        distance = kind.dequantize(data)
+        distance = np.abs(distance - exact)
+        error, power = _squares(distance), _squares(exact)
     if np.array_equal(data, expected):
-        return Difference(worst_error=_worst(distance))
-    largest = np.abs(exact).max(axis=1, keepdims=True)
-    bound = np.maximum(largest * _F16_ULP, _F16_LEAST)
-    if qtype != _F16:
-        bound = largest * (np.float32(1 / 254) + _F16_ULP) + 127 * _F16_LEAST
-    differs = (_by_block(data, qtype) != _by_block(expected, qtype)).any(axis=1)
-    is_beyond = ~(distance <= bound * _SLACK).all(axis=1)  # NaN is beyond every bound
-    return Difference(*_count(differs, qtype), int((differs & is_beyond).sum()), _worst(distance))
+        return Difference(worst_error=_worst(distance), error=error, power=power)
+    differs = _differing(data, expected, kind.layout.itemsize)
+    with np.errstate(all="ignore"):
+        # NaN is beyond every bound.
+        is_beyond = ~(distance <= kind.bound(exact) * _SLACK).all(axis=1)
+    n_blocks, first = _count(differs, kind.layout.itemsize)
+    return Difference(
+        n_blocks, first, int((differs & is_beyond).sum()), _worst(distance), error, power
+    )
 
 
-def _by_block(data: NDArray[np.uint8], qtype: GGMLQuantizationType) -> NDArray[np.uint8]:
-    return data.reshape(-1, GGML_QUANT_SIZES[qtype][1])
+def compare_alike(
+    data: NDArray[np.uint8], values: NDArray[np.float32], kind: GgmlType
+) -> Difference | None:
+    """Measure the distance of values that were rounded by rules that we do not know.
+
+    Returns:
+        What is known of the distance; None if the type cannot be read here.
+    """
+    try:
+        qtype = GGMLQuantizationType[kind.name]
+        with np.errstate(all="ignore"):
+            read = quants.dequantize(data.reshape(-1, kind.n_bytes), qtype).reshape(-1)
+            distance = np.abs(read - values.reshape(-1))
+            return Difference(
+                worst_error=_worst(distance), error=_squares(distance), power=_squares(values)
+            )
+    except (KeyError, NotImplementedError):
+        return None
 
 
-def _count(differs: NDArray[np.bool_], qtype: GGMLQuantizationType) -> tuple[int, int]:
-    return int(differs.sum()), int(differs.argmax()) * GGML_QUANT_SIZES[qtype][1]
+def _differing(
+    data: NDArray[np.uint8], expected: NDArray[np.uint8], n_block_bytes: int
+) -> NDArray[np.bool_]:
+    is_other = data.reshape(-1, n_block_bytes) != expected.reshape(-1, n_block_bytes)
+    differs: NDArray[np.bool_] = is_other.any(axis=1)
+    return differs
+
+
+def _count(differs: NDArray[np.bool_], n_block_bytes: int) -> tuple[int, int]:
+    return int(differs.sum()), int(differs.argmax()) * n_block_bytes
 
 
 def _worst(distance: NDArray[np.float32]) -> float:
     worst = float(np.abs(distance).max(initial=0))
     return worst if np.isfinite(worst) else float("inf")
+
+
+def _squares(values: NDArray[np.float32]) -> float:
+    flat = values.reshape(-1).astype(np.float64)
+    return float(flat @ flat)

@@ -4,21 +4,21 @@ What must be compared with what is decided here; bytes are compared in `scan`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
-
-from gguf import GGMLQuantizationType
 
 from convert.config import ModelConfig, read_config
 from convert.header import SourceTensor
 from convert.io_errors import reading
 from convert.journal import JournalState, Shard
+from convert.layout import CONFIG_NAME, find_weights
 from convert.schedule import Schedule
 from convert.shards import arriving_shards, local_shards
 from convert.tensor_map import PlannedTensor, check_sources, plan_names
-from convert.verify.keys import compare_configs, fused_name
+from convert.verify.keys import compare_keys, fused_name
 from convert.verify.report import Report
-from convert.verify.scan import COMPARABLE, Scan, Target, as_made
-from convert.verify.structure import FileTensor
+from convert.verify.scan import Scan, Target, as_made
+from convert.verify.structure import FileTensor, Part
 from gptoss_local.errors import ConvertError
 
 
@@ -26,22 +26,22 @@ class Comparison:
     """One file, or one model of several files, to be compared.
 
     Args:
-        path: The file that holds the keys.
+        part: The file that holds the keys.
         config: What they state.
         tensors: What can be read.
         scan: Reads it, and keeps what is found of each tensor.
-        report: Gets what is wrong beside that.
+        report: Gets everything else that is wrong.
     """
 
     def __init__(
         self,
-        path: Path,
+        part: Part,
         config: ModelConfig,
         tensors: Mapping[str, FileTensor],
         scan: Scan,
         report: Report,
     ) -> None:
-        self._path, self._config, self._tensors = path, config, tensors
+        self._part, self._config, self._tensors = part, config, tensors
         self._scan, self._report = scan, report
         self._made: dict[str, PlannedTensor] = {}
         self._targets: dict[str, Target] = {}
@@ -65,7 +65,7 @@ class Comparison:
         """
         with reading(source):
             config = read_config(source)
-            compare_configs(self._path, self._config, config, self._report)
+            compare_keys(self._part, find_weights(source) / CONFIG_NAME, self._report)
             names, incoming = _open_source(source, arrivals)
             plan = plan_names(config, names, "bf16")
         for tensor in plan:
@@ -93,16 +93,9 @@ class Comparison:
 
     def _match(self, planned: PlannedTensor) -> None:
         """Find out where a tensor of the checkpoint lies in the file, if it can be compared."""
-        target = self._find(planned)
-        if target is None or target.tensor.qtype not in COMPARABLE:
-            return
-        qtype = target.tensor.qtype
-        if planned.scales is not None and qtype != GGMLQuantizationType.MXFP4:
-            message = f"{planned.name} is {qtype.name}; the checkpoint has it in MXFP4."
-            self._report.find(target.tensor.path, planned.name, message)
-            return
-        self._made[planned.name] = as_made(planned, qtype)
-        self._targets[planned.name] = target
+        if (target := self._find(planned)) is not None:
+            self._made[planned.name] = as_made(planned, target.tensor)
+            self._targets[planned.name] = target
 
     def _find(self, planned: PlannedTensor) -> Target | None:
         tensor = self._tensors.get(planned.name)
@@ -117,7 +110,8 @@ class Comparison:
         ]
         if planned.shape[0] != n_rows:
             return None
-        return Target(fused, fused.n_bytes // fused.shape[0] * first_row)
+        share = Fraction(n_rows, fused.shape[0])
+        return Target(fused, fused.n_bytes // fused.shape[0] * first_row, share)
 
     def _compare(
         self, groups: Iterable[Sequence[PlannedTensor]], sources: Mapping[str, SourceTensor]

@@ -1,7 +1,7 @@
 """The numbers that a GGUF states of its model: complete, possible, and true of its tensors.
 
-They are read into the same `ModelConfig` as a checkpoint's config.json, so that both can be
-compared field by field.
+What they make llama.cpp compute is compared with a checkpoint's config.json by
+`convert.computation`, which shares no code with the converter.
 """
 
 import re
@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
-from gguf import GGMLQuantizationType, GGUFValueType
+from gguf import GGUFValueType
 
-from convert.config import ModelConfig, RopeConfig, check_config
+from convert.computation import Numbers, differences, from_config, from_keys, key_of, oddities
+from convert.config import ModelConfig, check_config
+from convert.json_file import read_json
 from convert.metadata import ARCH
+from convert.rope import RopeConfig
 from convert.tensor_map import gguf_shapes
 from convert.verify.report import Report
 from convert.verify.structure import Part
 from gptoss_local.errors import ConvertError
-from gptoss_local.gguf_file import GGUFInfo
+from gptoss_local.formats.ggml_types import GGML_TYPES
+from gptoss_local.formats.gguf_file import GGUFInfo, read_array
+from gptoss_local.validation import in_words
 
 _KEYS = {
     "num_hidden_layers": "block_count",
@@ -50,15 +54,7 @@ _FLOATS = {
     "attention.layer_norm_rms_epsilon",
     *(_ROPE_KEYS[field] for field in ("rope_theta", "factor", "beta_fast", "beta_slow")),
 }
-_BUILT_IN = ("layer_types", "swiglu_limit")  # of llama.cpp, so there is no key
-
-_F32, _MXFP4 = GGMLQuantizationType.F32, GGMLQuantizationType.MXFP4
-_MATRIX_TYPES = {
-    _F32,
-    GGMLQuantizationType.F16,
-    GGMLQuantizationType.BF16,
-    GGMLQuantizationType.Q8_0,
-}
+_PATTERN = f"{ARCH}.attention.sliding_window_pattern"
 
 
 def check_keys(part: Part, n_vocab: int, report: Report) -> ModelConfig | None:
@@ -79,6 +75,13 @@ def check_keys(part: Part, n_vocab: int, report: Report) -> ModelConfig | None:
         return None
     _check_types(part, report)
     _check_same(part, report)
+    numbers = _computed(part)
+    if numbers is not None:
+        for name, odd, right in oddities(numbers):
+            message = f"The keys state a {name} of {odd}; gpt-oss has {right}."
+            report.find(path, "keys", message)
+        if info.metadata.get(f"{ARCH}.rope.scaling.type") != "yarn":
+            report.note(path, "its keys do not stretch the context by YaRN, as OpenAI's models do")
     try:
         stated = {"vocab_size": n_vocab, "rope": _values(info, _ROPE_KEYS)}
         config = msgspec.convert(_values(info, _KEYS) | stated, ModelConfig)
@@ -86,11 +89,14 @@ def check_keys(part: Part, n_vocab: int, report: Report) -> ModelConfig | None:
             config = msgspec.structs.replace(config, rope=RopeConfig(config.rope.rope_theta))
         check_config(config, path)
     except msgspec.ValidationError as error:
-        report.find(path, "keys", f"The keys do not fit gpt-oss: {_in_our_words(str(error))}.")
+        report.find(path, "keys", f"The keys do not fit gpt-oss: {_in_our_words(error)}.")
         return None
     except ConvertError as error:
         report.find(path, "keys", error.message)
         return None
+    if numbers is None:  # though `config` is right, so a key that is not part of it is broken
+        message = "A key is not a number, so what the model computes is not known."
+        report.find(path, "keys", message)
     return config
 
 
@@ -115,15 +121,39 @@ def check_shapes(parts: Sequence[Part], config: ModelConfig, report: Report) -> 
         report.find(parts[0].path, first, message)
 
 
-def compare_configs(path: Path, ours: ModelConfig, theirs: ModelConfig, report: Report) -> None:
-    """Check that a file's keys state what a checkpoint's config.json does."""
-    ours_flat, theirs_flat = _flatten(ours), _flatten(theirs)
-    for field, right in theirs_flat.items():
-        stated = ours_flat.get(field)
-        if stated != right and not _is_same_float(stated, right):
-            key = f"{ARCH}.{(_KEYS | _ROPE_KEYS).get(field, field)}"
+def compare_keys(part: Part, config_path: Path, report: Report) -> None:
+    """Check that a file's keys make llama.cpp compute what a checkpoint's config.json says.
+
+    Args:
+        part: The file.
+        config_path: The checkpoint's config.json, which is known to be right.
+        report: Gets what is wrong.
+    """
+    if (ours := _computed(part)) is None:
+        return
+    for name, stated, right in differences(ours, from_config(read_json(config_path))):
+        key = key_of(name)
+        if key.endswith("*"):
+            rope = {k: v for k, v in part.info.metadata.items() if k.startswith(key[:-1])}
+            stated_keys = ", ".join(f"{k.removeprefix(key[:-1])} is {v}" for k, v in rope.items())
+            message = (
+                f"{key} make the {name} {stated}; config.json makes it {right}. Of these keys, "
+                f"{stated_keys or 'none is there'}."
+            )
+        else:
             message = f"{key} is {stated}; the checkpoint's config.json states {right}."
-            report.find(path, key, message)
+        report.find(part.path, key, message)
+
+
+def _computed(part: Part) -> Numbers | None:
+    """Derive what the file's keys compute; None if one is missing or broken: see `check_keys`."""
+    metadata = dict(part.info.metadata)
+    try:
+        if _PATTERN in metadata and metadata[_PATTERN] is None:
+            metadata[_PATTERN] = read_array(part.path, _PATTERN)
+        return from_keys(metadata)
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        return None
 
 
 def _values(info: GGUFInfo, keys: dict[str, str]) -> dict[str, Any]:
@@ -131,10 +161,10 @@ def _values(info: GGUFInfo, keys: dict[str, str]) -> dict[str, Any]:
     return {f: info.metadata[key] for f, key in named.items() if key in info.metadata}
 
 
-def _in_our_words(message: str) -> str:
+def _in_our_words(error: msgspec.ValidationError) -> str:
+    message = in_words(error)
     for field, key in (_KEYS | _ROPE_KEYS).items():
-        message = message.replace(f"`{field}`", f"{ARCH}.{key}")
-        message = re.sub(rf"`\$\.(rope\.)?{field}`", f"{ARCH}.{key}", message)
+        message = re.sub(rf"^('?)(rope\.)?{field}\b", rf"\1{ARCH}.{key}", message)
     return message
 
 
@@ -149,11 +179,11 @@ def _check_types(part: Part, report: Report) -> None:
 
 
 def _check_same(part: Part, report: Report) -> None:
-    """Check keys that always equal another."""
+    """Check keys that always equal another; llama.cpp does not need the second."""
     metadata = part.info.metadata
     for key, other in _SAME.items():
         stated, right = metadata.get(f"{ARCH}.{key}"), metadata.get(f"{ARCH}.{other}")
-        if stated != right:
+        if stated != right and not (key == "feed_forward_length" and stated is None):
             message = f"{ARCH}.{key} is {stated}, but {ARCH}.{other} is {right}."
             report.find(part.path, f"{ARCH}.{key}", message)
 
@@ -173,33 +203,7 @@ def _fused(expected: dict[str, tuple[int, ...]], name: str) -> tuple[int, ...] |
 
 
 def _check_type(path: Path, name: str, type_id: int, report: Report) -> None:
-    if name.endswith("_exps.weight"):
-        allowed = _MATRIX_TYPES | {_MXFP4}
-    elif name.endswith(".bias") or "norm." in name or "sinks." in name:
-        allowed = {_F32}
-    else:
-        allowed = _MATRIX_TYPES
-    if type_id not in allowed:
-        known = {int(kind): kind.name for kind in GGMLQuantizationType}
-        names = ", ".join(sorted(kind.name for kind in allowed))
-        message = f"{name} is of type {known.get(type_id, type_id)}; only {names} can be checked."
-        report.find(path, name, message)
-
-
-def _flatten(config: ModelConfig) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(config)
-    rope = msgspec.structs.asdict(fields.pop("rope"))
-    if rope["rope_type"] != "yarn":
-        rope = {key: rope[key] for key in ("rope_theta", "rope_type")}
-    else:  # what llama.cpp takes for what is not stated, as does transformers
-        rope |= {"beta_fast": rope["beta_fast"] or 32.0, "beta_slow": rope["beta_slow"] or 1.0}
-    return {key: value for key, value in fields.items() if key not in _BUILT_IN} | rope
-
-
-def _is_same_float(ours: object, theirs: object) -> bool:
-    """Floats of a GGUF are of 32 bits."""
-    return (
-        isinstance(theirs, float)
-        and isinstance(ours, float | int)
-        and (np.float32(ours) == np.float32(theirs))
-    )
+    is_small = name.endswith(".bias") or "norm." in name or "sinks." in name
+    if is_small and type_id != 0:
+        kind = GGML_TYPES[type_id].name if type_id in GGML_TYPES else type_id
+        report.find(path, name, f"{name} is of type {kind}; llama.cpp needs F32 there.")

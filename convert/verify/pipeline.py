@@ -1,15 +1,16 @@
-"""Joins the checks of a GGUF: structure, keys, vocabulary, data, and the checkpoint behind it."""
+"""Joins the checks of a GGUF: structure, keys, vocabulary, data, and the original checkpoint."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from gguf import GGML_QUANT_SIZES
-
 from convert.config import ModelConfig
-from convert.plan import SUMS_KEY
+from convert.plan import SUMS_KEY, SUMS_OF_KEY, describe_tensors
+from convert.tensor_types import TENSOR_TYPES
 from convert.tokenizer import Tokenizer, read_tokenizer
+from convert.verify.blocks import Difference
 from convert.verify.comparison import Comparison
 from convert.verify.keys import check_keys, check_shapes
 from convert.verify.report import Match, Report, TensorReport
@@ -17,9 +18,11 @@ from convert.verify.scan import Scan, Tally
 from convert.verify.structure import FileTensor, Part, find_tensors, read_parts
 from convert.verify.vocabulary import check_vocabulary, read_tokens
 from gptoss_local.errors import ConvertError, ModelLoadError, ModelNotFoundError
-from gptoss_local.gguf_file import TOKENS_KEY, read_array
-from gptoss_local.o200k import VOCAB_SIZE
+from gptoss_local.formats.gguf_file import TOKENS_KEY, read_array
+from gptoss_local.formats.o200k import VOCAB_SIZE
 from gptoss_local.types import Progress
+
+_MAX_RELATIVE_ERROR = 0.8  # types of 1.6 bits have 0.5; another matrix of the same size has 1.4
 
 
 def verify_model(
@@ -43,7 +46,7 @@ def verify_model(
             complete.
         on_used: Called with each safetensors file that is no longer needed.
         n_workers: Threads; by default one per core, at most eight.
-        progress: Told the bytes of tensor data read so far, from any thread.
+        progress: Called with the bytes of tensor data read so far, from any thread.
 
     Returns:
         All that was found.
@@ -58,11 +61,14 @@ def verify_model(
     report = Report([path])
     parts = read_parts(path, report)
     tensors = find_tensors(parts, report)
+    report.has_importance = any(
+        key.startswith("quantize.imatrix.") for part in parts for key in part.info.metadata
+    )
     config = _check_header(parts, against, tokenizer, report)
     start_s = time.monotonic()
     with Scan(tensors, n_workers or min(8, os.cpu_count() or 1), progress) as scan:
         if against is not None and config is not None:
-            comparison = Comparison(parts[0].path, config, tensors, scan, report)
+            comparison = Comparison(parts[0], config, tensors, scan, report)
             comparison.run(against, arrivals, on_used)
         scan.scan_rest()
     report.seconds = time.monotonic() - start_s
@@ -88,7 +94,8 @@ def _check_header(
             expected = read_tokenizer(source, len(tokens), tokenizer)
         except ConvertError as error:  # it may be the file that has too few tokens
             report.find(parts[0].path, TOKENS_KEY, error.message)
-    check_vocabulary(parts[0], tokens, expected, report)
+    is_compared = against is not None
+    check_vocabulary(parts[0], tokens, expected, report, is_compared=is_compared)
     config = check_keys(parts[0], len(tokens), report)
     if config is not None:
         check_shapes(parts, config, report)
@@ -96,14 +103,23 @@ def _check_header(
 
 
 def _read_sums(parts: Sequence[Part], report: Report) -> dict[str, int]:
-    """Read the checksums by tensor; files of other programs have none."""
+    """Read the checksums by tensor; files of other programs have none, or those of ours."""
     sums: dict[str, int] = {}
     for part in parts:
         if SUMS_KEY not in part.info.metadata:
             continue
+        of = part.info.metadata.get(SUMS_OF_KEY)
+        held = ((t.name, t.shape, t.type_id) for t in part.info.tensors)
+        if of is not None and of != describe_tensors(held):
+            report.note(
+                part.path,
+                "its checksums are those of the file that another program made it from; they are "
+                "not looked at",
+            )
+            continue
         try:
             stated = read_array(part.path, SUMS_KEY)
-        except ModelLoadError:  # it is no array
+        except ModelLoadError:  # it is not an array
             stated = []
         if len(stated) != len(part.info.tensors):
             message = f"{SUMS_KEY} does not hold one checksum for each tensor."
@@ -130,28 +146,49 @@ def _judge(
     match: Match | None = None
     worst_error: float | None = None
     if (found := tally.difference) is not None:
-        match = "different" if found.n_beyond else "rounded" if found.n_blocks else "equal"
+        match = _match(tensor, found, report)
         worst_error = found.worst_error if found.worst_error < float("inf") else None
         if match == "different":
-            message = f"{name} is not what the checkpoint holds: {_share(tensor, found.n_blocks)}"
-            at = f"the first at byte {found.first} of its data"
-            report.find(path, name, f"{message} differ, {at}; the worst error is {worst_error}.")
+            report.find(
+                path, name, f"{name} is not what the checkpoint holds: {_how(tensor, found)}"
+            )
     return TensorReport(
         name,
         path.name,
-        tensor.qtype.name,
+        tensor.kind.name,
         tensor.shape[::-1],
         tensor.n_bytes,
         is_sum_right,
         match,
         worst_error,
         found.n_blocks if found is not None else 0,
+        found.relative_error if match == "alike" and found is not None else None,
     )
 
 
+def _match(tensor: FileTensor, found: Difference, report: Report) -> Match:
+    """Judge how a tensor compares; where the rule of rounding is not known, by its size alone."""
+    if tensor.kind.name.lower() in TENSOR_TYPES and not found.n_beyond:
+        return "rounded" if found.n_blocks else "equal"
+    is_free = tensor.kind.name.lower() not in TENSOR_TYPES or report.has_importance
+    return "alike" if is_free and found.relative_error < _MAX_RELATIVE_ERROR else "different"
+
+
+def _how(tensor: FileTensor, found: Difference) -> str:
+    worst = found.worst_error if math.isfinite(found.worst_error) else "not finite"
+    if not found.n_blocks:
+        if not math.isfinite(found.relative_error):
+            return "its values are not finite, or too far from the checkpoint's to be compared."
+        return f"its values are off by {found.relative_error:.0%}, the worst by {worst}."
+    share = _share(tensor, found.n_blocks)
+    at = f"the first at byte {found.first} of its data"
+    return f"{share} differ, {at}; the worst error is {worst}."
+
+
 def _share(tensor: FileTensor, n: int) -> str:
-    block, n_block_bytes = GGML_QUANT_SIZES[tensor.qtype]
-    return f"{n:,} of {tensor.n_bytes // n_block_bytes:,} {'blocks' if block > 1 else 'values'}"
+    kind = tensor.kind
+    what = "blocks" if kind.n_values > 1 else "values"
+    return f"{n:,} of {tensor.n_bytes // kind.n_bytes:,} {what}"
 
 
 def _conclude(report: Report, *, is_compared: bool) -> None:
@@ -168,7 +205,27 @@ def _conclude(report: Report, *, is_compared: bool) -> None:
             f"{len(rounded)} tensors are within the bound, but not rounded as ggml's reference "
             f"does it; the fewest blocks, {fewest.n_different_blocks:,}, in {fewest.name}"
         )
+    _note_alike(report)
+    unknown = [t for t in report.tensors if t.match is None and t.type.lower() not in TENSOR_TYPES]
+    if unknown:
+        names = ", ".join(sorted({tensor.type for tensor in unknown}))
+        report.notes.append(
+            f"{len(unknown)} tensors of types that are only checked for their sizes and scales: "
+            f"{names}"
+        )
     n_skipped = sum(tensor.match is None for tensor in report.tensors)
-    if is_compared and n_skipped:
+    if is_compared and n_skipped > len(unknown):
         message = f"{n_skipped} tensors could not be compared with the checkpoint."
         report.find(report.files[0], "tensors", message)
+
+
+def _note_alike(report: Report) -> None:
+    alike = [tensor for tensor in report.tensors if tensor.match == "alike"]
+    if alike:
+        worst = max(alike, key=lambda tensor: tensor.relative_error or 0.0)
+        names = ", ".join(sorted({tensor.type for tensor in alike}))
+        report.notes.append(
+            f"{len(alike)} tensors cannot be proven, as another program chose how to round them "
+            f"({names}); they resemble the checkpoint, {worst.name} least, with an error of "
+            f"{worst.relative_error:.1%}"
+        )

@@ -1,4 +1,4 @@
-"""What a verification found: every defect, every tensor, and the worst error of each class."""
+"""Collects what a verification found: defects, tensors, and the worst error of each class."""
 
 import re
 from collections import defaultdict
@@ -10,9 +10,10 @@ import msgspec
 
 TensorClass = Literal["embedding", "attention", "router", "experts", "norms", "head"]
 
-Match = Literal["equal", "rounded", "different"]
-"""How a tensor compares with the checkpoint: the bytes that we would write; other bytes, as of
-another program's quantizer, but no value farther off than rounding explains; or something else."""
+Match = Literal["equal", "rounded", "alike", "different"]
+"""The result of comparing a tensor with the checkpoint: the bytes that we would write; other bytes,
+as of another quantizer, but no value farther off than rounding explains; values that resemble
+the checkpoint's, of a type or by a method whose rounding is not known here; or something else."""
 
 _CLASSES: dict[TensorClass, re.Pattern[str]] = {
     "embedding": re.compile(r"token_embd\."),
@@ -38,15 +39,16 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class TensorReport(msgspec.Struct, frozen=True):
-    """What is known of one tensor of the file.
+    """The findings on one tensor of the file.
 
     Attributes:
         shape: In elements, fastest axis first, as GGUF has it.
         is_sum_right: Whether its checksum in the file is right; None if there is none.
         match: How it compares with the checkpoint, if one was given.
-        worst_error: Largest distance between a value and the checkpoint's; None if it cannot be
-            told, because a value is not finite or there is no checkpoint.
+        worst_error: Largest distance between a value and the checkpoint's; None if a value is not
+            finite or there is no checkpoint.
         n_different_blocks: Quantized blocks, or single values, of other bytes than we would write.
+        relative_error: Root mean square of the distances, in that of the checkpoint's values.
     """
 
     name: str
@@ -58,6 +60,7 @@ class TensorReport(msgspec.Struct, frozen=True):
     match: Match | None = None
     worst_error: float | None = None
     n_different_blocks: int = 0
+    relative_error: float | None = None
 
 
 class ClassReport(msgspec.Struct, frozen=True):
@@ -71,6 +74,7 @@ class ClassReport(msgspec.Struct, frozen=True):
     n_tensors: int
     n_equal: int
     n_rounded: int
+    n_alike: int
     n_different: int
     worst_error: float | None
     worst_tensor: str
@@ -81,6 +85,8 @@ class Report(msgspec.Struct):
 
     Attributes:
         notes: What a reader must know to judge the proof, such as missing checksums.
+        has_importance: Whether values were rounded by how much each matters to some text, so that
+            some may be off by more than a step.
         n_bytes: Tensor data that was read.
         seconds: What that took.
     """
@@ -89,6 +95,7 @@ class Report(msgspec.Struct):
     findings: list[Finding] = []
     notes: list[str] = []
     tensors: list[TensorReport] = []
+    has_importance: bool = False
     n_bytes: int = 0
     seconds: float = 0.0
 
@@ -97,8 +104,17 @@ class Report(msgspec.Struct):
         return not self.findings
 
     @property
+    def unproven(self) -> list[str]:
+        """Names of tensors with neither a checksum nor an exact comparison."""
+        return [
+            tensor.name
+            for tensor in self.tensors
+            if not tensor.is_sum_right and tensor.match not in ("equal", "rounded")
+        ]
+
+    @property
     def classes(self) -> list[ClassReport]:
-        """What the comparison says of each class; empty without one."""
+        """Return the result of the comparison for each class; empty without one."""
         members: defaultdict[TensorClass, list[TensorReport]] = defaultdict(list)
         for tensor in self.tensors:
             if tensor.match is not None:
@@ -108,6 +124,11 @@ class Report(msgspec.Struct):
     def find(self, file: Path, where: str, message: str) -> None:
         """Add something that is wrong."""
         self.findings.append(Finding(file.name, where, message))
+
+    def note(self, file: Path, message: str) -> None:
+        """Add something that a reader must know, but that is not wrong."""
+        several = f"{file.name}: " if len(self.files) > 1 else ""
+        self.notes.append(f"{several}{message}")
 
 
 def _class_of(name: str) -> TensorClass:
@@ -122,6 +143,7 @@ def _summarize(name: TensorClass, tensors: Sequence[TensorReport]) -> ClassRepor
         len(tensors),
         matches.count("equal"),
         matches.count("rounded"),
+        matches.count("alike"),
         matches.count("different"),
         worst.worst_error,
         worst.name,

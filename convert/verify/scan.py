@@ -4,10 +4,12 @@ Data is summed and checked for what is not finite; where a source is at hand, al
 what the converter would make of it. Nothing is mapped, and nothing is held but pieces.
 """
 
+import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -16,16 +18,17 @@ from typing import Self
 
 import msgspec
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf import GGMLQuantizationType
 from numpy.typing import NDArray
 
 from convert.header import SourceTensor
 from convert.io_errors import reading
 from convert.pieces import CHUNK_BYTES, PIECE_BYTES, Chunk, make_pieces, plan_chunks, word_sum
 from convert.tensor_map import PlannedTensor
+from convert.tensor_types import MXFP4, TENSOR_TYPES
 from convert.verify.blocks import (
-    ROUNDED,
     Difference,
+    compare_alike,
     compare_exact,
     compare_rounded,
     first_infinite,
@@ -35,28 +38,23 @@ from gptoss_local.errors import ConvertError, VerifyError
 from gptoss_local.types import Progress
 
 _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
-_WHOLE = 34 * 17 * 8  # bytes; pieces of this end with a block of every type, and on a word
-
-
-COMPARABLE = (
-    GGMLQuantizationType.F32,
-    GGMLQuantizationType.BF16,
-    GGMLQuantizationType.MXFP4,
-    *ROUNDED,
-)
-"""The types that the converter writes, and float16."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where in the file a planned tensor lies: all of a tensor, or a part of a fused one."""
+    """The place of a planned tensor in the file: all of a tensor, or a part of a fused one.
+
+    Attributes:
+        share: Which part of the tensor's bytes it is.
+    """
 
     tensor: FileTensor
     offset: int = 0
+    share: Fraction = Fraction(1)
 
 
 @dataclass
 class Tally:
-    """What is known of a tensor so far.
+    """The findings on a tensor so far.
 
     Attributes:
         total: Its `word_sum`.
@@ -88,7 +86,7 @@ class Scan:
     Args:
         tensors: All that should be read, by name.
         n_workers: Threads.
-        progress: Told the bytes of tensor data that were read.
+        progress: Called with the bytes of tensor data that were read.
 
     Attributes:
         tallies: By name; complete after `scan_rest`.
@@ -126,8 +124,8 @@ class Scan:
         """Read tensors and compare them with their sources; returns when that is done.
 
         Args:
-            groups: Tensors of one source each, as `convert.schedule` gives them, that are not in
-                the file's types but in those that `as_made` gives.
+            groups: Tensors of one source each, as `convert.schedule` gives them, in the types that
+                `as_made` gives.
             targets: Where each of them lies, by name.
             sources: Knows theirs.
 
@@ -144,11 +142,10 @@ class Scan:
     def scan_rest(self) -> None:
         """Read the tensors that nothing was compared with; else as `compare`."""
         tensors = [t for name, t in self._tensors.items() if not self.tallies[name].n_bytes]
-        step = CHUNK_BYTES // _WHOLE * _WHOLE
         self._run(
-            partial(self._scan_chunk, tensor, first, min(first + step, tensor.n_bytes))
+            partial(self._scan_chunk, tensor, first, last)
             for tensor in tensors
-            for first in range(0, tensor.n_bytes, step)
+            for first, last in _cut(0, tensor.n_bytes, CHUNK_BYTES, tensor)
         )
 
     def _run(self, tasks: Iterable[Callable[[], None]]) -> None:
@@ -166,29 +163,30 @@ class Scan:
                 if self._stop.is_set():
                     return
                 target = targets[planned.name]
-                qtype = target.tensor.qtype
-                offset = target.offset + _resize(made_offset, planned.qtype, qtype)
-                data = reader.read(target.tensor, offset, _resize(made.size, planned.qtype, qtype))
-                self._add(target.tensor, offset, data)
+                tensor = target.tensor
+                scale = target.share * tensor.n_bytes / planned.n_bytes  # made bytes to the file's
+                offset = target.offset + int(made_offset * scale)
+                data = reader.read(tensor, offset, int(made.size * scale))
+                self._add(tensor, offset, data)
                 try:
-                    found = _compare(data, made, qtype)
+                    found = _compare(data, made, planned, tensor)
                 except ValueError as error:
                     raise ConvertError(
-                        f"{planned.source} cannot become {qtype.name}: {error}."
+                        f"{planned.sources[0]} cannot become {tensor.kind.name}: {error}."
                     ) from error
-                with self._lock:
-                    self.tallies[target.tensor.name].add_difference(offset, found)
+                if found is not None:
+                    with self._lock:
+                        self.tallies[tensor.name].add_difference(offset, found)
 
     def _scan_chunk(self, tensor: FileTensor, first: int, end: int) -> None:
-        step = PIECE_BYTES // _WHOLE * _WHOLE
         with _Reader() as reader:
-            for offset in range(first, end, step):
+            for offset, last in _cut(first, end, PIECE_BYTES, tensor):
                 if self._stop.is_set():
                     return
-                self._add(tensor, offset, reader.read(tensor, offset, min(step, end - offset)))
+                self._add(tensor, offset, reader.read(tensor, offset, last - offset))
 
     def _add(self, tensor: FileTensor, offset: int, data: NDArray[np.uint8]) -> None:
-        piece_sum, infinite_at = word_sum(data, offset), first_infinite(data, tensor.qtype)
+        piece_sum, infinite_at = word_sum(data, offset), first_infinite(data, tensor.kind)
         with self._lock:
             self.tallies[tensor.name].add(offset, piece_sum, data.size, infinite_at)
             self._n_done += data.size
@@ -196,25 +194,30 @@ class Scan:
                 self._progress("verify", self._n_done, self._n_total)
 
 
-def as_made(planned: PlannedTensor, qtype: GGMLQuantizationType) -> PlannedTensor:
-    """Plan what to compare a tensor of type `qtype` with: its bytes, or the bf16 values behind."""
-    made = GGMLQuantizationType.BF16 if qtype in ROUNDED else qtype
+def as_made(planned: PlannedTensor, tensor: FileTensor) -> PlannedTensor:
+    """Plan what to compare a tensor of the file with: MXFP4 blocks, or the values as F32."""
+    is_repacked = planned.scales is not None and tensor.kind.name == MXFP4.qtype.name
+    made = GGMLQuantizationType.MXFP4 if is_repacked else GGMLQuantizationType.F32
     return msgspec.structs.replace(planned, qtype=made)
 
 
 def _compare(
-    data: NDArray[np.uint8], made: NDArray[np.uint8], qtype: GGMLQuantizationType
-) -> Difference:
-    if qtype in ROUNDED:
-        return compare_rounded(data, made.view(np.uint16), qtype)
-    return compare_exact(data, made, qtype)
+    data: NDArray[np.uint8], made: NDArray[np.uint8], planned: PlannedTensor, tensor: FileTensor
+) -> Difference | None:
+    if planned.qtype == GGMLQuantizationType.MXFP4:
+        return compare_exact(data, made, MXFP4)
+    values = made.view(np.float32)
+    if (kind := TENSOR_TYPES.get(tensor.kind.name.lower())) is not None:
+        return compare_rounded(data, values, kind)
+    return compare_alike(data, values, tensor.kind)
 
 
-def _resize(n_bytes: int, of: GGMLQuantizationType, to: GGMLQuantizationType) -> int:
-    """Tell how many bytes the same values take in another type."""
-    block, n_block_bytes = GGML_QUANT_SIZES[of]
-    to_block, n_to_bytes = GGML_QUANT_SIZES[to]
-    return int(n_bytes // n_block_bytes * block // to_block * n_to_bytes)
+def _cut(first: int, end: int, n_bytes: int, tensor: FileTensor) -> Iterator[tuple[int, int]]:
+    """Cut a range of a tensor's data where blocks end, and words for the sum."""
+    whole = math.lcm(tensor.kind.n_bytes, 8)
+    step = n_bytes // whole * whole
+    for offset in range(first, end, step):
+        yield offset, min(offset + step, end)
 
 
 class _Reader:

@@ -1,22 +1,21 @@
-"""Where the tensors of a GGUF lie: that sizes, offsets, padding, length and parts all agree.
+"""Checks that the sizes, offsets, padding, length and parts of a GGUF all agree.
 
 Only headers and padding are read here. What the numbers mean for the model is not known.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from math import prod
 from os import SEEK_END
 from pathlib import Path
 
 import msgspec
-from gguf import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFWriter, Keys
+from gguf import GGUF_DEFAULT_ALIGNMENT, GGUFWriter, Keys
 
 from convert.verify.report import Report
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.gguf_file import GGUFInfo, TensorInfo, read_info
+from gptoss_local.formats.ggml_types import GGML_TYPES, GgmlType
+from gptoss_local.formats.gguf_file import GGUFInfo, TensorInfo, read_info, split_files
 
-_SPLIT_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 _MAX_ALIGNMENT = 1 << 20
 _MAX_DIMENSION = 1 << 32
 
@@ -39,7 +38,7 @@ class FileTensor(msgspec.Struct, frozen=True):
 
     name: str
     path: Path
-    qtype: GGMLQuantizationType
+    kind: GgmlType
     shape: tuple[int, ...]
     offset: int
     n_bytes: int
@@ -63,7 +62,7 @@ def read_parts(path: Path, report: Report) -> list[Part]:
         try:
             parts.append(Part(each, read_info(each)))
         except ModelLoadError as error:
-            report.find(each, "header", f"{error.message[:1].upper()}{error.message[1:]}.")
+            report.find(each, "header", f"{error.message}.")
     if len(parts) == len(paths):
         _check_split(parts, report)
     return parts
@@ -81,18 +80,14 @@ def find_tensors(parts: Sequence[Part], report: Report) -> dict[str, FileTensor]
     for part in parts:
         for tensor in _check_places(part, report):
             if tensor.name in tensors:
-                report.find(part.path, tensor.name, f"The tensor {tensor.name} is there twice.")
+                report.find(part.path, tensor.name, f"The tensor {tensor.name} appears twice.")
             else:
                 tensors[tensor.name] = tensor
     return tensors
 
 
 def _siblings(path: Path) -> list[Path]:
-    match = _SPLIT_NAME.fullmatch(path.name)
-    if match is None:
-        return [path]
-    stem, n = match[1], int(match[3])
-    paths = [path.with_name(f"{stem}-{i:05d}-of-{n:05d}.gguf") for i in range(1, n + 1)]
+    paths = split_files(path)
     return paths if path in paths else [path]
 
 
@@ -106,7 +101,7 @@ def _check_split(parts: Sequence[Part], report: Report) -> None:
         for key, right in expected.items():
             stated = part.info.metadata.get(key, None if len(parts) > 1 else right)
             if stated != right:
-                report.find(part.path, key, f"{key} is {stated} where {right} would be right.")
+                report.find(part.path, key, f"{key} is {stated} where {right} is expected.")
 
 
 def _check_places(part: Part, report: Report) -> Iterator[FileTensor]:
@@ -139,19 +134,17 @@ def _check_places(part: Part, report: Report) -> Iterator[FileTensor]:
 
 
 def _place(path: Path, tensor: TensorInfo, start: int, report: Report) -> FileTensor | None:
-    try:
-        qtype = GGMLQuantizationType(tensor.type_id)
-    except ValueError:
+    kind = GGML_TYPES.get(tensor.type_id)
+    if kind is None:
         report.find(path, tensor.name, f"{tensor.name} has the unknown type {tensor.type_id}.")
         return None
-    block, n_block_bytes = GGML_QUANT_SIZES[qtype]
     shape = tensor.shape
-    if not shape or not all(0 < n <= _MAX_DIMENSION for n in shape) or shape[-1] % block:
+    if not shape or not all(0 < n <= _MAX_DIMENSION for n in shape) or shape[-1] % kind.n_values:
         sizes = " x ".join(map(str, shape[::-1]))
-        report.find(path, tensor.name, f"{tensor.name} has {sizes} values of type {qtype.name}.")
+        report.find(path, tensor.name, f"{tensor.name} has {sizes} values of type {kind.name}.")
         return None
-    n_bytes = prod(shape) // block * n_block_bytes
-    return FileTensor(tensor.name, path, qtype, shape, start + tensor.offset, n_bytes)
+    n_bytes = prod(shape) // kind.n_values * kind.n_bytes
+    return FileTensor(tensor.name, path, kind, shape, start + tensor.offset, n_bytes)
 
 
 def _check_length(path: Path, info: GGUFInfo, end: int, report: Report) -> None:
@@ -161,9 +154,20 @@ def _check_length(path: Path, info: GGUFInfo, end: int, report: Report) -> None:
             path, "length", f"The file is cut off: {n_file:,} bytes where {end:,} are described."
         )
     elif n_file > end:
-        report.find(
-            path, "length", f"The file has {n_file - end:,} bytes after the end of its tensors."
-        )
+        tail = f"{n_file - end:,} bytes after the end of its tensors"
+        if _is_zero(path, end):  # as padding to a whole sector, which nothing reads
+            report.note(path, f"the file has {tail}, all of them zero")
+        else:
+            report.find(path, "length", f"The file has {tail}.")
+
+
+def _is_zero(path: Path, first: int) -> bool:
+    with path.open("rb") as file:
+        file.seek(first)
+        while piece := file.read(1 << 20):
+            if any(piece):
+                return False
+    return True
 
 
 def _check_padding(path: Path, paddings: Sequence[tuple[int, int]], report: Report) -> None:

@@ -12,8 +12,8 @@ from convert.tokenizer import PRE_TOKENIZER, Tokenizer
 from convert.verify.report import Report
 from convert.verify.structure import Part
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.gguf_file import TOKENS_KEY, read_array
-from gptoss_local.o200k import (
+from gptoss_local.formats.gguf_file import TOKENS_KEY, read_array
+from gptoss_local.formats.o200k import (
     END_OF_PROMPT,
     FIRST_SPECIAL,
     MERGES_SHA256,
@@ -31,6 +31,12 @@ _FIXED: dict[str, list[object]] = {
     "tokenizer.ggml.add_bos_token": [False, None],  # a rendered harmony prompt is complete
     "tokenizer.ggml.add_eos_token": [False, None],
 }
+# What gptoss does without, as it counts on harmony alone; other programs may read text another way.
+_HARMLESS: dict[str, list[object]] = {
+    "tokenizer.ggml.pre": ["default", None],
+    "tokenizer.ggml.add_bos_token": [True],
+    "tokenizer.ggml.add_eos_token": [True],
+}
 _ID_KEYS = {kind: f"tokenizer.ggml.{kind}_token_id" for kind in ("bos", "eos")}
 _ID_KEYS["pad"] = "tokenizer.ggml.padding_token_id"
 _SPECIAL_IDS: dict[str, set[object]] = {
@@ -46,7 +52,12 @@ def read_tokens(part: Part, report: Report) -> list[str]:
 
 
 def check_vocabulary(
-    part: Part, tokens: list[str], expected: Tokenizer | None, report: Report
+    part: Part,
+    tokens: list[str],
+    expected: Tokenizer | None,
+    report: Report,
+    *,
+    is_compared: bool,
 ) -> None:
     """Check tokens, types, merges and special ids.
 
@@ -55,17 +66,24 @@ def check_vocabulary(
         tokens: As `read_tokens` gave them.
         expected: What a model without gpt-oss's 201,088 tokens must have; None if that is unknown.
         report: Gets what is wrong.
+        is_compared: Whether the file should be what a checkpoint makes; else what is of no
+            consequence here is only noted.
     """
     path, metadata = part.path, part.info.metadata
     for key, right in _FIXED.items():
-        if metadata.get(key) not in right:
-            message = f"{key} is {metadata.get(key)} where gpt-oss needs {right[0]}."
-            report.find(path, key, message)
+        stated = metadata.get(key)
+        if stated in right:
+            continue
+        if stated in _HARMLESS.get(key, []) and not is_compared:
+            report.note(path, f"{key} is {stated} where gpt-oss has {right[0]}")
+        else:
+            report.find(path, key, f"{key} is {stated} where gpt-oss needs {right[0]}.")
     types, merges = _read(part, _TYPES_KEY, report), _read(part, _MERGES_KEY, report)
     if len(types) != len(tokens):
         report.find(path, _TYPES_KEY, f"There are {len(types)} types for {len(tokens)} tokens.")
     elif len(tokens) == VOCAB_SIZE:
         _check_o200k(part, tokens, types, merges, report)
+        _check_special_ids(part, report, is_compared=is_compared)
     elif expected is None:
         n = f"{len(tokens):,} tokens, not {VOCAB_SIZE:,}"
         report.find(path, TOKENS_KEY, f"The vocabulary is not o200k_harmony: it has {n}.")
@@ -88,24 +106,31 @@ def _check_o200k(
     path = part.path
     try:
         is_right = sha256(render_ranks(tokens)).hexdigest() == RANKS_SHA256
-    except (KeyError, TypeError):  # a character that spells no byte; something that is no text
+    except (KeyError, TypeError):  # a character that spells no byte; a value that is not text
         is_right = False
     if not is_right:
         report.find(path, TOKENS_KEY, "The tokens are not those of o200k_harmony.")
     if sha256("\n".join(map(str, merges)).encode()).hexdigest() != MERGES_SHA256:
         report.find(path, _MERGES_KEY, "The merges are not those of o200k_harmony.")
     if len(set(tokens)) != len(tokens):
-        report.find(path, TOKENS_KEY, "A token is there twice.")
+        report.find(path, TOKENS_KEY, "A token appears twice.")
     if set(types[:FIRST_SPECIAL]) != {TokenType.NORMAL}:
         report.find(path, _TYPES_KEY, "A token of plain text has another type than NORMAL.")
     for i in range(FIRST_SPECIAL, VOCAB_SIZE):
         if (tokens[i], types[i]) not in _special_tokens(i):
             message = f"Token {i} is {tokens[i]!r} of type {types[i]}, which is not gpt-oss's."
             report.find(path, TOKENS_KEY, message)
+
+
+def _check_special_ids(part: Part, report: Report, *, is_compared: bool) -> None:
     for kind, right in _SPECIAL_IDS.items():
         key = _ID_KEYS[kind]
-        if (stated := part.info.metadata.get(key)) not in right:
-            report.find(path, key, f"{key} is {stated}, which is not gpt-oss's.")
+        if (stated := part.info.metadata.get(key)) in right:
+            continue
+        if stated is None and not is_compared:
+            report.note(part.path, f"{key} is missing; gptoss does not need it")
+        else:
+            report.find(part.path, key, f"{key} is {stated}, which is not gpt-oss's.")
 
 
 def _special_tokens(token_id: int) -> set[tuple[str, int]]:

@@ -33,6 +33,15 @@ def test_missing_shard(sharded_checkpoint: Path) -> None:
     refuse(sharded_checkpoint, "shard .*model-00002-of-00002.safetensors is missing")
 
 
+def test_shard_of_very_many(sharded_checkpoint: Path) -> None:
+    """Which ones are missing is not listed in memory."""
+    (sharded_checkpoint / "model.safetensors.index.json").unlink()
+    (sharded_checkpoint / "model-00001-of-00002.safetensors").unlink()
+    path = sharded_checkpoint / "model-00002-of-00002.safetensors"
+    path.rename(path.with_name("model-00001-of-99999999999.safetensors"))
+    refuse(sharded_checkpoint, "shard .*model-00002-of-99999999999.safetensors is missing")
+
+
 def test_index_that_lies(sharded_checkpoint: Path) -> None:
     path = sharded_checkpoint / "model.safetensors.index.json"
     index = msgspec.json.decode(path.read_bytes())
@@ -137,7 +146,7 @@ def test_a_target_that_is_no_gguf_stays(tmp_path: Path, name: str) -> None:
     """`gptoss convert DIR DIR/model.safetensors` would have cost the checkpoint."""
     folder = write_tiny(tmp_path / "tiny")
     held = (folder / name).read_bytes()
-    with pytest.raises(ConvertError, match="is there already, and is no GGUF"):
+    with pytest.raises(ConvertError, match="already exists and is not a GGUF file"):
         convert_checkpoint(folder, folder / name)
     assert (folder / name).read_bytes() == held
 
@@ -147,14 +156,23 @@ def test_a_pipe_is_not_waited_for(tiny_checkpoint: Path) -> None:
     """An archive may hold one."""
     (tiny_checkpoint / "config.json").unlink()
     os.mkfifo(tiny_checkpoint / "config.json")
-    refuse(tiny_checkpoint, r"config\.json is no file")
+    refuse(tiny_checkpoint, r"config\.json is not a file")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes there")
+def test_decoration_is_not_waited_for(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    """Nor is a link to a device followed, which never ends."""
+    os.mkfifo(tiny_checkpoint / "README.md")
+    (tiny_checkpoint / "generation_config.json").unlink()
+    (tiny_checkpoint / "generation_config.json").symlink_to("/dev/zero")
+    convert_checkpoint(tiny_checkpoint, tmp_path / "model.gguf")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes there")
 def test_a_target_that_is_no_file_stays(tmp_path: Path) -> None:
     """As /dev/null, which the administrator could have replaced."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConvertError, match="is there already, and is no GGUF"):
+    with pytest.raises(ConvertError, match="already exists and is not a GGUF file"):
         convert_checkpoint(write_tiny(tmp_path / "tiny"), tmp_path / "pipe")
     assert (tmp_path / "pipe").is_fifo()
 

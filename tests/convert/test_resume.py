@@ -106,7 +106,7 @@ def test_ctrl_c_says_how_to_go_on(nano_checkpoint: Path, tmp_path: Path) -> None
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors.splitlines()[-1].startswith("interrupted; the same command goes on")
+    assert errors.splitlines()[-1].startswith("Interrupted. Run the same command again")
     assert not target.exists()
 
 

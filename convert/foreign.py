@@ -1,0 +1,137 @@
+"""Names checkpoints that cannot be converted for what they are, and says what to do instead.
+
+Quantized by other means, adapters, pickles, files for other programs: recognized by config.json,
+names of files and tensors, and dtypes. No file is opened here.
+"""
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from gptoss_local.errors import ConvertError
+
+ADAPTER_NAME = "adapter_config.json"
+
+_QUANTIZED_HINT = (
+    "Convert the checkpoint it was quantized from, such as openai/gpt-oss-20b or the fine-tune's "
+    "own 16-bit weights."
+)
+_ADAPTER_HINT = (
+    "Merge it into its base model first: with peft, PeftModel.from_pretrained(base, adapter)"
+    ".merge_and_unload().save_pretrained(FOLDER). Then convert FOLDER."
+)
+_METHODS = {
+    "awq": "AWQ",
+    "bitsandbytes": "bitsandbytes",
+    "compressed-tensors": "compressed-tensors",
+    "fbgemm_fp8": "FP8",
+    "fp8": "FP8",
+    "gptq": "GPTQ",
+}
+# Names of tensors that only these have, as they end or as a part of them.
+_TENSORS = {
+    re.compile(r"\.lora_[AB]\b|\.lora_embedding_|\.lora_magnitude_vector"): (
+        "these are LoRA weights, which are not merged into the model",
+        _ADAPTER_HINT,
+    ),
+    re.compile(r"\.(absmax|quant_map|nested_\w+|SCB|quant_state\b.*|weight_format)$"): (
+        "the checkpoint is quantized by bitsandbytes",
+        _QUANTIZED_HINT,
+    ),
+    re.compile(r"\.(qweight|qzeros|g_idx)$"): (
+        "the checkpoint is quantized by GPTQ or AWQ",
+        _QUANTIZED_HINT,
+    ),
+    re.compile(r"(\.|_)(weight_scale\w*|input_scale|weight_packed|weight_zero_point)$"): (
+        "the checkpoint is quantized (FP8, NVFP4 or compressed-tensors)",
+        _QUANTIZED_HINT,
+    ),
+    re.compile(r"\b(base_layer|original_module|modules_to_save)\."): (
+        "this is a model inside a PEFT wrapper, which is not merged",
+        _ADAPTER_HINT,
+    ),
+}
+_INTEGERS = ("I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL")
+
+
+def check_quantization(stated: Any, where: str) -> None:
+    """Check the `quantization_config` of a config.json; only OpenAI's own MXFP4 can be read.
+
+    Raises:
+        ConvertError: The weights are quantized in another way.
+    """
+    if not isinstance(stated, dict) or not stated:
+        return
+    method = stated.get("quant_method") or next(
+        (name for name in ("load_in_4bit", "load_in_8bit") if stated.get(name)), "unknown"
+    )
+    if method == "mxfp4":
+        return
+    name = "bitsandbytes" if str(method).startswith("load_in") else str(method)
+    raise ConvertError(
+        f"{where} says that the weights are quantized by {_METHODS.get(name.lower(), name)}, which "
+        "cannot be converted.",
+        hint=_QUANTIZED_HINT,
+    )
+
+
+def check_tensor_names(names: Collection[str]) -> None:
+    """Check whether the tensors that gpt-oss does not have show what a checkpoint is.
+
+    Raises:
+        ConvertError: They do.
+    """
+    for pattern, (what, hint) in _TENSORS.items():
+        if found := sorted(name for name in names if pattern.search(name)):
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            raise ConvertError(
+                f"The checkpoint holds the tensor {found[0]}{more}: {what}.", hint=hint
+            )
+
+
+def check_dtype(name: str, dtype: str, where: str) -> None:
+    """Check whether the dtype of a weight shows that it is quantized.
+
+    Raises:
+        ConvertError: It does.
+    """
+    if dtype.startswith(("F8", "F4")) or dtype in _INTEGERS:
+        raise ConvertError(
+            f"{name} in {where} is {dtype}: the checkpoint is quantized, and not as OpenAI's is.",
+            hint=_QUANTIZED_HINT,
+        )
+
+
+def what_it_is(names: Iterable[str], place: str) -> ConvertError | None:
+    """Name what a folder or repository without a checkpoint holds instead.
+
+    Args:
+        names: Of its files.
+        place: How to call it.
+    """
+    found = sorted(names)
+    ggufs = [name for name in found if name.lower().endswith(".gguf")]
+    pickles = [
+        name
+        for name in found
+        if re.search(r"\.(bin|pt|pth|ckpt)$", name, re.IGNORECASE)
+        and re.search(r"model|consolidated|checkpoint|weights", name, re.IGNORECASE)
+    ]
+    if any(name.rpartition("/")[2] == ADAPTER_NAME for name in found):
+        return ConvertError(
+            f"{place} is an adapter (LoRA), not a model: it has {ADAPTER_NAME} and no weights of "
+            "its own.",
+            hint=_ADAPTER_HINT,
+        )
+    if ggufs:
+        return ConvertError(
+            f"{place} holds a GGUF already, {ggufs[0]}; there is nothing to convert.",
+            hint="Use that file as it is: gptoss import FILE.gguf",
+        )
+    if pickles:
+        return ConvertError(
+            f"{place} holds PyTorch pickles ({pickles[0]}), which can run code when they are read.",
+            hint="Save the model as safetensors first: with transformers, "
+            "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW).",
+        )
+    return None

@@ -1,0 +1,234 @@
+"""The rotary position embedding that a config.json states, however it is spelled.
+
+transformers 4 has `rope_theta` and `rope_scaling`, transformers 5 `rope_parameters`, also one for
+each kind of layer, and llama.cpp's converter reads more names. What changes the computation and
+cannot be said in a GGUF, or is not known, is refused by name.
+
+Source: `_compute_yarn_parameters` and `standardize_rope_params` in transformers'
+modeling_rope_utils.py; `TextModel` in llama.cpp's conversion/base.py; `llama_context` for what it
+does with the keys.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+
+from gptoss_local.errors import ConvertError
+from gptoss_local.validation import in_words
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
+"""Far above any published size, and low enough that no list made from one exhausts the memory."""
+
+_Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+
+_PLACES = ("rope_scaling", "rope_parameters")
+_LAYERS = ("full_attention", "sliding_attention")
+_THETA = (
+    *("rope_theta", "global_rope_theta", "rope_global_theta", "rope_theta_global"),
+    "rotary_emb_base",
+)
+_LOCAL_THETA = (
+    *("local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta"),
+    "rope_local_base_freq",
+)
+_PARTIAL = ("partial_rotary_factor", "rope_pct", "rope_percent", "rotary_pct")
+_ORIGINAL = "original_max_position_embeddings"
+
+TOP_LEVEL_KEYS = frozenset({*_PLACES, *_THETA, *_LOCAL_THETA, *_PARTIAL, _ORIGINAL})
+"""The keys of config.json that are read here."""
+
+# What llama.cpp has built in for gpt-oss, or what does not change anything.
+_FIXED = {
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "attn_factor": 1.0,
+    "extrapolation_factor": 1.0,
+    "partial_rotary_factor": 1.0,
+}
+_NO_EFFECT = ("truncate", "finetuned")  # ggml always truncates; docs/convert.md says what it costs
+_YARN = ("factor", _ORIGINAL, "attention_factor", "mscale", "mscale_all_dim")
+
+
+class RopeConfig(msgspec.Struct, frozen=True):
+    """Rotary position embedding, and YaRN if it stretches the context.
+
+    Attributes:
+        attention_factor: What cosine and sine are multiplied with; None for YaRN's own.
+    """
+
+    rope_theta: Annotated[float, msgspec.Meta(gt=1, le=1e12)]
+    rope_type: str = "default"
+    factor: _Positive = 1.0
+    original_max_position_embeddings: Count | None = None
+    beta_fast: _Positive | None = None
+    beta_slow: _Positive | None = None
+    extrapolation_factor: _Positive | None = None
+    attention_factor: _Positive | None = None
+
+
+def yarn_scale(factor: float, mscale: float = 1.0) -> float:
+    """Return the factor of cosine and sine for a context that is `factor` times as long."""
+    return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+
+def read_rope(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Collect the fields of a `RopeConfig`; types are checked here only for YaRN.
+
+    Args:
+        fields: Of config.json.
+        path: Of config.json.
+
+    Raises:
+        ConvertError: It states something that llama.cpp cannot do, that is not known, or two values
+            of one setting; or it does not say how positions are scaled.
+    """
+    return _Reader(fields, path).read()
+
+
+class _Reader:
+    def __init__(self, fields: Mapping[str, Any], path: Path) -> None:
+        self._fields = {key: value for key, value in fields.items() if value is not None}
+        self._path = path
+
+    def read(self) -> dict[str, Any]:
+        stated = self._by_layer(self._stated())
+        self._merge(stated, "rope_theta", _THETA)
+        self._merge(stated, "partial_rotary_factor", _PARTIAL)
+        self._merge(stated, _ORIGINAL, (_ORIGINAL,))
+        self._check_local_theta(stated)
+        if "rope_theta" not in stated:
+            raise ConvertError(f"{self._path} does not fit gpt-oss: it lacks rope_theta.")
+        kind = self._kind(stated)
+        known = {"rope_theta", *_FIXED, *_NO_EFFECT, *_YARN}
+        for key in sorted(stated.keys() - known):
+            self._refuse(f"states {key} in {self._place()}, which is not a known key")
+        if kind == "yarn":
+            return {"rope_type": kind} | self._yarn(stated)
+        # Without scaling the original context means nothing.
+        for key in sorted(stated.keys() - {"rope_theta", "partial_rotary_factor", _ORIGINAL}):
+            self._refuse(f"states {key}, but the rope_type {kind!r}, which has none")
+        self._check_fixed(stated)
+        return {"rope_type": kind, "rope_theta": stated["rope_theta"]}
+
+    def _stated(self) -> dict[str, Any]:
+        """Merge the two places where scaling may be stated."""
+        merged: dict[str, Any] = {}
+        for place in _PLACES:
+            found = self._fields.get(place)
+            if found is None:
+                continue
+            if not isinstance(found, dict):
+                raise ConvertError(
+                    f"{self._path} does not fit gpt-oss: {place} is {found!a:.80}, not an object "
+                    "of rope_type, rope_theta and the like."
+                )
+            for key, value in _plain(found).items():
+                if merged.setdefault(key, value) != value:
+                    self._refuse(f"states two values of {key}, in rope_scaling and rope_parameters")
+        return merged
+
+    def _by_layer(self, stated: dict[str, Any]) -> dict[str, Any]:
+        """Take what is stated for each kind of layer, where it is the same for both."""
+        if not stated.keys() & set(_LAYERS):
+            return stated
+        if other := sorted(stated.keys() - set(_LAYERS)):
+            self._refuse(f"states {other[0]} besides the kinds of layers in {self._place()}")
+        kinds = {}
+        for name in _LAYERS:
+            found = stated.get(name, stated.get(_LAYERS[0]))
+            if not isinstance(found, dict):
+                self._refuse(f"states {name} as {found!a:.80}, not as an object")
+            kinds[name] = _plain(found)
+        full, sliding = kinds.values()
+        for key in sorted(full.keys() | sliding.keys()):
+            if full.get(key) != sliding.get(key):
+                self._refuse(f"states another {key} for sliding layers; gpt-oss has one for all")
+        return full
+
+    def _merge(self, stated: dict[str, Any], name: str, spellings: Sequence[str]) -> None:
+        """Add what is stated outside of the scaling, under any of its names."""
+        for key in spellings:
+            value = stated.pop(key, None) if key != name else None
+            for found in (value, self._fields.get(key)):
+                if found is not None and stated.setdefault(name, found) != found:
+                    self._refuse(f"states two values of {name}: {stated[name]!r} and {found!r}")
+
+    def _check_local_theta(self, stated: dict[str, Any]) -> None:
+        for key in _LOCAL_THETA:
+            local = stated.pop(key, self._fields.get(key))
+            if local is not None and local != stated.get("rope_theta"):
+                self._refuse(f"states {key} {local!r}; gpt-oss has one rope_theta for all layers")
+
+    def _kind(self, stated: dict[str, Any]) -> str:
+        names = [stated.pop(key) for key in ("rope_type", "type") if key in stated]
+        if len(names) == 2 and names[0] != names[1]:
+            self._refuse(f"states the rope_type {names[0]!r} and the type {names[1]!r}")
+        if names and names[0] in ("default", "yarn"):
+            return str(names[0])
+        if names:
+            raise ConvertError(
+                f"{self._path} states the rope_type {names[0]!r}, which is not known; gpt-oss uses "
+                "yarn."
+            )
+        if scaling := sorted(stated.keys() & {*_YARN, "beta_fast", "beta_slow"}):
+            self._refuse(f"states {scaling[0]}, but no rope_type")
+        if not any(self._fields.get(place) for place in _PLACES):
+            # transformers 5 takes YaRN for this, transformers 4 and llama.cpp none.
+            raise ConvertError(
+                f"{self._path} does not say whether positions are scaled.",
+                hint='Copy rope_scaling from the base model\'s config.json, or state {"rope_type": '
+                '"default"} there if positions are not scaled.',
+            )
+        return "default"
+
+    def _yarn(self, stated: dict[str, Any]) -> dict[str, Any]:
+        for key in (_ORIGINAL, "factor"):
+            if key not in stated:
+                raise ConvertError(f"{self._path} lacks {key}, which YaRN needs.")
+        found = {key: value for key, value in stated.items() if key in RopeConfig.__struct_fields__}
+        try:
+            rope = msgspec.convert(found, RopeConfig)
+            scales = [
+                msgspec.convert(stated.get(key, 0.0), float) for key in ("mscale", "mscale_all_dim")
+            ]
+        except msgspec.ValidationError as error:
+            what = in_words(error, found)
+            raise ConvertError(f"{self._path} does not fit gpt-oss: {what}.") from error
+        self._check_fixed(stated)
+        if rope.attention_factor is None and any(scales):
+            mscale, over_all = scales
+            if all(scales):
+                factor = rope.factor
+                found["attention_factor"] = yarn_scale(factor, mscale) / yarn_scale(
+                    factor, over_all
+                )
+            elif scales != [1.0, 0.0]:  # programs differ in what one of them alone means
+                key = "mscale" if mscale else "mscale_all_dim"
+                self._refuse(f"states {key} alone; mscale and mscale_all_dim count together")
+        return found
+
+    def _check_fixed(self, stated: dict[str, Any]) -> None:
+        for key, right in _FIXED.items():
+            if (value := stated.get(key, right)) != right or isinstance(value, bool):
+                self._refuse(f"states a {key} of {value!r}; llama.cpp runs gpt-oss with {right:g}")
+        for key in _NO_EFFECT:
+            if not isinstance(stated.get(key, False), bool):
+                self._refuse(f"states a {key} of {stated[key]!r}, which is not true or false")
+
+    def _place(self) -> str:
+        return next((place for place in _PLACES if self._fields.get(place)), _PLACES[0])
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ConvertError(
+            f"{self._path} {what}.",
+            hint="The model would compute something else in llama.cpp. If the key is wrong or has "
+            "no effect, take it out of config.json.",
+        )
+
+
+def _plain(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is null, which is the same as not stated."""
+    return {key: value for key, value in stated.items() if value is not None}

@@ -1,0 +1,329 @@
+"""Checkpoints as people have them: converted, or named for what they are, with what to do."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType
+
+from convert import convert_checkpoint, plan_conversion
+from convert.tensor_types import widen_bf16
+from convert.verify import verify_model
+from gptoss_local.errors import ConvertError
+from tests.convert.gguf_file import GgufFile, read_gguf
+from tests.convert.refusing import refuse
+from tests.convert.tiny import (
+    Tensors,
+    tiny_config,
+    tiny_tensors,
+    write_json,
+    write_safetensors,
+    write_sharded,
+    write_tiny,
+)
+
+EXPERTS = "model.layers.0.mlp.experts"
+GATE_UP, DOWN = f"{EXPERTS}.gate_up_proj", f"{EXPERTS}.down_proj"
+
+
+def convert(folder: Path, **options: Any) -> tuple[GgufFile, list[str]]:
+    """Convert, and check the result against its checkpoint; returns it with the notes."""
+    notes: list[str] = []
+    target = folder.with_name(f"{folder.name}.gguf")
+    convert_checkpoint(folder, target, on_note=notes.append, **options)
+    report = verify_model(target, against=folder)
+    assert report.is_proven, report.findings
+    assert {tensor.match for tensor in report.tensors} <= {"equal"}
+    return read_gguf(target), notes
+
+
+def same(ours: GgufFile, theirs: GgufFile) -> bool:
+    """Whether two files hold the same tensors, byte by byte."""
+    return ours.tensors.keys() == theirs.tensors.keys() and all(
+        ours.tensors[name].data.tobytes() == tensor.data.tobytes()
+        for name, tensor in theirs.tensors.items()
+    )
+
+
+def widened(tensors: Tensors, dtype: str) -> Tensors:
+    """The same values in another dtype; they are chosen to fit."""
+    kind = {"F32": np.float32, "F16": np.float16}[dtype]
+    return {
+        name: (dtype, widen_bf16(values).astype(kind)) if held == "BF16" else (held, values)
+        for name, (held, values) in tensors.items()
+    }
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> GgufFile:
+    return convert(write_tiny(tmp_path / "published"))[0]
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16"])
+@pytest.mark.parametrize("dense", ["q8_0", "bf16", "q4_0"])
+def test_other_floats(tmp_path: Path, dtype: str, dense: str) -> None:
+    """The same values give the same file, whatever they were stored in."""
+    expected, _ = convert(write_tiny(tmp_path / "bf16"), dense=dense)
+    tensors = widened(tiny_tensors(), dtype)
+    file, notes = convert(write_tiny(tmp_path / "other", tensors=tensors), dense=dense)
+    assert same(file, expected)
+    rounded = f"6 tensors are {dtype} in the checkpoint and become BF16; values that do not fit"
+    assert [note[: len(rounded)] for note in notes] == ([rounded] if dense == "bf16" else [])
+
+
+def test_one_f32_tensor_among_others(tmp_path: Path) -> None:
+    """It becomes F32, so no bit of it is lost."""
+    values = np.linspace(0.1, 2, 64, dtype=np.float32)
+    tensors = tiny_tensors() | {"model.norm.weight": ("F32", values)}
+    file, notes = convert(write_tiny(tmp_path / "tiny", tensors=tensors))
+    assert file.tensors["output_norm.weight"].data.tobytes() == values.tobytes()
+    assert notes == []
+
+
+def test_f16_stays_exact(tmp_path: Path) -> None:
+    values = np.linspace(-3, 3, 24 * 64, dtype=np.float16).reshape(24, 64)
+    tensors = tiny_tensors() | {"lm_head.weight": ("F16", values)}
+    file, _ = convert(write_tiny(tmp_path / "tiny", tensors=tensors), dense="f16")
+    assert file.tensors["output.weight"].data.tobytes() == values.tobytes()
+
+
+def test_a_value_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    tensors = tiny_tensors() | {"lm_head.weight": ("F32", np.full((24, 64), 1e38, np.float32))}
+    folder = write_tiny(tmp_path / "tiny", tensors=tensors)
+    refuse(folder, "lm_head.weight in .* cannot become Q8_0: a value is not finite, or too large")
+
+
+@pytest.mark.parametrize("held", ["model.embed_tokens.weight", "lm_head.weight"])
+def test_tied_head(tmp_path: Path, held: str) -> None:
+    """llama.cpp needs two tensors."""
+    tensors = tiny_tensors()
+    other = ({"model.embed_tokens.weight", "lm_head.weight"} - {held}).pop()
+    del tensors[other]
+    config = tiny_config(tie_word_embeddings=True)
+    file, _ = convert(write_tiny(tmp_path / "tied", config=config, tensors=tensors))
+    embedding, head = (file.tensors[f"{name}.weight"] for name in ("token_embd", "output"))
+    assert embedding.data.tobytes() == head.data.tobytes()
+    untied = write_tiny(tmp_path / "untied", tensors=tensors)
+    refuse(untied, f"lacks the tensor {other}")
+
+
+def test_tied_with_both(tmp_path: Path, published: GgufFile) -> None:
+    config = tiny_config(tie_word_embeddings=True)
+    file, notes = convert(write_tiny(tmp_path / "tied", config=config))
+    assert same(file, published)
+    assert ["has both; each is used as it is" in note for note in notes] == [True]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["model-{:05d}-of-{:05d}", "pytorch_model-{:05d}-of-{:05d}", "tune-{:02d}-of-{:02d}"]
+)
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_shards_without_an_index(
+    tmp_path: Path, published: GgufFile, pattern: str, n_shards: int
+) -> None:
+    folder = write_tiny(tmp_path / "tiny")
+    (folder / "model.safetensors").unlink()
+    write_sharded(folder, tiny_tensors(), n_shards, pattern=pattern)
+    (folder / "model.safetensors.index.json").unlink()
+    assert same(convert(folder)[0], published)
+    if n_shards > 1:
+        min(folder.glob("*-of-*")).unlink()
+        refuse(folder, "The shard .*1-of-.*3.safetensors is missing")
+
+
+def test_one_file_of_any_name(tmp_path: Path, published: GgufFile) -> None:
+    folder = write_tiny(tmp_path / "tiny")
+    (folder / "model.safetensors").rename(folder / "my tune.safetensors")
+    assert same(convert(folder)[0], published)
+    write_safetensors(folder / "other.safetensors", {})
+    refuse(folder, "holds 2 safetensors files and no model.safetensors.index.json")
+
+
+PREFIXES: dict[str, Callable[[str], str]] = {
+    "torch.compile": lambda name: f"_orig_mod.{name}",
+    "DataParallel": lambda name: f"module.{name}",
+    "PEFT": lambda name: f"base_model.model.{name}",
+    "several": lambda name: f"module._orig_mod.{name}",
+    "FSDP, inside": lambda name: name.replace("layers.0.", "layers.0._fsdp_wrapped_module."),
+    "router as a linear layer": lambda name: name.replace("mlp.router.", "mlp.router.linear."),
+}
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_names_as_training_leaves_them(
+    tmp_path: Path, published: GgufFile, prefix: str, n_shards: int
+) -> None:
+    tensors = {PREFIXES[prefix](name): each for name, each in tiny_tensors().items()}
+    folder = write_tiny(tmp_path / "tiny", tensors=tensors, n_shards=n_shards)
+    assert same(convert(folder)[0], published)
+
+
+@pytest.mark.parametrize("is_fused", [True, False])
+@pytest.mark.parametrize("kept", ["mxfp4", "bf16"])
+def test_a_linear_layer_per_expert(tmp_path: Path, is_fused: bool, kept: Any) -> None:
+    """As Unsloth, TRL and others split experts to train them: output rows first."""
+    tensors = tiny_tensors(experts="bf16")
+    folder = write_tiny(tmp_path / "whole", tensors=tensors)
+    expected, _ = convert(folder, experts=kept)
+    for part, source in (("gate_up", GATE_UP), ("down", DOWN)):
+        weights, biases = tensors.pop(source)[1], tensors.pop(f"{source}_bias")[1]
+        for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            for kind, values in (("weight", weight.T), ("bias", bias)):
+                if part == "gate_up" and not is_fused:
+                    tensors[f"{EXPERTS}.{i}.gate_proj.{kind}"] = ("BF16", values[0::2])
+                    tensors[f"{EXPERTS}.{i}.up_proj.{kind}"] = ("BF16", values[1::2])
+                else:
+                    tensors[f"{EXPERTS}.{part}_projs.{i}.{kind}"] = ("BF16", values)
+    tensors = {name: (dtype, np.ascontiguousarray(v)) for name, (dtype, v) in tensors.items()}
+    for n_shards in (1, 4):
+        split = write_tiny(tmp_path / f"split-{n_shards}", tensors=tensors, n_shards=n_shards)
+        assert same(convert(split, experts=kept)[0], expected)
+    del tensors[f"{EXPERTS}.down_projs.3.weight"]
+    refuse(write_tiny(tmp_path / "broken", tensors=tensors), r"lacks the tensor .*down_projs\.3")
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16"])
+def test_experts_in_other_floats(tmp_path: Path, dtype: str) -> None:
+    tensors = tiny_tensors(experts="bf16")
+    expected, _ = convert(write_tiny(tmp_path / "bf16", tensors=tensors))
+    file, _ = convert(write_tiny(tmp_path / "other", tensors=widened(tensors, dtype)))
+    assert same(file, expected)
+    assert file.tensors["blk.0.ffn_up_exps.weight"].qtype == GGMLQuantizationType.MXFP4
+
+
+CARDS = {
+    "license: [apache-2.0, mit]": ("general.license", "apache-2.0, mit"),
+    "version: 1.0": ("general.version", "1.0"),
+    "tags: [gpt-oss, 2025]": ("general.tags", ["gpt-oss", "2025"]),
+    "language: [en, no]": ("general.languages", ["en", "no"]),
+    "name: 20": ("general.name", None),
+    "author: [A, B]": ("general.author", None),
+    "thumbnail: x: y": ("general.license", None),
+    "license: [": ("general.license", None),
+    "base_model: [{name: 3}]": ("general.license", None),
+    "license: {a: b}": ("general.license", None),
+    "tags: !!python/object:os.system x": ("general.tags", None),
+    "license: \udcff": ("general.author", None),
+}
+
+
+@pytest.mark.parametrize("line", CARDS)
+def test_a_model_card_never_stops_a_conversion(
+    tmp_path: Path, published: GgufFile, line: str
+) -> None:
+    folder = write_tiny(tmp_path / "tiny")
+    card = f"---\n{line}\n---\n# A model\n".encode(errors="surrogateescape")
+    (folder / "README.md").write_bytes(card)
+    file, notes = convert(folder)
+    assert same(file, published)
+    key, value = CARDS[line]
+    if value is not None:
+        assert file.keys[key][1] == value
+    elif line.startswith(("thumbnail", "license: [")):
+        assert "README.md was left out, as its head is not valid YAML" in notes[0]
+
+
+@pytest.mark.parametrize(
+    "stated", ['{"temperature": NaN}', '{"top_k": 1099511627776}', '{"top_p": Infinity}']
+)
+def test_a_generation_config_neither(tmp_path: Path, published: GgufFile, stated: str) -> None:
+    folder = write_tiny(tmp_path / "tiny")
+    (folder / "generation_config.json").write_text(stated)
+    file, notes = convert(folder)
+    assert same(file, published)
+    assert len(notes) == 1
+    assert "was left out: a GGUF cannot hold" in notes[0]
+
+
+def test_nan_in_config(tmp_path: Path, published: GgufFile) -> None:
+    """Python writes and reads it; where it means nothing, nothing depends on it."""
+    folder = write_tiny(tmp_path / "tiny")
+    config = json.dumps(tiny_config() | {"initializer_range": float("nan")})
+    (folder / "config.json").write_text(config)
+    assert same(convert(folder)[0], published)
+    (folder / "config.json").write_text(config.replace("1e-05", "NaN"))
+    refuse(folder, "rms_norm_eps")
+
+
+QUANTIZED = "Convert the checkpoint it was quantized from"
+MERGE = "merge_and_unload"
+METHODS = {
+    "bitsandbytes": "quantized by bitsandbytes",
+    "gptq": "quantized by GPTQ",
+    "awq": "quantized by AWQ",
+    "fp8": "quantized by FP8",
+    "compressed-tensors": "quantized by compressed-tensors",
+    "hqq": "quantized by hqq",
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_quantized_by_other_means(tmp_path: Path, method: str) -> None:
+    config = tiny_config(quantization_config={"quant_method": method, "bits": 4})
+    folder = write_tiny(tmp_path / "tiny", config=config)
+    with pytest.raises(ConvertError, match=METHODS[method]) as caught:
+        convert_checkpoint(folder, tmp_path / "m.gguf")
+    assert QUANTIZED in caught.value.hint
+
+
+BYTES = np.zeros((96, 64), np.uint8)
+Q = "model.layers.0.self_attn.q_proj"
+TENSORS: dict[str, tuple[Tensors, str, str]] = {
+    "bitsandbytes": (
+        {f"{Q}.weight": ("U8", BYTES), f"{Q}.weight.absmax": ("U8", BYTES)},
+        "bitsandbytes",
+        QUANTIZED,
+    ),
+    "fp8": (
+        {f"{Q}.weight": ("F8_E4M3", BYTES)},
+        "is F8_E4M3: the checkpoint is quantized",
+        QUANTIZED,
+    ),
+    "int8": ({f"{Q}.weight": ("I8", BYTES)}, "is I8: the checkpoint is quantized", QUANTIZED),
+    "GPTQ": ({f"{Q}.qweight": ("I32", BYTES)}, "GPTQ or AWQ", QUANTIZED),
+    "scales": ({f"{Q}.weight_scale": ("BF16", BYTES.astype("u2"))}, "FP8, NVFP4", QUANTIZED),
+    "LoRA": ({f"{Q}.lora_A.weight": ("BF16", BYTES.astype("u2"))}, "LoRA", MERGE),
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_told_by_its_tensors(tmp_path: Path, name: str) -> None:
+    more, match, hint = TENSORS[name]
+    folder = write_tiny(tmp_path / "tiny", tensors=tiny_tensors() | more)
+    with pytest.raises(ConvertError, match=match) as caught:
+        convert_checkpoint(folder, tmp_path / "m.gguf")
+    assert hint in caught.value.hint
+
+
+FOLDERS = {
+    "adapter": (["adapter_config.json", "adapter_model.safetensors"], "is an adapter", MERGE),
+    "pickles": (["config.json", "pytorch_model.bin"], "PyTorch pickles", "save_pretrained"),
+    "GGUF": (["model-Q4_K_M.gguf"], "holds a GGUF already", "gptoss import"),
+    "nothing": (["config.json"], "holds neither model.safetensors nor", "download from Hugging"),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_folders_without_a_checkpoint(tmp_path: Path, name: str) -> None:
+    names, match, hint = FOLDERS[name]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for each in names:
+        (folder / each).write_bytes(b"")
+    write_json(folder / "config.json", tiny_config()) if "config.json" in names else None
+    with pytest.raises(ConvertError, match=match) as caught:
+        convert_checkpoint(folder, tmp_path / "m.gguf")
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"])
+def test_the_name_of_one_file_of_several(tmp_path: Path, name: str) -> None:
+    """llama.cpp, and `gptoss ls`, would look for the others."""
+    folder = write_tiny(tmp_path / "tiny")
+    with pytest.raises(ConvertError, match="is the name of one file of several"):
+        plan_conversion(folder, tmp_path / name)
+    plan_conversion(folder, tmp_path / "m-00001-of-00001.gguf")

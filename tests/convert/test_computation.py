@@ -1,0 +1,249 @@
+"""A checkpoint's settings reach the GGUF however they are spelled, or are refused by name.
+
+What may change the computation and is not known is refused, too: a model that answers nonsense is
+worse than none. `verify --against` compares the computation by code of its own.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convert import convert_checkpoint
+from convert.verify import verify_model
+from gptoss_local.errors import ConvertError
+from tests.convert.gguf_file import read_gguf
+from tests.convert.llama_cpu import load_model, logits
+from tests.convert.refusing import refuse
+from tests.convert.tiny import tiny_config, tiny_tensors, write_tiny
+from tests.convert.write_gguf import without_sums, write_gguf
+
+YARN = tiny_config()["rope_scaling"]
+ROPE = "gpt-oss.rope.scaling."
+
+
+def yarn(**changes: Any) -> dict[str, Any]:
+    """YaRN as published, with other keys; those that are None are left out."""
+    return {key: value for key, value in (YARN | changes).items() if value is not None}
+
+
+def of_layers(**kinds: dict[str, Any]) -> dict[str, Any]:
+    return {"rope_theta": None, "rope_scaling": None, "rope_parameters": kinds}
+
+
+V5 = yarn(rope_theta=150000)
+HONOURED: dict[str, dict[str, Any]] = {
+    "as published": {},
+    "type for rope_type": {"rope_scaling": yarn(rope_type=None, type="yarn")},
+    "both": {"rope_scaling": yarn(type="yarn")},
+    "rope_parameters": {"rope_theta": None, "rope_scaling": None, "rope_parameters": V5},
+    "rope_parameters, type": {
+        "rope_scaling": None,
+        "rope_parameters": yarn(rope_type=None, type="yarn"),
+    },
+    "rope_type null beside type": {"rope_scaling": YARN | {"rope_type": None, "type": "yarn"}},
+    "in both places": {"rope_parameters": V5},
+    "for each kind of layer": of_layers(full_attention=V5, sliding_attention=V5),
+    "for full attention alone": of_layers(full_attention=V5),
+    "original at the top": {
+        "rope_scaling": yarn(original_max_position_embeddings=None),
+        "original_max_position_embeddings": 4096,
+    },
+    "another name of theta": {"rope_theta": None, "rotary_emb_base": 150000},
+    "theta of both kinds of layers": {"rope_local_base_freq": 150000},
+    "no betas": {"rope_scaling": yarn(beta_fast=None, beta_slow=None, truncate=None)},
+    "neutral factors": {
+        "rope_scaling": yarn(extrapolation_factor=1.0, partial_rotary_factor=1.0, attn_factor=1),
+        "partial_rotary_factor": 1.0,
+    },
+    "mscale of YaRN itself": {"rope_scaling": yarn(mscale=1.0)},
+    "sizes by other names": {
+        "hidden_size": None,
+        "n_embd": 64,
+        "num_local_experts": None,
+        "num_experts": 5,
+        "num_experts_per_tok": None,
+        "experts_per_token": 2,
+        "max_position_embeddings": None,
+        "n_ctx": 131072,
+    },
+    "as published by OpenAI": {
+        "attention_bias": True,
+        "attention_dropout": 0.0,
+        "experts_per_token": 2,
+        "hidden_act": "silu",
+        "initial_context_length": 4096,
+        "initializer_range": 0.02,
+        "output_router_logits": False,
+        "pad_token_id": 3,
+        "quantization_config": {
+            "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"],
+            "quant_method": "mxfp4",
+        },
+        "router_aux_loss_coef": 0.9,
+        "tie_word_embeddings": False,
+        "use_cache": True,
+    },
+    "as Unsloth saves": {"dtype": "bfloat16", "unsloth_version": "2025.11.1", "_name": "x"},
+}
+
+
+@pytest.mark.parametrize("name", HONOURED)
+def test_honoured(tmp_path: Path, name: str) -> None:
+    """The keys are those of the published checkpoint, and its tensors."""
+    config = {k: v for k, v in (tiny_config() | HONOURED[name]).items() if v is not None}
+    folder = write_tiny(tmp_path / "tiny", config=config, tensors=tiny_tensors(tiny_config()))
+    convert_checkpoint(folder, tmp_path / "m.gguf")
+    keys = {key: value for key, (_, value) in read_gguf(tmp_path / "m.gguf").keys.items()}
+    assert keys[f"{ROPE}type"] == "yarn"
+    assert keys[f"{ROPE}factor"] == 32
+    assert keys[f"{ROPE}original_context_length"] == 4096
+    assert keys["gpt-oss.rope.freq_base"] == 150000
+    assert keys["gpt-oss.embedding_length"] == 64
+    assert keys["gpt-oss.expert_used_count"] == 2
+    assert keys["gpt-oss.context_length"] == 131072
+    assert verify_model(tmp_path / "m.gguf", against=folder).is_proven
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no kind": ({"rope_scaling": yarn(rope_type=None)}, "no rope_type"),
+    "nothing": ({"rope_scaling": None}, "whether positions are scaled"),
+    "another kind": ({"rope_scaling": yarn(rope_type="llama3")}, "'llama3'"),
+    "two kinds": ({"rope_scaling": yarn(type="linear")}, "'linear'"),
+    "two factors": ({"rope_parameters": V5 | {"factor": 16.0}}, "two values of factor"),
+    "another factor for sliding layers": (
+        of_layers(full_attention=V5, sliding_attention=V5 | {"factor": 1.0}),
+        "another factor for sliding layers",
+    ),
+    "another theta for sliding layers": ({"rope_local_base_freq": 10000}, "rope_local_base_freq"),
+    "an unknown key of scaling": ({"rope_scaling": yarn(short_factor=[1.0])}, "short_factor"),
+    "beta_fast": ({"rope_scaling": yarn(beta_fast=16)}, "beta_fast of 16"),
+    "beta_slow": ({"rope_scaling": yarn(beta_slow=2)}, "beta_slow of 2"),
+    "extrapolation": ({"rope_scaling": yarn(extrapolation_factor=0.5)}, "extrapolation_factor"),
+    "attn_factor": ({"rope_scaling": yarn(attn_factor=2.0)}, "attn_factor"),
+    "part of a head": ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+    "part of a head, other name": ({"rotary_pct": 0.5}, "partial_rotary_factor"),
+    "mscale alone": ({"rope_scaling": yarn(mscale=0.7)}, "mscale alone"),
+    "no original context": (
+        {"rope_scaling": yarn(original_max_position_embeddings=None)},
+        "original_max_position_embeddings",
+    ),
+    "a factor that is text": ({"rope_scaling": yarn(factor="32")}, "factor"),
+    "scaling that is text": ({"rope_scaling": "yarn"}, "rope_scaling is 'yarn'"),
+    "layers in another order": ({"layer_types": ["full_attention"]}, "layer_types"),
+    "another activation": ({"hidden_act": "gelu"}, "hidden_act"),
+    "another limit": ({"swiglu_limit": 5.0}, "swiglu_limit"),
+    "another alpha": ({"swiglu_alpha": 1.5}, "swiglu_alpha"),
+    "attention without bias": ({"attention_bias": False}, "attention_bias"),
+    "softcap": ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+    "normed queries": ({"use_qk_norm": True}, "use_qk_norm"),
+    "shared experts": ({"n_shared_experts": 1}, "n_shared_experts"),
+    "another router": ({"scoring_func": "sigmoid"}, "scoring_func"),
+    "scaled routing": ({"routed_scaling_factor": 2.5}, "routed_scaling_factor"),
+    "an unknown setting of experts": ({"moe_latent_size": 64}, "moe_latent_size"),
+    "two sizes": ({"num_experts": 8}, "two values of one size"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_by_name(tmp_path: Path, name: str) -> None:
+    changes, match = REFUSED[name]
+    config = {k: v for k, v in (tiny_config() | changes).items() if v is not None}
+    folder = write_tiny(tmp_path / "tiny", config=config, tensors=tiny_tensors(tiny_config()))
+    refuse(folder, match)
+
+
+FACTORS: dict[str, tuple[dict[str, Any], float]] = {
+    "one": ({"attention_factor": 1.0}, 1.0),
+    "more": ({"attention_factor": 1.2}, 1.2),
+    "mscale": (
+        {"mscale": 0.5, "mscale_all_dim": 2.0},
+        (1 + 0.05 * math.log(32)) / (1 + 0.2 * math.log(32)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_the_factor_of_attention(tmp_path: Path, name: str) -> None:
+    """llama.cpp multiplies the key with YaRN's own factor."""
+    stated, magnitude = FACTORS[name]
+    folder = write_tiny(tmp_path / "tiny", config=tiny_config(rope_scaling=yarn(**stated)))
+    plain = write_tiny(tmp_path / "plain")
+    for each in (folder, plain):
+        convert_checkpoint(each, each.with_suffix(".gguf"))
+    own = 1 + 0.1 * math.log(32)
+    keys = read_gguf(tmp_path / "tiny.gguf").keys
+    assert keys[f"{ROPE}attn_factor"][1] == pytest.approx(magnitude / own)
+    assert verify_model(tmp_path / "tiny.gguf", against=folder).is_proven
+    report = verify_model(tmp_path / "plain.gguf", against=folder)
+    assert [each.where for each in report.findings] == ["gpt-oss.rope.*"]
+
+
+def test_the_factor_of_attention_changes_what_llama_cpp_computes(
+    tmp_path: Path, nano_gguf: Path
+) -> None:
+    file = read_gguf(nano_gguf)
+    key: dict[str, tuple[str, Any]] = {f"{ROPE}attn_factor": ("FLOAT32", 0.8)}
+    write_gguf(tmp_path / "other.gguf", without_sums(file) | key, file.tensors)
+    found = []
+    for path in (nano_gguf, tmp_path / "other.gguf"):
+        with load_model(path) as model:
+            found += logits(model, [list(range(1000, 1064))])
+    assert np.abs(found[0] - found[1]).max() > 0.01
+
+
+OTHER_KEYS: dict[str, tuple[str, Any] | None] = {
+    f"{ROPE}type": None,
+    f"{ROPE}factor": ("FLOAT32", 16.0),
+    f"{ROPE}original_context_length": ("UINT32", 8192),
+    f"{ROPE}attn_factor": ("FLOAT32", 1.1),
+    "gpt-oss.rope.freq_base": ("FLOAT32", 10000.0),
+    "gpt-oss.attention.sliding_window": ("UINT32", 64),
+    "gpt-oss.attention.layer_norm_rms_epsilon": ("FLOAT32", 1e-6),
+    "gpt-oss.expert_used_count": ("UINT32", 3),
+    "gpt-oss.context_length": ("UINT32", 4096),
+    "gpt-oss.rope.freq_base_swa": ("FLOAT32", 10000.0),
+    "gpt-oss.attention.sliding_window_pattern": ("UINT32", 4),
+    "gpt-oss.attention.causal": ("BOOL", False),
+    "gpt-oss.rope.dimension_count": ("UINT32", 16),
+}
+
+
+@pytest.mark.parametrize("key", OTHER_KEYS)
+def test_verify_finds_another_computation(tmp_path: Path, key: str) -> None:
+    """Also of a file in which every byte of every tensor is right."""
+    folder = write_tiny(tmp_path / "tiny")
+    convert_checkpoint(folder, tmp_path / "m.gguf")
+    file = read_gguf(tmp_path / "m.gguf")
+    keys = without_sums(file)
+    if (value := OTHER_KEYS[key]) is None:
+        keys = {name: each for name, each in keys.items() if not name.startswith(ROPE)}
+    else:
+        keys[key] = value
+    write_gguf(tmp_path / "other.gguf", keys, file.tensors)
+    report = verify_model(tmp_path / "other.gguf", against=folder)
+    assert not report.is_proven
+    assert {tensor.match for tensor in report.tensors} == {"equal"}
+
+
+@pytest.mark.parametrize("is_against", [False, True])
+def test_verify_finds_a_key_that_hides_the_computation(tmp_path: Path, is_against: bool) -> None:
+    folder = write_tiny(tmp_path / "tiny")
+    convert_checkpoint(folder, tmp_path / "m.gguf")
+    file = read_gguf(tmp_path / "m.gguf")
+    keys = without_sums(file) | {"gpt-oss.attention.causal": ("STRING", "no")}
+    write_gguf(tmp_path / "other.gguf", keys, file.tensors)
+    report = verify_model(tmp_path / "other.gguf", against=folder if is_against else None)
+    said = [each.message for each in report.findings]
+    assert "A key is not a number, so what the model computes is not known." in said
+
+
+def test_yarn_without_keys_can_never_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the keys compute is compared with config.json before the first byte is written."""
+    folder = write_tiny(tmp_path / "tiny")
+    monkeypatch.setattr("convert.metadata._add_rope", lambda writer, config: None)
+    with pytest.raises(ConvertError, match="would not compute what"):
+        convert_checkpoint(folder, tmp_path / "m.gguf")
+    assert not (tmp_path / "m.gguf").exists()

@@ -1,0 +1,208 @@
+"""Every type that a weight can have: bit for bit what llama.cpp's own quantizer makes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType, quants
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from convert import convert_checkpoint
+from convert.checkpoint import CheckpointReader
+from convert.config import read_config
+from convert.tensor_map import plan_tensors
+from convert.tensor_types import BF16, MXFP4, TENSOR_TYPES, TensorType, widen_bf16
+from gptoss_local.errors import UsageError
+from tests.convert import ggml
+from tests.convert.gguf_file import GgufFile, Tensor, read_gguf
+from tests.convert.tiny import write_tiny
+
+Rows = NDArray[np.float32]
+KINDS = [kind for kind in TENSOR_TYPES.values() if kind.name != "f32"]
+LEAST_MXFP4 = 2.0**-125  # below, the reference's scale wraps around to a huge one
+
+
+def as_f32(values: NDArray[np.floating]) -> Rows:
+    return np.ascontiguousarray(values, np.float32)
+
+
+def rows() -> dict[str, Rows]:
+    rng = np.random.default_rng(0)
+    plain = as_f32(rng.standard_normal((3000, 32)))
+    signs = rng.integers(0, 2, (500, 32), np.uint32) << np.uint32(31)
+    below_two = np.nextafter(np.exp2(rng.integers(-9, 9, (3000, 32))).astype("f4"), np.float32(0))
+    halves = as_f32(rng.integers(-254, 255, (3000, 32)) / 2)
+    return {
+        "random": plain,
+        "bf16": widen_bf16((plain.view(np.uint32) >> 16).astype(np.uint16)),
+        "of many sizes": as_f32(plain * np.exp2(rng.uniform(-40, 14, (3000, 1)))),
+        "tiny": as_f32(plain * np.exp2(rng.uniform(-149, -100, (3000, 1)))),
+        "denormal": (rng.integers(0, 1 << 23, (500, 32), np.uint32) | signs).view(np.float32),
+        "extreme": as_f32(plain[:500] * np.exp2(rng.uniform(10, 124, (500, 1)))),
+        "constant": np.repeat(plain[:500, :1], 32, axis=1),
+        "zeros of both signs": as_f32(rng.choice([0.0, -0.0], (64, 32))),
+        "whole numbers": as_f32(rng.integers(-16, 17, (3000, 32))),
+        "halves": np.where(rng.random(halves.shape) < 0.03, np.float32(127), halves),
+        "just below powers of two": below_two,
+        "one value": as_f32(np.eye(32) * 3.7),
+    }
+
+
+ROWS = rows()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("name", ROWS)
+def test_equals_llama_cpp(kind: type[TensorType], name: str) -> None:
+    """Where its own result is finite; where it is not, ours is refused."""
+    values = ROWS[name]
+    if kind is MXFP4:
+        largest = np.abs(values).max(axis=1)
+        values = values[(largest == 0) | (largest >= LEAST_MXFP4)]
+    if not len(values):
+        return
+    theirs = ggml.quantize(kind.qtype, values)
+    is_finite = np.isfinite(kind.dequantize(theirs).reshape(len(values), -1)).all(axis=1)
+    if is_finite.any():
+        ours = kind.quantize(values[is_finite])
+        np.testing.assert_array_equal(ours, theirs.reshape(len(values), -1)[is_finite].reshape(-1))
+    for row in values[~is_finite][:50]:
+        with pytest.raises(ValueError, match="not finite, or too large"):
+            kind.quantize(row)
+
+
+@given(
+    values=hnp.arrays(np.float32, (4, 32), elements=st.floats(-6e4, 6e4, width=32)),
+    kind=st.sampled_from(KINDS),
+)
+@settings(deadline=None, max_examples=400)
+def test_equals_llama_cpp_for_anything(values: Rows, kind: type[TensorType]) -> None:
+    largest = np.abs(values).max(axis=1)
+    values = values[(largest == 0) | (largest >= LEAST_MXFP4)] if kind is MXFP4 else values
+    theirs = ggml.quantize(kind.qtype, values)
+    np.testing.assert_array_equal(kind.quantize(values), theirs)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_dequantizes_as_gguf_does(kind: type[TensorType]) -> None:
+    data = kind.quantize(ROWS["random"])
+    expected = quants.dequantize(data.reshape(-1, kind.layout.itemsize), kind.qtype)
+    np.testing.assert_array_equal(kind.dequantize(data).reshape(-1), expected.reshape(-1))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("name", ["random", "of many sizes", "tiny", "constant", "halves"])
+def test_no_value_is_rounded_beyond_the_bound(kind: type[TensorType], name: str) -> None:
+    values = ROWS[name]
+    values = values[np.abs(values).max(axis=1) < 60_000].reshape(-1, kind.n_values)
+    distance = np.abs(kind.dequantize(kind.quantize(values)) - values)
+    assert (distance <= kind.bound(values) * np.float32(1 + 2**-20)).all()
+    if name == "random":  # and another matrix is not taken for a rounding of this one
+        assert (np.abs(values[::-1] - values) > kind.bound(values)).any(axis=1).mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused(kind: type[TensorType], bad: float) -> None:
+    values = ROWS["random"][:4].copy()
+    values[2, 31] = bad
+    with pytest.raises(ValueError, match="not finite"):
+        kind.quantize(values)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_what_is_not_finite_is_found(kind: type[TensorType]) -> None:
+    """In the data of a file, wherever llama.cpp finds it, too."""
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        data = rng.integers(0, 256, 4 * kind.layout.itemsize, np.uint8)
+        found = kind.first_infinite(data)
+        if kind is MXFP4:  # scales that overflow are found beside NaN
+            assert found is not None or ggml.is_valid(kind.qtype, data)
+        else:
+            assert (found is None) == ggml.is_valid(kind.qtype, data)
+
+
+def test_tiny_mxfp4_blocks_take_the_smallest_scale() -> None:
+    for value in (0.0, 2.0**-149, 2.0**-133):
+        assert not MXFP4.dequantize(MXFP4.quantize(np.full(32, value, np.float32))).any()
+    values = np.full((1, 32), 2.0**-126, np.float32)  # 4 of the smallest scale
+    np.testing.assert_array_equal(MXFP4.dequantize(MXFP4.quantize(values)), values)
+
+
+@pytest.mark.parametrize("dense", [kind.name for kind in KINDS])
+def test_dense_weights_of_a_checkpoint(tmp_path: Path, dense: str) -> None:
+    """Embedding, attention and head get the type; the rest stays as it is."""
+    folder = write_tiny(tmp_path / "tiny")
+    convert_checkpoint(folder, tmp_path / "m.gguf", dense=dense)
+    convert_checkpoint(folder, tmp_path / "bf16.gguf", dense="bf16")
+    exact, n_dense = read_gguf(tmp_path / "bf16.gguf").tensors, 0
+    for name, tensor in read_gguf(tmp_path / "m.gguf").tensors.items():
+        if exact[name].qtype != GGMLQuantizationType.BF16:
+            assert tensor.data.tobytes() == exact[name].data.tobytes()
+            continue
+        assert tensor.qtype.name.lower() == dense
+        expected = ggml.quantize(tensor.qtype, exact[name].values())
+        assert tensor.data.tobytes() == expected.tobytes()
+        n_dense += 1
+    assert n_dense == 2 + 4
+
+
+@pytest.mark.parametrize("dense", ["q4_k", "Q6_K", "iq4_xs", "q4_k_m", "iq2_xxs"])
+def test_types_that_need_longer_blocks(tmp_path: Path, dense: str) -> None:
+    folder = write_tiny(tmp_path / "tiny")
+    with pytest.raises(UsageError, match=f"{dense} is not a type") as caught:
+        convert_checkpoint(folder, tmp_path / "m.gguf", dense=dense)
+    assert "a multiple of 256 values; gpt-oss's have 2,880" in caught.value.hint
+    assert "q5_1" in caught.value.hint
+
+
+@pytest.mark.parametrize("dense", ["f32", "int8", ""])
+def test_no_such_type(tmp_path: Path, dense: str) -> None:
+    with pytest.raises(UsageError, match="is not a type for the dense weights"):
+        convert_checkpoint(write_tiny(tmp_path / "tiny"), tmp_path / "m.gguf", dense=dense)
+
+
+def test_bf16_tensors_keep_their_bits(nano_checkpoint: Path, bf16_file: GgufFile) -> None:
+    for source, tensor in pairs(nano_checkpoint, bf16_file):
+        if tensor.qtype == GGMLQuantizationType.BF16:
+            assert tensor.data.tobytes() == source.tobytes()
+        else:
+            assert tensor.qtype == GGMLQuantizationType.F32
+            widened = source.ravel().astype(np.uint32) << 16
+            np.testing.assert_array_equal(tensor.data.view(np.uint32), widened)
+
+
+def test_q8_0_tensors_of_nano(nano_checkpoint: Path, q8_0_file: GgufFile) -> None:
+    n_quantized = 0
+    for source, tensor in pairs(nano_checkpoint, q8_0_file):
+        if tensor.qtype == GGMLQuantizationType.Q8_0:
+            reference = ggml.quantize(tensor.qtype, widen_bf16(source))
+            assert tensor.data.tobytes() == reference.tobytes()
+            n_quantized += 1
+    assert n_quantized == 2 + 4 * 8
+
+
+def pairs(checkpoint: Path, file: GgufFile) -> Iterator[tuple[NDArray[np.uint16], Tensor]]:
+    """Source bits and converted tensor, for all but the experts' weights."""
+    reader = CheckpointReader(checkpoint)
+    plan = plan_tensors(read_config(checkpoint), reader.tensors, "bf16")
+    assert file.tensors.keys() == {t.name for t in plan}
+    for planned in plan:
+        tensor = file.tensors[planned.name]
+        assert tensor.shape == planned.shape
+        if planned.scales is None:
+            source = reader.read(planned.sources[0])
+            if planned.rows != "all":
+                source = source[:, 0 if planned.rows == "even" else 1 :: 2]
+            yield source, tensor
+
+
+def test_bf16_rounds_halves_to_even() -> None:
+    bits = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0xBF818000], np.uint32)
+    rounded = BF16.quantize(bits.view(np.float32)).view(np.uint16)
+    assert [hex(each) for each in rounded] == ["0x3f80", "0x3f82", "0x3f81", "0x3f80", "0xbf82"]

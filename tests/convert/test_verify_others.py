@@ -1,0 +1,174 @@
+"""`verify` and GGUFs of other programs: what it cannot check is a note, and never called wrong."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import pytest
+
+from convert import convert_checkpoint
+from convert.verify import verify_model
+from gptoss_local.formats.gguf_file import GGUFInfo, read_info
+from gptoss_local.plan.facts import read_facts
+from tests.cli.conftest import run_cli
+from tests.convert.gguf_file import GgufFile, Tensor, read_gguf
+from tests.convert.tiny import tiny_config, tiny_tensors, write_tiny
+from tests.convert.write_gguf import without_sums, write_gguf
+
+Q4_K_M = 15
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint whose rows are long enough for K-quants."""
+    config = tiny_config(hidden_size=256, intermediate_size=256, num_attention_heads=8)
+    return write_tiny(tmp_path_factory.mktemp("wide") / "wide", config=config)
+
+
+@pytest.fixture(scope="module")
+def k_quant(wide: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What llama.cpp's own quantizer makes of ours; it copies our keys, checksums among them."""
+    bf16_gguf = wide.with_suffix(".gguf")
+    convert_checkpoint(wide, bf16_gguf, dense="bf16")
+    target = tmp_path_factory.mktemp("k") / "Wide-Q4_K_M.GGUF"
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype, params.nthread = Q4_K_M, 1
+    params.allow_requantize = True
+    assert (
+        llama_cpp.llama_model_quantize(str(bf16_gguf).encode(), str(target).encode(), params) == 0
+    )
+    return target
+
+
+def test_a_k_quant_is_not_wrong(k_quant: Path, wide: Path) -> None:
+    info = read_info(k_quant)
+    assert info.quantization == "Q4_K_M"
+    report = verify_model(k_quant, tokenizer=wide)
+    assert report.findings == []
+    notes = " | ".join(report.notes)
+    assert "of types that are only checked for their sizes and scales: Q" in notes
+    assert "checksums are those of the file that another program made it from" in notes
+    assert report.unproven
+    report = verify_model(k_quant, against=wide)
+    assert report.findings == []
+    kinds = {tensor.type: tensor.match for tensor in report.tensors}
+    assert kinds["F32"] == "equal"
+    assert "alike" in kinds.values()
+    assert "they resemble the checkpoint" in " | ".join(report.notes)
+    assert read_facts(k_quant).weight_bytes < k_quant.stat().st_size
+
+
+def test_a_k_quant_on_the_command_line(k_quant: Path, wide: Path, tmp_path: Path) -> None:
+    environment = os.environ | {"GPTOSS_HOME": str(tmp_path / "home")}
+    done = run_cli(environment, "verify", str(k_quant), "--tokenizer", str(wide))
+    assert done.returncode == 0, done.stderr
+    assert "note: " in done.stderr
+    assert "plausible, but not proven: Wide-Q4_K_M.GGUF" in done.stderr
+    options = ("--against", str(wide), "--json", "--quiet")
+    done = run_cli(environment, "verify", str(k_quant), *options)
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert data["proven"] is False
+    assert "output.weight" in data["unproven"]
+    assert data["findings"] == []
+
+
+def test_a_k_quant_that_is_damaged_is_found(k_quant: Path, wide: Path, tmp_path: Path) -> None:
+    """By scales that are NaN, and by values that have nothing to do with the checkpoint's."""
+    file = read_gguf(k_quant)
+    name = next(n for n, t in file.tensors.items() if t.qtype.name.endswith("_K"))
+    tensor = file.tensors[name]
+    data = tensor.data.copy()
+    data[:2] = 0xFF, 0x7F  # of Q4_K the first scale
+    if tensor.qtype.name == "Q6_K":
+        data[208:210] = 0xFF, 0x7F
+    broken = file.tensors | {name: Tensor(tensor.qtype, tensor.shape, data)}
+    write_gguf(tmp_path / "broken.gguf", without_sums(file), broken)
+    report = verify_model(tmp_path / "broken.gguf", tokenizer=wide)
+    assert [each.where for each in report.findings] == [name]
+    assert "not finite" in report.findings[0].message
+    config = json.loads((wide / "config.json").read_bytes())
+    other = write_tiny(tmp_path / "other", config=config, tensors=tiny_tensors(config, seed=1))
+    report = verify_model(k_quant, against=other)
+    assert name in {each.where for each in report.findings}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GgufFile]:
+    folder = write_tiny(tmp_path_factory.mktemp("tiny") / "tiny")
+    (target,) = convert_checkpoint(folder, folder.with_suffix(".gguf"))
+    return folder, read_gguf(target)
+
+
+OTHER_KEYS: dict[str, dict[str, tuple[str, Any]]] = {
+    "add_bos_token": {"tokenizer.ggml.add_bos_token": ("BOOL", True)},
+    "pre-tokenizer": {"tokenizer.ggml.pre": ("STRING", "default")},
+    "per layer": {
+        "gpt-oss.attention.head_count": ("ARRAY/UINT32", [3]),
+        "gpt-oss.attention.head_count_kv": ("ARRAY/INT32", [1]),
+        "gpt-oss.feed_forward_length": ("ARRAY/UINT32", [32]),
+    },
+    "pattern as a list": {"gpt-oss.attention.sliding_window_pattern": ("ARRAY/BOOL", [True])},
+}
+
+
+@pytest.mark.parametrize("name", OTHER_KEYS)
+def test_keys_as_others_write_them(tiny: tuple[Path, GgufFile], tmp_path: Path, name: str) -> None:
+    folder, file = tiny
+    write_gguf(tmp_path / "m.gguf", without_sums(file) | OTHER_KEYS[name], file.tensors)
+    report = verify_model(tmp_path / "m.gguf", tokenizer=folder)
+    assert report.findings == []
+
+
+def test_what_is_the_same_for_all_layers_is_read_as_a_number(
+    tiny: tuple[Path, GgufFile], tmp_path: Path
+) -> None:
+    """By the plan and by `show`, as by llama.cpp."""
+    _, file = tiny
+    keys = without_sums(file)
+    write_gguf(tmp_path / "plain.gguf", keys, file.tensors)
+    write_gguf(tmp_path / "lists.gguf", keys | OTHER_KEYS["per layer"], file.tensors)
+    assert read_facts(tmp_path / "lists.gguf") == read_facts(tmp_path / "plain.gguf")
+
+
+def test_a_tail_of_zeros(tiny: tuple[Path, GgufFile], tmp_path: Path) -> None:
+    folder, file = tiny
+    path = tmp_path / "m.gguf"
+    write_gguf(path, without_sums(file), file.tensors)
+    for tail, n_findings in ((bytes(4096), 0), (bytes(4095) + b"\1", 1)):
+        with path.open("ab") as out:
+            out.write(tail)
+        report = verify_model(path, tokenizer=folder)
+        assert len(report.findings) == n_findings, report.findings
+    assert "after the end of its tensors" in report.findings[0].message
+
+
+def text_info(path: Path, text: bytes) -> GGUFInfo:
+    """Put bytes into a key's text, as many as were there."""
+    data = path.read_bytes()
+    assert data.count(b"A" * len(text)) == 1
+    path.write_bytes(data.replace(b"A" * len(text), text))
+    return read_info(path)
+
+
+def test_text_that_is_not_utf_8(tiny: tuple[Path, GgufFile], tmp_path: Path) -> None:
+    """llama.cpp does not look at it either."""
+    folder, file = tiny
+    text = r"C:\Modèles\imatrix.dat".encode("latin-1")
+    keys = without_sums(file) | {"quantize.imatrix.file": ("STRING", "A" * len(text))}
+    path = tmp_path / "Author_latin1.gguf"
+    write_gguf(path, keys, file.tensors)
+    info = text_info(path, text)
+    assert info.metadata["quantize.imatrix.file"] == "C:\\Mod\ufffdles\\imatrix.dat"
+    assert info.quantization == "MXFP4"
+    assert verify_model(path, tokenizer=folder).findings == []
+
+
+def test_an_upper_case_name(tiny: tuple[Path, GgufFile], tmp_path: Path) -> None:
+    folder, _ = tiny
+    path = tmp_path / "X.GGUF"
+    shutil.copyfile(folder.with_suffix(".gguf"), path)
+    assert verify_model(path, tokenizer=folder).is_proven
