@@ -4,12 +4,15 @@ The only layer that knows the harmony format: below it there are token ids, abov
 dialect of the HTTP server turns its request into a ChatRequest and ChatEvents into its answer.
 """
 
-from gptoss_local.chat.dissect import HarmonyPiece, dissect
+from gptoss_local.chat.budget import text_size
 from gptoss_local.chat.events import (
+    GAP,
+    CallDelta,
     ChatEvent,
     ContentDelta,
     Delta,
     Done,
+    Growing,
     Prefilling,
     ReasoningDelta,
     Started,
@@ -17,6 +20,7 @@ from gptoss_local.chat.events import (
     ToolCall,
     WholeAnswer,
 )
+from gptoss_local.chat.inspection import HarmonyPiece, inspect_tokens
 from gptoss_local.chat.message import (
     AnswerFormat,
     ChatRequest,
@@ -31,12 +35,15 @@ from gptoss_local.chat.session import answer, n_prompt_tokens, prompt_tokens
 from gptoss_local.chat.vocabulary import Vocabulary
 
 __all__ = [
+    "GAP",
     "AnswerFormat",
+    "CallDelta",
     "ChatEvent",
     "ChatRequest",
     "ContentDelta",
     "Delta",
     "Done",
+    "Growing",
     "HarmonyPiece",
     "JsonFormat",
     "Message",
@@ -52,7 +59,8 @@ __all__ = [
     "Vocabulary",
     "WholeAnswer",
     "answer",
-    "dissect",
+    "inspect_tokens",
     "n_prompt_tokens",
     "prompt_tokens",
+    "text_size",
 ]

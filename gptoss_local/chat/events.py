@@ -1,4 +1,4 @@
-"""What an answer consists of, in the order it happens. Every front end consumes these."""
+"""Defines the events of an answer, in the order they happen. Every front end consumes these."""
 
 from typing import Any
 
@@ -6,15 +6,29 @@ import msgspec
 
 from gptoss_local.types import FinishReason, Usage
 
+GAP = "\n\n"
+"""Between two messages of an answer that a client reads as one text."""
+
 
 class Started(msgspec.Struct, frozen=True):
-    """First event of every answer: the prompt is rendered, fits, and goes to the engine.
+    """The prompt is rendered, fits, and goes to the engine; only Growing may come before it.
 
     `n_left_out` messages of the conversation are not in it, as the request allowed.
     """
 
     n_prompt: int
     n_left_out: int = 0
+
+
+class Growing(msgspec.Struct, frozen=True):
+    """The model is loaded again, with more context, as the prompt needs it.
+
+    Comes before Started, and only for requests that ask for Prefilling.
+    """
+
+    n_prompt: int
+    n_ctx: int
+    n_ctx_before: int
 
 
 class Prefilling(msgspec.Struct, frozen=True):
@@ -25,9 +39,18 @@ class Prefilling(msgspec.Struct, frozen=True):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
-    """A piece of the analysis channel; never empty."""
+    """A piece of the analysis channel; never empty.
+
+    `is_next` says that another message begins: the text has a gap before what the model wrote.
+    """
 
     text: str
+    is_next: bool = False
+
+    @property
+    def own_text(self) -> str:
+        """Return what the model wrote."""
+        return self.text.removeprefix(GAP) if self.is_next else self.text
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
@@ -47,13 +70,35 @@ class TokenLogprob(msgspec.Struct, frozen=True):
 
 
 class ContentDelta(msgspec.Struct, frozen=True):
-    """A piece of the answer (final channel, or a preamble before a tool call); never empty.
+    """A piece of the answer, or of a preamble on the way to it; never empty.
 
-    `logprobs` are those of the tokens that begin in it, if they were asked for.
+    `logprobs` are those of the tokens that begin in it, if they were asked for; `is_next` is that
+    of ReasoningDelta.
     """
 
     text: str
     logprobs: tuple[TokenLogprob, ...] = ()
+    is_next: bool = False
+    is_preamble: bool = False
+
+    @property
+    def own_text(self) -> str:
+        """Return what the model wrote."""
+        return self.text.removeprefix(GAP) if self.is_next else self.text
+
+
+class CallDelta(msgspec.Struct, frozen=True):
+    """A piece of a call's arguments, for requests that ask for calls as they are written.
+
+    The pieces of a call join to the beginning of what `ToolCall.arguments_json` returns; that event
+    follows with the same `index` and `id`, unless the answer ends within the call for want of
+    tokens.
+    """
+
+    index: int
+    id: str
+    name: str
+    text: str
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -66,6 +111,10 @@ class ToolCall(msgspec.Struct, frozen=True):
     id: str
     name: str
     arguments: dict[str, Any]
+
+    def arguments_json(self) -> str:
+        """Return the arguments as the text of a JSON object."""
+        return msgspec.json.encode(self.arguments).decode()
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -82,8 +131,8 @@ class Done(msgspec.Struct, frozen=True):
     stop_string: str = ""
 
 
-Delta = ReasoningDelta | ContentDelta | ToolCall
-ChatEvent = Started | Prefilling | Delta | Done
+Delta = ReasoningDelta | ContentDelta | CallDelta | ToolCall
+ChatEvent = Growing | Started | Prefilling | Delta | Done
 
 
 class WholeAnswer:

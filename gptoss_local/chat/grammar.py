@@ -1,4 +1,4 @@
-"""What an answer may look like -> one grammar over its harmony tokens, tags and all.
+"""Builds one grammar over an answer's harmony tokens, tags included, from what it may look like.
 
 Analysis stays free, the final message is what the format says, and a call of a function is a JSON
 object, of the function's own schema if it is strict or must be called. The engine masks tokens with
@@ -9,20 +9,21 @@ Source: the harmony format as openai-harmony renders it, and the headers that re
 where a regular expression never matches a tag.
 """
 
-import functools
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import llguidance
-
+from gptoss_local.chat import guidance
 from gptoss_local.chat.fixed_text import FIXED_MAX, fixed_length
-from gptoss_local.chat.format_schema import enforceable, not_enforceable, places
+from gptoss_local.chat.format_schema import Enforced, enforceable
 from gptoss_local.chat.message import AnswerFormat, JsonFormat, RegexFormat, Tool
+from gptoss_local.chat.patience import Patience
+from gptoss_local.chat.pattern import PatternError, read_pattern, render
+from gptoss_local.chat.schema_document import all_schemas, within
+from gptoss_local.chat.schema_values import settle
 from gptoss_local.errors import UsageError
 
-_REASON_MAX = 250  # characters
 _N_SEARCHED_MAX = 300  # parts of a schema, 0.1 ms each and more
 _ANSWER = """
 start: (analysis turn){thoughts} last
@@ -50,9 +51,17 @@ N{i}: {names}
 """
 _OBJECT: dict[str, Any] = {"type": "object"}
 
-# What printers of JSON write between two values. With any amount, a model that is lost in a format
-# would put whitespace there until its context is full.
-_OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": r"[ \t]{1,2}|\r?\n[ \t]{0,40}"}
+# How llguidance says what, and how we do.
+_PROBLEMS = {
+    "Unsatisfiable": "no value satisfies it",
+    "min/maxProperties only": "'minProperties' or 'maxProperties' next to optional properties",
+    "are not disjoint": "a property may match two patterns of 'patternProperties'",
+    "circular references": "a reference to a schema around it, next to other keywords",
+    "too many digits": "'multipleOf' with so many digits",
+    "multiple of": "'multipleOf' of such a number",
+    "Unicode property": "a pattern with an unknown kind of characters",
+}
+_TOO_COMPLEX = "it is too large or too complex"
 
 
 def compile_grammar(
@@ -61,6 +70,7 @@ def compile_grammar(
     *,
     must_call: Sequence[str] = (),
     opens_final: bool = False,
+    patience: Patience | None = None,
 ) -> str:
     """Make the grammar of an answer and check it.
 
@@ -70,17 +80,20 @@ def compile_grammar(
         tools: Functions that may be called.
         must_call: Names of tools; the model calls one of these and gives no other answer.
         opens_final: The answer is the final message alone, whose header the prompt holds.
+        patience: How long it may take; None: a new one.
 
     Raises:
         UsageError: llguidance cannot enforce it; the reason names the keyword and its place.
     """
-    schemas: dict[str, dict[str, Any]] = {}  # by what to call them
+    patience = patience or Patience()
+    patience.begin()
+    schemas: list[Enforced] = []
     grammars: list[dict[str, Any]] = []
     if isinstance(answer_format, JsonFormat):
-        schemas["#"] = enforceable(answer_format.schema)
-        grammars.append({"name": "body", **_json_schema(schemas["#"])})
+        schemas.append(_settled(answer_format.schema, "the format", patience))
+        grammars.append({"name": "body", **guidance.json_schema(schemas[0].schema)})
     elif answer_format is not None:
-        grammars.append({"name": "body", **_regex(answer_format)})
+        grammars.append({"name": "body", "lark_grammar": _text(answer_format, patience)})
     body = "TEXT" if answer_format is None else "@body"
     if opens_final:
         top = _OPEN_ANSWER.format(body=body)
@@ -94,31 +107,50 @@ def compile_grammar(
             last = "final | (preamble turn (analysis turn)*)? call"
         top = _ANSWER.format(last=last, thoughts=thoughts, body=body)
         if tools:
-            groups = list(_argument_schemas(tools, must_call))
+            groups = list(_argument_schemas(tools, must_call, patience))
             top += _CALLS.format(calls=" | ".join(f"c{i}" for i in range(len(groups))))
             for i, (names, schema) in enumerate(groups):
                 spelled = " | ".join(json.dumps(name, ensure_ascii=False) for name in names)
-                schemas[f"{names[0]}#"] = schema
                 top += _CALL.format(i=i, names=spelled)
-                grammars.append({"name": f"a{i}", **_json_schema(schema)})
-    grammar = json.dumps({"grammars": [{"name": "top", "lark_grammar": top}, *grammars]})
+                schemas.append(schema)
+                grammars.append({"name": f"a{i}", **guidance.json_schema(schema.schema)})
+    grammar = guidance.grammar({"name": "top", "lark_grammar": top}, *grammars)
     _check(grammar, schemas)
     return grammar
 
 
-def _check(grammar: str, schemas: dict[str, dict[str, Any]]) -> None:
+def _text(answer_format: RegexFormat, patience: Patience) -> str:
+    def check() -> None:
+        if patience.is_over:
+            raise PatternError(f"takes longer than {patience.limit_s:g} s to prepare")
+
+    try:
+        expression = render(read_pattern(f"^(?:{answer_format.pattern})$"), check)
+    except PatternError as error:
+        raise UsageError(f"the format cannot be enforced: the pattern {error}") from error
+    return f"start: BODY\nBODY: /(?:{expression})/"
+
+
+def _check(grammar: str, schemas: list[Enforced]) -> None:
     """Raise UsageError if an answer cannot be held to a grammar, which these schemas are in."""
-    if problem := _problem(grammar):
-        raise not_enforceable(problem, _find(problem, schemas))
-    for path, schema in schemas.items():
-        if flaw := _flaw(schema):
-            raise not_enforceable(flaw, path)
+    if problem := guidance.problem(grammar):
+        for schema in schemas:
+            _check_schema(schema)
+        raise UsageError(f"the format cannot be enforced: {problem}")
+
+
+def _check_schema(schema: Enforced) -> None:
+    problem = _problem(schema.schema)
+    if problem == _TOO_COMPLEX:
+        raise schema.refusal(problem)
+    if problem:
+        raise schema.refusal(problem + within(_find(problem, schema)))
 
 
 def _argument_schemas(
-    tools: Iterable[Tool], must_call: Sequence[str]
-) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """Names of functions that may be called, and the schema that their arguments keep to.
+    tools: Iterable[Tool], must_call: Sequence[str], patience: Patience
+) -> Iterator[tuple[list[str], Enforced]]:
+    """Yield names of functions that may be called, and what their arguments keep to.
 
     The schema of a tool that is not strict is left out if it cannot be enforced: clients send any.
     """
@@ -128,74 +160,51 @@ def _argument_schemas(
             continue
         schema = _OBJECT | (tool.parameters or {})
         if tool.strict:
-            yield [tool.name], enforceable(schema, f"{tool.name}#")
-        elif must_call and (enforced := _if_enforceable(schema)) is not None:
+            subject = f"the parameters of the tool '{tool.name}'"
+            yield [tool.name], _settled(schema, subject, patience)
+        elif must_call and (enforced := _if_enforceable(schema, patience)) is not None:
             yield [tool.name], enforced
         else:
             free.append(tool.name)
     if free:
-        yield free, _OBJECT
+        yield free, enforceable(_OBJECT, "", Patience())
 
 
-def _if_enforceable(schema: dict[str, Any]) -> dict[str, Any] | None:
+def _settled(schema: dict[str, Any], subject: str, patience: Patience) -> Enforced:
+    enforced = enforceable(schema, subject, patience)
+    settle(enforced)
+    if (n_fixed := fixed_length(enforced)) > FIXED_MAX:
+        raise enforced.refusal(f"{n_fixed} characters of fixed text are more than {FIXED_MAX}")
+    return enforced
+
+
+def _if_enforceable(schema: dict[str, Any], patience: Patience) -> Enforced | None:
     try:
-        enforced: dict[str, Any] = enforceable(schema)
+        enforced = _settled(schema, "", patience)
+        _check_schema(enforced)
     except UsageError:
         return None
-    return None if _problem(_grammar_of(enforced)) or _flaw(enforced) else enforced
+    return enforced
 
 
-def _flaw(schema: dict[str, Any]) -> str:
-    """What llguidance accepts and cannot do; empty if there is nothing."""
-    n_fixed = sum(fixed_length(part) for _, part in places(schema, ""))
-    if n_fixed > FIXED_MAX:
-        return f"{n_fixed} characters of fixed text are more than {FIXED_MAX}"
-    return "nothing satisfies it" if _is_empty(schema) else ""
-
-
-def _is_empty(schema: dict[str, Any]) -> bool:
-    """Whether no value can even begin, as with a reference that leads to itself.
-
-    A model would reason for ever, as it could not come to an answer.
-    """
-    matcher = llguidance.LLMatcher(_byte_tokenizer(), _grammar_of(schema), log_level=0)
-    matcher.compute_bitmask()
-    return bool(matcher.is_error())
-
-
-@functools.cache
-def _byte_tokenizer() -> llguidance.LLTokenizer:
-    """One for which every byte is a token; 1 ms."""
-    return llguidance.LLTokenizer("byte")
-
-
-def _find(problem: str, schemas: dict[str, dict[str, Any]]) -> str:
-    """The innermost part of a schema that has the problem by itself; empty if none has."""
-    for start, schema in schemas.items():
-        definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-        for path, part in itertools.islice(places(schema, start), _N_SEARCHED_MAX):
-            alone = _problem(_grammar_of(part | definitions))
-            if alone and problem.startswith(alone):  # it goes on with where a reference led
-                return path
+def _find(problem: str, enforced: Enforced) -> str:
+    """Return the place of the innermost part that has the problem by itself; empty if none has."""
+    parts = [*all_schemas(enforced.schema)]
+    for part in itertools.islice(reversed(parts), _N_SEARCHED_MAX):
+        if enforced.patience.is_over:
+            break
+        if (
+            id(part) in enforced.places
+            and _problem(part | {"$defs": enforced.definitions}) == problem
+        ):
+            return enforced.places[id(part)]
     return ""
 
 
-def _grammar_of(schema: dict[str, Any]) -> str:
-    return json.dumps({"grammars": [{"name": "top", **_json_schema(schema)}]})
-
-
-def _problem(grammar: str) -> str:
-    """Why llguidance refuses a grammar; empty if it does not."""
-    is_error, messages = llguidance.LLMatcher.validate_grammar_with_warnings(grammar)
-    if not is_error:
-        return ""
-    return " ".join(messages[0].split())[-_REASON_MAX:]  # of a regex, the end says what
-
-
-def _regex(answer_format: RegexFormat) -> dict[str, Any]:
-    grammar = json.loads(llguidance.LLMatcher.grammar_from_regex(answer_format.pattern))
-    return {"lark_grammar": grammar["grammars"][0]["lark_grammar"]}
-
-
-def _json_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"json_schema": schema | {"x-guidance": _OPTIONS}}
+def _problem(schema: dict[str, Any]) -> str:
+    """Return why llguidance refuses a schema, in our words; empty if it does not."""
+    theirs = guidance.problem(guidance.grammar({"name": "top", **guidance.json_schema(schema)}))
+    for words, ours in _PROBLEMS.items():
+        if words in theirs:
+            return ours
+    return _TOO_COMPLEX if theirs else ""

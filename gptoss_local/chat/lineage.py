@@ -1,4 +1,4 @@
-"""Which requests are turns of one conversation, and the date that it began with."""
+"""Recognizes the requests that are turns of one conversation, and the date that it began with."""
 
 import datetime
 import threading
@@ -14,7 +14,7 @@ _N_CONVERSATIONS = 1000
 
 
 def lineage(request: ChatRequest) -> str:
-    """A name of the conversation: its messages up to the first of the user, and its tools."""
+    """Name a conversation by its messages up to the user's first one, and by its tools."""
     n = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
     beginning = (request.messages[: n + 1], request.tools)
     return sha256(msgspec.json.encode(beginning)).hexdigest()
@@ -37,7 +37,7 @@ class StartDates:
         self._lock = threading.Lock()
 
     def date_of(self, request: ChatRequest) -> datetime.date:
-        """The date that a conversation has; threads may ask at once."""
+        """Return the date of a conversation. Several threads may call this at the same time."""
         name = lineage(request)
         is_later_turn = any(message.role == "assistant" for message in request.messages)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Which log-probabilities belong to which piece of content.
+"""Assigns log-probabilities to the pieces of content that they belong to.
 
 Tokens and pieces of text do not begin and end together: a character may take several tokens, and
 what could become a stop string is held back.
@@ -17,7 +17,7 @@ class ContentLogprobs:
 
     A token goes with the piece that has its first character. So every character of the content has
     its token, except for the blank line between two messages, which is ours, and for text that was
-    no content when it was generated, such as a call that turned out to be none.
+    not content when it was generated, such as what only looked like a call.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:

@@ -8,10 +8,13 @@ from gptoss_local.types import Effort, SamplingParams
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
-    """A call in the history of a conversation. `id` may be empty: old clients send none."""
+    """A call in the history of a conversation. `id` may be empty: old clients send none.
+
+    `arguments` that are not a JSON object are the text that was sent.
+    """
 
     name: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | str
     id: str = ""
 
 
@@ -20,7 +23,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     `system` carries the developer's instructions (harmony's own system message is ours to write).
     `reasoning` and `tool_calls` belong to an assistant, `tool_name` and `tool_call_id` to a tool
-    result; either of them, or the order of results, tells which call is answered.
+    result; either of them, or the order of results, shows which call is answered. What an assistant
+    thought, said and called in another order than this comes as several messages. A message that
+    `is_preamble` was said on the way to an answer. `tokens` are all that the model wrote of it,
+    where that is known.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -29,6 +35,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: tuple[ToolRequest, ...] = ()
     tool_name: str = ""
     tool_call_id: str = ""
+    is_preamble: bool = False
+    tokens: tuple[int, ...] = ()
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -46,7 +54,7 @@ class Tool(msgspec.Struct, frozen=True):
 class JsonFormat(msgspec.Struct, frozen=True):
     """The answer is JSON of this schema, by default any object.
 
-    The model is told the schema under `name`, with the `description`.
+    The prompt shows the model the schema under `name`, with the `description`.
     """
 
     schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object"})
@@ -75,21 +83,23 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What to answer and how. The last message may be the beginning of the answer.
+    """A conversation to answer, and how. The last message may be the beginning of the answer.
 
     `reasoning` False means that no analysis is made or shown. `stop` strings are looked for in
     content only. `format` binds the final message, never the reasoning. `earlier_tokens` are the
     tokens of an earlier answer that this one continues. `must_call` names tools of which the answer
-    calls one. `has_next_turn` says that the answer may come back as a message of a longer
-    conversation. `n_logprobs` asks for the log-probabilities of the content's tokens, each with so
-    many alternatives. `truncates` leaves out the oldest turns where the prompt does not fit;
-    `may_grow` is for the server, which may load a larger context then. `reports_prefill` asks for
-    Prefilling events.
+    calls one; with `one_call` it ends after its first call. `has_next_turn` says that the answer
+    may come back as a message of a longer conversation. `n_logprobs` asks for the log-probabilities
+    of the content's tokens, each with so many alternatives. `truncates` leaves out the oldest turns
+    where the prompt does not fit; `may_grow` is for the server, which may load a larger context
+    then. `reports_prefill` asks for Prefilling events, `streams_calls` for CallDelta events.
+    `owner` distinguishes callers: what is remembered of an answer is put back for its owner only.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     must_call: tuple[str, ...] = ()
+    one_call: bool = False
     effort: Effort = "medium"
     reasoning: bool = True
     sampling: SamplingParams = SamplingParams()
@@ -101,4 +111,6 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     truncates: bool = False
     may_grow: bool = True
     reports_prefill: bool = False
+    streams_calls: bool = False
     n_logprobs: int | None = None
+    owner: str = ""

@@ -1,26 +1,27 @@
 """Harmony tokens -> events, as they stream in.
 
 A state machine over token ids that accepts every sequence: whatever the model emits, tags never
-show, no message is lost, and nothing raises. A header without a body is dropped.
+show, no word is lost, and nothing raises. What a header is, `header` says; text is never searched
+for one. A header that no `<|message|>` ends has its body inside: an object of arguments is a call,
+any other text is the answer, unless a proper message follows: then it is reasoning.
 
 openai-harmony's own StreamableParser is not used: when the model forgets `<|end|>` it delivers
 `<|start|>` and the next header as content.
-
-Source: the harmony format as openai-harmony renders it; the slips to survive are those seen from
-real models (missing `<|end|>` or `<|message|>`, recipient before or after the channel, no
-`<|constrain|>`).
 """
 
 import codecs
-import re
 import secrets
 import string
 from collections.abc import Sequence
+from typing import Any
 
-from gptoss_local.chat.calls import find_calls
-from gptoss_local.chat.events import ContentDelta, Delta, ReasoningDelta, ToolCall
+from gptoss_local.chat.calls import called, find_calls
+from gptoss_local.chat.events import GAP, ContentDelta, Delta, ReasoningDelta, ToolCall
+from gptoss_local.chat.growing_call import GrowingCall
+from gptoss_local.chat.header import Header, HeaderReader
 from gptoss_local.chat.message import Tool
 from gptoss_local.chat.vocabulary import (
+    CALL,
     CHANNEL,
     CONSTRAIN,
     END,
@@ -29,51 +30,58 @@ from gptoss_local.chat.vocabulary import (
     STOP_TOKENS,
     Vocabulary,
 )
-from gptoss_local.o200k import FIRST_SPECIAL
+from gptoss_local.formats.o200k import FIRST_SPECIAL
 
 _BORDERS = frozenset((START, END, *STOP_TOKENS))
-_CHANNEL_MARK = "\0"  # stands for <|channel|> in a header's text
-_TYPE_MARK = "\1"  # stands for <|constrain|>
-_CHANNEL_NAME = re.compile(r"analysis|commentary|final")
-_RECIPIENT = re.compile(rf"to=([^\s{_CHANNEL_MARK}{_TYPE_MARK}<]+)")
-_ROLE = re.compile(r"\s*(?:assistant|(?P<other>user|system|developer|tool|functions\.[\w.-]+))\b")
-_HEADER_END = re.compile(rf"(?:{_TYPE_MARK}\s*\w+|\s+(?:json|code)\b)?[ \t]*:?")
 _ID_ALPHABET = string.ascii_lowercase + string.digits
 
 
 class HarmonyParser:
     """One answer, token by token.
 
-    The tokens before the first `<|message|>` are a header; it decides where the body goes:
-    to a function (recipient), to reasoning (analysis, and what others are made to say), else to
-    content.
+    The tokens before a `<|message|>` are a header; it decides where the body goes: to a function
+    (recipient), to reasoning (analysis, and what others are made to say), else to content.
 
     Args:
         vocabulary: For the bytes of a token.
         tools: The functions that are declared. A call of another one is content.
         opens_final: The prompt already opened a message of the final channel.
+        streams_calls: Return the arguments of a call as they are written.
+        opens_analysis: The prompt ends inside reasoning.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, tools: Sequence[Tool] = (), *, opens_final: bool = False
+        self,
+        vocabulary: Vocabulary,
+        tools: Sequence[Tool] = (),
+        *,
+        opens_final: bool = False,
+        streams_calls: bool = False,
+        opens_analysis: bool = False,
     ) -> None:
         self._token_bytes = vocabulary.token_bytes
         self._tools = tools
+        self._names = tuple(tool.name for tool in tools)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._header: str | None = None if opens_final else ""
-        self._channel = "final"
+        is_open = opens_final or opens_analysis
+        self._reader: HeaderReader | None = None if is_open else HeaderReader(self._names)
+        self._is_reasoning, self._is_preamble = opens_analysis, False
         self._recipient = ""
         self._arguments = ""
+        self._streams_calls = streams_calls
+        self._growing: GrowingCall | None = None
+        self._held = ""  # text of broken headers: the answer, unless a proper message follows
         self._n_calls = 0
-        self._has_reasoning = self._has_content = False
+        self._has_reasoning, self._has_content = opens_analysis, False
         self._begins_message = False
-        self._has_role = False  # the header begins with one; the prompt holds that of the first
         self.n_reasoning = 0
         """Tokens of analysis so far, without tags and headers."""
+        self.broken_call = ""
+        """The function whose call broke off after a part of it had been returned."""
 
     def is_content(self, token: int) -> bool:
-        """Whether `token`, fed next, is text of the content."""
-        is_open = self._header is None and not self._recipient and self._channel != "analysis"
+        """Return whether `token`, fed next, is text of the content."""
+        is_open = self._reader is None and not self._recipient and not self._is_reasoning
         return is_open and token < FIRST_SPECIAL
 
     def feed(self, token: int) -> list[Delta]:
@@ -81,111 +89,143 @@ class HarmonyParser:
         if token < FIRST_SPECIAL:
             return self._text(self._decoder.decode(self._token_bytes[token]))
         if token in _BORDERS:
-            events = self._close()
-            self._has_role = token == START
-            return events
-        if token == CHANNEL:
-            events = [] if self._header is not None else self._close()
-            self._header = (self._header or "") + _CHANNEL_MARK
-            return events
-        if token == MESSAGE and self._header is not None:
-            self._open(self._header + self._decoder.decode(b"", final=True))
-        elif token == CONSTRAIN and self._header is not None:
-            self._header += _TYPE_MARK
-        return []
+            closed = self._close(is_cut=token not in (END, CALL))
+            self._reader = HeaderReader(self._names, has_role=token == START)
+            return closed
+        events: list[Delta] = []
+        if token == CHANNEL and self._reader is None:
+            events = self._close(is_cut=True)
+        if self._reader is not None and token in (CHANNEL, CONSTRAIN, MESSAGE):
+            self._reader.text(self._decoder.decode(b"", final=True))
+            if token == MESSAGE:
+                return self._open(self._reader.read(is_whole=True))
+            self._reader.tag("channel" if token == CHANNEL else "constrain")
+        return events
 
     def finish(self) -> list[Delta]:
         """Close what is open when the tokens end; a message that is open then was cut off."""
-        return self._close(is_cut=True)
+        events = self._close(is_cut=True)
+        held, self._held, self._is_preamble = self._held, "", False
+        return events + self._message(held, is_reasoning=False)
 
     def _text(self, text: str) -> list[Delta]:
-        if self._header is not None:
-            self._header += text
+        if self._reader is not None:
+            self._reader.text(text)
             return []
         if self._recipient:
             self._arguments += text
+            return [*self._growing.feed(text)] if self._growing else []
+        self.n_reasoning += self._is_reasoning
+        return self._delta(text, is_reasoning=self._is_reasoning)
+
+    def _open(self, header: Header) -> list[Delta]:
+        """Begin the body after a header."""
+        self._reader = None
+        self._is_reasoning = _is_reasoning(header)
+        self._recipient = "" if self._is_reasoning and not _is_call(header) else header.recipient
+        self._is_preamble = header.channel == "commentary" and not self._recipient
+        self._arguments, self._begins_message = "", True
+        if header.text.lstrip().startswith("{") and self._recipient:
+            self._arguments = header.text
+        else:
+            self._hold(header.text)
+        if self._is_reasoning and not self._recipient:
             return []
-        self.n_reasoning += self._channel == "analysis"
-        return self._delta(text)
+        tool = called(self._recipient, self._tools) if self._streams_calls else None
+        self._growing = GrowingCall(self._n_calls, _new_call_id(), tool) if tool else None
+        events = self._release()
+        return [*events, *self._growing.feed(self._arguments)] if self._growing else events
 
-    def _open(self, header: str) -> None:
-        """Begin a body by its header, e.g. `assistant<|channel|>commentary to=functions.f json`."""
-        recipient = _RECIPIENT.search(header)
-        self._recipient = self._full_name(header, recipient) if recipient else ""
-        rest = header.replace(recipient[0], " ") if recipient else header
-        marked = rest[rest.find(_CHANNEL_MARK) + 1 :]
-        channel = _CHANNEL_NAME.search(marked) or _CHANNEL_NAME.search(rest)
-        self._channel = channel[0] if channel else "final"
-        role = _ROLE.match(header) if self._has_role else None
-        is_of_other = role is not None and role["other"] and not self._recipient
-        if is_of_other or self._recipient in ("assistant", "user"):  # made up by the model
-            self._recipient, self._channel = "", "analysis"
-        self._arguments = ""
-        self._begins_message = True
-        self._header = None
-
-    def _full_name(self, header: str, recipient: re.Match[str]) -> str:
-        """The recipient, with the rest of its name if that has a space in it."""
-        written = header[recipient.start(1) :].removeprefix("functions.")
-        names = [t.name for t in self._tools if " " in t.name and written.startswith(t.name)]
-        return max(names, key=len, default=recipient[1])
-
-    def _close(self, *, is_cut: bool = False) -> list[Delta]:
+    def _close(self, *, is_cut: bool) -> list[Delta]:
         """End the current message and expect a header."""
         tail = self._decoder.decode(b"", final=True)
         self._decoder.reset()
-        if self._header is not None:
-            events = self._close_header(self._header + tail, is_cut=is_cut)
+        if self._reader is not None:
+            self._reader.text(tail)
+            events = self._close_header(self._reader, is_cut=is_cut)
         elif self._recipient:
-            events = self._call(self._arguments + tail, is_cut=is_cut)
+            events = self._call(self._recipient, self._arguments + tail, is_cut=is_cut)
         else:
-            events = self._delta(tail)
-        self._header, self._recipient = "", ""
+            events = self._delta(tail, is_reasoning=self._is_reasoning)
+        self._reader, self._recipient = HeaderReader(self._names), ""
         return events
 
-    def _close_header(self, header: str, *, is_cut: bool) -> list[Delta]:
-        """A header that never met `<|message|>`: what follows its own words is the body."""
-        role = _ROLE.match(header) if self._has_role else None
-        end = max(m.end() if m else 0 for m in (role, *_RECIPIENT.finditer(header)))
-        if (mark := header.rfind(_CHANNEL_MARK)) >= 0:
-            channel = _CHANNEL_NAME.match(header, mark + 1)
-            end = max(end, channel.end() if channel else mark + 1)
-        end = max(end, header.rfind(_TYPE_MARK))
-        if end and (found := _HEADER_END.match(header, end)):
-            end = found.end()
-        body = header[end:].replace(_CHANNEL_MARK, "").replace(_TYPE_MARK, "")
-        if body.strip() in ("", "assistant"):
-            return []
-        self._open(header[:end])
-        if self._recipient:
-            return self._call(body, is_cut=is_cut)
-        return self._delta(body.lstrip() if end else body)
+    def _close_header(self, reader: HeaderReader, *, is_cut: bool) -> list[Delta]:
+        """Close a header that never met `<|message|>`: what is left of it is the body."""
+        header = reader.read(is_whole=False)
+        if _is_call(header) and (reader.has_tags or not is_cut):
+            calls = find_calls(
+                header.recipient, header.text, self._tools, is_cut=is_cut, objects_only=True
+            )
+            if calls:
+                return [*self._release(), *self._deliver(calls)]
+        if _is_reasoning(header):
+            return self._message(header.text, is_reasoning=True)
+        self._hold(header.text if reader.has_tags else reader.whole)
+        return []
 
-    def _call(self, text: str, *, is_cut: bool) -> list[Delta]:
-        """A function call or several, or its words as content when it is none."""
-        calls = find_calls(self._recipient, text, self._tools, is_cut=is_cut)
-        if not calls:
-            self._channel = "final"
-            name = self._recipient.removeprefix("functions.")
-            is_known = name in (tool.name for tool in self._tools)
-            return self._delta(text if is_known else f"{name}({text})")
-        self._n_calls += len(calls)
-        first = self._n_calls - len(calls)
-        return [ToolCall(first + i, _new_call_id(), *call) for i, call in enumerate(calls)]
+    def _call(self, recipient: str, text: str, *, is_cut: bool) -> list[Delta]:
+        """Return one function call or several, or the text as content if it is not a call."""
+        calls = find_calls(recipient, text, self._tools, is_cut=is_cut)
+        growing, self._growing = self._growing, None
+        if growing and growing.has_begun:
+            if not calls or not growing.is_beginning_of(calls[0][1]):
+                self.broken_call = recipient
+                return [*growing.rest()]
+            return self._deliver(calls, growing.id)
+        if calls:
+            return self._deliver(calls)
+        name = recipient.removeprefix("functions.")
+        return self._delta(text if name in self._names else f"{name}({text})", is_reasoning=False)
 
-    def _delta(self, text: str) -> list[Delta]:
-        """Text of the open message; a second one of a kind starts a new paragraph."""
+    def _deliver(
+        self, calls: Sequence[tuple[str, dict[str, Any]]], first_id: str = ""
+    ) -> list[Delta]:
+        ids = [first_id or _new_call_id(), *(_new_call_id() for _ in calls[1:])]
+        first, self._n_calls = self._n_calls, self._n_calls + len(calls)
+        return [ToolCall(first + i, ids[i], *call) for i, call in enumerate(calls)]
+
+    def _hold(self, text: str) -> None:
+        """Keep text of a broken header until it is known what it is."""
+        if text.strip():
+            self._held += GAP * bool(self._held) + text
+
+    def _release(self) -> list[Delta]:
+        """Release what is held: a proper message follows, so it was not one itself."""
+        held, self._held = self._held, ""
+        begins, self._begins_message = self._begins_message, False
+        events = self._message(held, is_reasoning=True)
+        self._begins_message = begins
+        return events
+
+    def _message(self, text: str, *, is_reasoning: bool) -> list[Delta]:
+        self._begins_message = True
+        return self._delta(text, is_reasoning=is_reasoning)
+
+    def _delta(self, text: str, *, is_reasoning: bool) -> list[Delta]:
+        """Return the text of the open message; a second one of a kind starts a new paragraph."""
         if not text:
             return []
-        is_reasoning = self._channel == "analysis"
-        if self._begins_message and (self._has_reasoning if is_reasoning else self._has_content):
-            text = "\n\n" + text
-        self._begins_message = False
+        has_some = self._has_reasoning if is_reasoning else self._has_content
+        is_next, self._begins_message = self._begins_message and has_some, False
+        text = GAP + text if is_next else text
         if is_reasoning:
             self._has_reasoning = True
-            return [ReasoningDelta(text)]
+            return [ReasoningDelta(text, is_next)]
         self._has_content = True
-        return [ContentDelta(text)]
+        return [ContentDelta(text, is_next=is_next, is_preamble=self._is_preamble)]
+
+
+def _is_call(header: Header) -> bool:
+    return header.recipient not in ("", "assistant", "user")
+
+
+def _is_reasoning(header: Header) -> bool:
+    """Return whether no one reads a body: analysis, and what the model makes others say."""
+    if _is_call(header):
+        return False
+    is_of_other = header.role not in ("", "assistant")
+    return header.channel == "analysis" or is_of_other or bool(header.recipient)
 
 
 def _new_call_id() -> str:
@@ -196,13 +236,14 @@ class RawParser:
     """Tokens as text with the tags spelled out, for prompts without a template."""
 
     n_reasoning = 0  # not told apart here
+    broken_call = ""  # as there are none
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def is_content(self, token: int) -> bool:
-        """Whether `token` is text: all but the last one."""
+        """Return whether `token` is text: all but the last one."""
         return token not in STOP_TOKENS
 
     def feed(self, token: int) -> list[Delta]:

@@ -1,6 +1,5 @@
 """Messages as harmony sees them, each rendered once while conversations come back with it."""
 
-import itertools
 import threading
 from array import array
 from collections import OrderedDict
@@ -8,7 +7,9 @@ from typing import NamedTuple
 
 from openai_harmony import Author, HarmonyEncoding, Message, RenderOptions, Role
 
-from gptoss_local.chat.pieces import split_text
+from gptoss_local.chat.budget import TokenBudget
+from gptoss_local.chat.pieces import MAX_WORD, split_text
+from gptoss_local.errors import UsageError
 
 _MAX_TOKENS = 2**19  # four whole contexts; 2 MB, and their text
 _OPTIONS = RenderOptions(conversation_has_function_tools=False)  # counts in system messages alone
@@ -42,17 +43,26 @@ class RenderedParts:
         self._n_tokens = 0
         self._lock = threading.Lock()
 
-    def tokens(self, part: Part) -> "array[int]":
+    def tokens(self, part: Part, budget: TokenBudget) -> "array[int]":
         """Render a part, from its `<|start|>` to its end; the array is shared.
+
+        Args:
+            part: What to render.
+            budget: Of the prompt.
 
         Raises:
             HarmonyError: openai-harmony refuses it.
+            UsageError: the name of a tool is too long.
+            PromptTooLongError: the budget is spent.
         """
         with self._lock:
-            if part in self._tokens:
+            found = self._tokens.get(part)
+            if found is not None:
                 self._tokens.move_to_end(part)
-                return self._tokens[part]
-        tokens = array("i", self._render(part))
+        if found is not None:
+            budget.spend(len(found))
+            return found
+        tokens = array("i", self._render(part, budget))
         with self._lock:
             self._n_tokens += len(tokens) - len(self._tokens.pop(part, ()))
             self._tokens[part] = tokens
@@ -60,14 +70,21 @@ class RenderedParts:
                 self._n_tokens -= len(self._tokens.popitem(last=False)[1])
         return tokens
 
-    def _render(self, part: Part) -> list[int]:
-        pieces = split_text(part.text)
-        if len(pieces) == 1:
-            tokens: list[int] = self._encoding.render(_message(part), _OPTIONS)
+    def _render(self, part: Part, budget: TokenBudget) -> list[int]:
+        if len(part.name) + len(part.recipient) > MAX_WORD:  # which would be encoded as one piece
+            raise UsageError(f"the name of a tool is longer than {MAX_WORD} characters")
+        tokens: list[int]
+        if len(part.text) <= MAX_WORD:
+            tokens = self._encoding.render(_message(part), _OPTIONS)
+            budget.spend(len(tokens))
             return tokens
-        *head, end = self._encoding.render(_message(part._replace(text="")), _OPTIONS)
-        body = (self._encoding.encode(piece, disallowed_special=()) for piece in pieces)
-        return [*head, *itertools.chain.from_iterable(body), end]
+        *tokens, end = self._encoding.render(_message(part._replace(text="")), _OPTIONS)
+        budget.spend(len(tokens) + 1)
+        for piece in split_text(part.text):
+            body = self._encoding.encode(piece, disallowed_special=())
+            budget.spend(len(body))
+            tokens += body
+        return [*tokens, end]
 
 
 def _message(part: Part) -> Message:

@@ -1,6 +1,6 @@
 """Tokens as they come -> events as they go out: parsed, cut at a stop string, and scored."""
 
-from gptoss_local.chat.events import ContentDelta, Delta
+from gptoss_local.chat.events import GAP, ContentDelta, Delta, ToolCall
 from gptoss_local.chat.logprobs import ContentLogprobs
 from gptoss_local.chat.parser import HarmonyParser, RawParser
 from gptoss_local.chat.stop import StopFilter
@@ -13,7 +13,8 @@ class Reader:
     Args:
         parser: Makes events of tokens.
         stop: Strings that end the answer.
-        scored: Where log-probabilities go; None: nobody asked for them.
+        scored: Where log-probabilities go; None: the client did not ask for them.
+        one_call: The answer ends after its first call.
     """
 
     def __init__(
@@ -21,13 +22,22 @@ class Reader:
         parser: HarmonyParser | RawParser,
         stop: tuple[str, ...],
         scored: ContentLogprobs | None,
+        *,
+        one_call: bool = False,
     ) -> None:
         self._parser = parser
         self.stop = StopFilter(stop)
         self._scored = scored
+        self._one_call, self._has_call = one_call, False
+        self._is_next = self._is_preamble = False  # of the content that comes next
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the answer has ended, whatever the model writes."""
+        return self.stop.is_stopped or (self._one_call and self._has_call)
 
     def feed(self, token: int, logprob: Logprob | None = None) -> list[Delta]:
-        """Take one token and return the events it completes; none behind a stop string."""
+        """Take one token and return the events it completes; none once it is over."""
         if self._scored and logprob and self._parser.is_content(token):
             self._scored.add(token, logprob)
         return self._pass(self._parser.feed(token))
@@ -45,15 +55,31 @@ class Reader:
         if self._scored:
             self._scored.parsed(deltas)
         for delta in deltas:
-            if self.stop.is_stopped:
+            if self.is_over:
                 break
+            self._has_call = self._has_call or isinstance(delta, ToolCall)
             if not isinstance(delta, ContentDelta):
-                if held := self.stop.flush():  # belongs before it, and is no stop string any more
+                if held := self.stop.flush():  # it comes first; it is not a stop string
                     passed.append(self._content(held))
                 passed.append(delta)
-            elif text := self.stop.feed(delta.text):
+                continue
+            if delta.is_next and (held := self._end_message()):
+                passed.append(self._content(held))
+            self._is_preamble = delta.is_preamble
+            if text := "" if self.stop.is_stopped else self.stop.feed(delta.own_text):
                 passed.append(self._content(text))
         return passed
 
+    def _end_message(self) -> str:
+        """Return what is held of a message that another one follows; a stop string ends with it."""
+        held = self.stop.feed(GAP)
+        if self.stop.is_stopped:
+            return held
+        self._is_next = True
+        return (held + self.stop.flush()).removesuffix(GAP)
+
     def _content(self, text: str) -> ContentDelta:
-        return ContentDelta(text, self._scored.take(len(text)) if self._scored else ())
+        is_next, self._is_next = self._is_next, False
+        text = GAP + text if is_next else text
+        logprobs = self._scored.take(len(text)) if self._scored else ()
+        return ContentDelta(text, logprobs, is_next, self._is_preamble)

@@ -19,8 +19,10 @@ from openai_harmony import (
 )
 from openai_harmony import Message as HarmonyMessage
 
+from gptoss_local.chat.budget import TokenBudget
 from gptoss_local.chat.message import ChatRequest, JsonFormat, Message
 from gptoss_local.chat.parts import Part
+from gptoss_local.chat.turns import arrange, is_final
 from gptoss_local.chat.typescript import render_tools
 from gptoss_local.chat.vocabulary import (
     CALL,
@@ -39,10 +41,14 @@ _EFFORTS = {
     "medium": ReasoningEffort.MEDIUM,
     "high": ReasoningEffort.HIGH,
 }
+_UNNAMED = "unknown"  # a function whose name no message says
 
 
 def render_chat(
-    request: ChatRequest, vocabulary: Vocabulary, date: datetime.date | None = None
+    request: ChatRequest,
+    vocabulary: Vocabulary,
+    date: datetime.date | None = None,
+    budget: TokenBudget | None = None,
 ) -> list[int]:
     """Render the prompt for the next assistant turn, ending in `<|start|>assistant`.
 
@@ -51,13 +57,16 @@ def render_chat(
 
     Reasoning of finished turns is dropped, that of a running tool loop is kept, as gpt-oss's chat
     template does; openai-harmony itself would keep that of all finished turns but the first.
-    Without reasoning and tools the prompt goes on to open the final channel; with tools the model
+    Without reasoning and tools the prompt also opens the final channel; with tools the model
     must be free to call one, so it gets the lowest effort instead.
 
     Raises:
         UsageError: openai-harmony refuses a message.
+        PromptTooLongError: it would be longer than the budget.
     """
     encoding, tokens = vocabulary.encoding, _ended(request.earlier_tokens)
+    budget = budget or TokenBudget()
+    budget.spend(len(tokens))
     try:
         if not tokens:
             effort = request.effort if request.reasoning else "low"
@@ -65,18 +74,24 @@ def render_chat(
             options = RenderOptions(conversation_has_function_tools=bool(request.tools))
             tokens += encoding.render(system, options)
         for part in _history(request):
-            tokens += vocabulary.rendered.tokens(part)
+            if isinstance(part, Part):
+                tokens += vocabulary.rendered.tokens(part, budget)
+            else:
+                budget.spend(len(part))
+                tokens += [START, *vocabulary.encode("assistant"), *_ended(part)]
     except (ValueError, HarmonyError) as error:
         raise UsageError(f"the conversation cannot be rendered: {error}") from error
     tokens += [START, *vocabulary.encode("assistant")]
     begun = begun_answer(request)
     if begun is not None and begun.reasoning:
         tokens += [CHANNEL, *vocabulary.encode("analysis"), MESSAGE]
-        tokens += [*vocabulary.encode(begun.reasoning), END, START, *vocabulary.encode("assistant")]
+        tokens += vocabulary.encode(begun.reasoning, budget)
+        if begun.content:
+            tokens += [END, START, *vocabulary.encode("assistant")]
     if opens_final(request):
         tokens += [CHANNEL, *vocabulary.encode("final"), MESSAGE]
     if begun is not None:
-        tokens += vocabulary.encode(begun.content)
+        tokens += vocabulary.encode(begun.content, budget)
     return tokens
 
 
@@ -98,24 +113,37 @@ def render_history(
 
 
 def opens_final(request: ChatRequest) -> bool:
-    """Whether the rendered prompt ends inside an open message of the final channel."""
-    is_begun = begun_answer(request) is not None
-    return is_begun or (not request.reasoning and not request.tools)
+    """Return whether the rendered prompt ends inside an open message of the final channel."""
+    begun = begun_answer(request)
+    if begun is not None:
+        return bool(begun.content)
+    return not request.reasoning and not request.tools
+
+
+def opens_analysis(request: ChatRequest) -> bool:
+    """Return whether the rendered prompt ends inside reasoning, which the answer continues."""
+    begun = begun_answer(request)
+    return begun is not None and not begun.content
 
 
 def begun_answer(request: ChatRequest) -> Message | None:
-    """The assistant's message that a conversation ends in, from which the answer goes on.
+    """Return the assistant's message that a conversation ends in, which the answer continues.
 
-    A format and a call that must be made bind an answer from its start, so there it is a message
-    like any other.
+    If it has reasoning alone, the reasoning continues, as with Ollama. A format, and a call that
+    must be made, bind an answer from its start, so there it is a message like any other.
+    Source: Ollama's harmony/harmonyparser.go (AddImplicitStartOrPrefill).
     """
     last = request.messages[-1] if request.messages else None
-    is_bound = request.format is not None or bool(request.must_call)
-    return last if last is not None and _is_final(last) and not is_bound else None
+    if last is None or request.format is not None or request.must_call:
+        return None
+    if last.role == "assistant" and not (last.content or last.tool_calls):
+        is_free = request.reasoning and not any(tool.strict for tool in request.tools)
+        return last if last.reasoning and is_free else None
+    return last if is_final(last) else None
 
 
 def _ended(tokens: Sequence[int]) -> list[int]:
-    """Tokens of an earlier answer, its last message ended as it stands in a history.
+    """Return the tokens of an earlier answer, its last message ended as it stands in a history.
 
     There `<|end|>` takes the place of `<|return|>`, which only says that the turn is over, and an
     answer that was cut off has neither. Source: docs/format.md of openai/harmony.
@@ -140,10 +168,11 @@ def _system(effort: Effort, date: datetime.date) -> HarmonyMessage:
     return HarmonyMessage.from_role_and_content(Role.SYSTEM, content)
 
 
-def _history(request: ChatRequest) -> Iterator[Part]:
-    """Leading system messages, tools and the format make one developer message.
+def _history(request: ChatRequest) -> Iterator[Part | tuple[int, ...]]:
+    """Yield the messages, or the tokens of those that are known as the model wrote them.
 
-    All other messages keep their places.
+    Leading system messages, tools and the format make one developer message. All other messages
+    keep their places.
     """
     messages = request.messages if begun_answer(request) is None else request.messages[:-1]
     n_leading = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
@@ -151,15 +180,16 @@ def _history(request: ChatRequest) -> Iterator[Part]:
     if content := "\n\n".join(_sections(instructions, request)):
         yield Part(Role.DEVELOPER, content)
     calls = _CallLog()
-    n_finished = max((i + 1 for i, m in enumerate(messages) if _is_final(m)), default=0)
-    for i, message in enumerate(messages[n_leading:], n_leading):
+    arranged = arrange(messages[n_leading:])
+    n_finished = max((i + 1 for i, m in enumerate(arranged) if is_final(m)), default=0)
+    for i, message in enumerate(arranged):
         if i < n_finished:
-            message = msgspec.structs.replace(message, reasoning="")
-        yield from _parts(message, calls)
-
-
-def _is_final(message: Message) -> bool:
-    return message.role == "assistant" and bool(message.content) and not message.tool_calls
+            message = msgspec.structs.replace(message, reasoning="", tokens=())
+        if message.tokens:
+            calls.add(message)
+            yield message.tokens
+        else:
+            yield from _parts(message, calls)
 
 
 def _parts(message: Message, calls: "_CallLog") -> Iterator[Part]:
@@ -200,28 +230,30 @@ def _assistant(message: Message) -> Iterator[Part]:
     if message.reasoning:
         yield Part(Role.ASSISTANT, message.reasoning, "analysis")
     if message.content:
-        channel = "commentary" if message.tool_calls else "final"
+        channel = "commentary" if message.is_preamble else "final"
         yield Part(Role.ASSISTANT, message.content, channel)
     for call in message.tool_calls:
-        arguments = json.dumps(call.arguments, ensure_ascii=False, separators=(",", ":"))
-        recipient = f"functions.{call.name}"
+        arguments = call.arguments
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+        recipient = f"functions.{call.name or _UNNAMED}"
         yield Part(Role.ASSISTANT, arguments, "commentary", recipient, "<|constrain|>json")
 
 
 class _CallLog:
-    """Which calls there were, and which of them still wait for their result."""
+    """The calls so far, and those that still wait for their result."""
 
     def __init__(self) -> None:
-        self._names: dict[str, str] = {}  # by id; programs that count anew in each turn repeat ids
+        self._names: dict[str, str] = {}  # by id; some programs repeat them in each turn
         self._open: list[tuple[str, str]] = []  # (id, name) in order
 
     def add(self, message: Message) -> None:
-        calls = [(call.id, call.name) for call in message.tool_calls]
+        calls = [(call.id, call.name or _UNNAMED) for call in message.tool_calls]
         self._open += calls
         self._names |= {call_id: name for call_id, name in calls if call_id}
 
     def answered_by(self, result: Message) -> str:
-        """Name of the function that `result` comes from: by id, else by name, else by order."""
+        """Return which function `result` comes from: by id, else by name, else by order."""
         if name := self._names.get(result.tool_call_id):
             with contextlib.suppress(ValueError):  # a second part of the same result
                 self._open.remove((result.tool_call_id, name))
@@ -230,4 +262,4 @@ class _CallLog:
             if result.tool_name in ("", name):
                 del self._open[index]
                 return name
-        return result.tool_name or "unknown"
+        return result.tool_name or _UNNAMED

@@ -4,33 +4,45 @@ import asyncio
 import datetime
 import functools
 import itertools
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import NamedTuple
 
+from gptoss_local.chat.budget import (
+    PromptTooLongError,
+    TokenBudget,
+    least_tokens,
+    text_size,
+)
 from gptoss_local.chat.events import (
     ChatEvent,
-    ContentDelta,
     Done,
     Prefilling,
     ReasoningDelta,
     Started,
-    ToolCall,
+    WholeAnswer,
 )
 from gptoss_local.chat.grammar import compile_grammar
 from gptoss_local.chat.lineage import StartDates, lineage
 from gptoss_local.chat.logprobs import ContentLogprobs
 from gptoss_local.chat.message import ChatRequest, RawRequest
 from gptoss_local.chat.parser import HarmonyParser, RawParser
+from gptoss_local.chat.patience import Patience
 from gptoss_local.chat.reader import Reader
-from gptoss_local.chat.render import opens_final, render_chat, render_history
+from gptoss_local.chat.recall import Recall
+from gptoss_local.chat.render import opens_analysis, opens_final, render_chat, render_history
 from gptoss_local.chat.truncation import shorten
 from gptoss_local.chat.vocabulary import STOP_TOKENS, Vocabulary
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Finished, Prefilled
-from gptoss_local.errors import ContextOverflowError
+from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
+from gptoss_local.errors import BrokenCallError, ContextOverflowError
+from gptoss_local.off_loop import Check, run_off_loop
 
 _start_dates = StartDates()  # of all conversations with this server
+_recall = Recall()
+# Of their own, so that slow schemas keep no prompt waiting.
+_grammar_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="grammars")
 
 
 async def answer(
@@ -48,143 +60,35 @@ async def answer(
         engine: Where it is computed.
         vocabulary: Of its model.
         request: What is asked.
-        n_room: Tokens that must be free behind the prompt, unless the answer may have fewer.
+        n_room: Tokens that must be free after the prompt, unless the answer may have fewer.
 
     Raises:
         UsageError: the conversation cannot be rendered, or its format not enforced.
         ContextOverflowError: the prompt does not fit; it is cut only if the request says so.
         EngineError: the engine failed or died.
+        BrokenCallError: a call that was being streamed cannot be completed.
     """
-    n_ctx, n_left_out = engine.loaded.n_ctx, 0
-    if isinstance(request, ChatRequest) and request.truncates:
-        request, n_left_out = await asyncio.to_thread(shorten, request, vocabulary, n_ctx)
-    start = await asyncio.to_thread(_start, request, vocabulary)
+    n_ctx, n_ctx_train = engine.loaded.n_ctx, engine.loaded.n_ctx_train
+    is_cut = isinstance(request, ChatRequest) and request.truncates
+    if not is_cut and (n_least := least_tokens(request)) > n_ctx_train:
+        raise _overflow(n_least, n_ctx, n_ctx_train, is_exact=False)
+    begin = functools.partial(_start, request, vocabulary, n_ctx, n_ctx_train)
+    try:
+        start = await run_off_loop(begin, text_size(request))
+    except PromptTooLongError as error:
+        raise _overflow(error.n_tokens, n_ctx, n_ctx_train, is_exact=False) from error
+    request = start.request
     if request.max_tokens is not None:
         n_room = min(n_room, request.max_tokens)
     if len(start.prompt) + n_room >= n_ctx:
-        raise _overflow(len(start.prompt), n_ctx)
+        raise _overflow(len(start.prompt), n_ctx, n_ctx_train)
     grammar = None
-    if _is_bound(request):  # in a thread, as a large schema takes a while
-        grammar = await asyncio.to_thread(_grammar, request, opens_final=start.opens_final)
-    yield Started(len(start.prompt), n_left_out)
-    history = _History()
-    running = _run(engine, start.prompt, start.parser, request, grammar, vocabulary)
-    async with aclosing(running) as events:
-        async for event in events:
-            history.feed(event)
-            if start.shows_reasoning or not isinstance(event, ReasoningDelta):
-                yield event
-    if history.is_known and isinstance(request, ChatRequest) and request.has_next_turn:
-        content = "".join(history.content)
-        render = functools.partial(render_history, request, content, vocabulary, start.date)
-        _prefetch(engine, lineage(request), render)
-
-
-class _Start(NamedTuple):
-    """What an answer begins with: the prompt, and how to read what follows."""
-
-    prompt: list[int]
-    parser: HarmonyParser | RawParser
-    opens_final: bool = True
-    shows_reasoning: bool = True
-    date: datetime.date | None = None
-
-
-def _start(request: ChatRequest | RawRequest, vocabulary: Vocabulary) -> _Start:
-    if isinstance(request, RawRequest):
-        return _Start(vocabulary.encode_tagged(request.prompt), RawParser(vocabulary))
-    date = _start_dates.date_of(request)
-    is_final = opens_final(request)
-    return _Start(
-        render_chat(request, vocabulary, date),
-        HarmonyParser(vocabulary, request.tools, opens_final=is_final),
-        is_final,
-        request.reasoning,
-        date,
-    )
-
-
-class _History:
-    """What the next turn will hold of an answer: its content alone, if it ended well."""
-
-    def __init__(self) -> None:
-        self.content: list[str] = []
-        self.is_known = False
-        self._has_call = False  # the reasoning stays until the results have been answered
-
-    def feed(self, event: ChatEvent) -> None:
-        match event:
-            case ContentDelta(text):
-                self.content.append(text)
-            case ToolCall():
-                self._has_call = True
-            case Done(reason):
-                self.is_known = reason == "stop" and bool(self.content) and not self._has_call
-
-
-def _prefetch(engine: EngineClient, name: str, render: Callable[[], list[int]]) -> None:
-    """Let the engine prepare what the next turn begins with; nobody waits for it."""
-
-    def send(rendering: asyncio.Future[list[int]]) -> None:
-        engine.prefetch(name, rendering.result())
-
-    asyncio.get_running_loop().run_in_executor(None, render).add_done_callback(send)
-
-
-def _is_bound(request: ChatRequest | RawRequest) -> bool:
-    """Whether anything in the request needs a grammar for the answer."""
-    if request.format is not None or isinstance(request, RawRequest):
-        return request.format is not None
-    return bool(request.must_call) or any(tool.strict for tool in request.tools)
-
-
-def _grammar(request: ChatRequest | RawRequest, *, opens_final: bool) -> str:
-    if isinstance(request, RawRequest):
-        return compile_grammar(request.format, opens_final=opens_final)
-    return compile_grammar(
-        request.format, request.tools, must_call=request.must_call, opens_final=opens_final
-    )
-
-
-def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:
-    """Length of the prompt that a request becomes. Raises UsageError as `answer`."""
-    return len(render_chat(request, vocabulary))
-
-
-def prompt_tokens(
-    request: ChatRequest, vocabulary: Vocabulary, n_ctx: int | None = None
-) -> list[int]:
-    """The very prompt that `answer` makes of a request, where `n_ctx` tokens are loaded.
-
-    Raises:
-        UsageError: as `answer`.
-    """
-    if request.truncates and n_ctx is not None:
-        request, _ = shorten(request, vocabulary, n_ctx)
-    return render_chat(request, vocabulary, _start_dates.date_of(request))
-
-
-def _overflow(n_prompt: int, n_ctx: int) -> ContextOverflowError:
-    return ContextOverflowError(
-        f"the prompt is longer than the context length currently available to the model: "
-        f"{n_prompt} tokens > {n_ctx} maximum",
-        hint="Shorten the prompt, or ask for more context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
-        n_prompt=n_prompt,
-    )
-
-
-async def _run(
-    engine: EngineClient,
-    prompt: list[int],
-    parser: HarmonyParser | RawParser,
-    request: ChatRequest | RawRequest,
-    grammar: str | None,
-    vocabulary: Vocabulary,
-) -> AsyncGenerator[ChatEvent, None]:
-    scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
-    reader, tokens = Reader(parser, request.stop, scored), list(prompt)
+    if _is_bound(request):
+        grammar = await _make_grammar(request, opens_final=start.opens_final)
+    yield Started(len(start.prompt), start.n_left_out)
+    reading = _Reading(start, vocabulary)
     generation = engine.generate(
-        prompt,
+        start.prompt,
         request.sampling,
         stop_tokens=STOP_TOKENS,
         max_tokens=request.max_tokens,
@@ -193,22 +97,219 @@ async def _run(
         reports_prefill=isinstance(request, ChatRequest) and request.reports_prefill,
     )
     async with aclosing(generation):
-        async for event in generation:
-            if isinstance(event, Prefilled):
-                yield Prefilling(event.n_tokens, event.n_cached)
-                continue
-            if isinstance(event, Finished):
-                for delta in reader.finish():
-                    yield delta
-                stopped_by = reader.stop.found
-                reason = "stop" if stopped_by else event.reason
-                yield Done(reason, event.usage, tokens, parser.n_reasoning, stopped_by)
-                return
-            for token, logprob in itertools.zip_longest(event.tokens, event.logprobs):
-                if reader.stop.is_stopped:  # decoded before the engine heard of the stop
+        async for frame in generation:
+            was_over = reading.is_over
+            for event in reading.events(frame):
+                yield event
+            if isinstance(frame, Tokens) and reading.is_over and not was_over:
+                engine.cancel(frame.seq_id)
+    # The reasoning of a tool loop stays until its results have been answered.
+    whole = reading.whole
+    is_known = whole.done.reason == "stop" and bool(whole.content) and not whole.calls
+    if is_known and isinstance(request, ChatRequest) and request.has_next_turn:
+        render = functools.partial(render_history, request, whole.content, vocabulary, start.date)
+        _prefetch(engine, lineage(request), render)
+
+
+class _Start(NamedTuple):
+    """The beginning of an answer: the prompt, and the parser of what follows."""
+
+    request: ChatRequest | RawRequest
+    prompt: list[int]
+    parser: HarmonyParser | RawParser
+    opens_final: bool = True
+    shows_reasoning: bool = True
+    date: datetime.date | None = None
+    n_left_out: int = 0
+
+
+def _start(
+    request: ChatRequest | RawRequest,
+    vocabulary: Vocabulary,
+    n_ctx: int,
+    n_ctx_train: int,
+    check: Check,
+) -> _Start:
+    """Render the prompt. Raises PromptTooLongError if no context of the model could hold it."""
+    budget = TokenBudget(n_ctx_train, check)
+    if isinstance(request, RawRequest):
+        prompt = vocabulary.encode_tagged(request.prompt, budget)
+        return _Start(request, prompt, RawParser(vocabulary))
+    request, n_left_out = _recall.fill_in(request, vocabulary), 0
+    if request.truncates:
+        request, n_left_out = shorten(request, vocabulary, n_ctx, check)
+    date = _start_dates.date_of(request)
+    is_final = opens_final(request)
+    return _Start(
+        request,
+        render_chat(request, vocabulary, date, budget),
+        HarmonyParser(
+            vocabulary,
+            request.tools,
+            opens_final=is_final,
+            streams_calls=request.streams_calls,
+            opens_analysis=opens_analysis(request),
+        ),
+        is_final,
+        request.reasoning,
+        date,
+        n_left_out,
+    )
+
+
+def _remember(start: _Start, whole: WholeAnswer) -> None:
+    """Keep what the model wrote before a call; only an answer from its start can be repeated."""
+    if not whole.calls or isinstance(start.request, RawRequest):
+        return
+    done = whole.done
+    is_whole = done.reason == "stop" and not done.stop_string and not start.opens_final
+    written = done.tokens[len(start.prompt) :] if is_whole else []
+    _recall.add(start.request.owner, whole, written)
+
+
+def _prefetch(engine: EngineClient, name: str, render: Callable[[], list[int]]) -> None:
+    """Let the engine prepare what the next turn begins with; without waiting for it."""
+
+    def send(rendering: asyncio.Future[list[int]]) -> None:
+        engine.prefetch(name, rendering.result())
+
+    asyncio.get_running_loop().run_in_executor(None, render).add_done_callback(send)
+
+
+def _is_bound(request: ChatRequest | RawRequest) -> bool:
+    """Return whether anything in the request needs a grammar for the answer."""
+    if request.format is not None or isinstance(request, RawRequest):
+        return request.format is not None
+    return bool(request.must_call) or any(tool.strict for tool in request.tools)
+
+
+async def _make_grammar(request: ChatRequest | RawRequest, *, opens_final: bool) -> str:
+    """Make the grammar on a thread, as a large schema takes a while; it ends with its client."""
+    patience = Patience()
+    make = functools.partial(
+        compile_grammar, request.format, opens_final=opens_final, patience=patience
+    )
+    if isinstance(request, ChatRequest):
+        make = functools.partial(make, tools=request.tools, must_call=request.must_call)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_grammar_threads, make)
+    finally:
+        patience.stop()
+
+
+async def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:
+    """Return the length of the prompt that a request becomes. Raises UsageError as `answer`."""
+
+    def count(check: Check) -> int:
+        filled = _recall.fill_in(request, vocabulary)
+        return len(render_chat(filled, vocabulary, budget=TokenBudget(check=check)))
+
+    return await run_off_loop(count, text_size(request))
+
+
+def prompt_tokens(
+    request: ChatRequest,
+    vocabulary: Vocabulary,
+    *,
+    n_ctx: int | None,
+    n_ctx_train: int,
+    check: Check = lambda: None,
+) -> list[int]:
+    """Return the very prompt that `answer` makes of a request; takes a moment.
+
+    Args:
+        request: What is asked.
+        vocabulary: Of the model.
+        n_ctx: Tokens that are loaded; None if it is not.
+        n_ctx_train: Most tokens that could be.
+        check: Raises when the prompt is no longer wanted.
+
+    Raises:
+        UsageError, ContextOverflowError: as `answer`.
+    """
+    request = _recall.fill_in(request, vocabulary)
+    if request.truncates and n_ctx is not None:
+        request, _ = shorten(request, vocabulary, n_ctx, check)
+    date = _start_dates.date_of(request)
+    try:
+        return render_chat(request, vocabulary, date, TokenBudget(n_ctx_train, check))
+    except PromptTooLongError as error:
+        n_loaded = n_ctx or n_ctx_train
+        raise _overflow(error.n_tokens, n_loaded, n_ctx_train, is_exact=False) from error
+
+
+def _overflow(
+    n_prompt: int, n_ctx: int, n_ctx_max: int, *, is_exact: bool = True
+) -> ContextOverflowError:
+    """Say what the prompt is too long for: any context of the model, or the one that is loaded."""
+    n_tokens = f"{'' if is_exact else 'at least '}{n_prompt}"
+    limit, n_most = "the context length currently available to the model", n_ctx
+    hint = "Shorten the prompt, or ask for more context (num_ctx)."
+    if n_prompt >= n_ctx_max:
+        limit, n_most = "the model can read", n_ctx_max
+        hint = "Shorten it, or ask about one part at a time."
+    return ContextOverflowError(
+        f"the prompt is longer than {limit}: {n_tokens} tokens > {n_most} maximum",
+        hint=hint,
+        n_prompt=n_prompt,
+        n_ctx=n_ctx,
+        n_ctx_max=n_ctx_max,
+    )
+
+
+class _Reading:
+    """Turns what the engine sends of one answer into events.
+
+    Attributes:
+        whole: The answer as far as it is.
+    """
+
+    def __init__(self, start: _Start, vocabulary: Vocabulary) -> None:
+        request = start.request
+        scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
+        one_call = isinstance(request, ChatRequest) and request.one_call
+        self.whole = WholeAnswer()
+        self._start = start
+        self._tokens = list(start.prompt)
+        self._reader = Reader(start.parser, request.stop, scored, one_call=one_call)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the answer has ended, though the engine may not know yet."""
+        return self._reader.is_over
+
+    def events(self, frame: Prefilled | Tokens | Finished) -> Iterator[ChatEvent]:
+        """Yield what a frame brings. Raises BrokenCallError."""
+        for event in self._read(frame):
+            self.whole.add(event)
+            if isinstance(event, Done):
+                _remember(self._start, self.whole)
+            if self._start.shows_reasoning or not isinstance(event, ReasoningDelta):
+                yield event
+
+    def _read(self, frame: Prefilled | Tokens | Finished) -> Iterator[ChatEvent]:
+        reader, parser = self._reader, self._start.parser
+        if isinstance(frame, Prefilled):
+            yield Prefilling(frame.n_tokens, frame.n_cached)
+        elif isinstance(frame, Finished):
+            yield from reader.finish()
+            if frame.reason != "length":
+                _check_calls(parser)
+            reason = "stop" if reader.is_over else frame.reason
+            yield Done(reason, frame.usage, self._tokens, parser.n_reasoning, reader.stop.found)
+        else:
+            for token, logprob in itertools.zip_longest(frame.tokens, frame.logprobs):
+                if reader.is_over:  # decoded before the engine heard of it
                     break
-                tokens.append(token)
-                for delta in reader.feed(token, logprob):
-                    yield delta
-                if reader.stop.is_stopped:
-                    engine.cancel(event.seq_id)
+                self._tokens.append(token)
+                yield from reader.feed(token, logprob)
+                _check_calls(parser)
+
+
+def _check_calls(parser: HarmonyParser | RawParser) -> None:
+    """Raise BrokenCallError for a call of which a part is out and which cannot be completed."""
+    if parser.broken_call:
+        raise BrokenCallError(
+            f"the model's call of '{parser.broken_call}' broke off after a part of it was sent",
+            hint="Send the request again.",
+        )

@@ -41,7 +41,7 @@ class StopFilter:
 
 
 def _n_begun(text: str, stop: str) -> int:
-    """Length of the longest end of `text` that begins `stop`."""
+    """Return the length of the longest end of `text` that begins `stop`."""
     for n in range(min(len(stop) - 1, len(text)), 0, -1):
         if text.endswith(stop[:n]):
             return n

@@ -32,7 +32,7 @@ def read_schema(schema: Any) -> Schema:
 
 
 class _Place(NamedTuple):
-    """Where in a schema a part stands: behind which references, and how deep."""
+    """The place of a part in a schema: the references that lead to it, and its depth."""
 
     inside: tuple[str, ...] = ("#",)
     depth: int = 0
@@ -63,7 +63,7 @@ class _Reader:
         return self._read_parts(flat, place)
 
     def _flatten(self, schema: Any, place: _Place) -> tuple[Schema, _Place]:
-        """The schema without `$ref`, `allOf` and `const`, and where its unread parts stand."""
+        """Return the schema without `$ref`, `allOf` and `const`, and the place of unread parts."""
         inside, depth = place.inside, place.depth + 1
         self._n_parts += 1
         if not isinstance(schema, dict) or depth > _MAX_DEPTH or self._n_parts > _MAX_PARTS:
@@ -88,7 +88,7 @@ class _Reader:
         return flat, _Place(inside, depth)
 
     def _look_up(self, reference: str) -> Any:
-        """What a JSON pointer within the document points to; anything if there is nothing."""
+        """Return what a JSON pointer within the document points to; `{}` if nothing."""
         if not reference.startswith("#"):
             return {}
         found = self._root
@@ -101,7 +101,7 @@ class _Reader:
         return found
 
     def _read_union(self, flat: Schema, keyword: str, options: list[Any], place: _Place) -> Schema:
-        """Options, each with what stands beside the union; null among them makes it nullable."""
+        """Return the options, each with what is next to the union; null makes it nullable."""
         flattened = [self._flatten(option, place) for option in options]
         if _has_any(flat, _SHAPE) and not any(_has_any(o, _SHAPE) for o, _ in flattened):
             return self._read_parts(flat, place)  # such as what is required of what else is given
@@ -120,7 +120,7 @@ class _Reader:
         return notes | {"oneOf": others}
 
     def _read_parts(self, flat: Schema, place: _Place) -> Schema:
-        """A schema that is no union: its properties or items."""
+        """Read a schema that is not a union: its properties or items."""
         node = {k: flat[k] for k in _KEPT if k in flat}
         if node.get("type") is None and "enum" not in node and "$name" not in node:
             if _has_any(flat, _OF_OBJECTS):
@@ -146,7 +146,7 @@ class _Reader:
         return node
 
     def _read_index(self, flat: Schema, place: _Place) -> Schema | None:
-        """The schema of properties that have no name of their own."""
+        """Return the schema of properties that have no name of their own."""
         patterns = flat.get("patternProperties")
         kinds = list(patterns.values()) if isinstance(patterns, dict) else []
         others = flat.get("additionalProperties")
@@ -158,7 +158,7 @@ class _Reader:
 
 
 def _merge(first: Schema, second: Schema) -> Schema:
-    """What satisfies both, as far as it can be told; where they differ, the first one counts."""
+    """Return a schema of what satisfies both, where possible; on conflict, the first counts."""
     merged = second | first
     for key in ("properties", "patternProperties"):
         if isinstance(first.get(key), dict) and isinstance(second.get(key), dict):
@@ -171,7 +171,7 @@ def _merge(first: Schema, second: Schema) -> Schema:
 
 
 def _of_type(flat: Schema, name: Any) -> Schema:
-    """The details that concern values of one type."""
+    """Return the details that concern values of one type."""
     keys: Iterable[str] = {"object": (*_OF_OBJECTS, "required"), "array": _OF_ARRAYS}.get(
         name if isinstance(name, str) else "", ()
     )
@@ -183,7 +183,7 @@ def _is_null(node: Schema) -> bool:
 
 
 def _is_plain(node: Schema) -> bool:
-    """Whether the type fits on a line and needs no comment."""
+    """Return whether the type fits on a line and needs no comment."""
     is_plain = node.keys() <= _PLAIN and node.get("type") != "object"
     return is_plain and all(_is_plain(part) for part in _parts(node))
 
@@ -203,6 +203,6 @@ def _list(value: Any) -> list[Any]:
 
 
 def _name(reference: str) -> str:
-    """How a recursive schema is called: `#/$defs/Node` is Node."""
+    """Return the name of a recursive schema: `#/$defs/Node` is Node."""
     name = unquote(reference).rpartition("/")[2]
     return name if name.isidentifier() else "any"

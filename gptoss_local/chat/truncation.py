@@ -4,12 +4,16 @@ import bisect
 
 import msgspec
 
+from gptoss_local.chat.budget import PromptTooLongError, TokenBudget
 from gptoss_local.chat.message import ChatRequest
 from gptoss_local.chat.render import render_chat
 from gptoss_local.chat.vocabulary import Vocabulary
+from gptoss_local.off_loop import Check
 
 
-def shorten(request: ChatRequest, vocabulary: Vocabulary, n_ctx: int) -> tuple[ChatRequest, int]:
+def shorten(
+    request: ChatRequest, vocabulary: Vocabulary, n_ctx: int, check: Check = lambda: None
+) -> tuple[ChatRequest, int]:
     """Make a conversation fit, if that is possible; takes a moment, so not in the event loop.
 
     Whole turns go, so that no result loses its call: a user's message and all up to the next one.
@@ -19,6 +23,7 @@ def shorten(request: ChatRequest, vocabulary: Vocabulary, n_ctx: int) -> tuple[C
         request: The conversation.
         vocabulary: That of the model.
         n_ctx: Tokens that prompt and answer may have together.
+        check: Raises when the result is no longer wanted.
 
     Returns:
         The request, and how many of its messages are left out; none if it fits or cannot be made
@@ -29,7 +34,12 @@ def shorten(request: ChatRequest, vocabulary: Vocabulary, n_ctx: int) -> tuple[C
     """
 
     def is_within(n_turns_less: int, n_tokens: int) -> bool:
-        return len(render_chat(_without(request, n_turns_less), vocabulary)) < n_tokens
+        budget = TokenBudget(n_tokens, check)
+        try:
+            prompt = render_chat(_without(request, n_turns_less), vocabulary, budget=budget)
+        except PromptTooLongError:
+            return False
+        return len(prompt) < n_tokens
 
     n_turns = sum(message.role == "user" for message in request.messages)
     if is_within(0, n_ctx):
@@ -44,7 +54,7 @@ def shorten(request: ChatRequest, vocabulary: Vocabulary, n_ctx: int) -> tuple[C
 
 
 def _without(request: ChatRequest, n_turns: int) -> ChatRequest:
-    """The request without its first turns; what stands before the first one goes with it."""
+    """Return the request without its first turns; what stands before the first one goes with it."""
     starts = [i for i, message in enumerate(request.messages) if message.role == "user"]
     start = starts[n_turns] if n_turns else 0
     kept = [m for i, m in enumerate(request.messages) if i >= start or m.role == "system"]

@@ -16,7 +16,7 @@ from gptoss_local.chat.tool_schema import Schema, read_schema
 
 
 def render_tools(tools: Sequence[Tool]) -> str:
-    """The section `# Tools` of a developer message."""
+    """Return the section `# Tools` of a developer message."""
     lines = ["# Tools\n", "## functions\n", "namespace functions {\n"]
     for tool in tools:
         lines += [f"// {line}" for line in _lines(tool.description)]
@@ -29,13 +29,13 @@ def render_tools(tools: Sequence[Tool]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """As `str::lines` of Rust, which knows fewer line ends than Python's `splitlines`."""
+    """Split as `str::lines` of Rust does, which knows fewer line ends than `splitlines`."""
     *lines, last = text.split("\n")
     return [line.removesuffix("\r") for line in lines] + ([last] if last else [])
 
 
 def _type(node: Schema, indent: str) -> str:
-    """The type of a value that is not null."""
+    """Return the type of a value that is not null."""
     if "oneOf" in node:
         return "".join(
             f"\n{indent} | {_option(option, indent)}{_comments(option, bare=False)}"
@@ -111,7 +111,7 @@ def _entries(items: Schema, indent: str) -> str:
 
 
 def _property(name: str, node: Schema, indent: str) -> str:
-    """A property with its comments; `name` ends in `?` if it is optional."""
+    """Return a property with its comments; `name` ends in `?` if it is optional."""
     above = "".join(f"{indent}{line}\n" for line in _above(node))
     if "oneOf" not in node:
         default = f" // {text}" if (text := _default(node, bare=True)) else ""
@@ -127,7 +127,7 @@ def _property(name: str, node: Schema, indent: str) -> str:
 
 
 def _above(node: Schema) -> Iterator[str]:
-    """The comments that stand above a property."""
+    """Yield the comments that stand above a property."""
     about = _text(node, "description")
     if (title := _text(node, "title")) is not None:
         yield f"// {title}"
@@ -149,7 +149,7 @@ def _above(node: Schema) -> Iterator[str]:
 
 
 def _comments(option: Schema, *, bare: bool, known: str | None = None) -> str:
-    """What is said behind an option; `known` has been said above."""
+    """Return the comment after an option; `known` has been said above."""
     about = _text(option, "description")
     parts = [about if about != known else None, _default(option, bare=bare)]
     said = [part for part in parts if part is not None]

@@ -6,7 +6,6 @@ token table of the GGUF; the library accepts it only with the right sha256, whic
 
 import base64
 import functools
-import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -15,10 +14,11 @@ from pathlib import Path
 
 import openai_harmony
 
+from gptoss_local.chat.budget import TokenBudget
 from gptoss_local.chat.parts import RenderedParts
 from gptoss_local.chat.pieces import split_text
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.o200k import FIRST_SPECIAL, render_ranks
+from gptoss_local.formats.o200k import FIRST_SPECIAL, render_ranks
 
 START, END, MESSAGE, CHANNEL, CONSTRAIN = 200006, 200007, 200008, 200005, 200003
 RETURN, CALL, END_OF_TEXT = 200002, 200012, 199999
@@ -34,7 +34,7 @@ _TAGS = {
     "<|return|>": RETURN,
     "<|call|>": CALL,
 }
-_TAG = re.compile(f"({'|'.join(map(re.escape, _TAGS))})")
+_TAG = re.compile("|".join(map(re.escape, _TAGS)))
 _FILE_NAME = "o200k_base.tiktoken"
 
 
@@ -68,24 +68,37 @@ class Vocabulary:
         return _load(folder)
 
     def bytes_of(self, token: int) -> bytes:
-        """The bytes of any id; a special token is its tag spelled out."""
+        """Return the bytes of any id; a special token is its tag spelled out."""
         if token < FIRST_SPECIAL:
             return self.token_bytes[token]
         tag: str = self.encoding.decode([token])
         return tag.encode()
 
-    def encode(self, text: str) -> list[int]:
-        """Encode text in which nothing stands for a tag."""
-        # PERF: by default the library looks for 1,100 special tokens first: 1.3 ms, not 2 us.
-        pieces = (self.encoding.encode(piece, disallowed_special=()) for piece in split_text(text))
-        return list(itertools.chain.from_iterable(pieces))
+    def encode(self, text: str, budget: TokenBudget | None = None) -> list[int]:
+        """Encode text in which nothing stands for a tag.
 
-    def encode_tagged(self, text: str) -> list[int]:
-        """Encode text in which harmony's tags stand for their tokens."""
+        Raises:
+            PromptTooLongError: the budget is spent.
+        """
         tokens: list[int] = []
-        for part in _TAG.split(text):
-            tokens += [_TAGS[part]] if part in _TAGS else self.encode(part)
+        for piece in split_text(text):
+            # PERF: by default the library looks for 1,100 special tokens first: 1.3 ms, not 2 us.
+            encoded = self.encoding.encode(piece, disallowed_special=())
+            if budget is not None:
+                budget.spend(len(encoded))
+            tokens += encoded
         return tokens
+
+    def encode_tagged(self, text: str, budget: TokenBudget | None = None) -> list[int]:
+        """Encode text in which harmony's tags stand for their tokens; errors as `encode`."""
+        tokens: list[int] = []
+        begin = 0
+        for tag in _TAG.finditer(text):
+            tokens += [*self.encode(text[begin : tag.start()], budget), _TAGS[tag[0]]]
+            if budget is not None:
+                budget.spend(1)
+            begin = tag.end()
+        return tokens + self.encode(text[begin:], budget)
 
 
 def _write_atomically(path: Path, text: bytes) -> None:

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptoss_local.chat import Tool
-from gptoss_local.chat.calls import find_call, find_calls
+from gptoss_local.chat.calls import find_calls
+
+
+def find_call(
+    recipient: str, text: str, tools: Any, **how: bool
+) -> tuple[str, dict[str, Any]] | None:
+    """The one call that there is, if there is one."""
+    calls = find_calls(recipient, text, tools, **how)
+    assert len(calls) <= 1
+    return calls[0] if calls else None
 
 
 def tool(name: str, *required: str, **properties: str) -> Tool:
@@ -77,6 +86,12 @@ def test_an_unknown_name_with_arguments_that_fit_one_function() -> None:
 def test_arguments(text: str, arguments: dict[str, Any] | None) -> None:
     found = find_call("functions.exec_command", text, TOOLS)
     assert found == (None if arguments is None else ("exec_command", arguments))
+
+
+def test_a_type_that_does_not_exist_takes_any_value() -> None:
+    odd = tool("odd", "x", x="any")
+    for text, value in (("{'x': true}", True), ("{'x': 1}", 1)):
+        assert find_call("odd", text, [odd]) == ("odd", {"x": value})
 
 
 def test_bare_text_for_a_function_of_one_text() -> None:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.chat.fixed_text import pattern_length
+from gptoss_local.chat.fixed_text import language_length
 from gptoss_local.chat.grammar import compile_grammar
 from gptoss_local.chat.message import JsonFormat
+from gptoss_local.chat.pattern import read_pattern
 from gptoss_local.errors import UsageError
 
 
@@ -21,14 +22,14 @@ from gptoss_local.errors import UsageError
         ("(a{1000}){1000}", 1_000_000),
         ("(?:a|bc){5}", 10),
         ("a*b+c?d{0,9}e{2,}", 3),
-        (r"\d{4}-\{{3}", 8),
-        (r"\p{L}x\x{41}", 3),
-        (r"[0-9a-f\]]{5000}-[]a]{3}", 1),
-        ("a)b", 3),
+        (r"\d{4}-\{{3}", 4),
+        (r"\p{L}x\x{41}", 2),
+        (r"[0-9a-f\]]{5000}-[\]a]{3}[b]", 2),
+        ("^(?=.*[0-9])a{7}$", 7),
     ],
 )
 def test_length_of_a_pattern(pattern: str, length: int) -> None:
-    assert pattern_length(pattern) == length
+    assert language_length(read_pattern(pattern)) == length
 
 
 @pytest.mark.parametrize(

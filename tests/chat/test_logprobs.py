@@ -74,8 +74,8 @@ def test_only_content_counts(vocabulary: Vocabulary) -> None:
 
 def test_text_without_a_header_of_its_own(vocabulary: Vocabulary) -> None:
     """It was no content when it came, so it has no tokens; nothing raises."""
-    pieces, entries = read(vocabulary, "<|channel|>final words<|end|>" + FINAL + "More.")
-    assert "".join(piece.text for piece in pieces) == "words\n\nMore."
+    pieces, entries = read(vocabulary, FINAL + "More.<|end|><|channel|>final words<|return|>")
+    assert "".join(piece.text for piece in pieces) == "More.\n\nwords"
     assert b"".join(entry.data for entry in entries) == b"More."
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gptoss_local.chat import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
 from gptoss_local.chat.parser import HarmonyParser, RawParser
-from gptoss_local.o200k import FIRST_SPECIAL
+from gptoss_local.formats.o200k import FIRST_SPECIAL
 
 ALL_TAGS = (
     "<|start|>",
@@ -225,6 +225,14 @@ def test_a_name_with_spaces(vocabulary: Vocabulary) -> None:
 
 def test_open_final_channel(vocabulary: Vocabulary) -> None:
     assert parse(vocabulary, "Hi<|return|>", opens_final=True) == ("", "Hi", [])
+
+
+def test_open_reasoning(vocabulary: Vocabulary) -> None:
+    """A second message of a kind is a paragraph of its own, as in a whole answer."""
+    text = "so 4.<|end|><|start|>assistant<|channel|>analysis<|message|>Yes.<|end|>"
+    text += "<|start|>assistant<|channel|>final<|message|>Hi<|return|>"
+    assert parse(vocabulary, text, opens_analysis=True) == ("so 4.\n\nYes.", "Hi", [])
+    assert parse(vocabulary, "so 4", opens_analysis=True) == ("so 4", "", [])
 
 
 def test_characters_split_over_tokens(vocabulary: Vocabulary) -> None:

@@ -14,6 +14,7 @@ from openai_harmony import (
 from openai_harmony import Message as HarmonyMessage
 
 from gptoss_local.chat import ChatRequest, Message, ToolRequest, Vocabulary
+from gptoss_local.chat.budget import TokenBudget
 from gptoss_local.chat.parts import Part, RenderedParts
 from gptoss_local.chat.render import render_chat
 
@@ -67,41 +68,45 @@ def test_parts_are_as_in_a_conversation(vocabulary: Vocabulary, parts: list[Part
         Conversation.from_messages(messages), RenderConversationConfig(auto_drop_analysis=False)
     )
     for _ in range(2):
-        assert [token for part in parts for token in vocabulary.rendered.tokens(part)] == expected
+        assert [
+            token for part in parts for token in vocabulary.rendered.tokens(part, TokenBudget())
+        ] == expected
 
 
 def test_a_message_is_rendered_once(vocabulary: Vocabulary) -> None:
     encoding = CountingEncoding(vocabulary.encoding)
     rendered = RenderedParts(encoding)
     parts = [Part(Role.USER, "hi"), Part(Role.USER, "hi", name="x"), Part(Role.DEVELOPER, "hi")]
-    first = [rendered.tokens(part).tolist() for part in parts]
-    assert [rendered.tokens(part).tolist() for part in parts] == first
+    first = [rendered.tokens(part, TokenBudget()).tolist() for part in parts]
+    assert [rendered.tokens(part, TokenBudget()).tolist() for part in parts] == first
     assert encoding.n == len({tuple(tokens) for tokens in first}) == 3
 
 
 def test_the_least_recently_used_make_way(vocabulary: Vocabulary) -> None:
     encoding = CountingEncoding(vocabulary.encoding)
     one, two, three = (Part(Role.USER, f"{word} " * 10) for word in ("one", "two", "three"))
-    size = len(vocabulary.rendered.tokens(one))
+    size = len(vocabulary.rendered.tokens(one, TokenBudget()))
     rendered = RenderedParts(encoding, max_tokens=2 * size)
     for part in (one, two, one, three):  # two makes way for three
-        rendered.tokens(part)
+        rendered.tokens(part, TokenBudget())
     assert encoding.n == 3
     for part in (one, three):
-        rendered.tokens(part)
+        rendered.tokens(part, TokenBudget())
     assert encoding.n == 3
-    rendered.tokens(two)
+    rendered.tokens(two, TokenBudget())
     assert encoding.n == 4
     longer = Part(Role.USER, "word " * 100)
-    assert rendered.tokens(longer) == vocabulary.rendered.tokens(longer)  # longer than all
+    assert rendered.tokens(longer, TokenBudget()) == vocabulary.rendered.tokens(
+        longer, TokenBudget()
+    )  # longer than all
 
 
 def test_threads_may_render_at_once(vocabulary: Vocabulary) -> None:
     rendered = RenderedParts(vocabulary.encoding, max_tokens=100)
     parts = [Part(Role.USER, f"number {i % 20}") for i in range(400)]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(rendered.tokens, parts))
-    assert found == [vocabulary.rendered.tokens(part) for part in parts]
+        found = list(pool.map(lambda part: rendered.tokens(part, TokenBudget()), parts))
+    assert found == [vocabulary.rendered.tokens(part, TokenBudget()) for part in parts]
     kept = sum(map(len, rendered._tokens.values()))
     assert rendered._n_tokens == kept <= 100
 

@@ -3,11 +3,12 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai_harmony import Role
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.chat import Vocabulary, pieces
+from gptoss_local.chat.budget import TokenBudget
 from gptoss_local.chat.parts import Part
 from gptoss_local.chat.pieces import split_text
 
@@ -24,7 +25,7 @@ def test_long_words_take_a_moment(vocabulary: Vocabulary, word: str) -> None:
     assert time.monotonic() - start_s < 10
     assert vocabulary.encoding.decode(tokens) == text
     rendered = vocabulary.rendered.tokens(
-        Part(Role.TOOL, text, "commentary", "assistant", name="f")
+        Part(Role.TOOL, text, "commentary", "assistant", name="f"), TokenBudget()
     )
     assert vocabulary.encoding.decode(rendered) == (
         f"<|start|>f to=assistant<|channel|>commentary<|message|>{text}<|end|>"
@@ -43,12 +44,62 @@ def test_tokens_stay_where_words_end(vocabulary: Vocabulary, sentence: str) -> N
     text = sentence * 500
     whole = vocabulary.encoding.encode(text, disallowed_special=())
     assert vocabulary.encode(text) == whole
-    assert (len(split_text(text)) > 1) == (" " not in sentence)
+    assert (len(list(split_text(text))) > 1) == (" " not in sentence)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*WORDS, "1", "x, y"]), st.integers(1, 1500))))
 def test_nothing_is_lost(words: list[tuple[str, int]]) -> None:
     text = "".join(word * n for word, n in words)
-    pieces = split_text(text)
-    assert "".join(pieces) == text
-    assert all(pieces) or pieces == [""]
+    found = list(split_text(text))
+    assert "".join(found) == text
+    assert all(found) or found == [""]
+
+
+UNITS = [
+    *("word", "Zürich", "don't", "it's", "HTTPServer", "a1b2", "3.14", "12345", "x²", "½"),
+    *("漢字かな", "。", "Привет", "नमस्ते", "e\u0301té", "👋🏽", "ﬁ", "ǅ", "def f(x):", "return"),
+    *("->", "...", "'", "’s", "/", "//", "\n", "\r\n", "\n\n    ", "\t", " ", "  ", "\u00a0"),
+    *("\u3000", "\x1c", "<|end|>", "_", "-", '"', "$5"),
+]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(UNITS), max_size=60), st.integers(5, 50))
+def test_short_pieces_have_the_tokens_of_the_whole(
+    vocabulary: Vocabulary, units: list[str], piece: int
+) -> None:
+    """A space is a border wherever it comes, so each of these has one before it is too long."""
+    text = "".join(unit + " x" * (i % 3 == 0) for i, unit in enumerate(units))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "MAX_WORD", 3)
+        patch.setattr(pieces, "_MAX_PIECE", 50 + piece)
+        assert "".join(split_text(text)) == text
+        tokens = vocabulary.encode(text)
+    assert tokens == vocabulary.encoding.encode(text, disallowed_special=())
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="aZ漢1 .,'\n\u0301é²", max_size=400))
+def test_any_text_has_the_tokens_of_the_whole_where_a_piece_ends_at_a_border(
+    vocabulary: Vocabulary, text: str
+) -> None:
+    for border in pieces._BORDER.finditer(text):
+        parts = text[: border.start()], text[border.start() :]
+        tokens = [token for part in parts for token in vocabulary.encode(part)]
+        assert tokens == vocabulary.encoding.encode(text, disallowed_special=()), parts
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["All of it is plain words. " * 40_000, "0123456789" * 10_000, "漢字かな交じり文。" * 20_000],
+)
+def test_every_piece_is_short(vocabulary: Vocabulary, text: str) -> None:
+    """Each is encoded with Python's lock held, and everyone else waits for it."""
+    slowest_s = 0.0
+    for piece in split_text(text):
+        start_s = time.thread_time()
+        vocabulary.encoding.encode(piece, disallowed_special=())
+        slowest_s = max(slowest_s, time.thread_time() - start_s)
+    assert slowest_s < 0.05
+    assert vocabulary.encode(text) == vocabulary.encoding.encode(text, disallowed_special=())

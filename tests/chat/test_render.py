@@ -6,7 +6,7 @@ import pytest
 
 from gptoss_local.chat import ChatRequest, JsonFormat, Message, Tool, ToolRequest, Vocabulary
 from gptoss_local.chat.render import render_chat, render_history
-from gptoss_local.o200k import FIRST_SPECIAL
+from gptoss_local.formats.o200k import FIRST_SPECIAL
 
 WEATHER = Tool(
     "get_weather",
@@ -172,6 +172,23 @@ def test_a_begun_answer_stands_open(vocabulary: Vocabulary) -> None:
     for bound in ({"format": JsonFormat()}, {"must_call": ("get_weather",)}):
         closed = render(vocabulary, *asked, begun, tools=(WEATHER,), **bound)
         assert closed.endswith("<|end|><|start|>assistant")
+
+
+def test_begun_reasoning_stands_open(vocabulary: Vocabulary) -> None:
+    begun = Message(role="assistant", reasoning="Let me <|end|>")
+    text = render(vocabulary, user("x"), begun)
+    assert text == render(vocabulary, user("x")) + "<|channel|>analysis<|message|>Let me <|end|>"
+    request = ChatRequest(messages=(user("x"), begun))
+    assert render_chat(request, vocabulary)[-1] < FIRST_SPECIAL
+    history = render_history(request, "42.", vocabulary)
+    following = (user("x"), Message(role="assistant", content="42."), user("Thanks."))
+    next_prompt = render_chat(ChatRequest(messages=following), vocabulary)
+    assert next_prompt[: len(history)] == history
+    strict = Tool("f", parameters={"type": "object"}, strict=True)
+    for bound in ({"format": JsonFormat()}, {"must_call": ("f",)}, {"tools": (strict,)}):
+        assert render(vocabulary, user("x"), begun, **bound).endswith("<|end|><|start|>assistant")
+    silent = render(vocabulary, user("x"), begun, reasoning=False)
+    assert silent.endswith("<|end|><|start|>assistant<|channel|>final<|message|>")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class HarmonyPiece(msgspec.Struct, kw_only=True):
     is_dropped: bool = False
 
 
-def dissect(
+def inspect_tokens(
     prompt: Sequence[int],
     answer: Sequence[int],
     next_prompt: Sequence[int],
@@ -43,7 +43,7 @@ def dissect(
     Args:
         prompt: Ends in the header of the answer's first message.
         answer: What the model wrote; may be empty.
-        next_prompt: What the conversation goes on with; empty if that is not known.
+        next_prompt: The prompt that continues the conversation; empty if that is not known.
         vocabulary: Of the model.
     """
     pieces = [_piece(part, vocabulary) for part in _split([*prompt, *answer])]
@@ -57,7 +57,7 @@ def dissect(
 
 
 def _mark_dropped(pieces: Iterable[HarmonyPiece], kept: Sequence[HarmonyPiece]) -> None:
-    """Those that `kept` has, in its order, are not dropped, however their headers are spelt."""
+    """Mark what `kept` lacks as dropped; it keeps the order, but may spell headers otherwise."""
     n_found = 0
     for piece in pieces:
         places = (i for i in range(n_found, len(kept)) if _is_same(piece, kept[i]))
