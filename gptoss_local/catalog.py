@@ -1,4 +1,4 @@
-"""The models we know by name: `models.toml`, and the user's own beside `config.toml`.
+"""The models we know by name: `models.toml`, and the user's own next to `config.toml`.
 
 Knows nothing of what is on disk. An entry of the user with the name of one of ours changes what it
 says of it; any other is one more model.
@@ -17,7 +17,9 @@ import msgspec
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_size
 from gptoss_local.settings import user_models_file
+from gptoss_local.validation import in_words
 
+_AS_IN = 'As in: [[model]] name = "mine" and checkpoint = { repo = "OWNER/NAME" }.'
 _OURS = Path(__file__).parents[1] / "models.toml"
 
 # `[host/][namespace/]model[:tag]`, each part of 1 to 80 characters (Ollama's types/model/name.go).
@@ -30,7 +32,7 @@ _File = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.ggu
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every table of the file refuses: keys that it does not know."""
+    """A table of the file, which refuses keys that it does not know."""
 
 
 class Checkpoint(_Entry, frozen=True):
@@ -56,7 +58,7 @@ class Needs(_Entry, frozen=True):
 
 
 class Sampling(_Entry, frozen=True, omit_defaults=True):
-    """What a request gets that does not say otherwise, by Ollama's names."""
+    """The sampling of a request that does not say otherwise, by Ollama's names."""
 
     temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
@@ -69,7 +71,7 @@ class Sampling(_Entry, frozen=True, omit_defaults=True):
     stop: list[str] | None = None
 
     def options(self) -> dict[str, Any]:
-        """Those that are said, as options of a request."""
+        """Return those that are said, as options of a request."""
         said: dict[str, Any] = msgspec.to_builtins(self)
         return said
 
@@ -98,18 +100,24 @@ class CatalogModel(_Entry, frozen=True, kw_only=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether its file lies outside the models folder, and is not ours to write or delete."""
+        """Return whether its file lies outside the models folder, and is not ours to change."""
         return PurePath(self.file).is_absolute()
 
     @property
+    def download_bytes(self) -> int:
+        """Return the size of the default download; 0 if that is not known."""
+        source = self.checkpoint or self.gguf
+        return source.size_bytes if source else 0
+
+    @property
     def repo(self) -> str:
-        """Where it comes from by default; empty if it cannot be pulled."""
+        """Return the repository it comes from by default; empty if it cannot be pulled."""
         source = self.checkpoint or self.gguf
         return source.repo if source else ""
 
 
 def catalog() -> tuple[CatalogModel, ...]:
-    """All entries, the embedded one first.
+    """Return all entries, the embedded one first.
 
     Raises:
         UsageError: the user's models.toml is wrong; the message says where.
@@ -136,17 +144,17 @@ def canonical_name(name: str) -> str:
 
 
 def known_model(name: str) -> CatalogModel | None:
-    """The entry of a canonical name."""
+    """Return the entry of a canonical name."""
     return next((model for model in catalog() if model.name == name), None)
 
 
 def known_names() -> list[str]:
-    """All names and aliases of the catalogue."""
+    """Return all names and aliases of the catalogue."""
     return [name for model in catalog() for name in (model.name, *model.aliases)]
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that somebody may have meant."""
+    """Return the one of `names` that the user may have meant."""
     import difflib  # PERF: 2 ms, for a mistake only
 
     found = difflib.get_close_matches(name.lower(), list(names), n=1)
@@ -154,12 +162,13 @@ def closest(name: str, names: Iterable[str]) -> str | None:
 
 
 def pull_advice(wanted: str) -> str:
-    """What to do when a name cannot be pulled, as the catalogue does not know it."""
+    """Return what to do about a name that cannot be pulled, as the catalogue does not know it."""
     if close := closest(wanted, known_names()):
         return f"Did you mean {close}?"
     return (
-        "gptoss pulls the models of its catalogue, such as gpt-oss:20b. Others can be added to "
-        "your models.toml (docs/models.md), or converted: gptoss convert OWNER/NAME OUT.gguf"
+        f"gptoss pulls {' and '.join(m.name for m in catalog() if m.repo)}, and what you add to "
+        f"{user_models_file()}. Any other gpt-oss checkpoint can be converted: "
+        "gptoss convert OWNER/NAME OUT.gguf"
     )
 
 
@@ -173,27 +182,27 @@ def _catalog(users: Path, changed_ns: int) -> tuple[CatalogModel, ...]:
     theirs = [_normal(table, users) for table in _tables(users)]
     names = [table["name"] for table in theirs]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"{users}: the model '{twice}' is there twice.")
+        raise UsageError(f"{users}: the model '{twice}' is listed twice.")
     found = ours | {t["name"]: _convert(tables.get(t["name"], {}) | t, users) for t in theirs}
     _check(found, frozenset(names), users)
     return tuple(found.values())
 
 
 def _tables(path: Path) -> list[dict[str, Any]]:
-    """The [[model]] tables of a file, as they are."""
+    """Return the [[model]] tables of a file, as they are."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad begins with a BOM
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
     tables = content.pop("model", [])
     if content or not (isinstance(tables, list) and all(isinstance(t, dict) for t in tables)):
-        odd = f"unknown key '{next(iter(content))}'" if content else "'model' is no [[model]]"
-        raise UsageError(f"{path}: {odd}", hint="It holds [[model]] tables: docs/models.md.")
+        odd = f"unknown key '{next(iter(content))}'" if content else "'model' is not a [[model]]"
+        raise UsageError(f"{path}: {odd}", hint=_AS_IN)
     return tables
 
 
 def _normal(table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Names and paths of the user in the form that we compare."""
+    """Return the names and paths of the user in the form that we compare."""
     name = table.get("name")
     if not isinstance(name, str):
         raise UsageError(f"{path}: a [[model]] without a name", hint='Add name = "mine".')
@@ -206,7 +215,7 @@ def _normal(table: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _plain(name: str) -> str:
-    """A name or alias as `canonical_name` compares it."""
+    """Return a name or alias as `canonical_name` compares it."""
     return name.lower().removesuffix(":latest")
 
 
@@ -216,19 +225,19 @@ def _convert(table: dict[str, Any], path: Path) -> CatalogModel:
         for size in (model.needs.vram, model.needs.ram):
             parse_size(size, "needs")
     except (msgspec.ValidationError, UsageError) as error:
-        where = str(error).replace("`$.", f"`{table['name']}.")
+        wrong = error.message if isinstance(error, UsageError) else in_words(error, table)
         raise UsageError(
-            f"{path}, model '{table['name']}': {where}",
-            hint=f"Keys of a model: {', '.join(CatalogModel.__struct_fields__)} (docs/models.md).",
+            f"{path}, model '{table['name']}': {wrong}",
+            hint=f"Keys of a model: {', '.join(CatalogModel.__struct_fields__)}.",
         ) from error
     return model
 
 
 def _check(models: dict[str, CatalogModel], users: frozenset[str], path: Path) -> None:
-    """What holds between fields and between entries of the user.
+    """Check what must hold between fields and between entries of the user.
 
     Raises:
-        UsageError: a name is no name or stands for two models, or a file is not one we can use.
+        UsageError: a name is invalid or stands for two models, or a file is not one we can use.
     """
     owners = {name: name for name in models}
     for model in models.values():
@@ -247,7 +256,7 @@ def _check_user(model: CatalogModel, path: Path) -> None:
     where = f"{path}, model '{model.name}'"
     for name in (model.name, *model.aliases):
         if not NAME.fullmatch(name):
-            raise UsageError(f"{where}: '{name}' is no name of a model.", hint="As mine:7b.")
+            raise UsageError(f"{where}: '{name}' is not a name for a model.", hint="As mine:7b.")
     if model.embedded and model.name != "nano":
         raise UsageError(f"{where}: only nano is embedded.")
     if model.is_local and model.repo:
@@ -258,9 +267,9 @@ def _check_user(model: CatalogModel, path: Path) -> None:
     if model.file and not model.is_local and PurePath(model.file).name != model.file:
         raise UsageError(f"{where}: file '{model.file}' is neither a name nor an absolute path.")
     if model.file and (not model.file.endswith(".gguf") or "\0" in model.file):
-        raise UsageError(f"{where}: file {model.file!r} is no .gguf.")
+        raise UsageError(f"{where}: file {model.file!r} is not a .gguf file.")
     if not (model.embedded or model.file or model.repo):
         raise UsageError(
             f"{where}: nothing says where it comes from.",
-            hint="Add file, checkpoint or gguf: docs/models.md.",
+            hint=_AS_IN,
         )

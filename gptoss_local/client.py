@@ -17,7 +17,13 @@ from typing import Any, BinaryIO
 import httpx
 import msgspec
 
-from gptoss_local.errors import GptOssError, ServerUnavailableError, error_by_name
+from gptoss_local.errors import (
+    ContextOverflowError,
+    GptOssError,
+    ModelNotFoundError,
+    ServerUnavailableError,
+    error_by_name,
+)
 from gptoss_local.settings import Settings
 
 _START_TIMEOUT_S = 30.0
@@ -42,7 +48,7 @@ class Client:
         )
 
     def is_running(self) -> bool:
-        """Whether our server answers.
+        """Return whether our server answers.
 
         Raises:
             ServerUnavailableError: another program has the address.
@@ -51,7 +57,7 @@ class Client:
             response = self._http.get("/api/version", timeout=_PROBE_TIMEOUT_S)
         except httpx.ReadTimeout as error:
             raise ServerUnavailableError(
-                f"a program has {self._settings.url} and does not answer", hint=_OTHER_PORT
+                f"a program listens at {self._settings.url} but does not answer", hint=_OTHER_PORT
             ) from error
         except httpx.TransportError:
             return False
@@ -86,15 +92,15 @@ class Client:
             time.sleep(_POLL_S)
 
     def get(self, path: str) -> dict[str, Any]:
-        with _translated(self._settings):
+        with self._asking():
             return _checked(self._http.get(path))
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        with _translated(self._settings):
+        with self._asking():
             return _checked(self._http.post(path, json=body))
 
     def delete(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        with _translated(self._settings):
+        with self._asking():
             return _checked(self._http.request("DELETE", path, json=body))
 
     def stream_chat(self, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
@@ -102,21 +108,47 @@ class Client:
         return self.stream("/api/chat", body)
 
     def stream(self, path: str, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
-        """Yield the lines of a POST; closing the iterator ends the work behind it.
+        """Yield the lines of a POST; closing the iterator ends the server's work on it.
 
         Raises:
             GptOssError: the server refused it, or a line says that it failed.
         """
-        with _translated(self._settings), self._http.stream("POST", path, json=body) as response:
+        with self._asking(), self._http.stream("POST", path, json=body) as response:
             if response.is_error:
                 response.read()
                 _checked(response)
             for line in response.iter_lines():
                 yield _frame(line)
 
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Translate errors; a server with other models than this user's is named as the reason."""
+        try:
+            with _translated(self._settings):
+                yield
+        except ModelNotFoundError as error:
+            if folder := self._other_models_dir():
+                raise ModelNotFoundError(
+                    f"{error.message}: the server on {self._settings.url} has its models in "
+                    f"{folder}, but this command uses {self._settings.models_dir}",
+                    hint=f"Another user or GPTOSS_HOME started it. {_OTHER_PORT}",
+                ) from error
+            raise
+
+    def _other_models_dir(self) -> str | None:
+        """Return where the server has its models, if that is not where they are for us."""
+        try:
+            with _translated(self._settings):
+                status = _checked(self._http.get("/api/gptoss/status", timeout=_PROBE_TIMEOUT_S))
+        except GptOssError:
+            return None
+        folder = str(status.get("models_dir", ""))
+        is_same = os.path.realpath(folder) == os.path.realpath(self._settings.models_dir)
+        return None if is_same or not folder else folder
+
 
 class AsyncClient:
-    """What the chat asks of the server, within an event loop."""
+    """Client of the chat, for use in an event loop."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -136,10 +168,14 @@ class AsyncClient:
         with _translated(self._settings):
             return _checked(await self._http.post(path, json=body))
 
-    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
+        return self.stream("/api/chat", body)
+
+    async def stream(self, path: str, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the frames of an endpoint; closing the iterator leaves it."""
         with _translated(self._settings):
-            async with self._http.stream("POST", "/api/chat", json=body) as response:
+            async with self._http.stream("POST", path, json=body) as response:
                 if response.is_error:
                     await response.aread()
                     _checked(response)
@@ -155,7 +191,7 @@ def _headers(settings: Settings) -> dict[str, str] | None:
 
 
 def _frame(line: str) -> dict[str, Any]:
-    """One line of a stream; an error in it is raised."""
+    """Return one line of a stream; an error in it is raised."""
     frame: dict[str, Any] = msgspec.json.decode(line)
     if "error" in frame:
         raise _error(frame)
@@ -164,15 +200,18 @@ def _frame(line: str) -> dict[str, Any]:
 
 def _open_log(path: Path) -> BinaryIO:
     """Open the log to append; one that has grown large first becomes `server.log.1`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
         with contextlib.suppress(OSError):  # Windows: a server that ends just now still has it open
             path.replace(path.with_name(f"{path.name}.1"))
-    return path.open("ab")
+    descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    if os.name == "posix":
+        os.fchmod(descriptor, 0o600)  # one of an older version may be readable for all
+    return os.fdopen(descriptor, "ab")
 
 
 def _cause(log: Path, start: int) -> str:
-    """The last error that a server wrote behind a place in its log, after a colon; or nothing."""
+    """Return ": " and the last error that a server logged after a position; empty if none."""
     said = log.read_bytes()[start:].decode(errors="replace")
     errors = re.findall(r"^gptoss: (.+)$", said, re.MULTILINE)
     return f": {errors[-1]}" if errors else ""
@@ -224,4 +263,9 @@ def _checked(response: httpx.Response) -> dict[str, Any]:
 
 
 def _error(body: dict[str, Any]) -> GptOssError:
-    return error_by_name(body.get("code", ""), body["error"], hint=body.get("hint", ""))
+    error = error_by_name(body.get("code", ""), body["error"], hint=body.get("hint", ""))
+    if isinstance(error, ContextOverflowError):
+        error.n_prompt = body.get("prompt_tokens")
+        error.n_ctx = body.get("context_length", 0)
+        error.n_ctx_max = body.get("max_context_length", 0)
+    return error

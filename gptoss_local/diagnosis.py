@@ -1,4 +1,4 @@
-"""What stands in the way of a fast model on this machine, and how to mend it.
+"""Finds what stands in the way of a fast model on this machine, and says how to fix it.
 
 Findings follow from facts alone; `gptoss_local.cli.doctor` gathers and prints them.
 """
@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from gptoss_local.hardware import Machine
-from gptoss_local.nvidia import Driver, Gpu
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.nvidia import Driver, Gpu
 
 Level = Literal["ok", "note", "problem"]
 
@@ -30,14 +30,14 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What else matters besides the machine.
+    """The facts that matter besides the machine.
 
     Attributes:
         models_dir: Where models lie.
         disk_free_bytes: On its disk.
-        has_model: One is there already, beside the embedded one.
+        has_model: One is there already, besides the embedded one.
         address: Where the server is, or would be.
-        answers: Who answers there: us, another program, nobody; or the host has no address.
+        answers: Who answers there: us, another program, no one; or the host has no address.
     """
 
     models_dir: str
@@ -48,7 +48,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
-    """Look at everything; the order is that in which to mend it."""
+    """Return all findings, in the order in which to fix them."""
     return [
         *_gpus(machine),
         _build(machine),
@@ -80,17 +80,28 @@ def _gpus(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "GPU",
             "problem",
-            f"Driver {machine.driver.version} shows no GPU.",
-            "Is CUDA_VISIBLE_DEVICES set to none?",
+            f"Driver {machine.driver.version} shows no GPU that may be used.",
+            _why_hidden(machine),
         )
     for gpu in machine.gpus:
-        yield _gpu(gpu, machine.driver)
+        yield _gpu(gpu, machine.driver, machine)
 
 
-def _gpu(gpu: Gpu, driver: Driver) -> Finding:
+def _why_hidden(machine: Machine) -> str:
+    if machine.visible_devices is None:
+        return "`nvidia-smi -L` lists what the driver sees."
+    return (
+        f"CUDA_VISIBLE_DEVICES is '{machine.visible_devices}', which names none of those that "
+        "`nvidia-smi -L` lists: unset it, or name one of them."
+    )
+
+
+def _gpu(gpu: Gpu, driver: Driver, machine: Machine) -> Finding:
     name = f"GPU {gpu.index}"
     used_bytes = gpu.total_bytes - gpu.free_bytes
     text = f"{gpu.name}: {gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB are free"
+    if gpu.shares_ram:
+        text += ", which are the system's RAM"
     if gpu.pcie_generation and gpu.pcie_width:
         text += f", PCIe {gpu.pcie_generation}.0 x{gpu.pcie_width}"
     text += f", driver {driver.version}."
@@ -99,6 +110,11 @@ def _gpu(gpu: Gpu, driver: Driver) -> Finding:
     if _major(driver.version) < _DRIVER:
         fix = f"The installer's llama.cpp needs driver {_DRIVER}; older ones need one of their own."
         return Finding(name, "note", text, fix)
+    if not machine.has_code_for(gpu):
+        fix = f"It is not used: CUDA {machine.cuda_build}, which llama.cpp is built with here, has"
+        return Finding(name, "note", text, f"{fix} no code for it. Other GPUs are used.")
+    if gpu.shares_ram:
+        return Finding(name, "ok", text)
     if used_bytes > max(2 * GIB, gpu.total_bytes // 5):
         fix = f"{used_bytes / GIB:.1f} GiB are in use: `nvidia-smi` shows by which programs."
         return Finding(name, "note", text, fix)
@@ -109,7 +125,7 @@ def _gpu(gpu: Gpu, driver: Driver) -> Finding:
 
 
 def _major(version: str) -> int:
-    """Of `570.86`; what cannot be read counts as new."""
+    """Return the 570 of `570.86`; a version that cannot be read counts as new."""
     first = version.partition(".")[0]
     return int(first) if first.isdigit() else _DRIVER
 

@@ -2,13 +2,19 @@
 
     GptOssError                exit  1   HTTP 500
     ├── UsageError                   2        400   the request itself is wrong
+    │   ├── PathNotFoundError        2        404
+    │   ├── MethodNotAllowedError    2        405
     │   ├── RequestTimeoutError      2        408
     │   ├── UnauthorizedError        2        401   the API key is missing or wrong
     │   ├── RequestTooLargeError     2        413
-    │   └── UnsupportedEncodingError 2        415   the body is compressed in a way we do not read
+    │   ├── UnsupportedEncodingError 2        415   the body is compressed in a way we do not read
+    │   ├── ThreadUnsupportedError   2        400   the server is to hold a conversation
+    │   └── ThreadNotFoundError      2        404   one that the server does not hold
     ├── ModelNotFoundError           3        404
     ├── ResponseNotFoundError        3        404   an answer that is not remembered
-    ├── DownloadError                4        502   the hub, the network or the disk fails
+    ├── DownloadError                4        502   the hub or the network fails
+    ├── DiskError                    4        500   the disk fails, or may not be written
+    │   └── DiskFullError            4        507
     ├── DoesNotFitError              5        507   the memory, or what was wished of it
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
     ├── ServerUnavailableError       7        503   no server answers, or it cannot start
@@ -17,13 +23,16 @@
     ├── VerifyError                 11        422   a GGUF is not what it should be
     ├── HistoryError                12        500   the file of chats cannot be used
     │   └── ChatNotFoundError        3        404   a chat or turn that is not there
+    ├── BrokenCallError              1        502   a call that is being streamed breaks off
     └── EngineError                 10        500   llama.cpp refused something
         ├── ModelLoadError          10        500
+        ├── ComputeError            10        500   the device's results are wrong
         └── EngineCrashedError      10        500   the engine process died
 
 Foreign exceptions are translated once, where the foreign library is called, with `raise ... from`.
 """
 
+import errno
 from typing import ClassVar
 
 
@@ -49,6 +58,14 @@ class UsageError(GptOssError):
     http_status = 400
 
 
+class PathNotFoundError(UsageError):
+    http_status = 404
+
+
+class MethodNotAllowedError(UsageError):
+    http_status = 405
+
+
 class RequestTimeoutError(UsageError):
     http_status = 408
 
@@ -65,6 +82,14 @@ class UnsupportedEncodingError(UsageError):
     http_status = 415
 
 
+class ThreadUnsupportedError(UsageError):
+    pass
+
+
+class ThreadNotFoundError(UsageError):
+    http_status = 404
+
+
 class ModelNotFoundError(GptOssError):
     exit_code = 3
     http_status = 404
@@ -78,6 +103,14 @@ class ResponseNotFoundError(GptOssError):
 class DownloadError(GptOssError):
     exit_code = 4
     http_status = 502
+
+
+class DiskError(GptOssError):
+    exit_code = 4
+
+
+class DiskFullError(DiskError):
+    http_status = 507
 
 
 class DoesNotFitError(GptOssError):
@@ -100,14 +133,30 @@ class ServerBusyError(ServerUnavailableError):
 
 
 class ContextOverflowError(GptOssError):
-    """`n_prompt`: tokens of a prompt that nothing has been done with yet; None: something has."""
+    """A prompt, or a prompt and its answer, are longer than the context.
+
+    Args:
+        message: As for all errors.
+        hint: As for all errors.
+        n_prompt: Tokens of a prompt that nothing has been done with yet; None: something has.
+        n_ctx: Tokens of the context that it does not fit in.
+        n_ctx_max: Most tokens that the model can read.
+    """
 
     exit_code = 8
     http_status = 400
 
-    def __init__(self, message: str, *, hint: str = "", n_prompt: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        n_prompt: int | None = None,
+        n_ctx: int = 0,
+        n_ctx_max: int = 0,
+    ) -> None:
         super().__init__(message, hint=hint)
-        self.n_prompt = n_prompt
+        self.n_prompt, self.n_ctx, self.n_ctx_max = n_prompt, n_ctx, n_ctx_max
 
 
 class VerifyError(GptOssError):
@@ -124,6 +173,12 @@ class ChatNotFoundError(HistoryError):
     http_status = 404
 
 
+class BrokenCallError(GptOssError):
+    """A call of which a part was streamed cannot be completed."""
+
+    http_status = 502
+
+
 class EngineError(GptOssError):
     exit_code = 10
 
@@ -132,12 +187,29 @@ class ModelLoadError(EngineError):
     pass
 
 
+class ComputeError(EngineError):
+    """The device computed something impossible, so its latest results cannot be trusted."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        hint = hint or (
+            "The next request starts it again. If this repeats, check the GPU's memory, driver and "
+            "temperature, and report it with the server log (`gptoss logs`)."
+        )
+        super().__init__(message, hint=hint)
+
+
 class EngineCrashedError(EngineError):
     """The engine process died; `was_killed`: by the system, which does so when RAM runs out."""
 
     def __init__(self, message: str, *, hint: str = "", was_killed: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.was_killed = was_killed
+
+
+def disk_error(message: str, error: OSError, *, hint: str) -> DiskError:
+    """Return the error for something that the disk refused; a full one has a class of its own."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return (DiskFullError if is_full else DiskError)(message, hint=hint)
 
 
 def error_by_name(name: str, message: str, *, hint: str = "") -> GptOssError:

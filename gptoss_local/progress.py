@@ -24,7 +24,7 @@ def each_step(say: Callable[[str], None]) -> Progress:
 def each_tenth(say: Callable[[str], None]) -> Progress:
     """Make a Progress that says a line of bytes, rate and time left per 10 % of each step.
 
-    Several tenths passed at once are one line; what was done at the first call counts for no rate.
+    Several tenths passed in one call are one line; what the first call reports counts for no rate.
     """
     steps: dict[str, _Tenths] = {}
 
@@ -37,7 +37,7 @@ def each_tenth(say: Callable[[str], None]) -> Progress:
 
 
 class _Tenths:
-    """How far one step has been reported."""
+    """The part of one step that has been reported."""
 
     def __init__(self, n_before: int) -> None:
         self._n_before, self._start_s, self._last = n_before, time.monotonic(), 0

@@ -17,7 +17,7 @@ def parse_size(text: str, source: str) -> int:
     """Read a size as Hugging Face's tools do: `4GB` are 4 * 10^9 bytes, `4GiB` are 4 * 2^30.
 
     Raises:
-        UsageError: it is none; `source` says where it stands.
+        UsageError: it is not a size; `source` says where it stands.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None or (match[3] and not match[2]):
@@ -42,7 +42,7 @@ def parse_memory(text: str, source: str) -> int:
 
 
 def parse_keep_alive(value: float | str | bool) -> float:
-    """Seconds that a model stays loaded; negative means forever.
+    """Return the seconds that a model stays loaded; negative means forever.
 
     A number counts seconds, a string is a Go duration (`5m`, `1h30m`) or a number.
     Source: Ollama's api/types.go (Duration) and envconfig/config.go (KeepAlive).

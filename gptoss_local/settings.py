@@ -5,6 +5,7 @@ A bad value raises and names its source; nothing is guessed.
 
 import functools
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +16,12 @@ import platformdirs
 
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_keep_alive, parse_memory
+from gptoss_local.validation import in_words
 
 _APP = "gptoss"
+_SENDABLE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")  # in a header, where spaces around it go
+SECRETS = ("GPTOSS_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""Variables that only the server and its downloads need."""
 
 
 class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,21 +56,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     vram: str = ""
     """Most of each GPU's memory to use, `12GiB`; empty: what is free."""
     num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
-    """Requests that a model answers at once; they share its context."""
+    """Requests that a model answers at the same time; they share its context."""
     max_queue: Annotated[int, msgspec.Meta(ge=0)] = 512
     """Requests that may wait besides those; more get 503."""
     max_loaded_models: Annotated[int, msgspec.Meta(ge=1)] = 3
-    """Models kept in memory at once, as far as they fit."""
+    """Models kept in memory at the same time, as far as they fit."""
     api_key: str = ""
-    """What clients must send as `Authorization: Bearer` or `x-api-key`; empty: nothing."""
+    """Key that clients must send as `Authorization: Bearer` or `x-api-key`; empty: none needed."""
     insecure: bool = False
     """Let the server listen to other machines without an API key."""
     origins: str = ""
     """Web pages that may call the server, besides those of this machine: `https://a.example,*`."""
     speculation: bool = True
     """Draft tokens that repeat the conversation, where that is faster; answers stay the same."""
-    checkpoint_bytes: Annotated[int, msgspec.Meta(ge=0)] = 512 * 2**20
-    """Host memory for going on from earlier points of conversations; 0 for none."""
+    checkpoint_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Host memory for continuing from earlier points of conversations; 0: none; if not set,
+    512 MiB, or less where RAM is short."""
     prefix_disk_bytes: Annotated[int, msgspec.Meta(ge=0)] = 4 * 2**30
     """Disk for prefixes of conversations that outlive the server, all models together; 0: off."""
     prefix_save_s: float = 10.0
@@ -74,12 +80,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds a written prefix stays in VRAM after its last use, if others are asked."""
     keep_alive_s: float = 300.0
     """Seconds a model stays loaded after its last request; negative means forever."""
-    theme: str = ""
+    theme: str = "textual-dark"
     """Colours of the chat; `/theme` lists their names."""
     keys: dict[str, str] = {}
     """Keys of the chat by what they do: `"chat.effort" = "f9"`; docs/chat.md has the names."""
     tools: dict[str, ToolCommand] = {}
-    """What the model may ask for in the chat, `[tools.NAME]`; docs/chat.md has an example."""
+    """Commands that the model may use in the chat, `[tools.NAME]`; docs/chat.md has an example."""
     home: Path | None = None
     """Root of models, chats, caches and logs, `GPTOSS_HOME`; if not set, the platform's folders."""
 
@@ -95,7 +101,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def cache_dir(self) -> Path:
-        """What can be made again: the nano GGUF, the vocabulary."""
+        """Return the folder of what can be made again: the nano GGUF, the vocabulary."""
         return self._folder("cache", platformdirs.user_cache_path(_APP))
 
     @property
@@ -105,8 +111,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def history_path(self) -> Path:
-        """The chats of `gptoss chat`: one SQLite file, with `-wal` and `-shm` beside it in use."""
+        """Return the SQLite file of `gptoss chat`, with `-wal` and `-shm` files while in use."""
         return self._folder("chats.sqlite3", platformdirs.user_data_path(_APP) / "chats.sqlite3")
+
+    @property
+    def input_history(self) -> Path:
+        """Return the file of what was typed at `gptoss run`, for its Up key."""
+        return self._folder("run_history", platformdirs.user_data_path(_APP) / "run_history")
 
     @property
     def log_dir(self) -> Path:
@@ -114,12 +125,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def server_log(self) -> Path:
-        """What the server says that a command started; `gptoss serve` logs to its terminal."""
+        """Return the log of servers that commands start; `gptoss serve` logs to its terminal."""
         return self.log_dir / "server.log"
 
     @property
     def url(self) -> str:
-        """Where a client on this machine reaches the server."""
+        """Return the address at which a client on this machine reaches the server."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
@@ -136,8 +147,13 @@ def load_settings(**flags: Any) -> Settings:
     return _merge([*_sources(), ("the flags", {n: v for n, v in flags.items() if v is not None})])
 
 
+def environment_without_secrets() -> dict[str, str]:
+    """Return this process's variables for a child that needs no key and no token."""
+    return {name: value for name, value in os.environ.items() if name not in SECRETS}
+
+
 def user_models_file() -> Path:
-    """The user's own catalogue, there or not; see `gptoss_local.catalog`."""
+    """Return the user's own catalogue, there or not; see `gptoss_local.catalog`."""
     return _models_file(os.environ.get("XDG_CONFIG_HOME", ""))
 
 
@@ -148,7 +164,7 @@ def _models_file(_config_home: str) -> Path:
 
 
 def explain_settings() -> tuple[Settings, dict[str, str]]:
-    """Settings without flags, and by name which file or variable set each that is no default.
+    """Return the settings without flags, and by name the file or variable that set each.
 
     Raises:
         UsageError: as `load_settings`.
@@ -158,12 +174,12 @@ def explain_settings() -> tuple[Settings, dict[str, str]]:
 
 
 def config_path() -> Path:
-    """The user's config.toml, which need not be there."""
+    """Return the user's config.toml, which need not be there."""
     return platformdirs.user_config_path(_APP) / "config.toml"
 
 
 def unknown_variables() -> list[str]:
-    """Variables that look like settings, of ours or of Ollama, and are not read."""
+    """Return the variables that look like settings, of ours or of Ollama, and are not read."""
     known = {*_OLLAMA, *map(_variable, Settings.__struct_fields__), *_NO_SETTINGS}
     return sorted(v for v in os.environ if v.startswith(("GPTOSS_", "OLLAMA_")) and v not in known)
 
@@ -177,7 +193,7 @@ def _merge(sources: list[tuple[str, dict[str, Any]]]) -> Settings:
 
 
 def _sources() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What is set outside the command line, the weakest source first."""
+    """Yield what is set outside the command line, the weakest source first."""
     if (path := config_path()).is_file():
         yield str(path), _read_config(path)
     for variable, parse in _OLLAMA.items():
@@ -239,12 +255,18 @@ _NO_SETTINGS = ("GPTOSS_DEBUG", "OLLAMA_MODELS")  # the second is read where mod
 def _convert(values: dict[str, Any], source: str) -> Settings:
     if vram := values.get("vram"):
         parse_memory(str(vram), f"{source}: vram")  # raises now and not with the first request
+    if not _SENDABLE.fullmatch(str(values.get("api_key", ""))):
+        what = "api_key" if source.endswith(".toml") else "the API key"
+        raise UsageError(
+            f"{source}: {what} has a character that a client cannot send in a header",
+            hint="Use letters, digits and punctuation of ASCII, without spaces around them.",
+        )
     try:
         return msgspec.convert(values, Settings, strict=False, dec_hook=_to_path)
     except msgspec.ValidationError as error:
         known = f"Known settings: {', '.join(Settings.__struct_fields__)}."
-        hint = known if "unknown field" in str(error) else "Without it the default holds."
-        raise UsageError(f"{source}: {error}", hint=hint) from error
+        hint = known if "unknown field" in str(error) else "Without it the default is used."
+        raise UsageError(f"{source}: {in_words(error, values)}", hint=hint) from error
 
 
 def _to_path(_wanted: type, value: Any) -> Path:

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 Effort = Literal["low", "medium", "high"]
-"""How much the model reasons; written into harmony's system message."""
+"""The amount of reasoning; written into harmony's system message."""
 
 FinishReason = Literal["stop", "length", "cancelled"]
 """Why a sequence ended: a stop token, the token limit or a full context, or the caller."""
@@ -16,7 +16,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Penalties(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes tokens less likely that the answer has already; special tokens do not count.
+    """Penalties that make tokens of the answer less likely again; special tokens do not count.
 
     Of the last `last_n` tokens of the answer (None: of all of it): a logit above 0 is divided by
     `repeat`, one below is multiplied by it, and then `presence`, and `frequency` times the number
@@ -32,7 +32,7 @@ class Penalties(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SamplingParams(msgspec.Struct, frozen=True):
-    """How the next token is drawn. The defaults are the ones OpenAI recommends for gpt-oss.
+    """The way to draw the next token. The defaults are those that OpenAI recommends for gpt-oss.
 
     `temperature` 0 means greedy; `top_k` 0, `top_p` 1 and `min_p` 0 switch that filter off.
     The same `seed` on the same build gives the same tokens; None draws a fresh one. Before all
@@ -49,12 +49,12 @@ class SamplingParams(msgspec.Struct, frozen=True):
 
     @property
     def has_filters(self) -> bool:
-        """Whether some tokens cannot be drawn however likely the others are."""
+        """Return whether some tokens cannot be drawn however likely the others are."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What one sequence cost. Times are wall clock of the engine, one after the other.
+    """The cost of one sequence. Times are wall clock of the engine, one after the other.
 
     `queue_ns` lasts until the sequence is admitted, `prefill_ns` until its first token, `decode_ns`
     until its last, with the time it waited if it was preempted. `n_cached` of the prompt's tokens

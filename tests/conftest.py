@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from gptoss_local.chat import Vocabulary
+from gptoss_local.history import History
 from gptoss_local.nano import MODEL_NAME, ensure_gguf
 from gptoss_local.nano.materialize import materialize
 from gptoss_local.store import read_tokens
@@ -31,6 +32,8 @@ def clean_environment() -> Iterator[None]:
             monkeypatch.delenv(name)
         for name in ("COLUMNS", "LINES"):  # of pytest's own terminal; xdist sets them
             monkeypatch.delenv(name, raising=False)
+        # Hundreds of processes start here, each half a second earlier from compiled modules.
+        monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
         monkeypatch.setenv("OLLAMA_MODELS", "/nonexistent")
         yield
@@ -60,6 +63,18 @@ def nano_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def vocabulary(nano_gguf: Path, nano_home: Path) -> Vocabulary:
     return Vocabulary.from_model(read_tokens(nano_gguf), nano_home / "cache")
+
+
+@pytest.fixture
+def history_path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "chats.sqlite3"
+
+
+@pytest.fixture
+def history(history_path: Path) -> Iterator[History]:
+    opened = History(history_path)
+    yield opened
+    opened.close()
 
 
 @dataclass
@@ -122,13 +137,19 @@ def free_port() -> int:
 
 
 @contextmanager
-def run_server(home: Path, **settings: str) -> Iterator[RunningServer]:
+def run_server(
+    home: Path,
+    module: str = "gptoss_local",
+    variables: Mapping[str, str] | None = None,
+    **settings: str,
+) -> Iterator[RunningServer]:
     """Start a server of its own on a free port and stop it afterwards."""
     port = free_port()
     environment = os.environ | {"GPTOSS_HOME": str(home), "GPTOSS_PORT": str(port)}
     environment["GPTOSS_PREFIX_DISK_BYTES"] = "0"  # servers of other tests share the home
     environment |= {f"GPTOSS_{name.upper()}": value for name, value in settings.items()}
-    process = subprocess.Popen([sys.executable, "-m", "gptoss_local", "serve"], env=environment)
+    environment |= variables or {}
+    process = subprocess.Popen([sys.executable, "-m", module, "serve"], env=environment)
     server = RunningServer(f"http://127.0.0.1:{port}", process, home)
     try:
         wait_until(lambda: _answers(server.url), timeout_s=30)

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from gptoss_local.diagnosis import GIB, Finding, Level, Surroundings, diagnose
-from gptoss_local.hardware import Machine
-from gptoss_local.nvidia import Driver
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.nvidia import Driver
 from tests.plan.machines import gpu, machine
 
 AROUND = Surroundings(
@@ -30,7 +30,20 @@ def test_a_good_machine_needs_nothing() -> None:
     ("change", "name", "level", "fix"),
     [
         ({"driver": None, "gpus": ()}, "GPU", "note", "install its driver"),
-        ({"gpus": ()}, "GPU", "problem", "CUDA_VISIBLE_DEVICES"),
+        ({"gpus": ()}, "GPU", "problem", "nvidia-smi -L"),
+        (
+            {"gpus": (), "visible_devices": "MIG-1"},
+            "GPU",
+            "problem",
+            "CUDA_VISIBLE_DEVICES is 'MIG-1'",
+        ),
+        (
+            {"gpus": (gpu(8, compute_capability=(6, 1)),), "cuda_build": 13},
+            "GPU 0",
+            "note",
+            "not used: CUDA 13",
+        ),
+        ({"gpus": (gpu(119, 60, shares_ram=True),)}, "GPU 0", "ok", ""),
         ({"driver": Driver("580.1", None, 1)}, "GPU", "problem", "Restart"),
         ({"driver": Driver("570.86", (12, 8))}, "GPU 0", "note", "driver 580"),
         ({"driver": Driver("550.1", (12, 4))}, "GPU 0", "problem", "driver 580"),

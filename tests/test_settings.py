@@ -82,7 +82,7 @@ def test_bad_values_name_their_source(
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("port = 'x'", "the default holds"),
+        ("port = 'x'", "the default is used"),
         ("prot = 1", "Known settings: host, port"),
         ("port =", ""),
     ],

@@ -6,7 +6,6 @@ Knows token ids only. Thread: one event loop.
 import asyncio
 import contextlib
 import itertools
-import os
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -16,6 +15,7 @@ import msgspec
 
 from gptoss_local.engine import protocol
 from gptoss_local.engine.environment import environment
+from gptoss_local.engine.last_words import LastWords
 from gptoss_local.engine.protocol import (
     Cancel,
     Close,
@@ -35,13 +35,15 @@ from gptoss_local.engine.protocol import (
     Tuned,
 )
 from gptoss_local.errors import EngineCrashedError, GptOssError, error_by_name
+from gptoss_local.settings import environment_without_secrets
 from gptoss_local.types import SamplingParams
 
 EventT = TypeVar("EventT", Loaded, Tuned)
 
 _EXIT_TIMEOUT_S = 5.0
 _KILLED = 9  # SIGKILL, which Windows does not name
-_HINT_CRASHED = "The next request starts it again. If this repeats, look into the server log."
+_WORKER = "gptoss_local.engine.worker.start"
+_HINT_CRASHED = "The next request starts it again. If this happens again, look at the server log."
 _HINT_KILLED = "The system does so when RAM runs out; close other programs. " + _HINT_CRASHED
 
 
@@ -50,12 +52,15 @@ class EngineClient:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._last_words = LastWords(process.stderr) if process.stderr else None
         self._seq_ids = itertools.count(1)
         self._sequences: dict[int, asyncio.Queue[Event | GptOssError]] = {}
         self.unread: set[int] = set()
-        """Sequences that are complete, but whose readers are not at their end yet."""
+        """Sequences that are complete, but whose readers have not reached the end yet."""
         self._stats: deque[asyncio.Future[Stats]] = deque()
-        self._crash: EngineCrashedError | None = None
+        self._crash: GptOssError | None = None
+        self.on_crash: Callable[[GptOssError], None] | None = None
+        """Called once when the process ends unasked."""
         self._reader: asyncio.Task[None] | None = None
         self._loaded: Loaded | None = None
 
@@ -107,10 +112,11 @@ class EngineClient:
         cls, load: Load, wanted: type[EventT], on_progress: Callable[[float], None] | None
     ) -> tuple["EngineClient", EventT]:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "gptoss_local.engine.process"),  # -P: not from the cwd
+            *(sys.executable, "-P", "-m", _WORKER),  # -P: not from the current directory
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env=environment(load) | os.environ,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment(load) | environment_without_secrets(),
         )
         client = cls(process)
         try:
@@ -118,13 +124,13 @@ class EngineClient:
             return client, await client._wait_for(wanted, on_progress)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
-                process.kill()  # it has nothing to save, and may be amid a long read
+                process.kill()  # it has nothing to save, and may be in a long read
             await client.close()
             raise
 
     @property
     def loaded(self) -> Loaded:
-        """What the process reported after loading."""
+        """Return what the process reported after loading."""
         if self._loaded is None:
             raise RuntimeError("the engine has not been started with start()")
         return self._loaded
@@ -157,7 +163,7 @@ class EngineClient:
 
         Raises:
             ContextOverflowError: the prompt does not fit.
-            EngineCrashedError: the process is dead or died meanwhile.
+            EngineCrashedError: the process is dead, or died during the call.
             EngineError: llama.cpp or the grammar failed on this sequence.
         """
         if self._crash is not None:
@@ -168,7 +174,7 @@ class EngineClient:
         request = Generate(
             seq_id=seq_id, prompt=prompt, sampling=sampling, stop_tokens=stop_tokens,
             max_tokens=max_tokens, grammar=grammar,
-            # Wide steps round otherwise than narrow ones, and a seed is to give the same again.
+            # Wide steps round differently from narrow ones, and a seed promises the same answer.
             drafts=sampling.seed is None,
             n_logprobs=n_logprobs, reports_prefill=reports_prefill,
         )  # fmt: skip
@@ -189,7 +195,7 @@ class EngineClient:
                 self.cancel(seq_id)
 
     def cancel(self, seq_id: int) -> None:
-        """End a sequence early; its iterator goes on to Finished with reason `cancelled`."""
+        """End a sequence early; its iterator still yields Finished, with the reason `cancelled`."""
         if self.is_alive:
             self._send(Cancel(seq_id))
 
@@ -202,7 +208,7 @@ class EngineClient:
         """Ask for the engine's counters.
 
         Raises:
-            EngineCrashedError: the process is dead or died meanwhile.
+            EngineCrashedError: the process is dead, or died during the call.
         """
         if self._crash is not None:
             raise self._crash
@@ -234,7 +240,7 @@ class EngineClient:
         self._process.stdin.write(protocol.encode_frame(command))
 
     async def _read_event(self) -> Event:
-        """Raises EngineCrashedError when the process is gone, or speaks no sense."""
+        """Read one event; raise what ended the process if it is gone or sends garbage."""
         stdout = self._process.stdout
         if stdout is None:
             raise RuntimeError("the engine process has no stdout pipe")
@@ -242,21 +248,29 @@ class EngineClient:
             header = await stdout.readexactly(protocol.LENGTH_BYTES)
             body = await stdout.readexactly(int.from_bytes(header, "little"))
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            code = await self._process.wait()
-            what = f"signal {-code}" if code < 0 else f"exit code {code}"
-            was_killed = code == -_KILLED
-            raise EngineCrashedError(
-                f"the model runner has unexpectedly stopped ({what})",
-                hint=_HINT_KILLED if was_killed else _HINT_CRASHED,
-                was_killed=was_killed,
-            ) from error
+            raise await self._death() from error
         try:
-            return protocol.decode_event(body)
-        except msgspec.DecodeError as error:  # nobody knows where the next frame begins
+            event = protocol.decode_event(body)
+        except msgspec.DecodeError as error:  # the next frame could begin anywhere
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-            message = f"the model runner has sent something that is no frame: {error}"
+            message = f"the model runner sent something that is not a frame: {error}"
             raise EngineCrashedError(message, hint=_HINT_CRASHED) from error
+        if isinstance(event, Failed) and event.seq_id is None:
+            raise _error(event)
+        return event
+
+    async def _death(self) -> EngineCrashedError:
+        """Return why the process is gone, if it did not say so itself."""
+        code = await self._process.wait()
+        what = f"signal {-code}" if code < 0 else f"exit code {code}"
+        was_killed = code == -_KILLED
+        reason = await self._last_words.reason() if self._last_words and not was_killed else ""
+        return EngineCrashedError(
+            f"the model runner stopped unexpectedly ({what}){f': {reason}' if reason else ''}",
+            hint=_HINT_KILLED if was_killed else _HINT_CRASHED,
+            was_killed=was_killed,
+        )
 
     async def _wait_for(
         self, wanted: type[EventT], on_progress: Callable[[float], None] | None
@@ -265,8 +279,6 @@ class EngineClient:
             event = await self._read_event()
             if isinstance(event, wanted):
                 return event
-            if isinstance(event, Failed):
-                raise _error(event)
             if isinstance(event, Loading) and on_progress is not None:
                 on_progress(event.fraction)
 
@@ -277,7 +289,7 @@ class EngineClient:
                 event = await self._read_event()
                 if isinstance(event, Stats):
                     answer = self._stats.popleft()
-                    if not answer.done():  # nobody waits for it any more
+                    if not answer.done():  # its caller is gone
                         answer.set_result(event)
                     continue
                 if isinstance(event, Loading | Loaded | Tuned) or event.seq_id is None:
@@ -286,7 +298,9 @@ class EngineClient:
                     if isinstance(event, Finished | Failed):
                         self.unread.add(event.seq_id)
                     queue.put_nowait(_error(event) if isinstance(event, Failed) else event)
-        except EngineCrashedError as crash:
+        except GptOssError as crash:
+            if self._crash is None and self.on_crash is not None:
+                self.on_crash(crash)
             self._crash = self._crash or crash
             for queue in self._sequences.values():
                 queue.put_nowait(self._crash)

@@ -1,26 +1,27 @@
-"""What the libraries of an engine process read from its environment when they start."""
+"""Set what the libraries of an engine process read from its environment when they start."""
 
 from gptoss_local.engine.protocol import Load
 
 # llama.cpp's CPU threads (OpenMP) spin while they wait for each other. As soon as another program
-# needs one of the cores, a spinning thread takes the time of the one that everybody waits for.
-# PERF: nano, 2 threads on 2 cores beside a busy loop: 435 ms a token as it is, 15 ms with this;
-# undisturbed 4.5 ms either way. Sleeping at once (0) costs 11 ms undisturbed. On a later kernel
-# beside one such loop 12 ms with 1,000 and 30,000 spins, beside two 17 and, at times, 30.
+# needs one of the cores, a spinning thread takes the time of the one that all others wait for.
+# PERF: nano, 2 threads on 2 cores next to a busy loop: 435 ms a token as it is, 15 ms with this;
+# undisturbed 4.5 ms either way. Sleeping immediately (0) costs 11 ms undisturbed. On a later kernel
+# next to one such loop 12 ms with 1,000 and 30,000 spins, next to two 17 and, at times, 30.
 #
-# PERF: on one GPU llama.cpp can compute independent parts of its graph side by side, if asked to:
-# H200, 20b shapes, llama-bench tg128 348 tokens/s against 328.
-_ALONE = {"GOMP_SPINCOUNT": "1000", "GGML_CUDA_GRAPH_OPT": "1"}
+# NOTE: not GGML_CUDA_GRAPH_OPT, though llama-bench is 6 % faster with it. It computes Q, K and V of
+# a single token side by side, and ggml's allocator has the rotated K written over the input that
+# the others still read: now and then a token is drawn from wrong logits (docs/design/engine.md).
+_ALONE = {"GOMP_SPINCOUNT": "1000"}
 
 # Where CPU and GPU take turns in every layer, the threads are not to sleep during the GPU's.
 # PERF: H200, 16 cores, 20b, experts of 5 layers in RAM, over HTTP, twice: 10.1 and 11.9 ms a token
 # with 30,000 spins, 8.3 and 9.5 with the 300,000 that OpenMP has by itself, 8.3 and 8.4 with
-# 3,000,000; they sleep 42, 0.3 and 0.1 times a token. Parts side by side cost another 0.5.
+# 3,000,000; they sleep 42, 0.3 and 0.1 times a token.
 _IN_TURNS = {"GOMP_SPINCOUNT": "300000"}
 
 
 def environment(load: Load) -> dict[str, str]:
-    """Return the variables for a process that is told to load so; the user's own go before them.
+    """Return the variables for a process with this load; the user's own take precedence.
 
     GPUs are numbered as the driver does, so that a plan made from its figures names the right one.
     `GGML_OP_OFFLOAD_MIN_BATCH` is read by llama.cpp's CUDA backend.

@@ -1,11 +1,12 @@
 """The frames between server and engine process.
 
 A frame is a little-endian uint32 length and that many bytes of msgpack: one tagged struct.
-Commands go down (the engine's stdin), events come up (its stdout). Both sides speak of many
-sequences by `seq_id`, which the client picks and never uses twice.
+Commands go down (the engine's stdin), events come up (its stdout). Sequences are named by
+`seq_id`, which the client picks and never uses twice.
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import BinaryIO, Literal
 
 import msgspec
 
@@ -29,16 +30,16 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     """First command of a process, sent once. Answered by Loading* and Loaded, or Failed.
 
     Attributes:
-        n_seq: Sequences that run at once; they share the `n_ctx` tokens of context.
-        n_batch: Most tokens of a step, which the device computes at once.
+        n_seq: Sequences that run at the same time; they share the `n_ctx` tokens of context.
+        n_batch: Most tokens of a step, which the device computes together.
         n_draft_max: Most tokens of the drafts of a step; 0: no speculation.
         backend_sampling: Sample on the device; None: where there is a GPU.
-        devices, tensor_split, tensor_overrides, load_mode, repack: See
+        devices, tensor_split, tensor_overrides, load_mode, repack: see
             `gptoss_local.llama.ModelParams`.
         offload_min_batch: From how many tokens on a GPU computes with weights of the host.
         cache_type: Of keys and values: f16, bf16, q8_0 or q4_0.
-        checkpoint_bytes: Host memory for coming back to earlier points of a conversation; 0: none.
-        boundary_tokens: Ids that end a message: the points to come back to.
+        checkpoint_bytes: Host memory for returning to earlier points of a conversation; 0: none.
+        boundary_tokens: Ids that end a message: the points to return to.
         prefix_dir: Where prefixes outlive the process; None: nowhere.
         prefix_disk_bytes: How much they may take there, with those of other models.
         prefix_save_s: How long the engine must have been idle before it writes there.
@@ -47,8 +48,8 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         step_costs: What steps take, as an earlier process has measured; empty: to be measured.
         budget_bytes: For the graph's buffer, by place: what llama.cpp would take is computed before
             anything is read, and more than this is refused. Empty: not asked.
-        tunes: Measure the model instead of serving it, or only from how many tokens on experts of
-            the host are better brought to a GPU: answered by Loading* and Tuned, and over.
+        tunes: Measure the model instead of serving it, or only from how many tokens on it is faster
+            to bring the host's experts to a GPU. Answered by Loading* and Tuned; then it ends.
     """
 
     model_path: str
@@ -80,7 +81,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
 
     @property
     def shares_experts(self) -> bool:
-        """Whether GPUs work with experts on the host. With several, an override names the head."""
+        """Return whether GPUs use experts on the host; with several, an override is the head."""
         on_host = any(device == "CPU" for _, device in self.tensor_overrides)
         return on_host and self.n_gpu_layers != 0
 
@@ -89,10 +90,10 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     """Queue a sequence. Answered by Tokens* and Finished, or Failed.
 
     `max_tokens` None means until a stop token or a full context. A stop token is reported as the
-    last token of the sequence. `grammar` is one of llguidance (Lark, or its JSON) that the answer
-    keeps to; it is over where the grammar allows no more. Without `drafts` every token is decoded
-    in a step of its own. `n_logprobs` asks for the log-probability of every token and of so many
-    of the likeliest ones in its place; None: for none. With `reports_prefill` a Prefilled comes
+    last token of the sequence. The answer follows `grammar`, one of llguidance (Lark, or its
+    JSON), and ends where that allows no more. Without `drafts` every token is decoded
+    in a step of its own. `n_logprobs` asks for the log-probability of every token and of that
+    many of the likeliest ones in its place; None: of none. With `reports_prefill` a Prefilled comes
     after each step that reads a part of the prompt and not all of it.
     """
 
@@ -108,7 +109,7 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
 
     @property
     def needs_logits(self) -> bool:
-        """Whether the CPU draws each token, from its own row of logits, without drafts.
+        """Return whether the CPU draws each token, from its own row of logits, without drafts.
 
         The device would not copy the logits, and counts penalties for one row of a step at most.
         """
@@ -126,7 +127,7 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 class Prefetch(msgspec.Struct, frozen=True, tag="prefetch"):
     """Prefill `tokens` while there is nothing else to do; never answered.
 
-    A later one of the same `lineage`, which is any name of a conversation, takes its place.
+    A later one of the same `lineage`, any name for a conversation, replaces it.
     """
 
     lineage: str
@@ -134,10 +135,10 @@ class Prefetch(msgspec.Struct, frozen=True, tag="prefetch"):
 
 
 class Close(msgspec.Struct, frozen=True, tag="close"):
-    """Last command: save the prefixes that are not yet, and exit. Never answered.
+    """Last command: save prefixes that are not saved yet, and exit. Never answered.
 
-    Without it the end of the commands means that the server has died, and the process exits at
-    once.
+    Without it, the end of the commands means that the server has died, and the process exits
+    immediately.
     """
 
 
@@ -155,7 +156,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
     Attributes:
         has_gpu: llama.cpp has a device to offload to, and layers were given to it.
         buffer_bytes: What was allocated, by place (`CUDA0`, `CPU_Mapped`, …).
-        step_costs: As measured now or told by Load; None: without speculation.
+        step_costs: As measured now or given by Load; None: without speculation.
     """
 
     n_ctx: int
@@ -169,7 +170,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
 
 
 class Tuned(msgspec.Struct, frozen=True, tag="tuned", kw_only=True):
-    """What a model was measured to do on this machine.
+    """The measurements of a model on this machine.
 
     Attributes:
         decode: Tokens a second of one stream, by threads.
@@ -217,7 +218,7 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
-    """An error of ours, by class name in `gptoss_local.errors`; `seq_id` None: the load failed."""
+    """An error of ours, by class name in `gptoss_local.errors`; `seq_id` None: the process ends."""
 
     seq_id: int | None
     error: str
@@ -226,7 +227,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
 
 
 def failure(error: GptOssError, seq_id: int | None) -> Failed:
-    """The frame that carries `error` to the client."""
+    """Return the frame that carries `error` to the client."""
     return Failed(seq_id=seq_id, error=type(error).__name__, message=error.message, hint=error.hint)
 
 
@@ -234,10 +235,11 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     """Counters of the engine: now (`n_running` .. `checkpoint_bytes`) and since its start.
 
     `n_cells_used` are those of running sequences, `n_cells_cached` those of prefixes that are kept
-    as long as nobody needs the room. `n_cached_tokens` were reused instead of prefilled, and
+    until the room is needed. `n_cached_tokens` were reused instead of prefilled, and
     `n_evicted` tokens fell out of the cache. `n_prefilled` does not contain `n_prefetched`.
+    `n_checks` known computations were repeated.
 
-    `problems` is what the integrity check of the cache's books found: empty, or there is a bug.
+    `problems` is what the integrity check of the cache found: if it is not empty, there is a bug.
     """
 
     n_running: int
@@ -256,6 +258,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     n_accepted: int
     n_cached_tokens: int
     n_evicted: int
+    n_checks: int
     problems: list[str]
 
 
@@ -270,6 +273,18 @@ _event_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
 def encode_frame(message: Command | Event) -> bytes:
     body = _encoder.encode(message)
     return len(body).to_bytes(LENGTH_BYTES, "little") + body
+
+
+def write_frames(stream: BinaryIO, messages: Sequence[Command | Event]) -> None:
+    """Write them as frames, all of them.
+
+    NOTE: a full pipe takes only a part when the process is stopped (Ctrl-Z).
+    """
+    if messages:
+        frames = b"".join(map(encode_frame, messages))
+        n_sent = stream.write(frames)
+        while n_sent < len(frames):
+            n_sent += stream.write(frames[n_sent:])
 
 
 def decode_command(body: bytes) -> Command:

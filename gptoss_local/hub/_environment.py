@@ -1,4 +1,4 @@
-"""Mistakes in the variables of huggingface_hub and of its HTTP client, told as what they are.
+"""Reports mistakes in the variables of huggingface_hub and of its HTTP client as what they are.
 
 Imported before huggingface_hub, which reads some of them when it is imported and ends in a
 traceback at a word in place of a number.
@@ -20,7 +20,7 @@ def checked_endpoint(endpoint: str) -> str:
     try:
         address = urlsplit(endpoint)
         is_http = address.scheme in ("http", "https") and bool(address.hostname)
-        _ = address.port  # raises where it is no number
+        _ = address.port  # raises where it is not a number
     except ValueError:
         is_http = False
     if not is_http:

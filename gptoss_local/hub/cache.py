@@ -1,4 +1,4 @@
-"""What Hugging Face's own cache holds already; it is read and never changed."""
+"""Finds files that Hugging Face's own cache holds already; it is read and never changed."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ class CachedRepo(msgspec.Struct, frozen=True):
 
 
 def cached_repos() -> list[CachedRepo]:
-    """All models in the cache that HF_HUB_CACHE or HF_HOME name, the newest first."""
+    """Return all models in the cache that HF_HUB_CACHE or HF_HOME name, the newest first."""
     folder = os.environ.get("HF_HUB_CACHE") or constants.HF_HUB_CACHE
     try:
         cache = scan_cache_dir(folder)

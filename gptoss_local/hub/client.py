@@ -38,14 +38,14 @@ RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 8.0)
 """Pauses between failures in a row; bytes that arrive in between start it over."""
 
 _LONGEST_WAIT_S = 900.0
-"""What a hub may ask for; huggingface.co counts requests over 300 s."""
+"""The longest wait that a hub may ask for; huggingface.co counts requests over 300 s."""
 
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}")
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 _AGAIN_HINT = "Run the same command again: what has arrived is kept."
 
 # Else huggingface_hub asks huggingface.co for a list of coding agents, even when HF_ENDPOINT names
-# a mirror, and tells the hub which one runs it.
+# a mirror, and reports to the hub which one runs it.
 constants.HF_HUB_DISABLE_TELEMETRY = True
 
 
@@ -73,7 +73,7 @@ class HubClient:
 
         Raises:
             ModelNotFoundError: There is no such repository or revision.
-            DownloadError: The hub cannot be reached or does not tell.
+            DownloadError: The hub cannot be reached, or does not answer that.
             UsageError: `repo` is not spelled like a repository.
         """
         what = f"the files of {repo}"
@@ -86,7 +86,7 @@ class HubClient:
                     f"{repo!r} is not the name of a repository.",
                     hint="Name it OWNER/NAME, such as openai/gpt-oss-20b.",
                 ) from error
-            except httpx2.ConnectError as error:  # nothing has begun: say so at once
+            except httpx2.ConnectError as error:  # nothing has begun: say so immediately
                 raise self._explained(error, repo, revision, what) from error
             except httpx2.HTTPError as error:
                 n_failures += 1
@@ -247,7 +247,7 @@ def _stated_bytes(response: httpx2.Response) -> int | None:
 
 
 def _wait_s(error: httpx2.HTTPError, n_failures: int) -> float | None:
-    """How long to pause after the n-th failure in a row; None to give up."""
+    """Return how long to pause after the n-th failure in a row; None to give up."""
     if n_failures > len(RETRY_WAITS_S):
         return None
     wait_s = RETRY_WAITS_S[n_failures - 1]
@@ -263,5 +263,5 @@ def _wait_s(error: httpx2.HTTPError, n_failures: int) -> float | None:
 
 
 def _number(text: str) -> int | None:
-    """A number of a header, which a hub may fill with anything."""
+    """Return a number of a header, which a hub may fill with anything."""
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None

@@ -61,7 +61,7 @@ def download_files(
         source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
         folder: A folder for these files alone.
         names: Their paths in the repository.
-        progress: Told the bytes of all of them.
+        progress: Called with the bytes of all of them.
 
     Returns:
         Each file where it lies now, and what the hub says of it, in the order of `names`.
@@ -97,7 +97,7 @@ def _opened(
             listing = kept.listing
             if listing is None or (listing.repo, listing.revision) != (repo, revision or "main"):
                 raise DownloadError(
-                    f"{folder} does not hold {source}, and HF_HUB_OFFLINE forbids to fetch it.",
+                    f"{folder} does not hold {source}, and HF_HUB_OFFLINE forbids fetching it.",
                     hint="Unset HF_HUB_OFFLINE, or name the folder of an earlier download.",
                 )
         else:
@@ -151,7 +151,7 @@ class HubCheckpoint(Transfer):
         Args:
             skip: File names of shards that are used already; they are not fetched or yielded.
             n_parallel: Downloads at the same time.
-            extra_bytes: What the caller needs of the disk beside the downloads; below zero if it
+            extra_bytes: What the caller needs of the disk besides the downloads; below zero if it
                 will free more than it needs.
             progress: Gets the bytes of all files, `skip` and small ones included.
 
@@ -179,11 +179,11 @@ class HubCheckpoint(Transfer):
 
     @property
     def free_bytes(self) -> int:
-        """What the disk has left."""
+        """Return the bytes that the disk has left."""
         return self._kept.free_bytes
 
     def missing_bytes(self, skip: Container[str] = ()) -> int:
-        """What is to be downloaded yet; `fetch_small_files` may still come.
+        """Return the bytes still to be downloaded; `fetch_small_files` may still come.
 
         Args:
             skip: As for `iter_shards`.
@@ -192,18 +192,18 @@ class HubCheckpoint(Transfer):
         return sum(file.size_bytes - self._kept.held_bytes(file) for file in files)
 
     def total_bytes(self) -> int:
-        """All files together; a guess until `fetch_small_files` has come."""
+        """Return the size of all files; a guess until `fetch_small_files` has run."""
         return sum(file.size_bytes for file in self._all_files())
 
     def shard_sizes(self) -> list[int]:
-        """Bytes of every shard; a guess until `fetch_small_files` has come."""
+        """Return the bytes of every shard; a guess until `fetch_small_files` has run."""
         return [file.size_bytes for file in self._known_shards()]
 
     def _all_files(self) -> tuple[HubFile, ...]:
         return (*self._small, *self._known_shards())
 
     def _known_shards(self) -> tuple[HubFile, ...]:
-        """Those of the index, or before it is here what looks like shards."""
+        """Return those of the index, or before it is here what looks like shards."""
         if all(self._kept.path(file).is_file() for file in self._small):
             return self._shards()
         return self.listing.expected_shards(original=self._original)

@@ -1,7 +1,7 @@
 """The folder that a download fills: what is in it, complete or not, and what is known right.
 
 A file has its final name only when it is complete and its checksum is the hub's. What is on the
-way lies in `.gptoss-download/`, its checksum in its name, beside `state.json`: the list of files,
+way lies in `.gptoss-download/`, its checksum in its name, next to `state.json`: the list of files,
 and which were found right, so that gigabytes need not be hashed again.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from huggingface_hub.utils import WeakFileLock
 
-from gptoss_local.errors import DownloadError
+from gptoss_local.errors import DiskError, DiskFullError, DownloadError
 from gptoss_local.hub.listing import HubFile, Listing
 from gptoss_local.hub.partial import PartialFile, new_digest
 
@@ -60,7 +60,7 @@ class DownloadFolder:
 
     @property
     def listing(self) -> Listing | None:
-        """What the hub held when it was asked last."""
+        """Return what the hub held when it was asked last."""
         return self._state.listing
 
     @contextlib.contextmanager
@@ -94,19 +94,19 @@ class DownloadFolder:
         return self.root / file.name
 
     def partial(self, file: HubFile) -> Path:
-        """Where a file grows; another version of it grows elsewhere."""
+        """Return the path of an incomplete file; each version of it has another."""
         digest = file.checksum.partition(":")[2]
         return self._own / f"{file.name.replace('/', '--')}.{digest[:16]}.incomplete"
 
     def held_bytes(self, file: HubFile) -> int:
-        """How much of a file is there, right or not."""
+        """Return how many bytes of a file are there, right or not."""
         if (size_bytes := _size_bytes(self.path(file))) == file.size_bytes:
             return size_bytes
         return min(_size_bytes(self.partial(file)), file.size_bytes)
 
     @property
     def free_bytes(self) -> int:
-        """What the disk has left."""
+        """Return the bytes that the disk has left."""
         with disk_errors(self.root):
             return shutil.disk_usage(self.root).free
 
@@ -197,11 +197,11 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DownloadError(
+            raise DiskFullError(
                 f"The disk is full: {path} cannot be written.",
                 hint="Free some space and run the same command again: what has arrived is kept.",
             ) from error
-        raise DownloadError(
+        raise DiskError(
             f"{path} cannot be written: {error.strerror or error}.",
             hint="Choose a folder on a disk that takes files of this size, where you may write.",
         ) from error

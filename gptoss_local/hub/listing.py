@@ -1,4 +1,4 @@
-"""What a repository holds at one commit, and which of its files make one checkpoint.
+"""Lists what a repository holds at one commit, and picks the files that make one checkpoint.
 
 Works on names alone: touches neither the network nor the disk.
 """
@@ -8,7 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from convert.foreign import what_it_is
+from convert.layout import complete_parts, is_weights
 from gptoss_local.errors import DownloadError
+from gptoss_local.validation import in_words
 
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
@@ -68,12 +71,10 @@ class Listing(msgspec.Struct, frozen=True):
 
     def expected_shards(self, *, original: bool) -> tuple[HubFile, ...]:
         """Guess which files hold the weights before the index is here: all safetensors."""
-        prefix = _prefix(original)
-        plain = [name for name in self.files if _SHARD_NAME.fullmatch(name.removeprefix(prefix))]
-        return tuple(self.files[name] for name in plain if name.startswith(prefix))
+        return tuple(self.files[name] for name in self._weights(_prefix(original)))
 
     def small_files(self, *, original: bool) -> tuple[HubFile, ...]:
-        """Say what must be there before the shards: config, tokenizer, index.
+        """Return the files that are needed before the shards: config, tokenizer, index.
 
         The tokenizer of the `original/` layout lies at the root, as that layout has none.
 
@@ -83,19 +84,19 @@ class Listing(msgspec.Struct, frozen=True):
         prefix = _prefix(original)
         names = _ORIGINAL_NAMES if original else _ROOT_NAMES
         index = () if prefix + SINGLE_NAME in self.files else (prefix + INDEX_NAME,)
-        for needed in (prefix + "config.json", *index):
-            if needed not in self.files:
-                raise DownloadError(
-                    f"{self.repo} has no {needed}, so it holds no checkpoint that can be used.",
-                    hint="Name a repository with safetensors files, such as openai/gpt-oss-20b.",
-                )
+        if not self._weights(prefix) and prefix + INDEX_NAME not in self.files:
+            error = None if original else what_it_is(self.files, self.repo)
+            raise error or self._unusable(prefix + INDEX_NAME)
+        if prefix + "config.json" not in self.files:
+            raise self._unusable(prefix + "config.json")
         return tuple(self.files[name] for name in (*names, *index) if name in self.files)
 
     def shards(self, index: bytes | None, *, original: bool) -> tuple[HubFile, ...]:
-        """Say which files hold the weights, in the order of their names.
+        """Return the files that hold the weights, in the order of their names.
 
         Args:
-            index: Content of the index among the small files; None when there was none.
+            index: Content of the index among the small files; None when there was none, as for one
+                file, or for numbered ones that were uploaded without one.
             original: As for `small_files`.
 
         Raises:
@@ -103,12 +104,16 @@ class Listing(msgspec.Struct, frozen=True):
         """
         prefix = _prefix(original)
         if index is None:
-            return (self.files[prefix + SINGLE_NAME],)
+            if prefix + SINGLE_NAME in self.files:
+                return (self.files[prefix + SINGLE_NAME],)
+            names = complete_parts(self._weights(prefix), self.repo)
+            return tuple(self.files[name] for name in names)
         try:
             weight_map = msgspec.json.decode(index, type=_Index).weight_map
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
             raise DownloadError(
-                f"{prefix}{INDEX_NAME} of {self.repo} is not an index: {error}."
+                f"{prefix}{INDEX_NAME} of {self.repo} is not an index: {why}."
             ) from error
         names = sorted({prefix + shard for shard in weight_map.values()})
         for name in names:
@@ -119,6 +124,22 @@ class Listing(msgspec.Struct, frozen=True):
                     "in the repository."
                 )
         return tuple(self.files[name] for name in names)
+
+    def _weights(self, prefix: str) -> list[str]:
+        """Name what may be shards of a layout."""
+        return [
+            name
+            for name in self.files
+            if name.startswith(prefix)
+            and _SHARD_NAME.fullmatch(plain := name.removeprefix(prefix))
+            and is_weights(plain)
+        ]
+
+    def _unusable(self, missing: str) -> DownloadError:
+        return DownloadError(
+            f"{self.repo} has no {missing}, so it holds no checkpoint that can be used.",
+            hint="Name a repository with safetensors files, such as openai/gpt-oss-20b.",
+        )
 
 
 class _Index(msgspec.Struct, frozen=True):

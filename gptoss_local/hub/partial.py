@@ -47,7 +47,7 @@ class PartialFile:
 
     @property
     def checksum(self) -> str:
-        """Of what is there, as the hub spells it."""
+        """Return the checksum of what is there so far, as the hub spells it."""
         return f"{self._file.checksum.partition(':')[0]}:{self._digest.hexdigest()}"
 
     def write(self, data: bytes) -> None:

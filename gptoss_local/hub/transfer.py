@@ -19,7 +19,7 @@ from gptoss_local.hub.partial import PartialFile
 from gptoss_local.types import Progress
 
 _N_ATTEMPTS = 2
-"""How often a file may arrive damaged."""
+"""The times that a file is fetched before it counts as damaged on the hub."""
 _REPORT_EVERY_S = 0.1
 
 
@@ -96,7 +96,7 @@ class Transfer:
         if missing:
             raise DownloadError(
                 f"{self._kept.root} lacks {', '.join(missing)}, "
-                "and HF_HUB_OFFLINE forbids to fetch.",
+                "and HF_HUB_OFFLINE forbids fetching.",
                 hint="Unset HF_HUB_OFFLINE and run the same command again.",
             )
 
@@ -127,6 +127,6 @@ class Tally:
 
 
 def is_offline() -> bool:
-    """Say whether the network is forbidden, now or when huggingface_hub was imported."""
+    """Return whether the network is forbidden, now or when huggingface_hub was imported."""
     wanted = os.environ.get("HF_HUB_OFFLINE", "").upper()
     return is_offline_mode() or wanted in ("1", "ON", "YES", "TRUE")

@@ -4,7 +4,18 @@ It speaks of token ids, positions and sequences. It knows neither text nor reque
 every failure of the library into an error of ours.
 """
 
+from gptoss_local.errors import ModelLoadError
+
+try:
+    import llama_cpp  # noqa: F401 (loads the library)
+except (ImportError, OSError, RuntimeError, AttributeError) as error:
+    raise ModelLoadError(
+        f"llama.cpp cannot be loaded: {str(error).splitlines()[0]}",
+        hint="Install gptoss again: `gptoss doctor` says which llama.cpp it has.",
+    ) from error
+
 from gptoss_local.llama.batch import Batch
+from gptoss_local.llama.canary import Canary
 from gptoss_local.llama.context import CacheType, Context, ContextParams, State
 from gptoss_local.llama.devices import Device, list_devices
 from gptoss_local.llama.library import has_gpu, library_version
@@ -15,6 +26,7 @@ from gptoss_local.llama.sampler import Sampler
 __all__ = [
     "Batch",
     "CacheType",
+    "Canary",
     "Context",
     "ContextParams",
     "Device",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 
 class Batch:
-    """A `llama_batch` over arrays of our own, filled anew for every call.
+    """A `llama_batch` over arrays of our own, filled again for every call.
 
     The rows of one sequence must follow its cached positions without a gap. `tokens`,
     `positions`, `seq_ids` (int32) and `outputs` (int8, 1 where logits are wanted) are the arrays
@@ -41,7 +41,7 @@ class Batch:
             setattr(self.struct, name, ctypes.cast(array.ctypes.data, fields[name]))
 
     def n_outputs_of(self, seq_id: int) -> int:
-        """How many rows of `seq_id` want logits."""
+        """Return how many rows of `seq_id` want logits."""
         n = self.n_tokens
         return int(np.count_nonzero(self.outputs[:n] & (self.seq_ids[:n] == seq_id)))
 

@@ -1,4 +1,4 @@
-"""A KV cache and the compute buffers over one model: decode token ids, read the outcome.
+"""Run one model with a KV cache and compute buffers: decode token ids, read the results.
 
 Thread: a Context belongs to the thread that made it.
 """
@@ -21,7 +21,7 @@ from gptoss_local.llama.memory import logged_buffers
 from gptoss_local.llama.model import Model
 
 State = npt.NDArray[np.uint8]
-"""What `Context.save` returns: bytes of llama.cpp's own format, of one library version."""
+"""The result of `Context.save`: bytes of llama.cpp's own format, of one library version."""
 
 CacheType = Literal["f16", "bf16", "q8_0", "q4_0"]
 _CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}  # ggml.h
@@ -62,7 +62,7 @@ class Context:
 
     def __init__(self, model: Model, params: ContextParams) -> None:
         self.n_batch = params.n_batch
-        """Most tokens of a decode call, all of which are computed at once: one ubatch.
+        """Most tokens of a decode call, all of which are computed together: one ubatch.
 
         llama.cpp finds cells for all ubatches of a call first, by trying them out. While it does,
         a later one may drop positions of the sliding layers (`apply_ubatch` in llama-kv-cache.cpp
@@ -84,7 +84,7 @@ class Context:
         self.n_ctx = int(llama_cpp.llama_n_ctx(self._handle))  # rounded up to a multiple of 256
         n_sliding = self.n_swa * (params.n_seq_max + 1) + self.n_batch
         self.can_share = self.n_ctx >= n_sliding
-        """Whether the sliding layers have room for a window of every sequence, whatever they share.
+        """True if the sliding layers have room for a window of every sequence, whatever they share.
 
         Source: the constructor of `llama_kv_cache_iswa`. A smaller context has no more of their
         cells than of the others.
@@ -143,6 +143,9 @@ class Context:
             raise EngineError(  # llama.cpp would abort the process
                 f"a batch of {batch.n_tokens} tokens and {batch.n_outputs} outputs is too large"
             )
+        self._decode(batch)
+
+    def _decode(self, batch: Batch) -> None:
         batch.struct.n_tokens = batch.n_tokens
         self.chains.expect(batch)
         status = llama_cpp.llama_decode(self.handle, batch.struct)
@@ -162,21 +165,42 @@ class Context:
         """Wait until the device has computed the last batch."""
         llama_cpp.llama_synchronize(self.handle)
 
-    def reserve(self, n_tokens: int) -> None:
-        """Let llama.cpp plan its memory for the largest batch, as it did at the start; 0.15 s.
+    def plan_memory(self) -> None:
+        """Have llama.cpp plan its memory for the largest batch once more, as at the start.
 
-        That plan fits all graphs of prompts. Others have other nodes or another order, and need one
-        of their own; behind that, each step of a prompt that is larger than the last one does, too,
-        which takes 3 ms and waits for the device.
-
-        Args:
-            n_tokens: Two at least, to be decoded with it, in no sequence. The first whole batch
-                takes 70 ms more, as a GPU loads its kernels.
+        It does so in the next decode, which takes 0.15 s. That plan fits all graphs of prompts.
+        Others have other nodes, and need a plan of their own; after that, each step of a prompt
+        that is larger than the last one does, too, which takes 3 ms and waits for the device.
         """
         llama_cpp.llama_set_adapter_cvec(self.handle, None, 0, 0, 0, 0)  # none, as before
-        with contextlib.suppress(ContextOverflowError):  # found out behind the plan
-            self.decode([0] * n_tokens, position=0, seq_id=self._spare)
-        llama_cpp.llama_memory_seq_rm(llama_cpp.llama_get_memory(self.handle), self._spare, -1, -1)
+
+    def warm_up(self) -> None:
+        """Decode a whole batch, which is forgotten: the first one takes a GPU 70 ms more."""
+        with contextlib.suppress(ContextOverflowError):
+            self._own_batch.clear()
+            self.decode_extra(self._own_batch, [0] * self.n_batch)
+
+    def decode_extra(self, batch: Batch, tokens: Sequence[int]) -> int:
+        """Run a batch, and with it `tokens` of a sequence of our own that is empty again after.
+
+        Args:
+            batch: What else is decoded; `tokens` are appended to it.
+            tokens: Ids, of which the last one has logits.
+
+        Returns:
+            The row of the last token.
+
+        Raises:
+            ContextOverflowError: the cache has no cells for the batch, and nothing has changed.
+            EngineError: llama.cpp failed otherwise.
+        """
+        row = batch.extend(tokens, 0, self._spare, n_outputs=1)
+        try:
+            self._decode(batch)
+        finally:
+            memory = llama_cpp.llama_get_memory(self.handle)
+            llama_cpp.llama_memory_seq_rm(memory, self._spare, -1, -1)
+        return row
 
     def set_threads(self, *, n_decode: int, n_prefill: int) -> None:
         llama_cpp.llama_set_n_threads(self.handle, n_decode, n_prefill)
@@ -203,8 +227,8 @@ class Context:
         """First and last position of `seq_id` in the *sliding* layers; (-1, -1) when it has none.
 
         All positions between them are there. The layers with full attention end at the same one
-        and begin at 0, as long as nothing but a tail has ever been removed: llama.cpp does not
-        tell.
+        and begin at 0, as long as nothing but a tail has ever been removed: llama.cpp does
+        not say.
 
         Source: `llama_kv_cache_iswa::seq_pos_min` in llama-kv-cache-iswa.cpp.
         """
@@ -213,7 +237,7 @@ class Context:
         return int(first), int(llama_cpp.llama_memory_seq_pos_max(memory, seq_id))
 
     def can_resume(self, seq_id: int, position: int) -> bool:
-        """Whether `seq_id`, cut to `position`, has all that a decode there looks at.
+        """Return whether `seq_id`, cut to `position`, has all that a decode there looks at.
 
         That is the `n_swa` - 1 positions before it: llama.cpp masks keys at a distance of `n_swa`
         and more (`is_masked_swa` in llama-hparams.h), and reuses their cells.
@@ -229,7 +253,7 @@ class Context:
         Args:
             seq_id: The sequence.
             partial: Only the sliding layers, without what no token after the last one sees: enough
-                to come back to this position while the other layers still hold what is before it.
+                to return to this position while the other layers still hold what is before it.
             end: As if the sequence had been cut to this position, which must be resumable.
 
         Raises:
@@ -279,9 +303,9 @@ class Context:
             raise EngineError(f"cannot restore sequence {seq_id}: {recent_log()}")
 
     def _memory_of(self, seq_id: int) -> int:
-        """The `llama_memory_t`; llama.cpp aborts the process on a sequence that it has not."""
+        """Return the `llama_memory_t`; llama.cpp aborts the process on an unknown sequence."""
         if not 0 <= seq_id < self.n_seq_max:
-            raise EngineError(f"sequence {seq_id} is none of 0 .. {self.n_seq_max - 1}")
+            raise EngineError(f"sequence {seq_id} is not one of 0 .. {self.n_seq_max - 1}")
         return int(llama_cpp.llama_get_memory(self.handle))
 
     def close(self) -> None:

@@ -1,11 +1,11 @@
-"""The devices ggml can compute on, with their memory, and the buffer types weights can lie in."""
+"""List the devices ggml can compute on, with their memory and buffer types."""
 
+import contextlib
 import ctypes
 import functools
 from typing import Any, Literal
 
 import msgspec
-from llama_cpp._ggml import libggml
 from llama_cpp.llama_cpp import _lib
 
 from gptoss_local.errors import ModelLoadError
@@ -28,7 +28,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def list_devices() -> list[Device]:
-    """All devices, the CPU included, in ggml's order.
+    """Return all devices, including the CPU, in ggml's order.
 
     Source: `ggml_backend_dev_*` of ggml-backend.h, which llama-cpp-python does not bind.
     """
@@ -36,33 +36,33 @@ def list_devices() -> list[Device]:
 
 
 def device_handle(name: str) -> int:
-    """The `ggml_backend_dev_t` of a device.
+    """Return the `ggml_backend_dev_t` of a device.
 
     Raises:
-        ModelLoadError: there is no such device.
+        ModelLoadError: llama.cpp has no such device.
     """
     by_name = {_describe(handle).name: handle for handle in _handles()}
     if name not in by_name:
         raise ModelLoadError(
-            f"there is no device {name}", hint=f"There are: {', '.join(sorted(by_name))}."
+            f"llama.cpp has no device {name}", hint=f"It has: {', '.join(sorted(by_name))}."
         )
     return by_name[name]
 
 
 def buffer_type(device: str) -> int:
-    """The `ggml_backend_buffer_type_t` for tensors that shall lie in the memory of `device`.
+    """Return the `ggml_backend_buffer_type_t` for tensors in the memory of `device`.
 
-    For the CPU this is the plain one, which the loader takes as a wish for its best host buffer:
-    the pinned one of a GPU unless the file is mapped.
+    For the CPU this is the plain one, for which the loader takes its best host buffer: a pinned one
+    if there is a GPU, unless the file is mapped.
     """
     if device == CPU:
-        return int(_call("ggml_backend_cpu_buffer_type", ctypes.c_void_p))
+        return int(ggml("ggml_backend_cpu_buffer_type", ctypes.c_void_p))
     handle = ctypes.c_void_p(device_handle(device))
-    return int(_call("ggml_backend_dev_buffer_type", ctypes.c_void_p, handle))
+    return int(ggml("ggml_backend_dev_buffer_type", ctypes.c_void_p, handle))
 
 
 def gpu_function(name: str, restype: Any, *argtypes: Any) -> Any:
-    """A function that the backend of the first GPU offers beyond ggml's own; None without it.
+    """Return a function that only the backend of the first GPU offers; None without it.
 
     Source: `ggml_backend_reg_get_proc_address`, ggml-backend.h.
     """
@@ -70,32 +70,33 @@ def gpu_function(name: str, restype: Any, *argtypes: Any) -> Any:
     if gpu is None:
         return None
     pointer = ctypes.c_void_p
-    backend = pointer(_call("ggml_backend_dev_backend_reg", pointer, pointer(gpu)))
+    backend = pointer(ggml("ggml_backend_dev_backend_reg", pointer, pointer(gpu)))
     named = ctypes.c_char_p(name.encode())
-    address = _call("ggml_backend_reg_get_proc_address", pointer, backend, named)
+    address = ggml("ggml_backend_reg_get_proc_address", pointer, backend, named)
     return ctypes.CFUNCTYPE(restype, *argtypes)(address) if address else None
 
 
 def _handles() -> list[int]:
     start_library()
-    n = _call("ggml_backend_dev_count", ctypes.c_size_t)
-    return [_call("ggml_backend_dev_get", ctypes.c_void_p, ctypes.c_size_t(i)) for i in range(n)]
+    n = ggml("ggml_backend_dev_count", ctypes.c_size_t)
+    return [ggml("ggml_backend_dev_get", ctypes.c_void_p, ctypes.c_size_t(i)) for i in range(n)]
 
 
 def _describe(handle: int) -> Device:
     device = ctypes.c_void_p(handle)
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    _call("ggml_backend_dev_memory", None, device, ctypes.byref(free), ctypes.byref(total))
+    ggml("ggml_backend_dev_memory", None, device, ctypes.byref(free), ctypes.byref(total))
     return Device(
-        name=_call("ggml_backend_dev_name", ctypes.c_char_p, device).decode(),
-        description=_call("ggml_backend_dev_description", ctypes.c_char_p, device).decode(),
-        kind=_KINDS[_call("ggml_backend_dev_type", ctypes.c_int, device)],
+        name=ggml("ggml_backend_dev_name", ctypes.c_char_p, device).decode(),
+        description=ggml("ggml_backend_dev_description", ctypes.c_char_p, device).decode(),
+        kind=_KINDS[ggml("ggml_backend_dev_type", ctypes.c_int, device)],
         free_bytes=free.value,
         total_bytes=total.value,
     )
 
 
-def _call(name: str, restype: type | None, *arguments: Any) -> Any:
+def ggml(name: str, restype: type | None, *arguments: Any) -> Any:
+    """Call a function of ggml that llama-cpp-python does not bind."""
     function = _function(name)
     function.restype = restype
     return function(*arguments)
@@ -104,9 +105,10 @@ def _call(name: str, restype: type | None, *arguments: Any) -> Any:
 @functools.cache
 def _function(name: str) -> Any:
     """Find a function of ggml: through libllama on Linux, in a library of its own on Windows."""
-    for library in (_lib, libggml):
-        try:
-            return library[name]
-        except AttributeError:
-            continue
+    with contextlib.suppress(AttributeError):
+        return _lib[name]
+    with contextlib.suppress(AttributeError, OSError):
+        from llama_cpp._ggml import libggml  # not where LLAMA_CPP_LIB_PATH says
+
+        return libggml[name]
     raise ModelLoadError(f"llama.cpp's libraries have no {name}")

@@ -1,4 +1,4 @@
-"""Start-up of the shared library and its log.
+"""Start the shared library and keep its log.
 
 llama.cpp reports the reason of a failure, and the sizes of its buffers, only in its log, so the
 last lines are kept: they are quoted in our errors and read by `memory`.
@@ -10,6 +10,8 @@ from collections import deque
 from ctypes import c_void_p
 
 import llama_cpp
+
+from gptoss_local.printable import shown
 
 _DEBUG, _WARN, _CONT = 1, 3, 5  # GGML_LOG_LEVEL_*, ggml.h; CONT: the rest of an earlier line
 # Said of every gpt-oss: its tags are control tokens, and `<|end|>` ends a message, not the answer.
@@ -24,7 +26,7 @@ def _on_log(level: int, text: bytes, _user_data: c_void_p) -> None:
     line = text.decode(errors="replace")
     _log_lines.append(line)
     if level >= _WARN and level != _CONT and not line.startswith(_USUAL):
-        sys.stderr.write(line)
+        sys.stderr.write(shown(line))
 
 
 @functools.cache
@@ -35,12 +37,12 @@ def start_library() -> None:
 
 
 def library_version() -> str:
-    """Of llama-cpp-python, which is also that of llama.cpp: states of another one may not fit."""
+    """Return the version of llama-cpp-python, and so of llama.cpp, on which saved states depend."""
     return str(llama_cpp.__version__)
 
 
 def has_gpu() -> bool:
-    """Whether llama.cpp was built for a GPU and finds one."""
+    """Return whether llama.cpp was built for a GPU and finds one."""
     start_library()
     return bool(llama_cpp.llama_supports_gpu_offload())
 
@@ -55,5 +57,5 @@ def forget_log() -> None:
 
 
 def whole_log() -> str:
-    """Everything logged since `forget_log`, at most the last 1000 pieces."""
+    """Return everything logged since `forget_log`, at most the last 1000 pieces."""
     return "".join(_log_lines)

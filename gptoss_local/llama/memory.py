@@ -1,4 +1,4 @@
-"""What llama.cpp allocated, as its log tells it: the C API does not."""
+"""Read what llama.cpp allocated from its log, as the C API does not say."""
 
 import re
 
@@ -20,7 +20,7 @@ class MemoryBuffer(msgspec.Struct, frozen=True):
 
 
 def logged_buffers() -> list[MemoryBuffer]:
-    """The buffers reported since the log was last forgotten.
+    """Return the buffers reported since the log was last forgotten.
 
     The compute buffer may be reported more than once, as it grows; the last one counts.
     """

@@ -22,7 +22,7 @@ _LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "direct_io": 4, "pinned": 1}  #
 
 
 class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the weights go.
+    """The places of the weights.
 
     Attributes:
         n_gpu_layers: Layers kept in VRAM; negative means all. Without a GPU it has no effect.
@@ -35,7 +35,7 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
         tensor_split: How many layers each device gets, in order; None leaves it to llama.cpp.
         repack: Let the CPU's experts be copied into an order that it computes faster with; without,
             they stay where the load mode puts them, which may be the page cache.
-        no_alloc: Allocate nothing, so that contexts over the model tell what they would take, and
+        no_alloc: Allocate nothing, so that contexts over the model report what they would take, and
             can do nothing else. Needs the load mode `none`.
     """
 
@@ -120,7 +120,7 @@ class Model:
 
     @property
     def n_swa(self) -> int:
-        """Width of the sliding window, in tokens; 0 where there is none."""
+        """Width of the sliding window, in tokens; 0 without one."""
         return int(llama_cpp.llama_model_n_swa(self.handle))
 
     @property
@@ -155,7 +155,7 @@ def _load(path: Path, c: Any, mode: LoadMode) -> int:
 
 
 def _is_on_host(params: ModelParams, n_layers: int, tensor: str) -> bool:
-    """Whether a tensor of a layer stays with the CPU.
+    """Return whether a tensor of a layer stays with the CPU.
 
     Source: `get_layer_buft_list` and `create_tensor` in llama-model.cpp and -model-loader.cpp.
     """
@@ -183,7 +183,7 @@ def _overrides(params: ModelParams) -> ctypes.Array[_Override]:
 
 
 def _tensor_split(params: ModelParams) -> ctypes.Array[ctypes.c_float]:
-    """One number per device that llama.cpp may have, of which it reads as many as there are."""
+    """Return a number for each device llama.cpp could have; it reads as many as it has."""
     n = int(llama_cpp.llama_max_devices())
     return (ctypes.c_float * n)(*(params.tensor_split or ()))
 

@@ -1,8 +1,8 @@
-"""Weights of a mapped file, locked in RAM, so that a GPU fetches them as fast as it can.
+"""Lock weights of a mapped file in RAM, so that a GPU fetches them at full speed.
 
-A driver copies at full speed only from memory that it knows. llama.cpp has such memory when it
-reads a file into buffers of the driver (load mode `none`): a second copy of what the page cache
-holds, allocated, zeroed and filled. Here the pages of the mapped file themselves are made known.
+A driver copies at full speed only from memory that is registered with it. llama.cpp has such memory
+when it reads a file into buffers of the driver (load mode `none`): a second copy of what the page
+cache holds, allocated, zeroed and filled. Here the pages of the mapped file are registered.
 
 PERF: H200, PCIe 5 x16, 120b, 50 GiB on the host, a warm page cache: 4.5 s instead of 51 s to load,
 1.6 of them for this. 20b, 7 GiB: prompts 5,821 tokens/s instead of 1,503 mapped and 5,838 from
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from gptoss_local.gguf_file import read_info
+from gptoss_local.formats.gguf_file import read_info
 from gptoss_local.llama.devices import gpu_function
 
 _GAP_BYTES = 2**20  # smaller ones, as those of biases, are locked with what is around them
@@ -32,7 +32,7 @@ class _Part(NamedTuple):
 
 
 def can_pin() -> bool:
-    """Whether `pin` can be tried: on Linux, which tells what is mapped, and with a GPU."""
+    """Return whether `pin` can be tried: on Linux, which lists what is mapped, and with a GPU."""
     return sys.platform == "linux" and gpu_function(_REGISTER, ctypes.c_bool) is not None
 
 
@@ -71,7 +71,7 @@ def unpin(addresses: list[int]) -> None:
 
 
 def _file_parts(path: Path, is_wanted: Callable[[str], bool]) -> list[_Part]:
-    """Whole pages with the tensors that are wanted, in order; what is nearly adjacent is one."""
+    """Return whole pages with the wanted tensors, in order; nearly adjacent ones are merged."""
     parts: list[_Part] = []
     info = read_info(path)
     for name, (start, end) in sorted(info.tensor_spans.items(), key=lambda item: item[1]):
@@ -85,7 +85,7 @@ def _file_parts(path: Path, is_wanted: Callable[[str], bool]) -> list[_Part]:
 
 
 def _in_memory(path: Path, parts: list[_Part]) -> list[_Part | None]:
-    """Where parts of a file are mapped; None for one that is not, or not as a whole."""
+    """Return where parts of a file are mapped; None for one that is not, or only in part."""
     fragments = _mapped(path)
     found: list[_Part | None] = []
     for start, end in parts:
@@ -100,7 +100,7 @@ def _holds(at: int, memory: _Part, start: int, end: int) -> bool:
 
 
 def _mapped(path: Path) -> list[tuple[int, _Part]]:
-    """Offsets in the file and addresses of what is mapped of it; `proc_pid_maps(5)`."""
+    """Return offsets in the file and addresses of what is mapped of it; `proc_pid_maps(5)`."""
     wanted, found = str(path.resolve()), []
     for line in os.fsdecode(Path("/proc/self/maps").read_bytes()).split("\n")[:-1]:
         addresses, _, offset, _, _, *name = line.split(maxsplit=5)

@@ -10,14 +10,16 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from gptoss_local.errors import EngineError
+from gptoss_local.errors import ComputeError, EngineError
+from gptoss_local.formats.o200k import VOCAB_SIZE
 from gptoss_local.llama.chains import Chain, chain_end
 from gptoss_local.llama.context import Context
-from gptoss_local.o200k import VOCAB_SIZE
 from gptoss_local.types import SamplingParams
 
 N_BLOCK = 448  # tokens of a block: about as many as there are blocks
 _MIN_TEMPERATURE = 1e-6  # clients that must not say 0 say 1e-10, or their smallest number
+_IMPOSSIBLE = 1e-7  # odds of a token that no rounding leads to
+_ROUNDING = 1e-3  # of a sum of 201,088 odds in float32; 1e-5 was seen
 _N_CTX_MAX = 131_072  # no answer of gpt-oss is longer; the library keeps 4 bytes for each
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 """`llama_token_data` of llama.h."""
@@ -31,9 +33,9 @@ class Sampler:
 
     A sampler starts on the CPU. `bind` moves it, with its random state, to the device, where
     every decode of the sequence samples; `unbind` moves it back. `sample` is the same for both.
-    The CPU draws otherwise than the device: the same seed gives other tokens there.
+    The CPU draws differently from the device: the same seed gives other tokens there.
 
-    Penalties count what `accept` was told, no more, and such a chain stays on the CPU.
+    Penalties count what `accept` was given, no more, and such a chain stays on the CPU.
     """
 
     def __init__(self, params: SamplingParams) -> None:
@@ -46,14 +48,14 @@ class Sampler:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the device samples."""
+        """Return whether the device samples."""
         return self._context is not None
 
     def bind(self, context: Context, seq_id: int) -> bool:
         """Sample `seq_id` on the device; False: this chain cannot, and stays on the CPU.
 
         A chain of the same kind that an earlier sampler has left there takes over our random
-        state, which costs nothing; otherwise the graph is built anew (`Chains.attach`).
+        state, which costs nothing; otherwise the graph is rebuilt (`Chains.attach`).
         """
         pointer, present = self._own_pointer(), context.chains.get(seq_id)
         if present is not None and present.kind == self._kind:
@@ -68,8 +70,8 @@ class Sampler:
     def unbind(self) -> None:
         """Take a copy with the same random state back to the CPU.
 
-        The chain stays at the context for the next sampler of the sequence; where the CPU shall
-        sample this very sequence, `Chains.detach` must follow.
+        The chain stays at the context for the next sampler of the sequence; if the CPU is to
+        sample this sequence, `Chains.detach` must follow.
         """
         if self._context is not None:
             self._context.handle  # noqa: B018 (raises if it is closed, and the chain with it)
@@ -78,7 +80,11 @@ class Sampler:
             self._context = None
 
     def sample(self, context: Context, row: int = -1) -> int:
-        """Return the token drawn from row `row` of the last batch, or from its last output."""
+        """Return the token drawn from row `row` of the last batch, or from its last output.
+
+        Raises:
+            ComputeError: the device drew a token that does not exist.
+        """
         if not self._pointer:
             raise EngineError("the sampler is closed")
         kind = self._kind
@@ -86,13 +92,18 @@ class Sampler:
             # the library's own loop would count every draw
             return self._draw(context.logits(row), np.arange(context.n_vocab))
         if self._context is not None or kind.has_filters or kind.logit_bias:
-            return int(llama_cpp.llama_sampler_sample(self._pointer, context.handle, row))
+            token = int(llama_cpp.llama_sampler_sample(self._pointer, context.handle, row))
+            if not 0 <= token < context.n_vocab:  # from a device: data from outside
+                raise ComputeError(
+                    f"the model runner was stopped: it drew token {token}, which does not exist"
+                )
+            return token
         if _is_greedy(kind):
             return int(context.logits(row).argmax())
         return self._draw_in_two(context.logits(row))
 
     def sample_allowed(self, context: Context, row: int, allowed: npt.NDArray[np.intp]) -> int:
-        """Return the token drawn from row `row` as if there were no tokens but `allowed`.
+        """Return the token drawn from row `row` as if only the tokens `allowed` existed.
 
         The whole chain runs, so `top_p` and the other filters see the allowed tokens alone. Only on
         the CPU, and in a decode in which the device has not sampled this sequence: it has not
@@ -112,17 +123,7 @@ class Sampler:
 
     def _draw(self, logits: npt.NDArray[np.float32], allowed: npt.NDArray[np.intp]) -> int:
         """Run the chain over the tokens `allowed`, on the CPU."""
-        candidates = np.zeros(len(allowed), _CANDIDATE)
-        candidates["id"] = allowed
-        candidates["logit"] = logits[allowed]
-        array = llama_cpp.llama_token_data_array(
-            data=ctypes.cast(candidates.ctypes.data, ctypes.POINTER(llama_cpp.llama_token_data)),
-            size=len(allowed),
-            selected=-1,
-            sorted=False,
-        )
-        llama_cpp.llama_sampler_apply(self._own_pointer(), ctypes.byref(array))
-        return int(array.data[array.selected].id)
+        return draw_on_cpu(self._own_pointer(), logits, allowed)
 
     def _draw_in_two(self, logits: npt.NDArray[np.float32]) -> int:
         """Draw a block of tokens by its sum of probabilities, then a token of the block.
@@ -150,8 +151,57 @@ class Sampler:
         return self._pointer
 
 
+def draw_on_cpu(
+    pointer: Any, logits: npt.NDArray[np.float32], allowed: npt.NDArray[np.intp]
+) -> int:
+    """Run a chain over the tokens `allowed`, and return the one that it selects.
+
+    Shapes:
+        logits: (n_vocab,).
+        allowed: (n,) ids.
+    """
+    candidates = np.zeros(len(allowed), _CANDIDATE)
+    candidates["id"] = allowed
+    candidates["logit"] = logits[allowed]
+    array = llama_cpp.llama_token_data_array(
+        data=ctypes.cast(candidates.ctypes.data, ctypes.POINTER(llama_cpp.llama_token_data)),
+        size=len(allowed),
+        selected=-1,
+        sorted=False,
+    )
+    llama_cpp.llama_sampler_apply(pointer, ctypes.byref(array))
+    return int(array.data[array.selected].id)
+
+
+def is_near(
+    logits: npt.NDArray[np.float32], params: SamplingParams, drawn: int, wanted: int
+) -> bool:
+    """Return whether rounding alone may have led to one of two tokens instead of the other.
+
+    With one random number that is so if the odds of all tokens between them are next to nothing, in
+    an order in which odds are added up: by id, or from the likeliest token down.
+
+    Shapes:
+        logits: (n_vocab,).
+    """
+    if drawn == wanted:
+        return True
+    if not 0 <= drawn < len(logits):
+        return False
+    if _is_greedy(params):
+        return bool(logits[drawn] == logits[wanted])
+    odds = np.exp((logits - logits.max()) / params.temperature, dtype=np.float64)
+    odds /= odds.sum()
+    if odds[drawn] < _IMPOSSIBLE:
+        return False
+    order = np.argsort(-logits, kind="stable")
+    places = np.argsort(order)[[drawn, wanted]]
+    orders = (odds, sorted((drawn, wanted))), (odds[order], sorted(places))
+    return any(each[low + 1 : high].sum() < _ROUNDING for each, (low, high) in orders)
+
+
 def _is_greedy(params: SamplingParams) -> bool:
-    """Whether the likeliest token is taken; what divides logits beyond float32 means that, too."""
+    """Return whether the likeliest token is taken, as with any temperature close to 0."""
     return params.temperature < _MIN_TEMPERATURE
 
 
@@ -173,7 +223,7 @@ def _samplers(params: SamplingParams) -> list[int]:
 
 
 def _changes(params: SamplingParams) -> list[int]:
-    """What changes logits before any filter sees them."""
+    """Return the samplers that change logits before any filter sees them."""
     chain = []
     if biases := params.logit_bias:
         array = (llama_cpp.llama_logit_bias * len(biases))(*biases)

@@ -6,6 +6,6 @@ and answers in real harmony, so that every path of the program can be tried with
 module of that name writes the checkpoint it is converted from. This package does not run the model.
 """
 
-from gptoss_local.nano.cache import MODEL_NAME, cached_gguf, ensure_gguf
+from gptoss_local.nano.cache import MODEL_NAME, cached_gguf, ensure_gguf, leftovers
 
-__all__ = ["MODEL_NAME", "cached_gguf", "ensure_gguf"]
+__all__ = ["MODEL_NAME", "cached_gguf", "ensure_gguf", "leftovers"]

@@ -1,8 +1,9 @@
-"""Keeps the nano model as a GGUF on disk: made once, found ever after.
+"""Keep the nano model as a GGUF on disk, made on first use.
 
 The file's name carries a hash of everything it is made from, so it needs no version check, and a
-release with other weights or another converter simply asks for another name. Two processes may make
-it at once: each works in a folder of its own and the last step is a rename.
+release with other weights or another converter simply asks for another name. One process makes it
+at a time; others wait for the file. The lock ends with its process, so a work folder that exists
+while no process holds the lock was left by one that was killed.
 """
 
 import contextlib
@@ -11,20 +12,20 @@ import hashlib
 import os
 import shutil
 import tempfile
-import time
+from contextlib import AbstractContextManager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gptoss_local.errors import ConvertError
+from gptoss_local.errors import disk_error
 from gptoss_local.types import Progress
 
 if TYPE_CHECKING:
     from convert import DenseType
 
 MODEL_NAME = "gpt-oss-nano"
-GGUF_VERSION = 3  # counts up whenever the same data gives another file; a test holds it
-STALE_S = 24 * 3600  # a work folder this old was left behind by a killed process
+GGUF_VERSION = 4  # counts up whenever the same data gives another file; a test holds it
+_WAIT_S = 600.0  # for another process that makes the file; it takes 7 s on two cores
 
 
 def ensure_gguf(
@@ -35,31 +36,39 @@ def ensure_gguf(
     Args:
         cache_dir: Where the file is kept, made if missing. Older nano files in it are removed.
         dense: Type of embedding, attention and head weights.
-        progress: Told of both steps, unpacking and converting.
+        progress: Called during both steps, unpacking and converting.
 
     Raises:
-        ConvertError: The folder cannot be written, or the disk is full.
+        DiskError: The folder cannot be written, or the disk is full.
 
     Thread:
-        Safe to call from several threads and processes at once.
+        Safe to call from several threads and processes.
     """
     target = _target(cache_dir, dense)
     if target.is_file():
         return target
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
-        work_dir = Path(tempfile.mkdtemp(prefix=f"{MODEL_NAME}-", suffix=".tmp", dir=cache_dir))
-        try:
-            _make(work_dir, target, dense, progress)
-        finally:
-            shutil.rmtree(work_dir, ignore_errors=True)  # `_remove_old` sweeps up later
+        with _lock(cache_dir, _WAIT_S):
+            if not target.is_file():  # another process may have made it by now
+                _remove_old(cache_dir)
+                _make_in_folder(cache_dir, target, dense, progress)
     except OSError as error:
-        raise ConvertError(
+        raise disk_error(
             f"The embedded nano model cannot be unpacked into {cache_dir}: {error}.",
+            error,
             hint="The folder must be writable and have 400 MB free.",
         ) from error
-    _remove_old(cache_dir)
     return target
+
+
+def leftovers(cache_dir: Path) -> list[Path]:
+    """Return work folders of processes that were killed."""
+    try:
+        with _lock(cache_dir, 0):
+            return list(cache_dir.glob(f"{MODEL_NAME}-*.tmp"))
+    except OSError:  # one is at work, or there is no cache
+        return []
 
 
 def cached_gguf(cache_dir: Path, *, dense: "DenseType" = "q8_0") -> Path | None:
@@ -81,6 +90,23 @@ def _data_digest() -> str:
     return digest.hexdigest()[:12]
 
 
+def _lock(cache_dir: Path, timeout_s: float) -> AbstractContextManager[object]:
+    # PERF: 60 ms to import, and the file is nearly always there.
+    from filelock import FileLock
+
+    return FileLock(cache_dir / "nano.lock", timeout=timeout_s, poll_interval=0.05)
+
+
+def _make_in_folder(
+    cache_dir: Path, target: Path, dense: "DenseType", progress: Progress | None
+) -> None:
+    work_dir = Path(tempfile.mkdtemp(prefix=f"{MODEL_NAME}-", suffix=".tmp", dir=cache_dir))
+    try:
+        _make(work_dir, target, dense, progress)
+    finally:
+        shutil.rmtree(work_dir, ignore_errors=True)
+
+
 def _make(work_dir: Path, target: Path, dense: "DenseType", progress: Progress | None) -> None:
     # Not at the top: finding the file, which `gptoss ls` does, needs neither numpy nor gguf.
     from convert import convert_checkpoint
@@ -99,12 +125,10 @@ def _make(work_dir: Path, target: Path, dense: "DenseType", progress: Progress |
 
 
 def _remove_old(cache_dir: Path) -> None:
-    """Remove nano files of other releases, and work folders that nobody works in any more."""
+    """Remove nano files of other releases, and work folders of killed processes; needs the lock."""
     for path in cache_dir.glob(f"{MODEL_NAME}-*.gguf"):
         if not path.name.startswith(f"{MODEL_NAME}-{_data_digest()}-"):
             with contextlib.suppress(OSError):  # in use on Windows; the next upgrade tries again
                 path.unlink()
     for path in cache_dir.glob(f"{MODEL_NAME}-*.tmp"):
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > STALE_S:
-                shutil.rmtree(path)
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,15 +1,15 @@
-"""Rows of the vocabulary matrices for tokens that have none of their own.
+"""Compute rows of the vocabulary matrices for tokens without stored rows.
 
 Every token has a fixed code of +1 and -1. The row of a rare token is a row that all of them share
-plus its code times a small learned matrix, so that the model can tell any two tokens apart, and
-copy them, at the price of a few hundred stored rows.
+plus its code times a small learned matrix. So the model can distinguish any two tokens, and copy
+them, at the price of a few hundred stored rows.
 
-A code says how a token is spelled, not only which one it is. After "Say: " the text "Springfield"
-is the token " Springfield", but the answer must begin with the tokens "Spring" and "field". So a
-code is made of slots, each a hash of one fact: the character before the word, the first, second
-and third piece of the rest, and the token itself. A piece has the same hash in every slot: what is
-read as a second piece can be written as a first one. The codes are part of the trained model: a
-change of the hashes makes its weights meaningless. This module reads no files.
+A code describes how a token is spelled, not only which one it is. After "Say: " the text
+"Springfield" is the token " Springfield", but the answer must begin with the tokens "Spring" and
+"field". So a code is made of slots, each a hash of one fact: the character before the word, the
+first, second and third piece of the rest, and the token itself. A piece has the same hash in every
+slot: what is read as a second piece can be written as a first one. The codes are part of the
+trained model: a change of the hashes makes its weights meaningless. This module reads no files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def token_codes(tokens: Sequence[bytes]) -> NDArray[np.int8]:
     """
     rank_of = {token: rank for rank, token in enumerate(tokens)}
     prefixes = np.zeros(len(tokens), np.int64)
-    pieces = np.zeros((len(tokens), N_PIECES), np.int64)  # id + 1; 0 is none
+    pieces = np.zeros((len(tokens), N_PIECES), np.int64)  # id + 1, or 0 without one
     for rank, token in enumerate(tokens):
         prefixes[rank], found = spelling(token, rank_of)
         pieces[rank, : len(found)] = [piece + 1 for piece in found[:N_PIECES]]
@@ -55,7 +55,7 @@ def spelling(token: bytes, rank_of: Mapping[bytes, int]) -> tuple[int, list[int]
     """Split a token into the character before its word and the tokens of the rest.
 
     Returns:
-        The ASCII code of a space, tab or punctuation mark before the rest, 0 if there is none; and
+        The ASCII code of a space, tab or punctuation mark before the rest, or 0; and
         the rest as it is encoded where it stands alone or, if a code has no room for so many
         tokens, in as few as it takes.
     """

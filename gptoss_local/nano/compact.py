@@ -29,7 +29,7 @@ CODED = {EMBEDDING: "embed_code", HEAD: "head_code"}
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """Where a tensor lies; `dtype` is "u8", "u32", "bf16-planes" or "i16-planes".
+    """The place of a tensor; `dtype` is "u8", "u32", "bf16-planes" or "i16-planes".
 
     The values of an "i16-planes" tensor are its integers times `2**-exponent`.
     """
@@ -81,7 +81,7 @@ class CompactModel:
         self.used_ids = np.cumsum(deltas, dtype=np.int64)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The full shape of a tensor, all vocabulary rows included."""
+        """Return the full shape of a tensor, including all vocabulary rows."""
         entry = self._entries[name]
         return (self._n_vocab, *entry.shape[1:]) if name in CODED else entry.shape
 
@@ -98,7 +98,7 @@ class CompactModel:
         return self._fill_vocabulary(name, bits) if name in CODED else bits
 
     def code_part(self, name: str) -> NDArray[np.float32]:
-        """What makes the rows of tokens without rows of their own: a `_map` or `_shared` tensor."""
+        """Read a `_map` or `_shared` tensor, from which rows of rare tokens are made."""
         entry = self._entries[name]
         values = self._join_planes(entry).view(np.int16).astype(np.float32)
         return np.ldexp(values, -entry.exponent)
@@ -139,7 +139,7 @@ class CompactModel:
 
 @functools.cache
 def vocabulary_codes() -> NDArray[np.int8]:
-    """The codes of all tokens of o200k_base, in rank order; about 1 s the first time."""
+    """Return the codes of all tokens of o200k_base, in rank order; about 1 s the first time."""
     return token_codes(load_ranks())
 
 

@@ -29,7 +29,7 @@ def materialize(out_dir: Path, *, progress: Progress | None = None) -> None:
 
     Args:
         out_dir: Where to write, made if missing; files of the same names are replaced.
-        progress: Told the weights' bytes as they are written.
+        progress: Called with the weights' bytes as they are written.
     """
     out_dir.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(1) as pool:

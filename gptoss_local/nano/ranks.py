@@ -13,7 +13,7 @@ from importlib import resources
 from itertools import accumulate, pairwise
 
 N_RANKS = 199_998
-"""How many tokens o200k_base has; the harmony specials follow directly after."""
+"""The number of tokens in o200k_base; the harmony specials follow directly after."""
 
 
 def pack_ranks(tiktoken_file: bytes) -> bytes:

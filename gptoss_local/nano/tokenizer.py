@@ -6,8 +6,8 @@ them back. This module does not know weights, and it never tokenizes.
 
 from typing import Any
 
-from gptoss_local.byte_level import CHAR_OF_BYTE
-from gptoss_local.o200k import (
+from gptoss_local.formats.byte_level import CHAR_OF_BYTE
+from gptoss_local.formats.o200k import (
     FIRST_SPECIAL,
     NAMED_SPECIALS,
     SPLIT_REGEX,

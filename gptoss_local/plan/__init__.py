@@ -1,4 +1,4 @@
-"""Where a model goes on a machine: memory predicted, speed estimated, parameters chosen.
+"""Plans the place of a model on a machine: predicts memory, estimates speed, chooses parameters.
 
-Pure: model facts + machine facts + wishes -> plan. It loads nothing and asks no driver.
+Pure: model facts + machine facts + options -> plan. It loads nothing and asks no driver.
 """

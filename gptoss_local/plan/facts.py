@@ -1,4 +1,4 @@
-"""What a plan must know of a model: sizes of its tensors and of its state, from GGUF headers."""
+"""Read what a plan must know of a model, the sizes of its tensors and state, from GGUF headers."""
 
 import re
 from functools import cached_property
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.gguf_file import GGUFInfo, read_info
+from gptoss_local.formats.gguf_file import GGUFInfo, read_info
 
 _LAYER = re.compile(r"blk\.(\d+)\.(.*)")
 _EXPERTS = re.compile(r"ffn_(gate|up|down)_exps\.")
@@ -55,12 +55,12 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def layer_expert_bytes(self) -> tuple[int, ...]:
-        """Of each layer, all its experts."""
+        """The bytes of all experts of each layer."""
         return tuple(sum(layer.expert_bytes) for layer in self.layers)
 
     @cached_property
     def expert_bytes(self) -> int:
-        """Of all layers."""
+        """The bytes of the experts of all layers."""
         return sum(self.layer_expert_bytes)
 
     @cached_property
@@ -89,7 +89,7 @@ def read_facts(path: Path) -> ModelFacts:
     """Read the headers of a GGUF; `path` is the first of several files, if it is split.
 
     Raises:
-        ModelLoadError: a file is missing or broken, or this is no gpt-oss.
+        ModelLoadError: a file is missing or broken, or the model is not a gpt-oss.
     """
     infos = [read_info(path)]
     if split := _SPLIT.search(path.name):
@@ -110,7 +110,7 @@ def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
         sizes |= {name: end - start for name, (start, end) in file.tensor_spans.items()}
     n_layers = _number(info, "block_count")
     if n_layers > len(sizes):
-        raise ModelLoadError(f"the file is no gpt-oss: it has {n_layers} layers")
+        raise ModelLoadError(f"the file is not a gpt-oss: it has {n_layers} layers")
     dense = [0] * n_layers
     experts = [[0, 0, 0] for _ in range(n_layers)]
     try:
@@ -123,10 +123,10 @@ def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
                     dense[layer] += n_bytes
         input_bytes = sizes["token_embd.weight"]
     except (IndexError, KeyError) as error:
-        raise ModelLoadError(f"the file is no gpt-oss: {error}") from error
+        raise ModelLoadError(f"the file is not a gpt-oss: {error}") from error
     n_experts, n_used = _number(info, "expert_count"), _number(info, "expert_used_count")
     if n_used > n_experts:
-        raise ModelLoadError(f"the file is no gpt-oss: {n_used} of {n_experts} experts are used")
+        raise ModelLoadError(f"the file is not a gpt-oss: {n_used} of {n_experts} experts are used")
     return ModelFacts(
         n_ctx_train=_number(info, "context_length"),
         n_embd=_number(info, "embedding_length"),
@@ -148,7 +148,7 @@ def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
 
 
 def published_facts(n_layers: int, n_experts: int) -> ModelFacts:
-    """Facts of gpt-oss-20b (24 layers, 32 experts) or -120b (36, 128) before they are here.
+    """Return facts of gpt-oss-20b (24 layers, 32 experts) or -120b (36, 128) before a download.
 
     As `gptoss convert` makes them: experts in MXFP4, the rest in Q8_0, vectors and routers in f32.
     """
@@ -179,7 +179,7 @@ def _number(info: GGUFInfo, key: str) -> int:
     try:
         number = int(info.metadata[f"{info.architecture}.{key}"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelLoadError(f"the file is no gpt-oss: it has no {key}") from error
+        raise ModelLoadError(f"the file is not a gpt-oss: it has no {key}") from error
     if number <= 0:
-        raise ModelLoadError(f"the file is no gpt-oss: its {key} is {number}")
+        raise ModelLoadError(f"the file is not a gpt-oss: its {key} is {number}")
     return number

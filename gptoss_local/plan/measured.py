@@ -1,7 +1,7 @@
-"""What is known of a model on this machine from having loaded it, and how it is kept.
+"""Keep what loading a model on this machine has shown.
 
-One small JSON file per model, machine and version of llama.cpp, in the cache folder; it may be
-removed at any time. A file that cannot be read counts as none.
+There is a small JSON file for each model, machine and version of llama.cpp in the cache folder. It
+may be removed at any time. A file that cannot be read is ignored.
 """
 
 import hashlib
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.hardware import Machine
-from gptoss_local.plan.outcome import Plan
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.plan.result import Plan
 from gptoss_local.plan.speed import Speed
 from gptoss_local.types import OffloadTimes
 
@@ -24,16 +24,16 @@ _VERSION = 2  # 1 had thresholds of 2 to 4: see `break_even`
 _CLEARLY = 1.1  # a single token must be so much faster with experts brought to the GPU
 _NOTABLE = 1.05  # another number of threads must be so much faster than the planned one
 _STEPS_AGE_S = 7 * 86_400.0
-"""Step times of a machine that was busy then are not believed for longer."""
+"""Step times expire after this, as the machine may have been busy when they were measured."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How the first load that succeeded did.
+    """The outcome of the first successful load.
 
     Attributes:
         plan_id: Of its plan; see `plan_id`.
-        extra_margin_bytes: More than the usual that it had to leave free on each GPU.
-        maps_host: Memory of its own for weights on the host was refused, or too much for the RAM.
+        extra_margin_bytes: What it had to leave free on each GPU beyond the usual margin.
+        maps_host: Private memory for weights on the host was refused, or too much for the RAM.
         load_mode: How the file was read.
         load_s: Seconds, from the start of the process to the first request.
         n_tries: How many plans it took.
@@ -59,27 +59,27 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def now(cls, plan: Plan, seconds: tuple[tuple[int, float], ...], switch_s: float) -> "Steps":
-        """What was measured just now under `plan`."""
+        """Return what was just measured under `plan`."""
         return cls(
             plan_id=plan_id(plan), measured_at_s=time.time(), seconds=seconds, switch_s=switch_s
         )
 
     def are_of(self, plan: Plan) -> bool:
-        """Whether they hold for `plan`, and are not too old."""
+        """Return whether they hold for `plan` and are not too old."""
         age_s = time.time() - self.measured_at_s
         return self.plan_id == plan_id(plan) and 0 <= age_s < _STEPS_AGE_S
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """What a first load or `gptoss tune` measured, and what follows from it.
+    """The measurements of a first load or of `gptoss tune`, and what follows from them.
 
     Attributes:
         uses_gpu: Whether a GPU took part.
         decode, prefill: Tokens a second by threads.
         offload: See `OffloadTimes`.
-        offload_min_batch: From how many tokens on the GPU is faster; None: not measured.
-        link_bytes_s: At least so fast experts came over to the GPU; None: not measured.
-        decode_factor, prefill_factor: What the estimate of the speed is to be multiplied with.
+        offload_min_batch: Number of tokens from which the GPU is faster; None: not measured.
+        link_bytes_s: How fast experts came over to the GPU, at least; None: not measured.
+        decode_factor, prefill_factor: What estimates of the speed are multiplied with.
     """
 
     uses_gpu: bool
@@ -94,7 +94,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     link_bytes_s: float | None = None
 
     def correct(self, speed: Speed) -> Speed:
-        """Return an estimate as this machine was measured."""
+        """Correct an estimate by what was measured on this machine."""
         return msgspec.structs.replace(
             speed,
             prefill_tok_s=speed.prefill_tok_s * self.prefill_factor,
@@ -106,7 +106,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known; None: not yet.
 
-    `tuning_failed`: a first load could not measure, and no later one is to take as long again.
+    `tuning_failed`: a first load could not measure, so later ones do not try again.
     """
 
     version: int = _VERSION
@@ -117,26 +117,26 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def extra_margin_bytes(self) -> int:
-        """What to leave free on each GPU beyond the usual margin, as a load has shown."""
+        """Return what to leave free on each GPU beyond the usual margin, as a load showed."""
         return self.outcome.extra_margin_bytes if self.outcome else 0
 
     @property
     def maps_host(self) -> bool:
-        """Whether weights on the host are to stay in the page cache, as a load has shown."""
+        """Return whether weights on the host must stay in the page cache, as a load showed."""
         return self.outcome is not None and self.outcome.maps_host
 
 
 def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:
-    """The number of threads to take and its tokens a second: the planned one, if it is as good."""
+    """Return the threads to use and their tokens/s: the planned ones unless others are faster."""
     best = max(tries, key=lambda each: each[1])
     at_planned = next((each for each in tries if each[0] == planned), best)
     return best if best[1] > _NOTABLE * at_planned[1] else at_planned
 
 
 def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
-    """From how many tokens on the GPU is faster for good; None: nothing was measured.
+    """Return the number of tokens from which the GPU stays faster; None: nothing was measured.
 
-    Between two measured sizes both are taken for straight lines. If the GPU is never faster, it is
+    Times between two measured sizes are interpolated. If the GPU is never faster, the result is
     twice the largest size.
 
     For one token it must be faster by a tenth. PERF: H200, 120b: where 38.5 ms on the host and 40.2
@@ -145,10 +145,10 @@ def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
 
     If it is not for one token, then for more than `n_experts_used`: llama.cpp compares this number
     with the rows of a step, and those are tokens where experts are multiplied, but tokens times
-    `n_experts_used` where their biases are added. With 2 to 4, the GPU would add them amid each
-    token's experts on the CPU, in three hand-overs a layer. PERF: H200, over HTTP, beside
-    llama-server in the same run: answers 0.85 to 0.94 times as fast with 3 and 4 (five runs of 20b
-    and 120b), 1.01 to 1.4 with 1 and 5 (five runs).
+    `n_experts_used` where their biases are added. With 2 to 4, the GPU would add them
+    between each token's experts on the CPU, in three hand-overs a layer. PERF: H200, over HTTP,
+    compared with llama-server in the same run: answers 0.85 to 0.94 times as fast with 3 and 4
+    (five runs of 20b and 120b), 1.01 to 1.4 with 1 and 5 (five runs).
 
     Source: `get_op_batch_size`, ggml-cuda.cu.
     """
@@ -168,7 +168,7 @@ def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
 
 
 def plan_id(plan: Plan) -> str:
-    """Equal for plans that make steps of equal cost, whatever is expected of them."""
+    """Return an id that is equal for plans whose steps cost the same, whatever was estimated."""
     facts = (
         plan.shape,
         plan.placement,
@@ -182,7 +182,7 @@ def plan_id(plan: Plan) -> str:
 
 
 def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
-    """Where that of one model, machine and library is kept."""
+    """Return the file for one model, machine and library."""
     gpus = [(gpu.name, gpu.uuid, gpu.total_bytes) for gpu in machine.gpus]
     library = importlib.metadata.version("llama-cpp-python"), machine.has_cuda_build
     cpu = machine.platform, machine.n_cores, machine.total_bytes, machine.driver
@@ -191,7 +191,7 @@ def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
 
 
 def read_measured(path: Path) -> Measured:
-    """Read the file; an empty value if there is none that this version understands."""
+    """Read the file; empty if it is missing or of another version."""
     try:
         measured = msgspec.json.decode(path.read_bytes(), type=Measured)
     except (OSError, msgspec.MsgspecError):
@@ -200,7 +200,7 @@ def read_measured(path: Path) -> Measured:
 
 
 def write_measured(path: Path, measured: Measured) -> None:
-    """Write the file, in one piece whatever happens meanwhile. Raises OSError."""
+    """Write the file atomically. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
         file.write(msgspec.json.format(msgspec.json.encode(measured)))

@@ -1,8 +1,8 @@
-"""What llama.cpp will allocate: a model of it in closed form, from above and within 3 %.
+"""Predict what llama.cpp will allocate, in closed form: never too little, within 3 %.
 
-The parts of the graph's buffer were read off llama.cpp's own figures at nano's, 20b's and 120b's
-shapes (`tests/plan/test_memory.py` holds them against it); what only a GPU tells is marked so,
-measured by `bench/plan_memory.py` on an H200, and held by `tests/plan/test_gpu_memory.py`.
+The parts of the graph's buffer were derived from llama.cpp's own figures at the shapes of nano,
+20b and 120b (`tests/plan/test_memory.py` compares them). What only a GPU shows is marked "GPU":
+measured by `bench/plan_memory.py` on an H200 and compared by `tests/plan/test_gpu_memory.py`.
 """
 
 from typing import Literal
@@ -33,12 +33,12 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def n_rows(self) -> int:
-        """Rows of logits that llama.cpp reserves: our context has one sequence more."""
+        """Rows of logits that llama.cpp reserves: our context has an extra sequence."""
         return max(self.n_outputs, self.n_seq + 1)
 
 
 def n_cells(facts: ModelFacts, shape: Shape) -> tuple[int, int]:
-    """Cells of the layers with full attention, and of the sliding ones.
+    """Return the cells of the layers with full attention, and of the sliding ones.
 
     Source: the constructor of `llama_kv_cache_iswa`; `llama_context` pads n_ctx.
     """
@@ -47,7 +47,10 @@ def n_cells(facts: ModelFacts, shape: Shape) -> tuple[int, int]:
 
 
 def cache_bytes(facts: ModelFacts, shape: Shape, layer: int) -> int:
-    """Keys and values of one layer. Even layers slide (`llama_hparams::set_swa_pattern`)."""
+    """Return the bytes of keys and values of one layer; even layers slide.
+
+    Source: `llama_hparams::set_swa_pattern`.
+    """
     full, sliding = n_cells(facts, shape)
     n_values = 2 * facts.n_heads_kv * facts.n_key
     return round((full if layer % 2 else sliding) * n_values * _CACHE_BITS[shape.cache_type] / 8)
@@ -58,13 +61,13 @@ def all_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
 
 
 def compute_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """The graph's buffer on a device that computes whole layers, from above."""
-    gaps = round((2.5 + 0.4 * shape.n_seq) * _MIB)  # between tensors, found by trying
+    """Return an upper bound of the graph's buffer on a device that computes whole layers."""
+    gaps = round((2.5 + 0.4 * shape.n_seq) * _MIB)  # between tensors, found by experiment
     return round(max(_in_layer(facts, shape), _in_head(facts, shape)) * 1.005) + gaps
 
 
 def _in_layer(facts: ModelFacts, shape: Shape) -> int:
-    """Peak inside the experts of a layer, beside both masks."""
+    """Return the peak inside the experts of a layer, with both masks."""
     return _n_ubatch(shape) * _token_bytes(facts) + mask_bytes(facts, shape)
 
 
@@ -73,62 +76,62 @@ def _in_head(facts: ModelFacts, shape: Shape) -> int:
 
 
 def _token_bytes(facts: ModelFacts) -> int:
-    """Activations of one token at their peak, in 32 bit, with its id, position and cells."""
+    """Return the peak of one token's activations in 32 bits, with its id, position and cells."""
     n_used = facts.n_experts_used * facts.n_expert_ff
     return 4 * (3 * n_used + facts.n_heads * facts.n_key + 3 * facts.n_embd + 10)
 
 
 def head_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Rows of logits of one step."""
+    """Return the bytes of the rows of logits of one step."""
     return shape.n_rows * facts.n_vocab * 4
 
 
 def mask_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Two masks of 16 bit per token and cell; devices have copies of the host's."""
+    """Return the bytes of two masks, 16 bits per token and cell; devices copy the host's."""
     return 2 * _n_ubatch(shape) * sum(n_cells(facts, shape))
 
 
 def device_sampling_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """What chains of samplers add where the rows of logits are the peak, and not a layer.
+    """Return what sampler chains add if the rows of logits are the peak, and not a layer.
 
-    They hold logits, probabilities, their order. GPU: estimated; nothing where a layer is the peak.
+    They hold logits, probabilities and their order. GPU: estimated.
     """
     in_head = _in_head(facts, shape)
-    beside = max(_in_layer(facts, shape), in_head)
-    return max(0, in_head + 4 * head_bytes(facts, shape) - beside)
+    without = max(_in_layer(facts, shape), in_head)
+    return max(0, in_head + 4 * head_bytes(facts, shape) - without)
 
 
 def expert_copy_bytes(facts: ModelFacts) -> int:
-    """Room on a GPU for one expert tensor of the host, which large batches bring over.
+    """Return the room on a GPU for one expert tensor of the host, which large batches bring over.
 
-    Every such tensor begins a split of the graph, so one is there at a time
+    Every such tensor starts a split of the graph, so there is one at a time
     (`ggml_backend_sched_split_graph`). GPU: 360 contexts, never more, often less.
     """
     return max(max(layer.expert_bytes) for layer in facts.layers)
 
 
 def host_map_bytes(facts: ModelFacts, *, is_copy: bool) -> int:
-    """What a GPU holds to reach pinned experts, as if all were on the host.
+    """Return what a GPU holds to reach pinned experts, as if all were on the host.
 
-    GPU: a copy in buffers of the driver takes 4 MiB per GiB of 20b's, 9 of 120b's; 2 on two
-    machines of another day; the most counts. Locked pages of the file took nothing that could be
-    seen, on two machines: 1 counts.
+    GPU: a copy in buffers of the driver takes 4 MiB per GiB of 20b's experts, 9 of 120b's, and 2 on
+    two other machines; the largest is used. Locked pages of the file took nothing measurable on two
+    machines; 1 is used.
     """
     return facts.expert_bytes * (9 if is_copy else 1) // 1024
 
 
 def runtime_bytes(shape: Shape) -> int:
-    """What a GPU holds beyond llama.cpp's buffers: CUDA's context, kernels, scratch memory.
+    """Return what a GPU holds beyond llama.cpp's buffers: CUDA's context, kernels, scratch memory.
 
-    GPU: on an H200 705 to 754 MiB by batch, 527 of them a bare context. Where a GPU has the whole
-    model another 58 behind ten answers in 15 s: the graphs that it has recorded are of no use
-    behind a new plan of memory (`Context.reserve`), and llama.cpp keeps them for ten seconds.
+    GPU: on an H200 705 to 754 MiB by batch, of which 527 are a bare context. If a GPU has the whole
+    model, 58 more after ten answers in 15 s: recorded graphs are useless after a new memory plan
+    (`Context.plan_memory`), and llama.cpp keeps them for ten seconds.
     """
     return (715 + 64) * _MIB + _n_ubatch(shape) * 14 * 1024
 
 
 def host_bytes(facts: ModelFacts, shape: Shape, *, has_experts: bool) -> int:
-    """Host memory beside weights and cache where a GPU computes: inputs, masks, rows of logits.
+    """Return host memory besides weights and cache if a GPU computes: inputs, masks, logits.
 
     With experts of its own, the host computes batches that are too small to be worth a transfer.
     """
@@ -138,7 +141,7 @@ def host_bytes(facts: ModelFacts, shape: Shape, *, has_experts: bool) -> int:
 
 
 def output_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """The host's rows of logits, of which llama.cpp allocates n_seq + 1 first and more on use."""
+    """Return the host's rows of logits; llama.cpp allocates n_seq + 1 first, and more on use."""
     return head_bytes(facts, shape)
 
 

@@ -1,8 +1,8 @@
-"""Which weights go where: whole layers of experts first, then single tensors of one more layer.
+"""Place the weights: whole layers of experts first, then single tensors of one more layer.
 
 What every token reads stays on GPUs: attention, norms, routers, the cache, the head. Experts are
 the large part and the one of which a token reads an eighth (20b) or a 32nd (120b), so they are
-what moves to the host. The embedding table is on the host always.
+what moves to the host. The embedding table is always on the host.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ from gptoss_local.plan.memory import (
     runtime_bytes,
 )
 
-_MANY = 4  # cards; to try every choice of more takes seconds
+_MANY = 4  # cards; trying every choice of more takes seconds
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan puts into the memory of one device, in bytes."""
+    """The memory of one device that a plan uses, in bytes."""
 
     weights: int = 0
     cache: int = 0
@@ -38,7 +38,7 @@ class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the weights go.
+    """The places of the weights.
 
     Attributes:
         n_gpu_layers: Layers on GPUs, the last ones, as llama.cpp counts: the head is one, too.
@@ -57,15 +57,15 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shares_experts(self) -> bool:
-        """Whether a GPU works with experts that are on the host."""
+        """Return whether a GPU works with experts on the host."""
         return bool(self.host_experts or self.host_parts)
 
     def n_host_layers(self, facts: ModelFacts) -> int:
-        """Layers that are on the host as a whole, with their cache: the first ones."""
+        """Return how many layers are entirely on the host, with their cache: the first ones."""
         return min(facts.n_layers, facts.n_layers + 1 - self.n_gpu_layers)
 
     def expert_bytes_on_host(self, facts: ModelFacts) -> int:
-        """Of layers on GPUs and of those on the host."""
+        """Return the bytes of experts on the host, of layers on GPUs and of whole layers there."""
         whole = {*range(self.n_host_layers(facts)), *self.host_experts}
         n_bytes: int = sum(facts.layer_expert_bytes[layer] for layer in whole)
         for layer, parts in self.host_parts:
@@ -73,12 +73,12 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         return n_bytes
 
     def dense_bytes_on_host(self, facts: ModelFacts) -> int:
-        """Of layers that are on the host as a whole, and of the head if it is there."""
+        """Return the other bytes of whole layers on the host, and of the head if it is there."""
         n_bytes = sum(layer.dense_bytes for layer in facts.layers[: self.n_host_layers(facts)])
         return n_bytes + (0 if self.n_gpu_layers else facts.output_bytes)
 
     def tensor_overrides(self) -> tuple[tuple[str, str], ...]:
-        """Patterns for `gptoss_local.llama.ModelParams`, few, as each is tried on every tensor."""
+        """Return patterns for `llama.ModelParams`; few, as each is tried on every tensor."""
         found = []
         if self.host_experts:
             layers = "|".join(map(str, self.host_experts))
@@ -97,11 +97,11 @@ HOST_ONLY = Placement(n_gpu_layers=0, layers_per_gpu=())
 
 
 class _Sizes(msgspec.Struct, frozen=True):
-    """What every way to deal out the layers of one shape needs, computed once.
+    """The sizes that every distribution of the layers of one shape needs, computed once.
 
     Attributes:
         copy: What experts on the host need: room for a tensor of them, and the way to it.
-        has_host_layers: So that the copy is needed whatever the GPUs hold.
+        has_host_layers: Whether the copy is needed whatever the GPUs hold.
         sampling: What the GPU with the head needs in addition.
     """
 
@@ -131,8 +131,8 @@ def iter_placements(
         facts: The model.
         shape: Of the context.
         budgets: Bytes that may be used of each GPU.
-        n_gpu_layers: As wished, at least 1; None is all.
-        n_cpu_moe: Layers, from the first, whose experts stay on the host, as wished; None is as
+        n_gpu_layers: As requested, at least 1; None is all.
+        n_cpu_moe: Layers, from the first, whose experts stay on the host, as requested; None is as
             few as possible.
         copies_host: Pinned weights are a copy in buffers of the driver.
     """
@@ -154,11 +154,11 @@ def iter_placements(
 
 
 def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Ways to deal `n` layers out: to every choice of cards, those of few cards first.
+    """Yield distributions of `n` layers: to every choice of cards, the fewest cards first.
 
-    A card that is slow, or has no room for what each needs beside weights, is best left out. Two
-    share the layers in every way, more by their memory. Of more than `_MANY` cards only the
-    smallest are left out, until there are so many.
+    A card that is slow, or has no room for what each needs besides weights, is best left out. Two
+    cards share the layers in every possible way, more by their memory. With more than `_MANY`
+    cards, only the smallest are left out.
     """
     cards = sorted(range(len(budgets)), key=lambda card: -budgets[card])
     few = sorted(cards[:_MANY])
@@ -171,9 +171,9 @@ def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _shares(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Layers of each of some cards, all of which have some."""
+    """Yield the number of layers of each card, at least 1."""
     if len(budgets) == 2:
-        # The even ones first, which stay where others are no better.
+        # The even ones first, which win where others are equally good.
         for first in sorted(range(1, n), key=lambda k: abs(k * sum(budgets) - n * budgets[0])):
             yield (first, n - first)
         return
@@ -191,7 +191,7 @@ def _deal(
     *,
     is_exact: bool,
 ) -> Placement | None:
-    """Fill each GPU; where a wish says which experts are on the host, no others may be."""
+    """Fill each GPU; with `is_exact`, no experts but the requested ones may be on the host."""
     n_layers = sizes.facts.n_layers
     first = n_layers + 1 - sum(counts)
     last_gpu = max(i for i, n in enumerate(counts) if n)
@@ -228,7 +228,7 @@ class _Filled(msgspec.Struct):
 
 
 def _fixed(sizes: _Sizes, layers: range, *, has_head: bool) -> DeviceMemory:
-    """What a GPU holds of its layers whatever happens to their experts."""
+    """Return what a GPU holds of its layers wherever their experts are."""
     facts = sizes.facts
     weights = sum(layer.dense_bytes for layer in facts.layers[layers.start : layers.stop])
     return DeviceMemory(

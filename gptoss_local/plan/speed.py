@@ -1,8 +1,8 @@
-"""How fast a placement would run, and what bounds it: an estimate to choose by.
+"""Estimates how fast a placement would run, and what bounds it, to choose one.
 
 Decode reads the weights that a token uses once, from wherever they are. Prefill computes, and
 brings the experts of the host over to the GPU once per ubatch. The constants below are fitted to
-published and measured figures; what a machine does not tell is assumed, and said so.
+published and measured figures; what a machine does not report is assumed, and marked so.
 """
 
 import math
@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from gptoss_local.hardware import Machine
-from gptoss_local.nvidia import Gpu
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts
 from gptoss_local.plan.memory import MAX_HOST_BATCH, Shape
 from gptoss_local.plan.placement import Placement
@@ -22,10 +22,10 @@ N_PROMPT, N_ANSWER = 4096, 512
 """The request that plans are compared by: an agent's turn, read and answered."""
 
 _READ = 0.7  # share of a memory's peak bandwidth that decode gets
-_LAYER_S = 100e-6  # of a decoded token per layer beside reading: kernels' starts, dependencies
+_LAYER_S = 100e-6  # of a decoded token per layer besides reading: kernels' starts, dependencies
 _SPLIT_S = 60e-6  # and per layer whose experts are on the host: the hand-over; assumed per next GPU
 _HOST_S = 2.5e-3  # and once if there is such a layer. PERF: H200, 20b over HTTP, 5 and 14 layers
-# Per layer that is on the host as a whole, for attention there, behind N_PROMPT tokens. PERF: H200,
+# Per layer that is on the host as a whole, for attention there, after N_PROMPT tokens. PERF: H200,
 # 16 cores, 20b, 5 and 15 such layers: 23 and 63 ms a token, where 13 and 29 were expected without.
 _HOST_LAYER_S = 2.2e-3
 _PINNED, _PAGEABLE = 0.82, 0.25  # share of PCIe's peak; PERF: H200, 46 to 56 and 13 of 63 GB/s
@@ -38,8 +38,8 @@ _MASK_S = 7e-9
 _MIN_OFFLOAD = 8  # tokens; whether fewer are faster on the GPU is left to the first load
 _DISK_BYTES_S = {"nvme": 2.5e9, "ssd": 0.45e9, "rotating": 0.1e9}
 
-# Assumed where the machine does not tell.
-_RAM_BYTES_S = 75e9  # two channels of DDR5-4800
+# Assumed where the machine does not report it.
+RAM_BYTES_S = 75e9  # two channels of DDR5-4800
 _VRAM_BYTES_S = 400e9
 _GPU_CORES_HZ = 15e12  # cores times clock
 _PCIE_BYTES_S = 15.75e9  # generation 4, 8 lanes
@@ -51,7 +51,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         offload_min_batch: From how many tokens on it is faster to bring experts to the GPU than to
             compute them where they are.
-        assumed: What the machine did not tell.
+        assumed: What the machine did not report.
     """
 
     prefill_tok_s: float
@@ -107,7 +107,7 @@ def estimate_speed(
 
 
 def _decode_s(facts: ModelFacts, placement: Placement, machine: Machine) -> dict[Bound, float]:
-    """Seconds a token, by what they are spent on, behind a prompt of N_PROMPT tokens."""
+    """Return seconds per token after a prompt of N_PROMPT tokens, by what they are spent on."""
     host_expert_bytes = placement.expert_bytes_on_host(facts)
     expert_bytes = host_expert_bytes * facts.used_fraction
     dense_bytes = placement.dense_bytes_on_host(facts)
@@ -131,8 +131,9 @@ def _decode_s(facts: ModelFacts, placement: Placement, machine: Machine) -> dict
 
 
 def _host_bytes_s(machine: Machine) -> tuple[Bound, float]:
-    """What bounds the host's reading of weights amid a decode, and how fast it is."""
-    by_ram, by_cores = _RAM_BYTES_S * _READ, _n_fast_cores(machine) * _CORE_BYTES_S
+    """Return what bounds the host's reading of weights during a decode, and its speed."""
+    by_ram = (machine.ram_bytes_s or RAM_BYTES_S) * _READ
+    by_cores = _n_fast_cores(machine) * _CORE_BYTES_S
     return ("RAM", by_ram) if by_ram <= by_cores else ("CPU", by_cores)
 
 
@@ -143,7 +144,7 @@ def _n_fast_cores(machine: Machine) -> int:
 def _prefill_s(
     facts: ModelFacts, shape: Shape, placement: Placement, machine: Machine, *, pinned: bool
 ) -> tuple[dict[Bound, float], int]:
-    """Seconds for N_PROMPT tokens, by what they are spent on, and the threshold of offloading."""
+    """Return seconds for N_PROMPT tokens by what they are spent on, and when to offload."""
     cpu_params_s = _CPU_PARAMS_S * (machine.n_cores or 4)
     if not placement.n_gpu_layers:
         return {"CPU": N_PROMPT * facts.n_active_params / cpu_params_s}, 32
@@ -169,7 +170,7 @@ def _prefill_s(
 
 
 def _used_share(facts: ModelFacts, n_tokens: int) -> float:
-    """Share of a layer's experts that `n_tokens` use.
+    """Return the share of a layer's experts that `n_tokens` use.
 
     Tokens choose so unevenly that a quarter of them count. PERF: 120b, 64, 256 and 512 tokens move
     0.31, 0.49 (H200, random weights) and some 0.75 (the RTX 3090 of the tests) of the experts; were
@@ -181,11 +182,11 @@ def _used_share(facts: ModelFacts, n_tokens: int) -> float:
 def _break_even(
     facts: ModelFacts, link_bytes_s: float, host_bytes_s: float, cpu_params_s: float
 ) -> int:
-    """Smallest batch for which a layer's experts are brought over faster than computed.
+    """Return the smallest batch whose experts are brought over faster than the host computes.
 
-    Both read the experts that are used, over the link or from RAM; the GPU computes with them in no
-    time beside that. Experts are taken as chosen evenly, unlike in `_used_share`: that is the most
-    that may have to come.
+    Both read the experts that are used, over the link or from RAM; compared with that, the GPU
+    computes with them in no time. Experts are taken as chosen evenly, unlike in `_used_share`: that
+    is the most that may have to come.
 
     PERF: H200, 16 cores, PCIe 5 x16, 14 layers of 20b: 4, 8 and 16 tokens take 148, 217 and 374 ms
     on the host, and 40, 56 and 66 with the experts brought over.
@@ -200,7 +201,7 @@ def _break_even(
 
 
 def _used_gpus(placement: Placement, machine: Machine) -> list[tuple[Gpu, float]]:
-    """The GPUs with layers, each with its share of them: they take turns."""
+    """Return the GPUs with layers, each with its share of them: they take turns."""
     n = sum(placement.layers_per_gpu)
     pairs = zip(machine.usable_gpus, placement.layers_per_gpu, strict=False)
     return [(gpu, count / n) for gpu, count in pairs if count]
@@ -213,7 +214,7 @@ def _vram_bytes_s(placement: Placement, machine: Machine) -> float:
 
 
 def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> float:
-    """Weights times tokens a second. Fitted: RTX 3090, 4090, 5080, H200 within 25 %."""
+    """Return weights times tokens per second. Fitted: RTX 3090, 4090, 5080, H200 within 25 %."""
     seconds = 0.0
     for gpu, share in _used_gpus(placement, machine):
         rate = (gpu.n_cores * gpu.clock_hz) if gpu.n_cores and gpu.clock_hz else _GPU_CORES_HZ
@@ -233,8 +234,8 @@ def _link_bytes_s(placement: Placement, machine: Machine) -> float:
 
 def _assumed(facts: ModelFacts, machine: Machine, placement: Placement) -> tuple[str, ...]:
     found = []
-    if placement.expert_bytes_on_host(facts):
-        found.append(f"RAM of {_RAM_BYTES_S / 1e9:.0f} GB/s")
+    if placement.expert_bytes_on_host(facts) and machine.ram_bytes_s is None:
+        found.append(f"RAM of {RAM_BYTES_S / 1e9:.0f} GB/s")
     for gpu, _ in _used_gpus(placement, machine) if placement.n_gpu_layers else ():
         if gpu.bandwidth_bytes_s is None:
             found.append(f"{gpu.name}: memory of {_VRAM_BYTES_S / 1e9:.0f} GB/s")

@@ -1,29 +1,39 @@
 """A plan's reasons in sentences."""
 
-from gptoss_local.hardware import Machine
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import EXPERT_PARTS, ModelFacts
-from gptoss_local.plan.outcome import Plan
+from gptoss_local.plan.options import PlanOptions
 from gptoss_local.plan.planner import FLOOR_CTX, half_ctx_costs
+from gptoss_local.plan.result import Plan
 from gptoss_local.plan.speed import N_ANSWER, N_PROMPT
-from gptoss_local.plan.wishes import Wishes
 
 _UNTUNED = "until `gptoss tune` has measured it"
 _UNLOADED = "until its first load has measured it"
 
 
 def explain(
-    facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan, *, is_tuned: bool = False
+    facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan, *, is_tuned: bool = False
 ) -> list[str]:
     """Say where the weights are and why, why this context, what bounds the speed."""
     lines = [
-        *_placement(facts, machine, wishes, plan),
+        *_placement(facts, machine, options, plan),
         *_host(facts, machine, plan),
-        *_context(facts, machine, wishes, plan),
-        *_speed(facts, wishes, plan, is_tuned=is_tuned),
+        *_context(facts, machine, options, plan),
+        *_speed(facts, options, plan, is_tuned=is_tuned),
     ]
     if plan.speed.assumed:
         lines.append(f"Not known here, and assumed: {', '.join(plan.speed.assumed)}.")
     return lines
+
+
+def no_code(machine: Machine, gpu: Gpu) -> str:
+    """Say why a GPU is not used though it is there."""
+    capability = ".".join(map(str, gpu.compute_capability or ()))
+    return (
+        f"GPU {gpu.index} ({gpu.name}) is not used: llama.cpp is built with CUDA "
+        f"{machine.cuda_build} here, which has no code for compute capability {capability}."
+    )
 
 
 def gib(n_bytes: float) -> str:
@@ -31,43 +41,45 @@ def gib(n_bytes: float) -> str:
 
 
 def rate(tokens_s: float) -> str:
-    """Tokens a second, with a digit behind the point where that is much of it."""
+    """Return tokens a second, with a digit after the point where that is much of it."""
     return f"{tokens_s:,.0f}" if tokens_s >= 10 else f"{tokens_s:.2g}"
 
 
-def _placement(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) -> list[str]:
+def _placement(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan) -> list[str]:
     if not plan.uses_gpu:
-        return [_why_no_gpu(machine, wishes)]
+        return [_why_no_gpu(machine, options)]
     placement, lines = plan.placement, []
     n_host_layers = placement.n_host_layers(facts)
     if n_host_layers:
         lines.append(
-            f"The first {n_host_layers} of {facts.n_layers} layers are on the host, as wished."
+            f"The first {n_host_layers} of {facts.n_layers} layers are on the host, as requested."
         )
     if placement.shares_experts:
-        lines.append(_experts(facts, machine, wishes, plan))
+        lines.append(_experts(facts, machine, options, plan))
     elif not n_host_layers:
         lines.append("The whole model is in VRAM, but for the embedding table.")
     for gpu, n in zip(machine.usable_gpus, placement.layers_per_gpu, strict=True):
-        if not n:
+        if not machine.has_code_for(gpu):
+            lines.append(no_code(machine, gpu))
+        elif not n:
             lines.append(
-                f"GPU {gpu.index} ({gpu.name}) is left out: too small, or slower with than without."
+                f"GPU {gpu.index} ({gpu.name}) is left out: too small, or slower than without it."
             )
     return lines
 
 
-def _experts(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) -> str:
-    """Those in RAM whose layers are on GPUs."""
+def _experts(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan) -> str:
+    """Describe the experts in RAM whose layers are on GPUs."""
     whole, parts = plan.placement.host_experts, plan.placement.host_parts
     n_host_layers = plan.placement.n_host_layers(facts)
     of_host = sum(facts.layer_expert_bytes[:n_host_layers])
     n_bytes = plan.placement.expert_bytes_on_host(facts) - of_host
     n_tensors = sum(len(names) for _, names in parts)
     also = f" and {n_tensors} of {len(EXPERT_PARTS) * len(parts)} tensors more" if parts else ""
-    if wishes.n_cpu_moe is not None:
-        why = "as wished"
-    elif _is_limited(machine, wishes):
-        why = f"as no more than {gib(wishes.vram_bytes or 0)} of a GPU may be used"
+    if options.n_cpu_moe is not None:
+        why = "as requested"
+    elif _is_limited(machine, options):
+        why = f"as no more than {gib(options.vram_bytes or 0)} of a GPU may be used"
     else:
         why = "as VRAM is too small for more"
     return (
@@ -78,33 +90,35 @@ def _experts(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) ->
     )
 
 
-def _is_limited(machine: Machine, wishes: Wishes) -> bool:
-    """Whether the user leaves a plan less than what is free."""
-    limit = wishes.vram_bytes
+def _is_limited(machine: Machine, options: PlanOptions) -> bool:
+    """Return whether the user leaves a plan less than what is free."""
+    limit = options.vram_bytes
     return limit is not None and any(limit < gpu.free_bytes for gpu in machine.usable_gpus)
 
 
 def _offloading(n_tokens: int) -> str:
     if n_tokens == 1:
         return "Every step brings those that it uses to the GPU."
-    return f"Steps of {n_tokens} tokens and more bring those that they use to the GPU."
+    return f"Steps of {n_tokens} tokens or more bring those that they use to the GPU."
 
 
-def _why_no_gpu(machine: Machine, wishes: Wishes) -> str:
-    has_wish = bool(wishes.n_gpu_layers) or wishes.n_cpu_moe is not None
-    dropped = " What is wished of its layers has no effect." if has_wish else ""
-    return f"{_why_cpu(machine, wishes)}{dropped}"
+def _why_no_gpu(machine: Machine, options: PlanOptions) -> str:
+    has_wish = bool(options.n_gpu_layers) or options.n_cpu_moe is not None
+    dropped = " Settings for its layers have no effect." if has_wish else ""
+    return f"{_why_cpu(machine, options)}{dropped}"
 
 
-def _why_cpu(machine: Machine, wishes: Wishes) -> str:
-    if wishes.n_gpu_layers == 0:
-        return "No layer is on a GPU, as wished."
+def _why_cpu(machine: Machine, options: PlanOptions) -> str:
+    if options.n_gpu_layers == 0:
+        return "No layer is on a GPU, as requested."
     if not machine.gpus:
         return "There is no NVIDIA GPU, so the CPU computes everything."
     if not machine.has_cuda_build:
         return "This build of llama.cpp has no CUDA, so the GPU is not used."
-    is_limited = _is_limited(machine, wishes)
-    vram = f"{gib(wishes.vram_bytes or 0)} of each GPU, as wished," if is_limited else "VRAM"
+    if not any(map(machine.has_code_for, machine.gpus)):
+        return " ".join(no_code(machine, gpu) for gpu in machine.gpus)
+    is_limited = _is_limited(machine, options)
+    vram = f"{gib(options.vram_bytes or 0)} of each GPU, as requested," if is_limited else "VRAM"
     return f"{vram} is too small even without experts, or would be slower than the CPU alone."
 
 
@@ -124,30 +138,30 @@ def _host(facts: ModelFacts, machine: Machine, plan: Plan) -> list[str]:
     return [f"Weights in RAM are mapped, not pinned (limit: {limit}): long prompts are slower."]
 
 
-def _context(facts: ModelFacts, machine: Machine, wishes: Wishes, plan: Plan) -> list[str]:
+def _context(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan) -> list[str]:
     n_ctx = plan.shape.n_ctx
     shared = f", shared by {plan.shape.n_seq} answers" if plan.shape.n_seq > 1 else ""
     text = f"A context of {n_ctx:,} tokens{shared}"
-    if wishes.n_ctx is not None:
-        if wishes.n_ctx > facts.n_ctx_train:
-            return [f"{text}: all that the model knows."]
-        rounded = f": {wishes.n_ctx:,} are wished, and it grows by 256"
-        return [f"{text}{', as wished' if n_ctx == wishes.n_ctx else rounded}."]
+    if options.n_ctx is not None:
+        if options.n_ctx > facts.n_ctx_train:
+            return [f"{text}: the most that the model supports."]
+        rounded = f": {options.n_ctx:,} were requested; it grows by 256"
+        return [f"{text}{', as requested' if n_ctx == options.n_ctx else rounded}."]
     if n_ctx >= facts.n_ctx_train:
-        return [f"{text}: all that the model knows."]
+        return [f"{text}: the most that the model supports."]
     if not plan.uses_gpu:
-        return [f"{text}: more takes RAM, and a CPU minutes to read it; --ctx asks for it."]
+        return [f"{text}: more takes RAM, and minutes to read on a CPU; --ctx asks for it."]
     if n_ctx < FLOOR_CTX:
-        return [f"{text}: no more fits."]
+        return [f"{text}: more does not fit."]
     return [
-        f"{text}: the memory of more is worth more for weights and batches here; a prompt that "
-        "needs more has the model loaded anew."
+        f"{text}: weights and batches make better use of the memory here; for a prompt that needs "
+        "more, the model is loaded again."
     ]
 
 
-def _speed(facts: ModelFacts, wishes: Wishes, plan: Plan, *, is_tuned: bool) -> list[str]:
+def _speed(facts: ModelFacts, options: PlanOptions, plan: Plan, *, is_tuned: bool) -> list[str]:
     speed, half = plan.speed, half_ctx_costs(facts, plan) - 1
-    context = "" if wishes.n_ctx else f"; half the context counts as {half:.0%} more"
+    context = "" if options.n_ctx else f"; half the context counts as {half:.0%} more"
     unknown = _UNLOADED if plan.placement.shares_experts else _UNTUNED
     return [
         f"Expected: prompts {rate(speed.prefill_tok_s)} tokens/s, bound by {speed.prefill_bound}; "

@@ -13,33 +13,25 @@ from contextlib import asynccontextmanager
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gptoss_local import __version__
 from gptoss_local.errors import ServerUnavailableError, UsageError
-from gptoss_local.server import (
-    anthropic,
-    insight,
-    management,
-    metrics,
-    ollama,
-    openai_chat,
-    openai_responses,
-    openapi,
-)
+from gptoss_local.pulling.jobs import Pulls
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.connections import BoundedProtocol, connection_limits, quieten_logs
+from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
-from gptoss_local.server.manager import ModelManager
-from gptoss_local.server.pulls import Pulls
-from gptoss_local.server.response_store import ResponseStore
-from gptoss_local.server.streaming import json_response
+from gptoss_local.server.openapi import ENDPOINTS
+from gptoss_local.server.request_id import RequestIds
 from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss")
 
+# Of a connection without a request. Python's clients (httpx) drop theirs after 5 s, which is also
+# uvicorn's default: a request that was sent just then got no answer.
+_KEEP_ALIVE_S = 75
 _GRACE_S = 5.0  # for answers that run when the server is told to end
 
 
@@ -61,36 +53,18 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         await app.state.pulls.close()
         await app.state.manager.close()
 
-    start_s = time.monotonic()
-
-    async def status(request: Request) -> Response:
-        uptime_s = round(time.monotonic() - start_s, 3)
-        facts = {"server_version": __version__, "pid": os.getpid(), "uptime_s": uptime_s}
-        facts |= {"loading": request.app.state.manager.loading}
-        return json_response(facts | {"gpus": await insight.gpu_memory()})
-
-    async def stop(_request: Request) -> Response:
-        shut_down()
-        return json_response({"status": "success"})
-
-    return Starlette(
-        routes=[
-            Route("/", _root, methods=["GET"]),
-            *metrics.routes(),
-            Route("/api/gptoss/status", status, methods=["GET"]),
-            Route("/api/gptoss/shutdown", stop, methods=["POST"]),
-            *ollama.routes(),
-            *management.routes(),
-            *insight.routes(),
-            *openapi.routes(),
-            *openai_chat.routes(),
-            *openai_responses.routes(),
-            *anthropic.routes(),
+    app = Starlette(
+        routes=[endpoint.route for endpoint in ENDPOINTS],
+        middleware=[
+            Middleware(RequestIds),
+            Middleware(CleanPath),
+            Middleware(Guard, settings=settings),
         ],
-        middleware=[Middleware(CleanPath), Middleware(Guard, settings=settings)],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
+    app.state.start_s, app.state.shut_down = time.monotonic(), shut_down
+    return app
 
 
 class CleanPath:
@@ -114,7 +88,7 @@ def serve(settings: Settings) -> None:
 
     Raises:
         ServerUnavailableError: the address is taken.
-        UsageError: it is none of this machine, or other machines could reach it without a key.
+        UsageError: it is not one of this machine, or other machines could reach it without a key.
     """
     check_access(settings)
     listener = _bind(settings)
@@ -123,10 +97,16 @@ def serve(settings: Settings) -> None:
         server.should_exit = True
 
     app = make_app(settings, shut_down=shut_down)
+    quieten_logs()
+    BoundedProtocol.max_connections, backlog = connection_limits(settings)
     config = uvicorn.Config(
         app,
+        http=BoundedProtocol,
+        ws="none",
+        backlog=backlog,
         log_level="warning",
         access_log=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=round(_GRACE_S + 2),
         server_header=False,
         headers=[("Server", f"gptoss/{__version__}")],
@@ -165,7 +145,3 @@ def _bind(settings: Settings) -> socket.socket:
         hint = "If Ollama or gptoss runs there, stop it, or choose another port: "
         raise ServerUnavailableError(what, hint=f"{hint}GPTOSS_PORT=11435 gptoss serve") from error
     return listener
-
-
-async def _root(_request: Request) -> Response:
-    return PlainTextResponse("Ollama is running")  # what clients look for, word for word

@@ -8,7 +8,7 @@ let several frames follow each other.
 
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gptoss_local.errors import RequestTooLargeError, UnsupportedEncodingError, UsageError
@@ -18,18 +18,28 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import ZstdDecompressor, ZstdError
 
+_PIECE_BYTES = 256 * 1024
 _N_FRAMES_MAX = 1000  # empty ones cost time and add nothing, so bytes alone do not bound them
 
 
+def check_size(n_bytes: int, max_bytes: int) -> None:
+    """Raise RequestTooLargeError for a body of more than `max_bytes`."""
+    if n_bytes > max_bytes:
+        raise RequestTooLargeError(
+            f"the request body is larger than {max_bytes // 1024**2} MiB",
+            hint="Send text only, and no more of it than fits into the model's context.",
+        )
+
+
 class BodyDecoder:
-    """Collects the plain bytes of one body.
+    """Makes one body plain.
 
     Args:
         encoding: The header Content-Encoding; empty for none.
         max_bytes: Of the body, both as it arrives and as it is when plain.
 
     Raises:
-        UnsupportedEncodingError: the encoding is none of zstd, gzip and identity.
+        UnsupportedEncodingError: the encoding is not zstd, gzip or identity.
     """
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
@@ -40,58 +50,54 @@ class BodyDecoder:
                 hint="Use zstd, gzip, or none.",
             )
         self._max_bytes = max_bytes
-        self._plain = bytearray()
+        self._n_plain = 0
         self._n_arrived = 0
         self._frame: Any = None  # the open one
         self._n_frames = 0
 
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes that arrived.
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Take the next bytes that arrived, and yield what they say in pieces of 256 KiB at most.
 
         Raises:
             RequestTooLargeError: there is more than `max_bytes`. No more than that is ever made.
             UsageError: it is not what the encoding says.
         """
         self._n_arrived += len(data)
-        self._check(self._n_arrived)
+        check_size(self._n_arrived, self._max_bytes)
         opener = _OPENERS[self._name]
         if opener is None:
-            self._plain += data
+            yield data
             return
         try:
-            while data:
-                data = self._decompress(data, opener)
+            is_full = False  # there may be more without more input
+            while data or is_full:
+                data, plain = self._decompress(data, opener)
+                is_full = self._frame is not None and len(plain) == _PIECE_BYTES
+                self._n_plain += len(plain)
+                check_size(self._n_plain, self._max_bytes)
+                yield plain
         except (zlib.error, ZstdError, EOFError) as error:
             raise self._broken(str(error)) from error
 
-    def finish(self) -> bytes:
-        """Return the plain body. Raises UsageError if its end is missing."""
+    def finish(self) -> None:
+        """Raise UsageError if the end of the body is missing."""
         if self._frame is not None:
             raise self._broken("it ends too early")
-        return bytes(self._plain)
 
-    def _decompress(self, data: bytes, opener: Callable[[], Any]) -> bytes:
-        """Feed the open frame; return the bytes behind its end."""
+    def _decompress(self, data: bytes, opener: Callable[[], Any]) -> tuple[bytes, bytes]:
+        """Feed the open frame; return the bytes it has not read, and what it says."""
         if self._frame is None:
             self._n_frames += 1
             if self._n_frames > _N_FRAMES_MAX:
                 raise self._broken(f"it has more than {_N_FRAMES_MAX} frames")
             self._frame = opener()
-        n_left = self._max_bytes - len(self._plain)
-        self._plain += self._frame.decompress(data, n_left + 1)  # one more shows that it is more
-        self._check(len(self._plain))
-        if not self._frame.eof:
-            return b""  # all of it was read, as the bound was not reached
-        rest: bytes = self._frame.unused_data
-        self._frame = None
-        return rest
-
-    def _check(self, n_bytes: int) -> None:
-        if n_bytes > self._max_bytes:
-            raise RequestTooLargeError(
-                f"the request body is larger than {self._max_bytes // 1024**2} MiB",
-                hint="Send text only, and no more of it than fits into the model's context.",
-            )
+        plain: bytes = self._frame.decompress(data, _PIECE_BYTES)
+        if self._frame.eof:
+            rest: bytes = self._frame.unused_data
+            self._frame = None
+        else:
+            rest = getattr(self._frame, "unconsumed_tail", b"")  # zstd keeps what it has not read
+        return rest, plain
 
     def _broken(self, why: str) -> UsageError:
         return UsageError(f"failed to decompress {self._name} body: {why}")

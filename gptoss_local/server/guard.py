@@ -54,7 +54,8 @@ class Guard:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin", "")
         is_host = not self._checks_host or is_local_host(host)
-        if not (is_host and (is_allowed_origin(origin, host) or self._is_listed(origin))):
+        is_origin = is_allowed_origin(origin, host) or self._is_listed(origin)
+        if not (is_host and is_origin) or _is_hidden(headers, scope["method"]):
             await PlainTextResponse("", 403)(scope, receive, send)
         elif origin and scope["method"] == "OPTIONS":
             await _preflight(headers)(scope, receive, send)
@@ -70,7 +71,7 @@ class Guard:
                 await self._app(scope, receive, answering)
 
     def _is_listed(self, origin: str) -> bool:
-        """Whether the settings name an origin; `*` stands for anything, also within one."""
+        """Return whether the settings name an origin; `*` stands for anything, also within one."""
         return any(fnmatchcase(origin.lower(), listed) for listed in self._origins)
 
     def _has_key(self, headers: Headers) -> bool:
@@ -96,7 +97,7 @@ def check_access(settings: Settings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server bound to `host` can be reached from this machine alone."""
+    """Return whether a server bound to `host` can be reached from this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -104,7 +105,9 @@ def is_loopback(host: str) -> bool:
 
 
 def is_local_host(host: str) -> bool:
-    """Whether a Host header names this machine or an address of a private network."""
+    """Return whether a Host header names this machine or an address of a private network."""
+    if "@" in host:  # a name before it is of no header Host
+        return False
     try:
         name = (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -118,8 +121,17 @@ def is_local_host(host: str) -> bool:
     return address.is_loopback or address.is_private or address.is_unspecified
 
 
+def _is_hidden(headers: Headers, method: str) -> bool:
+    """Return whether a page of another site has something done without saying which page it is.
+
+    Source: "Fetch Metadata Request Headers" (W3C); browsers send Origin with every such request.
+    """
+    is_foreign = headers.get("sec-fetch-site") == "cross-site" and "origin" not in headers
+    return is_foreign and method not in ("GET", "HEAD", "OPTIONS")
+
+
 def is_allowed_origin(origin: str, host: str) -> bool:
-    """Whether an Origin header is absent, local, of a desktop app, or the server's own."""
+    """Return whether an Origin header is absent, local, of a desktop app, or the server's own."""
     if not origin or _LOCAL_ORIGIN.fullmatch(origin):
         return True
     scheme, _, rest = origin.partition("://")
@@ -127,7 +139,7 @@ def is_allowed_origin(origin: str, host: str) -> bool:
 
 
 def _preflight(headers: Headers) -> Response:
-    """Allow a page what it asks for: which headers are sent is no danger once it may call."""
+    """Allow a page what it asks for: once it may call, any headers are harmless."""
     wanted = headers.get("access-control-request-headers", "")
     is_plain = re.fullmatch(r"[A-Za-z0-9_, -]{0,1000}", wanted)
     return Response(

@@ -4,111 +4,18 @@ It has all paths of Ollama's docs/openapi.yaml, and says of errors what that one
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from gptoss_local import __version__
-from gptoss_local.server import openapi_answers as answers
-from gptoss_local.server.anthropic_request import MessagesBody
-from gptoss_local.server.insight import Fits, InspectBody, Inspection
-from gptoss_local.server.loads import LoadStatus
-from gptoss_local.server.management import CopyBody, CreateBody, PullBody
-from gptoss_local.server.ollama_frames import ChatFrame, ErrorFrame, GenerateFrame
-from gptoss_local.server.ollama_request import ChatBody, GenerateBody, ModelBody
-from gptoss_local.server.openai_chat_request import ChatCompletionBody, CompletionBody
-from gptoss_local.server.openai_responses_request import ResponsesBody
-from gptoss_local.server.pulls import Status
-from gptoss_local.server.streaming import json_response
+from gptoss_local.server.dialect import Endpoint
+from gptoss_local.server.dialects.registry import DIALECTS
+from gptoss_local.server.streaming import NDJSON, json_response
 
-_NDJSON, _SSE, _TEXT = "application/x-ndjson", "text/event-stream", "text/plain"
-_JSON = "application/json"
-
-
-class Operation(NamedTuple):
-    """One method of one path.
-
-    Attributes:
-        answer: Struct of the body of a 200; None: text, or nothing.
-        body: Struct of the request's body.
-        stream: Media type of the answer when it is streamed.
-        is_refused: It is there to say clearly that we have no such thing.
-    """
-
-    method: str
-    path: str
-    summary: str
-    answer: type | None = None
-    body: type | None = None
-    stream: str = ""
-    is_refused: bool = False
-
-
-OPERATIONS = (
-    Operation("get", "/", "Says that a server is there"),
-    Operation("get", "/health", "Whether the server lives", answers.Health),
-    Operation("get", "/metrics", "Counters for Prometheus"),
-    Operation("get", "/openapi.json", "This document", dict),
-    Operation("get", "/api/gptoss/status", "Of the server's process", answers.ServerStatus),
-    Operation(
-        *("post", "/api/gptoss/inspect", "A conversation in harmony, with token ids"),
-        *(Inspection, InspectBody),
-    ),
-    Operation("get", "/api/gptoss/fits", "Where each model would go", Fits),
-    Operation("post", "/api/gptoss/shutdown", "End the server", Status),
-    Operation("post", "/api/gptoss/load", "Load a model", LoadStatus, GenerateBody, _NDJSON),
-    Operation("get", "/api/version", "Version of Ollama's API", answers.Version),
-    Operation("get", "/api/status", "Whether models of a cloud are offered", answers.CloudStatus),
-    Operation("get", "/api/tags", "Models on disk", answers.Tags),
-    Operation("get", "/api/ps", "Models in memory", answers.Ps),
-    Operation("post", "/api/show", "Details of a model", answers.Show, ModelBody),
-    Operation("post", "/api/chat", "Answer a conversation", ChatFrame, ChatBody, _NDJSON),
-    Operation("post", "/api/generate", "Answer a prompt", GenerateFrame, GenerateBody, _NDJSON),
-    Operation("post", "/api/pull", "Fetch a model of the catalogue", Status, PullBody, _NDJSON),
-    Operation("post", "/api/create", "Make a model of a file", Status, CreateBody, _NDJSON),
-    Operation("post", "/api/copy", "Give a model another name", None, CopyBody),
-    Operation("delete", "/api/delete", "Remove a model", None, ModelBody),
-    Operation("head", "/api/blobs/{digest}", "Whether a file was uploaded"),
-    Operation("post", "/api/blobs/{digest}", "Upload a file"),
-    Operation("post", "/api/push", "Refused", None, ModelBody, is_refused=True),
-    Operation("post", "/api/embed", "Refused", None, ModelBody, is_refused=True),
-    Operation("post", "/api/embeddings", "Refused", None, ModelBody, is_refused=True),
-    Operation(
-        *("post", "/v1/chat/completions", "OpenAI's Chat Completions"),
-        *(answers.ChatCompletion, ChatCompletionBody, _SSE),
-    ),
-    Operation(
-        *("post", "/v1/completions", "OpenAI's Completions"),
-        *(answers.TextCompletion, CompletionBody, _SSE),
-    ),
-    Operation(
-        *("post", "/v1/responses", "OpenAI's Responses"),
-        *(answers.ResponseObject, ResponsesBody, _SSE),
-    ),
-    Operation(
-        *("get", "/v1/responses/{response}", "An answer that is remembered"),
-        answers.ResponseObject,
-    ),
-    Operation(*("delete", "/v1/responses/{response}", "Forget an answer"), answers.DeletedResponse),
-    Operation(
-        *("get", "/v1/responses/{response}/input_items", "What an answer was given to"),
-        answers.InputItems,
-    ),
-    Operation("get", "/v1/models", "Models on disk", answers.OpenAIModels),
-    Operation("get", "/v1/models/{name}", "A model on disk", answers.OpenAIModel),
-    Operation("post", "/v1/embeddings", "Refused", None, ModelBody, is_refused=True),
-    Operation(
-        *("post", "/v1/messages", "Anthropic's Messages"),
-        *(answers.AnthropicMessage, MessagesBody, _SSE),
-    ),
-    Operation(
-        *("post", "/v1/messages/count_tokens", "Length of a prompt"),
-        *(answers.TokenCount, MessagesBody),
-    ),
-)
+_TEXT, _JSON = "text/plain", "application/json"
 
 _ERRORS = {
     400: "The request is wrong, or asks for what gpt-oss cannot do",
@@ -129,38 +36,35 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "name": {"type": "string", "minLength": 1},
     "response": {"type": "string", "minLength": 1},
 }
-_QUERIES: dict[str, dict[str, dict[str, Any]]] = {
-    "/v1/responses/{response}/input_items": {
-        "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
-        "order": {"enum": ["asc", "desc"], "default": "desc"},
-        "after": {"type": "string"},
-    },
-    "/api/gptoss/fits": {"n_ctx": {"type": "integer", "minimum": 1, "maximum": 2147483647}},
-}
-
-
-def routes() -> list[Route]:
-    return [Route("/openapi.json", openapi, methods=["GET"])]
 
 
 async def openapi(_request: Request) -> Response:
     return json_response(document())
 
 
+ENDPOINTS = (
+    *(endpoint for dialect in DIALECTS for endpoint in dialect.endpoints),
+    Endpoint("GET", "/openapi.json", openapi, "This document", dict),
+)
+"""All that the server serves."""
+
+
 @functools.cache
 def document() -> dict[str, Any]:
     """The whole document, as plain values."""
-    structs = {op.answer for op in OPERATIONS} | {op.body for op in OPERATIONS}
-    structs |= {ErrorFrame, answers.OpenAIError, answers.AnthropicError}
+    structs = {each.answer for each in ENDPOINTS} | {each.body for each in ENDPOINTS}
+    structs |= {dialect.error for dialect in DIALECTS}
     ordered = sorted((s for s in structs if s not in (None, dict)), key=str)
     references, schemas = msgspec.json.schema_components(
         ordered, ref_template="#/components/schemas/{name}"
     )
     reference = dict(zip(ordered, references, strict=True)) | {dict: {"type": "object"}}
     paths: dict[str, Any] = {}
-    for operation in OPERATIONS:
-        described = _describe(operation, reference)
-        paths.setdefault(operation.path, {})[operation.method] = described
+    for endpoint in ENDPOINTS:
+        if endpoint.body is not None and endpoint.required:
+            schemas[endpoint.body.__name__]["required"] = list(endpoint.required)
+        described = _describe(endpoint, reference)
+        paths.setdefault(_path(endpoint), {})[endpoint.method.lower()] = described
     keys = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
@@ -181,31 +85,32 @@ def document() -> dict[str, Any]:
     }
 
 
-def _describe(operation: Operation, reference: dict[Any, Any]) -> dict[str, Any]:
-    method = operation.method
+def _describe(endpoint: Endpoint, reference: dict[Any, Any]) -> dict[str, Any]:
+    method, path = endpoint.method.lower(), _path(endpoint)
     described: dict[str, Any] = {
-        "operationId": f"{method}{operation.path}".replace("/", "_").strip("_"),
-        "summary": operation.summary,
-        "responses": {} if operation.is_refused else _success(operation, reference),
+        "operationId": f"{method}{path}".replace("/", "_").strip("_"),
+        "summary": endpoint.summary,
+        "responses": {} if endpoint.is_refused else _success(endpoint, reference),
     }
-    if operation.body is not None:
-        content = {_JSON: {"schema": reference[operation.body]}}
+    if endpoint.body is not None:
+        content = {_JSON: {"schema": reference[endpoint.body]}}
         described["requestBody"] = {"required": True, "content": content}
-    names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+    names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
     for name in names:
         parameter = {"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]}
         described["parameters"] = [parameter]
-    for name, schema in _QUERIES.get(operation.path, {}).items():
+    for name, schema in endpoint.queries.items():
         query = {"name": name, "in": "query", "schema": schema}
         described.setdefault("parameters", []).append(query)
     if "digest" in names and method == "post":
         upload: dict[str, Any] = {"application/octet-stream": {}}
         described["requestBody"] = {"required": True, "content": upload}
         described["responses"]["201"] = {"description": "It is here now"}
-    error = reference[_error_struct(operation.path)]
+    dialect = next(each for each in DIALECTS if each.is_spoken(path, {}))
+    error = reference[dialect.error]
     for status, text in _ERRORS.items():
         content = {_JSON: {"schema": error}}
-        if status in (404, 405) and not operation.path.startswith("/v1"):
+        if status in (404, 405) and not path.startswith("/v1"):
             content[_TEXT] = {}  # of a path or method that is not there
         described["responses"][str(status)] = {"description": text} | (
             {} if method == "head" else {"content": content}
@@ -215,20 +120,19 @@ def _describe(operation: Operation, reference: dict[Any, Any]) -> dict[str, Any]
     return described
 
 
-def _success(operation: Operation, reference: dict[Any, Any]) -> dict[str, Any]:
+def _success(endpoint: Endpoint, reference: dict[Any, Any]) -> dict[str, Any]:
     answered: dict[str, Any] = {"description": "Done"}
-    if operation.answer is not None:
-        answered["content"] = {_JSON: {"schema": reference[operation.answer]}}
-    elif operation.path in ("/", "/metrics"):
+    if endpoint.answer is not None:
+        answered["content"] = {_JSON: {"schema": reference[endpoint.answer]}}
+    elif endpoint.path in ("/", "/metrics"):
         answered["content"] = {_TEXT: {}}
-    if operation.stream:
-        what = "a frame a line" if operation.stream == _NDJSON else "server-sent events"
+    if endpoint.stream is not None:
+        what = "a frame a line" if endpoint.stream is NDJSON else "server-sent events"
         answered["description"] = f"The answer; as {what} when it is streamed"
-        answered["content"][operation.stream] = {}
+        answered["content"][endpoint.stream.media_type] = {}
     return {"200": answered}
 
 
-def _error_struct(path: str) -> type:
-    if path.startswith("/v1/messages"):
-        return answers.AnthropicError
-    return answers.OpenAIError if path.startswith("/v1") else ErrorFrame
+def _path(endpoint: Endpoint) -> str:
+    """Return a path as OpenAPI spells it: without what a parameter may be."""
+    return endpoint.path.replace(":path}", "}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -13,17 +14,18 @@ from starlette.types import Receive, Scope, Send
 
 from gptoss_local.chat import Started
 from gptoss_local.errors import GptOssError, ServerUnavailableError
+from gptoss_local.server.waiting import disconnected
 
 _log = logging.getLogger("gptoss")
 
 _LEFT_OUT = "X-Messages-Left-Out"
-_HEARTBEAT_S = 10.0  # some clients give up when nothing has arrived for 30 s
+_HEARTBEAT_S = 10.0  # some clients give up when no event has arrived for 30 s
 _encode_json = msgspec.json.Encoder().encode
 _LINE_BREAKS = {c.encode(): f"\\u{ord(c):04x}".encode() for c in "\x85\u2028\u2029"}
 
 
 def _encode(value: object) -> bytes:
-    """JSON on one line, whatever a client takes for its end.
+    """Return JSON on one line, whatever a client takes for its end.
 
     httpx, and so every Python SDK, splits lines as `str.splitlines` does.
     """
@@ -43,11 +45,10 @@ class SseEvent(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How frames lie in the stream. `heartbeat` is what a client ignores while it waits."""
+    """The form of frames in the stream."""
 
     media_type: str
     encode: Callable[[Any], bytes]
-    heartbeat: bytes = b""
 
 
 def _encode_sse(event: SseEvent) -> bytes:
@@ -56,8 +57,7 @@ def _encode_sse(event: SseEvent) -> bytes:
 
 
 NDJSON = Framing("application/x-ndjson", lambda frame: _encode(frame) + b"\n")
-SSE = Framing("text/event-stream", _encode_sse, b": waiting\n\n")
-
+SSE = Framing("text/event-stream", _encode_sse)
 
 EventT = TypeVar("EventT")
 EventIn = TypeVar("EventIn", contravariant=True)
@@ -74,29 +74,35 @@ class AnswerWriter(Protocol[EventIn]):
 
     def feed(self, event: EventIn) -> Iterable[Any]: ...
 
+    def keepalive(self) -> Iterable[Any]:
+        """Return frames that say nothing, and that clients count as an event while they wait.
+
+        Most clients measure the time between events, and do not count comments of SSE.
+        """
+
     def whole(self) -> Any:
-        """The answer as one JSON body, after `Done`."""
+        """Return the answer as one JSON body, after `Done`."""
 
     def failed(self, error: GptOssError) -> Iterable[Any]:
-        """Frames that report an error amid the stream."""
+        """Return frames that report an error within the stream."""
 
     def error_body(self, error: GptOssError) -> Any:
-        """The body of an error that has an HTTP status."""
+        """Return the body of an error that has an HTTP status."""
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """One JSON body, in Ollama's content type."""
+    """Return one JSON body, in Ollama's content type."""
     return Response(_encode(value), status, media_type="application/json; charset=utf-8")
 
 
 def log_error(error: GptOssError) -> None:
-    """Log what is the server's trouble; a client's own mistake is told to the client alone."""
+    """Log what is the server's trouble; only the client learns of its own mistake."""
     if error.http_status >= 500:
         _log.error("%s", error.message)
 
 
 class AnswerResponse(Response, Generic[EventT]):
-    """Sends an answer frame by frame, each at once, or as one JSON object.
+    """Sends an answer frame by frame, each immediately, or as one JSON object.
 
     An error before the first byte gets its HTTP status; one after it becomes the last frames.
     While it works it watches the connection, and a client that leaves closes the events, which
@@ -121,10 +127,11 @@ class AnswerResponse(Response, Generic[EventT]):
         self._writer = writer
         self._stream = stream
         self._has_started = False
+        self._sent_s = time.monotonic()  # when the client last got something
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         work = asyncio.create_task(self._answer(scope, receive, send))
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(disconnected(receive))
         ending = asyncio.create_task(scope["app"].state.ending.wait())
         pulse = asyncio.create_task(self._beat(send))
         try:
@@ -185,6 +192,7 @@ class AnswerResponse(Response, Generic[EventT]):
         if body:
             await self._start(send)
             await send({"type": "http.response.body", "body": body, "more_body": True})
+            self._sent_s = time.monotonic()
 
     async def _start(self, send: Send) -> None:
         if not self._has_started:
@@ -194,12 +202,9 @@ class AnswerResponse(Response, Generic[EventT]):
     async def _beat(self, send: Send) -> None:
         """Task: headers and a sign of life for a client that waits long, e.g. for a model."""
         while self._stream:
-            await asyncio.sleep(_HEARTBEAT_S)
-            await self._start(send)
-            body = self._writer.framing.heartbeat
-            await send({"type": "http.response.body", "body": body, "more_body": True})
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+            silent_s = time.monotonic() - self._sent_s
+            if silent_s >= _HEARTBEAT_S:
+                await self._start(send)
+                await self._send_frames(self._writer.keepalive(), send)
+                silent_s = 0.0
+            await asyncio.sleep(_HEARTBEAT_S - silent_s)

@@ -1,9 +1,16 @@
 """Models on disk: which there are, where their files lie, what their headers say."""
 
 from gptoss_local.catalog import known_model
-from gptoss_local.gguf_file import GGUFInfo, read_info, read_tokens
+from gptoss_local.formats.gguf_file import GGUFInfo, read_info, read_tokens
 from gptoss_local.store.blobs import BlobWriter, add_blob, find_blob, known_sha256
-from gptoss_local.store.changes import add_model, adopt_file, check_deletable, delete_model
+from gptoss_local.store.changes import (
+    add_model,
+    adopt_file,
+    check_deletable,
+    delete_model,
+    look_at_file,
+)
+from gptoss_local.store.checks import check_usable
 from gptoss_local.store.garbage import Leftover, find_garbage
 from gptoss_local.store.manifests import ModelDefaults
 from gptoss_local.store.modelfile import parameter_lines, render_modelfile
@@ -19,6 +26,7 @@ __all__ = [
     "add_model",
     "adopt_file",
     "check_deletable",
+    "check_usable",
     "delete_model",
     "file_for",
     "find_blob",
@@ -27,6 +35,7 @@ __all__ = [
     "known_model",
     "known_sha256",
     "list_models",
+    "look_at_file",
     "parameter_lines",
     "read_info",
     "read_tokens",

@@ -1,6 +1,6 @@
 """Uploaded and downloaded files, kept under their sha256 as long as a model is made of them.
 
-They lie beside the models, so that a model is made of a blob by a hard link: nothing is copied, and
+They lie next to the models, so that a hard link makes a model of a blob: nothing is copied, and
 the file system counts who needs the bytes.
 """
 
@@ -14,19 +14,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
+from gptoss_local.errors import ModelNotFoundError, UsageError, disk_error
 from gptoss_local.settings import Settings
 
 _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 _NAMED = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
-_UNUSED_S = 24 * 3600  # a blob of which nobody made a model since, or a part of one
+_UNUSED_S = 24 * 3600  # for a blob that no model was made of since, or a part of one
 
 
 def blob_path(digest: str, settings: Settings) -> Path:
-    """Where the blob of a digest (`sha256:` and 64 hex digits) lies, if it is there.
+    """Return the path that the blob of a digest (`sha256:` and 64 hex digits) has or would have.
 
     Raises:
-        UsageError: that is no digest.
+        UsageError: that is not a digest.
     """
     found = _DIGEST.fullmatch(digest)
     if found is None:
@@ -81,7 +81,7 @@ class BlobWriter:
 
         Raises:
             UsageError: it has another digest.
-            DownloadError: the disk is full or broken.
+            DiskError: the disk is full or broken.
         """
         expected = self._target.name.replace("-", ":")
         got = f"sha256:{self._hash.hexdigest()}"
@@ -98,19 +98,19 @@ def add_blob(file: Path, digest: str, settings: Settings) -> Path:
     """Make a blob of a file that is known to have this digest; the file is moved.
 
     Raises:
-        UsageError: that is no digest.
-        DownloadError: the folder cannot be written.
+        UsageError: that is not a digest.
+        DiskError: the folder cannot be written.
     """
     target = blob_path(digest, settings)
     with disk_errors():
         target.parent.mkdir(parents=True, exist_ok=True)
-        os.utime(file)  # so that it is not taken for one that nobody wants
+        os.utime(file)  # so that it does not look unused
         file.replace(target)
     return target
 
 
 def blob_of(path: Path, settings: Settings) -> Path | None:
-    """The blob that shares its bytes with the file of a model."""
+    """Return the blob that shares its bytes with the file of a model."""
     with contextlib.suppress(OSError):
         stat = path.stat()
         for blob in (settings.models_dir / "blobs").glob("sha256-*"):
@@ -120,7 +120,7 @@ def blob_of(path: Path, settings: Settings) -> Path | None:
 
 
 def known_sha256(path: Path, settings: Settings) -> str | None:
-    """The sha256 that a file should have, as far as its name or that of its blob says it.
+    """Return the sha256 that a file should have, as far as its name or that of its blob says it.
 
     Ollama's blobs, and those of Hugging Face's cache, are called by it like ours.
     """
@@ -132,7 +132,7 @@ def known_sha256(path: Path, settings: Settings) -> str | None:
 def unused_blobs(
     settings: Settings, older_than_s: float, *, garbage: Iterable[Path] = ()
 ) -> list[Path]:
-    """Blobs and parts that no model shares, only `garbage` does, and nobody touched lately."""
+    """Return blobs and parts that only `garbage` shares, and that were not touched recently."""
     now_s, found, n_garbage = time.time(), [], Counter[tuple[int, int]]()
     for path in garbage:
         with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ def unused_blobs(
 
 
 def remove_unused(settings: Settings, older_than_s: float = _UNUSED_S) -> None:
-    """Remove blobs and parts that no model shares and that nobody touched lately."""
+    """Remove blobs and parts that no model shares and that were not touched recently."""
     for path in unused_blobs(settings, older_than_s):
         with contextlib.suppress(OSError):  # another process may do the same
             path.unlink()
@@ -156,10 +156,12 @@ def remove_unused(settings: Settings, older_than_s: float = _UNUSED_S) -> None:
 
 @contextlib.contextmanager
 def disk_errors() -> Iterator[None]:
+    """Translate what the disk says while the models folder is written."""
     try:
         yield
     except OSError as error:
-        raise DownloadError(
+        raise disk_error(
             f"the models folder cannot be written: {error.strerror or error}",
-            hint="It must be writable and have room for the model.",
+            error,
+            hint="It must be writable and have room for the model; `gptoss gc` frees some.",
         ) from error

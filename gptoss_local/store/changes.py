@@ -8,7 +8,6 @@ are copied.
 
 import contextlib
 import os
-import re
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +16,11 @@ import msgspec
 
 from gptoss_local.catalog import canonical_name, known_model
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
-from gptoss_local.gguf_file import SPLIT_NAME, split_files
+from gptoss_local.formats.gguf_file import split_files
+from gptoss_local.names import name_for
 from gptoss_local.settings import Settings
 from gptoss_local.store.blobs import blob_of, disk_errors, remove_unused
+from gptoss_local.store.checks import check_usable
 from gptoss_local.store.lock import changing
 from gptoss_local.store.manifests import (
     Manifest,
@@ -33,11 +34,11 @@ from gptoss_local.store.manifests import (
 from gptoss_local.store.models import (
     ModelEntry,
     catalog_defaults,
+    entry_of_file,
     file_for,
     find_model,
     manifest_file,
 )
-from gptoss_local.store.usable import check_usable
 
 
 def add_model(
@@ -58,9 +59,9 @@ def add_model(
         in_place: The file is not ours: refer to it where it lies.
 
     Raises:
-        UsageError: the name is invalid, or the file is no GGUF that llama.cpp can load, or a model
-            of the catalogue was to get defaults.
-        DownloadError: the folder cannot be written.
+        UsageError: the name is invalid, or llama.cpp cannot load the file, or a model of the
+            catalogue was to get defaults.
+        DiskError: the folder cannot be written.
     """
     target, manifest = file_for(name, settings), manifest_file(name, settings)
     check_usable(source)
@@ -120,7 +121,7 @@ def delete_model(name: str, settings: Settings) -> None:
     files = [target, *split_files(_weights_of(manifest, settings) or target)]
     blobs = {blob for file in files if (blob := blob_of(file, settings))}
     with disk_errors(), changing(settings):
-        target.unlink(missing_ok=True)  # first: with a manifest, it only hides behind that
+        target.unlink(missing_ok=True)  # first: a manifest, if any, hides it anyway
         _remove_manifest(manifest, settings)
     remove_files(part for part in split_files(target) if part != target)
     for blob in blobs:
@@ -140,12 +141,12 @@ def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
 
     Raises:
         UsageError: a model of that name is another file, or llama.cpp cannot load this one.
-        DownloadError: the folder cannot be written.
+        DiskError: the folder cannot be written.
     """
     file = split_files(file)[0]
+    check_usable(file)
     if not name:
-        stem = SPLIT_NAME.sub("", file.name).removesuffix(".gguf")
-        name = re.sub(r"[^a-z0-9_.-]", "-", stem.lower()).lstrip(".-")[:80] or "model"
+        name = name_for(file)
     try:
         entry = find_model(name, settings)
     except ModelNotFoundError:
@@ -158,6 +159,28 @@ def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
             hint="Rename the file, or give it a name: gptoss import FILE.gguf NAME",
         )
     return entry
+
+
+def look_at_file(file: Path, settings: Settings) -> ModelEntry:
+    """Return the model that a file is or could be, and write nothing.
+
+    Args:
+        file: A GGUF; of several parts, any.
+        settings: Where the models are.
+
+    Returns:
+        The model that `adopt_file` made of it, or else one whose name is the path of the file.
+
+    Raises:
+        UsageError: llama.cpp cannot load it.
+    """
+    file = split_files(file)[0]
+    check_usable(file)
+    with contextlib.suppress(ModelNotFoundError, ModelLoadError):
+        entry = find_model(name_for(file), settings)
+        if entry.path is not None and entry.path.samefile(file):
+            return entry
+    return entry_of_file(file)
 
 
 def _weights(parts: list[Path], settings: Settings) -> str:
@@ -173,7 +196,7 @@ def _remove_manifest(manifest: Path, settings: Settings) -> None:
 
 
 def _weights_of(manifest: Path, settings: Settings) -> Path | None:
-    """Weights that go with a manifest; never a file that lies elsewhere."""
+    """Return the weights that go with a manifest; never a file that lies elsewhere."""
     try:
         found = read_manifest(manifest)
     except (OSError, ModelLoadError):  # there is none, or it is broken and will be replaced
@@ -189,7 +212,8 @@ def _forget(weights: Path | None, settings: Settings) -> None:
 
 
 def _write_synced(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
+    # A system message may be private.
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -197,7 +221,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _made(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Make a file beside its place, under a name of its own, to be renamed."""
+    """Make a file next to its place, under a name of its own, to be renamed."""
     part = target.with_name(f"{target.stem}.{secrets.token_hex(4)}.part")
     with disk_errors():
         target.parent.mkdir(parents=True, exist_ok=True)

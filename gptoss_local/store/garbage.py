@@ -12,13 +12,14 @@ from typing import Literal
 
 import msgspec
 
+from gptoss_local.nano import leftovers
 from gptoss_local.settings import Settings
 from gptoss_local.store.blobs import unused_blobs
 from gptoss_local.store.manifests import remove_files, unnamed_weights
 
 QUIET_S = 600.0  # every writer touches its file more often
 
-Kind = Literal["blob", "weights", "part", "interrupted"]
+Kind = Literal["blob", "weights", "part", "nano", "interrupted"]
 
 
 class Leftover(msgspec.Struct, frozen=True):
@@ -27,7 +28,8 @@ class Leftover(msgspec.Struct, frozen=True):
     Attributes:
         size_bytes: What its removal frees.
         kind: An upload of which no model was made; weights whose name is gone; a file that was
-            never finished; a pull or conversion that would go on from here.
+            never finished; a killed build of the embedded model; a pull or conversion that would
+            continue from here.
     """
 
     path: Path
@@ -42,11 +44,11 @@ class Leftover(msgspec.Struct, frozen=True):
 
 
 def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftover]:
-    """What could go, the interrupted pulls last.
+    """Find what could be deleted, the interrupted pulls last.
 
     Args:
         settings: Where the models are.
-        quiet_s: Seconds since which nobody touched it.
+        quiet_s: Seconds that it has not been touched for.
     """
     folder = settings.models_dir
     weights = unnamed_weights(settings, quiet_s)
@@ -55,6 +57,7 @@ def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftov
         ("weights", weights),
         ("part", parts),
         ("blob", unused_blobs(settings, quiet_s, garbage=[*weights, *parts])),
+        ("nano", leftovers(settings.cache_dir)),
         ("interrupted", list(_interrupted(folder, quiet_s))),
     )
     found = ((path, kind) for kind, paths in kinds for path in paths)
@@ -84,7 +87,7 @@ def _times(path: Path) -> Iterator[float]:
 
 
 def _freed_bytes(path: Path, kind: Kind) -> int:
-    """Bytes that several of the files share count for the blob among them."""
+    """Count bytes that several of the files share for the blob among them."""
     n_bytes = 0
     for each in (path, *path.rglob("*")):
         with contextlib.suppress(OSError):

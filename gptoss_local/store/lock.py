@@ -1,8 +1,8 @@
 """One process at a time changes which names there are.
 
-A change renames one file of a name into place and removes the other kind. Whoever looks for both in
-between may miss a model that is there all the time, and two changes of one name might each remove
-what the other has placed.
+A change renames one file of a name into place and removes the other kind. A process that looks for
+both in between may miss a model that is there all the time, and two changes of one name might each
+remove what the other has placed.
 """
 
 import contextlib

@@ -20,16 +20,17 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.gguf_file import split_files
+from gptoss_local.errors import ModelLoadError, UsageError
+from gptoss_local.formats.gguf_file import split_files
 from gptoss_local.names import MANIFEST_SUFFIX
 from gptoss_local.settings import Settings
+from gptoss_local.validation import in_words
 
 _UNUSED_S = 24 * 3600  # weights whose manifest has not come, as when a process died between the two
 
 
 class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a request to a model gets that does not say otherwise.
+    """The options of a request to a model that does not say otherwise.
 
     Attributes:
         parent: Name of the model that it was made of.
@@ -44,13 +45,24 @@ class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     license: tuple[str, ...] = ()
 
     @property
+    def n_ctx(self) -> int | None:
+        """Tokens of context, if the options say so. Raises UsageError if that is not a number."""
+        try:
+            n_ctx = msgspec.convert(self.parameters.get("num_ctx"), int | None, strict=False)
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                "the model's num_ctx is not a number", hint="Create it again."
+            ) from error
+        return n_ctx if n_ctx and n_ctx > 0 else None
+
+    @property
     def are_none(self) -> bool:
-        """Whether a file and a name are all that there is of the model."""
+        """Return whether a file and a name are all that there is of the model."""
         return not (self.system or self.parameters or self.messages or self.license)
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the weights are, and what the name carries besides.
+    """The place of the weights, and what else the name carries.
 
     Attributes:
         weights: Name of a file in the weights folder, the first one of several.
@@ -62,7 +74,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     defaults: ModelDefaults = ModelDefaults()
 
     def path(self, settings: Settings) -> Path:
-        """The file to load."""
+        """Return the file to load."""
         return Path(self.file) if self.file else weights_folder(settings) / self.weights
 
 
@@ -85,9 +97,8 @@ def _read(path: Path, _mtime_ns: int, _inode: int) -> Manifest:
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelLoadError(
-            f"{path} is broken: {error}", hint="Create the model again."
-        ) from error
+        why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
+        raise ModelLoadError(f"{path} is broken: {why}", hint="Create the model again.") from error
     if manifest.weights != Path(manifest.weights).name:
         raise ModelLoadError(f"{path} names weights outside their folder")
     is_spelled = "\0" not in manifest.weights + manifest.file
@@ -135,7 +146,7 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def unnamed_weights(settings: Settings, older_than_s: float) -> list[Path]:
-    """Weights that no manifest names, unless a manifest for them may yet come."""
+    """Return the weights that no manifest names, unless a manifest for them may yet come."""
     named = set(_named_weights(settings))
     found = []
     for path in weights_folder(settings).glob("*.gguf"):

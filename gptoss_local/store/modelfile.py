@@ -10,7 +10,7 @@ from gptoss_local.store.models import ModelEntry
 
 
 def parameter_lines(options: dict[str, Any]) -> list[tuple[str, str]]:
-    """Options as `ollama show` has them: a line for each value of a list, strings in quotes."""
+    """Return options as `ollama show` does: a line per value of a list, strings in quotes."""
     return [
         (name, json.dumps(value, ensure_ascii=False))
         for name, values in options.items()
@@ -19,7 +19,7 @@ def parameter_lines(options: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def render_modelfile(entry: ModelEntry) -> str:
-    """The model in the language of `ollama create`."""
+    """Return the model in the language of `ollama create`."""
     defaults = entry.defaults
     lines = ["# gptoss renders harmony itself", f"FROM {defaults.parent or entry.name}"]
     lines += [f"PARAMETER {name} {value}" for name, value in parameter_lines(defaults.parameters)]

@@ -2,8 +2,8 @@
 
 A name and a file are one thing: `mine:7b` is the file `mine%3A7b.gguf`, or, if it carries defaults
 or lies elsewhere, `mine%3A7b.json`, which wins. Models that the catalogue knows have the file names
-it says. So every change of the store is decided by one rename or removal. Where another file of the
-name is removed with it, other changes wait, and so does whoever finds neither file.
+it says. So one rename or removal decides every change of the store. Where another file of the name
+is removed with it, other changes wait, and so does a lookup that finds neither file.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from gptoss_local.catalog import (
     known_names,
 )
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
-from gptoss_local.gguf_file import split_files
+from gptoss_local.formats.gguf_file import SPLIT_NAME, split_files
 from gptoss_local.names import MANIFEST_SUFFIX, WEIGHTS_SUFFIX, name_of, weight_files
 from gptoss_local.settings import Settings
 from gptoss_local.store import manifests
@@ -79,7 +79,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
 
 def list_models(settings: Settings) -> list[ModelEntry]:
-    """Every model that can be run, the newest file first, the embedded one last."""
+    """Return every model that can be run, the newest file first, the embedded one last."""
     files = weight_files(settings.models_dir)
     files += [Path(model.file) for model in catalog() if model.is_local]
     found = [entry for file in files if (entry := _entry(_name_at(file), file))]
@@ -116,14 +116,27 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
         is_named = known is not None and known.is_local
         how = "change your models.toml" if is_named else f"forget its name: gptoss rm {wanted}"
         raise ModelNotFoundError(
-            f"model '{name}' is the file {gone}, and that is gone",
-            hint=f"Bring it back, or {how}",
+            f"model '{name}' is the file {gone}, which is gone",
+            hint=f"Restore it, or {how}",
         )
     raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(wanted, entries))
 
 
+def entry_of_file(file: Path) -> ModelEntry:
+    """Return an entry for a file that has no name here, so its path is its name.
+
+    Raises:
+        ModelLoadError: it is gone, or a part of it is.
+    """
+    path = Path(os.path.abspath(file))
+    entry = _entry(str(path), path)
+    if entry is None:
+        raise ModelLoadError(f"cannot read {path}: a file of it is missing")
+    return msgspec.structs.replace(entry, is_in_place=True)
+
+
 def file_for(name: str, settings: Settings) -> Path:
-    """Say where the GGUF of a model without defaults goes, whether it is there or not.
+    """Return where the GGUF of a model without defaults goes, whether it is there or not.
 
     Raises:
         UsageError: the name is not spelled like one, or belongs to the embedded model, or to a file
@@ -140,6 +153,11 @@ def file_for(name: str, settings: Settings) -> Path:
         )
     if not NAME.fullmatch(wanted):
         raise UsageError(f'name "{name}" is invalid')
+    if SPLIT_NAME.search(wanted + WEIGHTS_SUFFIX):
+        raise UsageError(
+            f'name "{name}" is invalid: it ends like that of one file of several',
+            hint="Leave out -00001-of-...",
+        )
     for entry in list_models(settings):  # a file of the user's may be spelled in other letters
         if entry.name == wanted and entry.path is not None and entry.manifest is None:
             return entry.path
@@ -147,7 +165,7 @@ def file_for(name: str, settings: Settings) -> Path:
 
 
 def catalog_defaults(known: CatalogModel | None) -> ModelDefaults:
-    """What the catalogue says of a model besides its file."""
+    """Return what the catalogue says of a model besides its file."""
     if known is None or known.embedded:
         return ModelDefaults()
     text = (known.license,) if known.license else ()
@@ -155,13 +173,13 @@ def catalog_defaults(known: CatalogModel | None) -> ModelDefaults:
 
 
 def manifest_file(name: str, settings: Settings) -> Path:
-    """Say where the manifest of a model goes, whether it has one or not."""
+    """Return where the manifest of a model goes, whether it has one or not."""
     return settings.models_dir / (_stem(canonical_name(name)) + MANIFEST_SUFFIX)
 
 
 @contextlib.contextmanager
 def _unchanged(settings: Settings) -> Iterator[None]:
-    """Look while nobody changes names, or as it is where that takes long or no lock can be had."""
+    """Keep names from changing; without a lock, or if it takes long, look all the same."""
     with contextlib.ExitStack() as stack:
         if settings.models_dir.is_dir():
             with contextlib.suppress(OSError):  # such as a folder that cannot be written
@@ -170,7 +188,7 @@ def _unchanged(settings: Settings) -> Iterator[None]:
 
 
 def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
-    """A model whose file is called as we would call it.
+    """Return a model whose file is called as we would call it.
 
     PERF: 20 us, where listing all models takes as long for each; a request asks several times.
     """
@@ -183,19 +201,19 @@ def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
 
 
 def _place(known: CatalogModel | None, name: str, settings: Settings) -> Path:
-    """Where the file of a model without a manifest is."""
+    """Return the path of the file of a model without a manifest."""
     file = known.file if known is not None and known.file else _stem(name) + WEIGHTS_SUFFIX
     return settings.models_dir / file  # an absolute path of the catalogue stays what it is
 
 
 def _name_at(file: Path) -> str:
-    """The name of a file of the models folder, or of one that the catalogue says."""
+    """Return the name of a file of the models folder, or of one that the catalogue says."""
     local = (model.name for model in catalog() if model.file == str(file))
     return next(local, None) or name_of(file)
 
 
 def _promised_file(name: str, settings: Settings) -> Path | None:
-    """The file that a model should have and has not; raises if its manifest is broken."""
+    """Return the file that a model should have and has not; raises if its manifest is broken."""
     known = known_model(name)
     if known is not None and known.is_local:
         return Path(known.file)
@@ -208,12 +226,12 @@ def _promised_file(name: str, settings: Settings) -> Path | None:
 
 
 def _stem(name: str) -> str:
-    """The name of a model's file without its suffix; a command line may hold half characters."""
+    """Return a file name without suffix; names on a command line may hold half characters."""
     return quote(name, safe="", errors="replace")
 
 
 def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | None:
-    """None if a file is not there any more, as when another process removed it just now."""
+    """Read an entry; None if its file is gone, as when another process just removed it."""
     try:
         stats = [part.stat() for part in split_files(file)]
     except OSError:
@@ -236,7 +254,7 @@ def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | Non
 
 
 def _entry_of(path: Path, settings: Settings) -> ModelEntry | None:
-    """None if a file is no manifest, or is gone with its weights; `find_model` says which."""
+    """Read an entry; None if a file is not a manifest, or is gone; `find_model` says which."""
     for _ in range(2):  # replaced between two looks, it names other weights
         try:
             manifest, modified_ns = manifests.read_manifest(path), path.stat().st_mtime_ns

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gptoss_local.chat import Vocabulary
-from gptoss_local.engine import prefix_cache
-from gptoss_local.engine.mask import MaskCompiler
+from gptoss_local.engine.worker.cache import prefix_cache
+from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.llama import Model, has_gpu
 from tests.engine.prefix_run import Run
 from tests.engine.run import Prompt

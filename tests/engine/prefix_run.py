@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import gptoss_local.engine.engine as engine_module
-from gptoss_local.engine.costs import StepCosts
-from gptoss_local.engine.draw import draw
-from gptoss_local.engine.engine import Engine
-from gptoss_local.engine.prefix_store import PrefixStore
+import gptoss_local.engine.worker.engine as engine_module
 from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Prefetch, Tokens
-from gptoss_local.engine.sequence import Sequence
+from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
+from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.engine.worker.sampling.draw import draw
+from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.llama import Batch, Context, ContextParams, Model
 from gptoss_local.types import SamplingParams
 from tests.engine.smooth_model import N_VOCAB, TOLERANCE

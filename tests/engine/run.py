@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gptoss_local.chat.vocabulary import STOP_TOKENS
-from gptoss_local.engine.engine import Engine
-from gptoss_local.engine.mask import MaskCompiler
 from gptoss_local.engine.protocol import (
     Event,
     Failed,
@@ -13,6 +11,8 @@ from gptoss_local.engine.protocol import (
     Generate,
     Tokens,
 )
+from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.llama import Context, ContextParams, Model
 from gptoss_local.types import SamplingParams
 

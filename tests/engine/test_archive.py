@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.engine import archive
-from gptoss_local.engine.prefix_store import PrefixStore
+from gptoss_local.engine.worker.cache import archive
+from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from tests.engine.prefix_run import Run, text
 from tests.engine.smooth_model import TOLERANCE
 from tests.engine.test_prefix_reuse import messages

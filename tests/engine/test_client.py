@@ -221,7 +221,7 @@ async def test_a_frame_that_is_none_ends_all_answers(engine: EngineClient, promp
     process.suspend()  # or else the bytes could be amid a frame of its own
     await asyncio.sleep(0.05)
     stdout.feed_data(b"\x03\0\0\0\xc1\xc1\xc1")
-    with pytest.raises(EngineCrashedError, match="no frame"):
+    with pytest.raises(EngineCrashedError, match="not a frame"):
         await asyncio.wait_for(answer, 5)
     assert not engine.is_alive
     await asyncio.wait_for(engine.close(), 5)

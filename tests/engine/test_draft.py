@@ -5,8 +5,8 @@ from array import array
 
 import pytest
 
-from gptoss_local.engine.costs import WIDTHS, StepCosts
-from gptoss_local.engine.draft import N_GRAM, N_RESUME, Drafter, RecentAnswers
+from gptoss_local.engine.worker.drafts.costs import WIDTHS, StepCosts
+from gptoss_local.engine.worker.drafts.draft import N_GRAM, N_RESUME, Drafter, RecentAnswers
 
 
 def numbers(start: int, end: int) -> "array[int]":
@@ -16,7 +16,7 @@ def numbers(start: int, end: int) -> "array[int]":
 def grow(drafter: Drafter, tokens: "array[int]", token: int) -> list[int]:
     """One token more, and what would be drafted behind it."""
     tokens.append(token)
-    drafter.went_on(0)
+    drafter.advance(0)
     return drafter.take(drafter.look())
 
 
@@ -55,7 +55,7 @@ def test_accepted_tokens_move_the_draft_on() -> None:
     drafter.look()
     assert drafter.take(5) == [20, 21, 22, 23, 24]
     tokens.extend([20, 21, 22, 23])
-    drafter.went_on(3)
+    drafter.advance(3)
     drafter.look()
     assert drafter.take(2) == [24, 25]
 
@@ -124,7 +124,7 @@ def test_costs_are_measured_and_learned(monkeypatch: pytest.MonkeyPatch) -> None
         nonlocal now_s
         now_s += 0.001 * (10 + n_rows)
 
-    monkeypatch.setattr("gptoss_local.engine.costs.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("gptoss_local.engine.worker.drafts.costs.time.monotonic", lambda: now_s)
     costs = StepCosts()
     costs.measure(decode, 33)
     assert costs.seconds(1) == pytest.approx(0.011)
@@ -145,7 +145,7 @@ def test_a_run_of_drafts_must_pay_for_the_change_of_width(monkeypatch: pytest.Mo
         now_s += 0.001 * (3 + 0.1 * n_rows + 5 * (n_rows != before))
         before = n_rows
 
-    monkeypatch.setattr("gptoss_local.engine.costs.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("gptoss_local.engine.worker.drafts.costs.time.monotonic", lambda: now_s)
     costs = StepCosts()
     costs.measure(decode, 16)
     assert costs.seconds(8) == pytest.approx(0.0038)
@@ -166,7 +166,7 @@ def test_the_first_step_of_a_width_is_not_believed(monkeypatch: pytest.MonkeyPat
         now_s += 0.003 + (0.08 if n_rows not in seen else 0)
         seen.add(n_rows)
 
-    monkeypatch.setattr("gptoss_local.engine.costs.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("gptoss_local.engine.worker.drafts.costs.time.monotonic", lambda: now_s)
     costs = StepCosts()
     costs.measure(decode, 16)
     assert [s for _, s in costs.items()] == pytest.approx([0.003] * 5)
@@ -180,7 +180,7 @@ def test_a_slow_machine_measures_what_the_time_allows(monkeypatch: pytest.Monkey
         nonlocal now_s
         now_s += 0.05 + 0.05 * n_rows
 
-    monkeypatch.setattr("gptoss_local.engine.costs.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("gptoss_local.engine.worker.drafts.costs.time.monotonic", lambda: now_s)
     costs = StepCosts()
     costs.measure(decode, 64)
     assert now_s < 3

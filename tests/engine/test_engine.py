@@ -292,6 +292,6 @@ def test_check_notices_a_lost_cell(model: Model, prompt: Prompt) -> None:
 def test_half_a_frame_ends_the_process() -> None:
     """As a server leaves it that is killed while it writes."""
     load = Load(model_path="x", n_ctx=1, n_threads_prefill=1, n_threads_decode=1)
-    command = [sys.executable, "-m", "gptoss_local.engine.process"]
+    command = [sys.executable, "-m", "gptoss_local.engine.worker.start"]
     done = subprocess.run(command, input=encode_frame(load)[:-3], capture_output=True, timeout=60)
     assert done.stdout == b""

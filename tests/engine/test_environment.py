@@ -29,5 +29,9 @@ def test_a_head_that_is_named_for_one_of_two_gpus_is_no_expert_on_the_host() -> 
     assert not msgspec.structs.replace(IN_TURNS, n_gpu_layers=0).shares_experts
 
 
+def test_llama_cpp_is_not_asked_for_streams_that_overwrite_what_others_read() -> None:
+    assert "GGML_CUDA_GRAPH_OPT" not in environment(RESIDENT) | environment(IN_TURNS)
+
+
 def test_a_gpu_gets_batches_of_the_planned_size() -> None:
     assert environment(IN_TURNS)["GGML_OP_OFFLOAD_MIN_BATCH"] == "16"

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pytest
 
 from gptoss_local.chat.vocabulary import RETURN, STOP_TOKENS
-from gptoss_local.engine.engine import Engine
-from gptoss_local.engine.logprobs import logprob
-from gptoss_local.engine.mask import MaskCompiler
 from gptoss_local.engine.protocol import Generate, Logprob, Tokens
+from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.engine.worker.sampling.logprobs import logprob
+from gptoss_local.engine.worker.sampling.mask import MaskCompiler
+from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.llama import Context, ContextParams, Model
-from gptoss_local.o200k import FIRST_SPECIAL
 from gptoss_local.types import Penalties, SamplingParams
 from tests.engine.run import GREEDY, Prompt
 

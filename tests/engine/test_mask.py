@@ -10,10 +10,10 @@ import pytest
 
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import RETURN
-from gptoss_local.engine.draw import draw
-from gptoss_local.engine.mask import MaskCompiler
 from gptoss_local.engine.protocol import Finished, Generate
-from gptoss_local.engine.sequence import Sequence
+from gptoss_local.engine.worker.sampling.draw import draw
+from gptoss_local.engine.worker.sampling.mask import MaskCompiler
+from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.llama import Context, ContextParams, Model, Sampler
 from gptoss_local.types import SamplingParams
 from tests.engine.run import GREEDY, Prompt, Run, running

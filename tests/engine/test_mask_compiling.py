@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gptoss_local.engine.mask import Mask, MaskCompiler
 from gptoss_local.engine.protocol import Failed
+from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from gptoss_local.llama import Model
 from tests.engine.run import Prompt, running
 from tests.engine.test_mask import FREE, HELLO, matching, reason
@@ -56,7 +56,7 @@ def test_a_foreign_vocabulary_fails_its_request_alone(
     monkeypatch: pytest.MonkeyPatch,
     tokens: list[str],
 ) -> None:
-    monkeypatch.setattr("gptoss_local.engine.mask.read_tokens", lambda _: tokens)
+    monkeypatch.setattr("gptoss_local.engine.worker.sampling.mask.read_tokens", lambda _: tokens)
     with running(model, MaskCompiler(nano_gguf)) as run:
         run.add(0, prompt(HELLO))
         run.add(1, prompt(HELLO), grammar=FREE)

@@ -1,8 +1,8 @@
 """Steps of prompts are as long as they should be."""
 
-from gptoss_local.engine.engine import Engine
-from gptoss_local.engine.pace import PrefillPace
 from gptoss_local.engine.protocol import Generate
+from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.engine.worker.pace import PrefillPace
 from gptoss_local.llama import Context, ContextParams, Model
 from tests.engine.run import GREEDY
 

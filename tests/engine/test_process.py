@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.engine.engine import Engine
-from gptoss_local.engine.process import _Closed, _send, _serve
 from gptoss_local.engine.protocol import (
     LENGTH_BYTES,
     Close,
@@ -20,8 +18,11 @@ from gptoss_local.engine.protocol import (
     Tokens,
     decode_event,
     encode_frame,
+    write_frames,
 )
-from gptoss_local.engine.timing import Timing
+from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.engine.worker.process import _Closed, _serve
+from gptoss_local.engine.worker.timing import Timing
 from gptoss_local.llama import Context, ContextParams, Model
 from gptoss_local.types import SamplingParams
 
@@ -67,7 +68,7 @@ class Full(io.BytesIO):
 def test_a_pipe_that_takes_a_part_gets_the_rest() -> None:
     pipe = Full()
     events: list[Event] = [Tokens(1, [200006] * 9), Tokens(2, [72])]
-    _send(pipe, events)
+    write_frames(pipe, events)
     assert pipe.getvalue() == b"".join(map(encode_frame, events))
 
 
@@ -81,7 +82,7 @@ def test_tokens_are_sent_in_order_and_none_stays(
     sent_at: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gptoss_local.engine.engine.Timing", timing)
+    monkeypatch.setattr("gptoss_local.engine.worker.engine.Timing", timing)
     model = Model(nano_gguf)
     params = ContextParams(n_ctx=512, n_threads_prefill=1, n_threads_decode=1)
     context = Context(model, params)
@@ -104,7 +105,7 @@ def test_an_end_does_not_wait_for_a_prefetch(
     model = Model(nano_gguf)
     params = ContextParams(n_ctx=512, n_threads_prefill=1, n_threads_decode=1)
     context = Context(model, params)
-    monkeypatch.setattr("gptoss_local.engine.engine.Timing", Aside)
+    monkeypatch.setattr("gptoss_local.engine.worker.engine.Timing", Aside)
     engine = Engine(context)
     sent, commands = Sent(context), queue.SimpleQueue[Command]()
     greedy, n_sent = SamplingParams(temperature=0), []

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gptoss_local.engine.engine import Engine
 from gptoss_local.engine.protocol import Event, Finished, Generate, Tokens
+from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.errors import ContextOverflowError
 from gptoss_local.llama import Context, ContextParams, Model
 from gptoss_local.llama.chains import Chains
@@ -89,8 +89,14 @@ def test_memory_is_planned_also_where_no_cell_is_free(model: Model, planned: lis
     assert engine.check() == []
 
 
-def test_an_engine_with_experts_in_ram_plans_nothing_ahead(model: Model) -> None:
+def test_an_engine_with_experts_in_ram_plans_nothing_ahead(
+    model: Model, planned: list[int]
+) -> None:
     engine = make_engine(model, prompt_step_s=float("inf"))
-    assert engine.rest_s() is None
+    engine.rest()
     ask(engine, PROMPT)
+    planned.clear()
+    assert engine.rest_s()
+    engine.rest()
+    assert not planned
     assert engine.rest_s() is None

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import STOP_TOKENS
-from gptoss_local.engine.costs import StepCosts
-from gptoss_local.engine.draft import Drafter
-from gptoss_local.engine.engine import Engine
 from gptoss_local.engine.protocol import Finished, Generate, Tokens
+from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.drafts.draft import Drafter
+from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.llama import Context, ContextParams, Model
 from gptoss_local.types import SamplingParams, Usage
 
@@ -98,7 +98,7 @@ def oracle(
     """Every step has drafts: of the known answers, or wrong ones without `rng`."""
     Oracle.known, Oracle.rng = known, rng
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gptoss_local.engine.speculation.Drafter", Oracle)
+        patch.setattr("gptoss_local.engine.worker.drafts.speculation.Drafter", Oracle)
         patch.setattr(StepCosts, "draft_length", lambda self, n, p, n_max: min(n_max, 20))
         yield
 
@@ -120,7 +120,7 @@ TEXTS = (
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     texts=st.lists(st.sampled_from(TEXTS), min_size=1, max_size=3),
     temperature=st.sampled_from((0.0, 0.7, 1.0)),

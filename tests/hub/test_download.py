@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import DownloadError, UsageError
+from gptoss_local.errors import ConvertError, DownloadError, GptOssError, UsageError
 from gptoss_local.hub import open_checkpoint
 from tests.conftest import wait_until
 from tests.hub.conftest import INDEX, REPO, SHARD_BYTES, SHARDS, fetch, repo_files
@@ -56,6 +56,33 @@ def test_a_single_file_needs_no_index(hub: HubServer, tmp_path: Path) -> None:
     hub.add(REPO, {"config.json": b"{}", "model.safetensors": b"weights", INDEX: b"stale"})
     assert fetch(tmp_path) == ["model.safetensors"]
     assert not hub.sent[INDEX]
+
+
+def test_numbered_shards_need_no_index(hub: HubServer, tmp_path: Path) -> None:
+    shards = {f"model-{i:05}-of-00002.safetensors": b"weights %d" % i for i in (1, 2)}
+    adapter = {"adapter_model.safetensors": b"no part of it"}
+    hub.add(REPO, {"config.json": b"{}"} | shards | adapter)
+    assert sorted(fetch(tmp_path)) == sorted(shards)
+    hub.add("me/partly", {"config.json": b"{}", max(shards): b"weights"})
+    with pytest.raises(ConvertError, match=r"The shard model-00001-of-00002\.safetensors is m"):
+        fetch(tmp_path / "partly", source="me/partly")
+
+
+@pytest.mark.parametrize(
+    ("names", "match"),
+    [
+        (("adapter_config.json", "adapter_model.safetensors"), "is an adapter"),
+        (("config.json", "pytorch_model-00001-of-00002.bin"), "holds PyTorch pickles"),
+        (("Q4_K_M/tune-Q4_K_M.gguf",), "holds a GGUF already"),
+        (("config.json",), "has no model.safetensors.index.json"),
+    ],
+)
+def test_a_repository_is_named_for_what_it_is(
+    hub: HubServer, tmp_path: Path, names: tuple[str, ...], match: str
+) -> None:
+    hub.add(REPO, dict.fromkeys(names, b"{}"))
+    with pytest.raises(GptOssError, match=match):
+        fetch(tmp_path)
 
 
 def test_a_revision_is_fetched_by_its_commit(hub: HubServer, tmp_path: Path) -> None:

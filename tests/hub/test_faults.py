@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from gptoss_local.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
+from gptoss_local.errors import (
+    ConvertError,
+    DiskError,
+    DiskFullError,
+    DownloadError,
+    GptOssError,
+    ModelNotFoundError,
+    UsageError,
+)
 from gptoss_local.hub import client
 from tests.hub.conftest import INDEX, REPO, SHARD_BYTES, SHARDS, fetch, repo_files
 from tests.hub.server import MEMBER, STRANGER, Fault, HubServer
@@ -223,12 +231,19 @@ def test_a_listing_cannot_lead_out_of_the_folder(hub: HubServer, tmp_path: Path)
     assert not list(tmp_path.rglob("escaped*"))
 
 
-@pytest.mark.parametrize("missing", ["config.json", INDEX])
-def test_a_repository_without_a_checkpoint(hub: HubServer, tmp_path: Path, missing: str) -> None:
+def test_a_repository_without_a_checkpoint(hub: HubServer, tmp_path: Path) -> None:
     files = repo_files()
-    del files[missing]
+    del files["config.json"]
     hub.add(REPO, files)
-    with pytest.raises(DownloadError, match=f"has no {missing}"):
+    with pytest.raises(DownloadError, match=r"has no config\.json"):
+        fetch(tmp_path)
+
+
+def test_shards_without_an_index_must_be_complete(hub: HubServer, tmp_path: Path) -> None:
+    files = repo_files()
+    del files[INDEX]
+    hub.add(REPO, files)
+    with pytest.raises(ConvertError, match="model-00003-of-00003"):
         fetch(tmp_path)
 
 
@@ -255,7 +270,7 @@ def test_a_full_disk(hub: HubServer, tmp_path: Path) -> None:
     partial.unlink()
     partial.symlink_to("/dev/full")  # every write fails as on a full disk
     hub.heal()
-    with pytest.raises(DownloadError, match="disk is full") as raised:
+    with pytest.raises(DiskFullError, match="disk is full") as raised:
         fetch(tmp_path)
     assert "what has arrived is kept" in raised.value.hint
     assert not (tmp_path / SHARDS[0]).exists()
@@ -266,7 +281,7 @@ def test_a_full_disk(hub: HubServer, tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(hub: HubServer, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DownloadError, match="cannot be written"):
+    with pytest.raises(DiskError, match="cannot be written"):
         fetch(tmp_path / "file" / "folder")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.gguf_file import read_info
+from gptoss_local.formats.gguf_file import read_info
 from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu, pinning
 
 EXPERTS = (r"^blk\.[0-3]\.ffn_(up|down|gate)_exps", "CPU")

@@ -174,7 +174,8 @@ def test_graphs_of_prompts_have_the_rows_that_memory_is_reserved_with(
     context = Context(model, params)
     for seq_id in range(2):
         Sampler(HOT).bind(context, seq_id)
-    context.reserve(2)
+    context.plan_memory()
+    context.warm_up()
     assert needed[0, 0] > 0 < needed[1, 0]
     assert needed.total() == needed[0, 0] + needed[1, 0]
     assert (0, 1) in needed  # llama.cpp would reserve for more

@@ -16,8 +16,8 @@ from gptoss_local.nano import materialize as materialize_module
 from gptoss_local.nano.codes import N_BITS, N_PIECES, bf16_bits, coded_rows, spelling
 from gptoss_local.nano.compact import CODED, EMBEDDING, HEAD, CompactModel, vocabulary_codes
 from gptoss_local.nano.ranks import load_ranks
-from tests.nano.data.document import load_vocabulary
-from tests.nano.export import (
+from tests.nano.recipe.data.document import load_vocabulary
+from tests.nano.recipe.export import (
     FINAL_NORM,
     INT16_MAX,
     SHARPNESS,

@@ -9,18 +9,18 @@ from gptoss_local.chat.message import ChatRequest, Message
 from gptoss_local.chat.render import render_chat
 from gptoss_local.nano.compact import load_compact
 from gptoss_local.nano.ranks import load_ranks
-from tests.nano.data.document import (
+from tests.nano.recipe.data.document import (
     Document,
     encode_answer,
     encode_document,
     load_vocabulary,
 )
-from tests.nano.data.mixture import EVAL_SKILLS, draw, draw_eval
-from tests.nano.data.respell import Read, respell
-from tests.nano.data.source import Source, escaped_texts, is_held_out
-from tests.nano.data.wording import _allowed, _typo, phrase
-from tests.nano.judge import is_right, parse
-from tests.nano.train.vocabulary import choose_used, is_rude, joined_tokens
+from tests.nano.recipe.data.mixture import EVAL_SKILLS, draw, draw_eval
+from tests.nano.recipe.data.respell import Read, respell
+from tests.nano.recipe.data.source import Source, escaped_texts, is_held_out
+from tests.nano.recipe.data.wording import _allowed, _typo, phrase
+from tests.nano.recipe.judge import is_right, parse
+from tests.nano.recipe.train.vocabulary import choose_used, is_rude, joined_tokens
 
 N_DOCUMENTS = 60
 

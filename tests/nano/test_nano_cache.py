@@ -1,7 +1,6 @@
 """The nano model on disk: made once, by whoever comes first, and replaced after an upgrade."""
 
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -10,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.errors import ConvertError
-from gptoss_local.nano import cache, cached_gguf, ensure_gguf
+from gptoss_local.errors import DiskFullError
+from gptoss_local.nano import cache, cached_gguf, ensure_gguf, leftovers
 from gptoss_local.nano.compact import load_compact
 from gptoss_local.nano.materialize import materialize
 from gptoss_local.nano.ranks import N_RANKS
+from gptoss_local.settings import Settings
+from gptoss_local.store import find_garbage
+from tests.conftest import wait_until
 from tests.convert.gguf_file import read_gguf
 
 ENSURE = """
@@ -37,8 +39,44 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cache_dir
 
 
+def files(folder: Path) -> list[Path]:
+    """All of a cache but the file that is locked."""
+    return [path for path in folder.iterdir() if path.suffix != ".lock"]
+
+
+def start_build(cache_dir: Path) -> subprocess.Popen[bytes]:
+    """A process that has begun to make the file."""
+    command = [sys.executable, "-c", ENSURE, str(cache_dir)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    wait_until(lambda: any(cache_dir.glob("*.tmp/*")), timeout_s=30)
+    return process
+
+
+def test_what_a_killed_build_leaves_is_found_and_removed(tmp_path: Path) -> None:
+    process = start_build(tmp_path)
+    assert leftovers(tmp_path) == []  # it is at work
+    process.kill()
+    process.wait()
+    (left,) = leftovers(tmp_path)
+    assert left.suffix == ".tmp"
+    ensure_gguf(tmp_path)
+    assert len(files(tmp_path)) == 1
+
+
+def test_gc_knows_killed_builds(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    process = start_build(settings.cache_dir)
+    process.kill()
+    process.wait()
+    (found,) = find_garbage(settings)
+    assert found.kind == "nano"
+    found.remove()
+    assert find_garbage(settings) == []
+    assert files(settings.cache_dir) == []
+
+
 def test_two_processes_leave_one_good_file(cache_dir: Path) -> None:
-    (path,) = cache_dir.iterdir()
+    (path,) = files(cache_dir)
     assert path == cached_gguf(cache_dir)
     file = read_gguf(path)
     assert file.keys["general.name"] == ("STRING", "Gpt Oss Nano")
@@ -47,8 +85,8 @@ def test_two_processes_leave_one_good_file(cache_dir: Path) -> None:
 
 def test_version_follows_the_content(cache_dir: Path) -> None:
     """Caches know a file by the version: whoever changes the bytes must raise it."""
-    (path,) = cache_dir.iterdir()
-    pinned = (3, "8087a038ca0dce306975f425c38e26bee7a9a9eccedecb4806aef4189b46ff2a")
+    (path,) = files(cache_dir)
+    pinned = (4, "e83d2212de3ac252463558eb5627b53bfd6edc13248a1658cc72f0b1ad2b06a7")
     assert (cache.GGUF_VERSION, hashlib.sha256(path.read_bytes()).hexdigest()) == pinned
 
 
@@ -65,21 +103,18 @@ def test_upgrade_makes_a_new_file_and_removes_the_old(
 ) -> None:
     for name in ("gpt-oss-nano-000000000000-q8_0.gguf", "gpt-oss-20b.gguf"):
         (tmp_path / name).write_bytes(b"")
-    for name, age_s in (("gpt-oss-nano-old.tmp", 2 * cache.STALE_S), ("gpt-oss-nano-new.tmp", 0)):
-        (tmp_path / name).mkdir()
-        then = time.time() - age_s
-        os.utime(tmp_path / name, (then, then))
-    (current,) = cache_dir.iterdir()
+    (tmp_path / "gpt-oss-nano-killed.tmp").mkdir()
+    (current,) = files(cache_dir)
     monkeypatch.setattr(cache, "_make", lambda work, target, *rest: shutil.copy(current, target))
     assert ensure_gguf(tmp_path).name == current.name
-    names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == sorted([current.name, "gpt-oss-20b.gguf", "gpt-oss-nano-new.tmp"])
+    names = sorted(p.name for p in files(tmp_path))
+    assert names == sorted([current.name, "gpt-oss-20b.gguf"])
 
 
 def test_dense_types_are_kept_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "_make", lambda work, target, *rest: target.write_bytes(b""))
     assert ensure_gguf(tmp_path, dense="bf16") != ensure_gguf(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(files(tmp_path)) == 2
     assert cached_gguf(tmp_path, dense="bf16") != cached_gguf(tmp_path)
 
 
@@ -88,10 +123,10 @@ def test_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("gptoss_local.nano.materialize.materialize", lambda *_, progress: fail())
-    with pytest.raises(ConvertError, match=r"cannot be unpacked into .*No space left") as caught:
+    with pytest.raises(DiskFullError, match=r"cannot be unpacked into .*No space left") as caught:
         ensure_gguf(tmp_path)
     assert "400 MB" in caught.value.hint
-    assert list(tmp_path.iterdir()) == []
+    assert files(tmp_path) == []
     assert cached_gguf(tmp_path) is None
 
 

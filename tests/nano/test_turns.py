@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from gptoss_local.chat.message import Message
-from tests.nano.data.document import Answer, Branch, Document, encode_document, load_vocabulary
-from tests.nano.train.rows import Row
-from tests.nano.train.turns import (
+from tests.nano.recipe.data.document import (
+    Answer,
+    Branch,
+    Document,
+    encode_document,
+    load_vocabulary,
+)
+from tests.nano.recipe.train.rows import Row
+from tests.nano.recipe.train.turns import (
     FOCUS_END,
     FOCUS_UNTIL,
     MAX_TURN_WEIGHT,

@@ -9,10 +9,10 @@ from tests.plan.shapes import write_sparse_gguf
 
 
 @pytest.fixture(scope="session")
-def real_sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def real_sizes(tmp_path_factory: pytest.TempPathFactory, nano_checkpoint: Path) -> dict[str, Path]:
     """GGUFs of 20b's and 120b's shapes."""
     folder = tmp_path_factory.mktemp("sizes")
-    return {size: write_sparse_gguf(size, folder) for size in ("20b", "120b")}
+    return {size: write_sparse_gguf(size, folder, nano_checkpoint) for size in ("20b", "120b")}
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,12 @@
 from hypothesis import strategies as st
 
 from gptoss_local.errors import DoesNotFitError
-from gptoss_local.hardware import Machine
-from gptoss_local.nvidia import Gpu
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts, published_facts
-from gptoss_local.plan.outcome import Plan
+from gptoss_local.plan.options import PlanOptions
 from gptoss_local.plan.planner import make_plan
-from gptoss_local.plan.wishes import Wishes
+from gptoss_local.plan.result import Plan
 
 GIB = 2**30
 MIB = 2**20
@@ -85,8 +85,8 @@ def machines(draw: st.DrawFn, min_gpus: int = 0, max_gpus: int = 3) -> Machine:
     )
 
 
-def try_plan(facts: ModelFacts, here: Machine, wishes: Wishes) -> Plan | None:
+def try_plan(facts: ModelFacts, here: Machine, options: PlanOptions) -> Plan | None:
     try:
-        return make_plan(facts, here, wishes)
+        return make_plan(facts, here, options)
     except DoesNotFitError:
         return None

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.gguf_file import read_info
+from gptoss_local.formats.gguf_file import read_info
 from gptoss_local.plan.facts import model_facts
 
 
@@ -26,5 +26,5 @@ def test_impossible_numbers(nano_gguf: Path, key: str, value: object) -> None:
     info = read_info(nano_gguf)
     model_facts(info)
     metadata = info.metadata | {f"{info.architecture}.{key}": value}
-    with pytest.raises(ModelLoadError, match="no gpt-oss"):
+    with pytest.raises(ModelLoadError, match="is not a gpt-oss"):
         model_facts(msgspec.structs.replace(info, metadata=metadata))

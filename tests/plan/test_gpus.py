@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.hardware import Machine
+from gptoss_local.machine.hardware import Machine
 from gptoss_local.plan.facts import ModelFacts
+from gptoss_local.plan.options import PlanOptions
 from gptoss_local.plan.planner import FLOOR_CTX, make_plan, worth_s
-from gptoss_local.plan.wishes import Wishes
 from tests.plan.machines import FACTS, LARGE, SMALL, gpu, machine, machines, try_plan
 
 
@@ -50,7 +50,7 @@ def test_cards_that_gain_nothing_stay_free(n_cards: int) -> None:
     assert plan.placement.layers_per_gpu == (25, *[0] * (n_cards - 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     facts=FACTS,
     here=machines(min_gpus=2, max_gpus=4),
@@ -63,9 +63,9 @@ def test_no_card_makes_a_plan_worse(
     """Whatever it is like: at worst it is left out."""
     gone = which % len(here.gpus)
     others = tuple(card for i, card in enumerate(here.gpus) if i != gone)
-    wishes = Wishes(n_ctx=n_ctx)
-    before = try_plan(facts, msgspec.structs.replace(here, gpus=others), wishes)
-    after = try_plan(facts, here, wishes)
+    options = PlanOptions(n_ctx=n_ctx)
+    before = try_plan(facts, msgspec.structs.replace(here, gpus=others), options)
+    after = try_plan(facts, here, options)
     if before is not None:
         assert after is not None
         if n_ctx:
@@ -74,7 +74,7 @@ def test_no_card_makes_a_plan_worse(
             assert worth_s(facts, after) <= worth_s(facts, before) * (1 + 1e-9)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     facts=FACTS,
     here=machines(min_gpus=1),
@@ -95,8 +95,8 @@ def test_more_vram_is_never_slower(
     card = cards[index]
     cards[index] = msgspec.structs.replace(card, free_bytes=card.free_bytes + more_mib * 2**20)
     larger = msgspec.structs.replace(here, gpus=tuple(cards))
-    wishes = Wishes(n_ctx=n_ctx)
-    before, after = try_plan(facts, here, wishes), try_plan(facts, larger, wishes)
+    options = PlanOptions(n_ctx=n_ctx)
+    before, after = try_plan(facts, here, options), try_plan(facts, larger, options)
     if before is None:
         return
     assert after is not None

@@ -18,8 +18,8 @@ from gptoss_local.plan.measured import (
     read_measured,
     write_measured,
 )
+from gptoss_local.plan.options import PlanOptions
 from gptoss_local.plan.planner import make_plan
-from gptoss_local.plan.wishes import Wishes
 from gptoss_local.plan.words import explain
 from gptoss_local.types import OffloadTimes
 from tests.plan.machines import gpu, machine
@@ -72,17 +72,17 @@ def test_plans_use_what_was_measured() -> None:
     plain, tuned = make_plan(LARGE, here), make_plan(LARGE, here, tuning=TUNING)
     assert (tuned.n_threads_decode, tuned.n_threads_prefill) == (6, 7)
     assert tuned.speed.offload_min_batch == 43
-    words = " ".join(explain(LARGE, here, Wishes(), tuned, is_tuned=True))
-    assert "Steps of 43 tokens and more" in words
+    words = " ".join(explain(LARGE, here, PlanOptions(), tuned, is_tuned=True))
+    assert "Steps of 43 tokens or more" in words
     assert "corrected by what was measured" in words
-    assert "until its first load has" in " ".join(explain(LARGE, here, Wishes(), plain))
-    again = make_plan(LARGE, here, Wishes(n_ctx=plain.shape.n_ctx), TUNING)
+    assert "until its first load has" in " ".join(explain(LARGE, here, PlanOptions(), plain))
+    again = make_plan(LARGE, here, PlanOptions(n_ctx=plain.shape.n_ctx), TUNING)
     if again.placement == plain.placement and again.shape == plain.shape:
         assert again.speed.decode_tok_s == pytest.approx(plain.speed.decode_tok_s / 2)
         assert again.speed.prefill_tok_s == pytest.approx(plain.speed.prefill_tok_s * 2)
-    wished = make_plan(LARGE, here, Wishes(n_threads=5), TUNING)
+    wished = make_plan(LARGE, here, PlanOptions(n_threads=5), TUNING)
     assert (wished.n_threads_decode, wished.n_threads_prefill) == (5, 5)
-    on_cpu = make_plan(LARGE, here, Wishes(n_gpu_layers=0), TUNING)
+    on_cpu = make_plan(LARGE, here, PlanOptions(n_gpu_layers=0), TUNING)
     assert (on_cpu.n_threads_decode, on_cpu.n_threads_prefill) == (8, 8)
 
 
@@ -110,7 +110,7 @@ def test_steps_hold_for_their_plan_and_a_week() -> None:
         plan_id=plan_id(plan), measured_at_s=time.time() - 60, seconds=((1, 0.01),), switch_s=0.0
     )
     assert steps.are_of(plan)
-    assert not steps.are_of(make_plan(SMALL, machine(gpu(16)), Wishes(n_ctx=8192)))
+    assert not steps.are_of(make_plan(SMALL, machine(gpu(16)), PlanOptions(n_ctx=8192)))
     sooner = msgspec.structs.replace(plan.speed, offload_min_batch=1)
     assert not steps.are_of(msgspec.structs.replace(plan, speed=sooner))
     old = msgspec.structs.replace(steps, measured_at_s=time.time() - 8 * 86_400)

@@ -29,7 +29,7 @@ GRID = [
 
 
 def make_context(model: Model, shape: Shape) -> Context:
-    """As `engine/process.py` does."""
+    """As `engine/worker/process.py` does."""
     params = ContextParams(
         n_ctx=shape.n_ctx,
         n_threads_prefill=1,

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from gptoss_local.plan.facts import ModelFacts
-from gptoss_local.plan.wishes import Wishes
+from gptoss_local.plan.options import PlanOptions
 from tests.plan.machines import LARGE, SMALL, gpu, machine, try_plan
 
 DOCS = Path(__file__).parents[2] / "docs/plan.md"
@@ -13,7 +13,7 @@ ROW = re.compile(r"^\| (?:([\d.]+) GiB|none), (\d+) GiB \| (.*) \| (.*) \|$", re
 
 def in_words(facts: ModelFacts, free_gib: str, ram_gib: str) -> str:
     cards = [gpu(float(free_gib) + 0.5, float(free_gib))] if free_gib else []
-    plan = try_plan(facts, machine(*cards, ram_gib=float(ram_gib)), Wishes())
+    plan = try_plan(facts, machine(*cards, ram_gib=float(ram_gib)), PlanOptions())
     if plan is None:
         return "refused"
     n = facts.n_layers - len(plan.placement.host_experts) - len(plan.placement.host_parts)

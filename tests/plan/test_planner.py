@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptoss_local.errors import DoesNotFitError
-from gptoss_local.hardware import Machine
+from gptoss_local.machine.hardware import Machine
 from gptoss_local.plan.facts import ModelFacts
-from gptoss_local.plan.imagined import imagine
+from gptoss_local.plan.hypothetical import imagine
 from gptoss_local.plan.memory import all_cache_bytes, compute_bytes
+from gptoss_local.plan.options import PlanOptions
 from gptoss_local.plan.planner import FLOOR_CTX, gpu_budget, make_plan
-from gptoss_local.plan.wishes import Wishes
 from gptoss_local.plan.words import explain
 from tests.plan.machines import FACTS, GIB, LARGE, SMALL, gpu, machine, machines, try_plan
 
@@ -64,7 +64,7 @@ def test_other_programs_need_no_more_of_a_large_card(
     total_gib: float, is_wddm: bool, margin_mib: int
 ) -> None:
     card = gpu(total_gib, is_wddm=is_wddm)
-    assert (card.free_bytes - gpu_budget(card, Wishes())) // 2**20 == pytest.approx(
+    assert (card.free_bytes - gpu_budget(card, PlanOptions())) // 2**20 == pytest.approx(
         margin_mib, 0.01
     )
 
@@ -72,9 +72,9 @@ def test_other_programs_need_no_more_of_a_large_card(
 def test_of_a_wished_context_the_faster_plan_is_taken() -> None:
     """Experts in RAM make more context cheap, which is no reason where the context is wished."""
     here = machine(gpu(12.7, 12.2))
-    plan = make_plan(SMALL, here, Wishes(n_ctx=2048))
+    plan = make_plan(SMALL, here, PlanOptions(n_ctx=2048))
     assert plan.vram_share == 1
-    assert "half the context" not in " ".join(explain(SMALL, here, Wishes(n_ctx=2048), plan))
+    assert "half the context" not in " ".join(explain(SMALL, here, PlanOptions(n_ctx=2048), plan))
 
 
 def test_a_card_of_no_use_leaves_the_plan_of_the_cpu_as_it_is() -> None:
@@ -84,9 +84,9 @@ def test_a_card_of_no_use_leaves_the_plan_of_the_cpu_as_it_is() -> None:
 
 def test_host_layers_need_room_for_copies_on_the_gpu() -> None:
     """The GPU works with their experts, too, where a prompt is long."""
-    memory = make_plan(SMALL, machine(gpu(16)), Wishes(n_gpu_layers=10, n_ctx=8192)).placement
+    memory = make_plan(SMALL, machine(gpu(16)), PlanOptions(n_gpu_layers=10, n_ctx=8192)).placement
     n_bytes = sum(layer.expert_bytes[0] for layer in SMALL.layers[:1])
-    shape = make_plan(SMALL, machine(gpu(16)), Wishes(n_gpu_layers=25, n_ctx=8192)).shape
+    shape = make_plan(SMALL, machine(gpu(16)), PlanOptions(n_gpu_layers=25, n_ctx=8192)).shape
     assert memory.gpus[0].compute >= compute_bytes(SMALL, shape) + n_bytes
 
 
@@ -98,7 +98,7 @@ def test_what_is_not_in_ram_is_read_again_by_prompts_and_answers() -> None:
         assert 0 < plan.host.missing_share(here.available_bytes) < 0.5
         assert plan.speed.decode_bound == "disk"
         assert plan.speed.prefill_tok_s < more.speed.prefill_tok_s
-        assert "read from the disk" in " ".join(explain(LARGE, here, Wishes(), plan))
+        assert "read from the disk" in " ".join(explain(LARGE, here, PlanOptions(), plan))
 
 
 def test_windows_pins_half_of_ram() -> None:
@@ -111,7 +111,7 @@ def test_single_tensors_fill_what_whole_layers_leave() -> None:
     """Every size of card has the next tensor only when it fits."""
     n_parts = set()
     for mib in range(6000, 7000, 100):
-        plan = make_plan(SMALL, machine(gpu(8, mib / 1024)), Wishes(n_ctx=32_768))
+        plan = make_plan(SMALL, machine(gpu(8, mib / 1024)), PlanOptions(n_ctx=32_768))
         n_parts.add(sum(len(names) for _, names in plan.placement.host_parts))
     assert n_parts == {0, 1, 2}
 
@@ -139,7 +139,7 @@ def test_threads_that_wait_for_a_gpu_leave_cores_to_others(
     assert plan.placement.host_experts
     assert (plan.n_threads_prefill, plan.n_threads_decode) == (n_threads, n_threads)
     assert make_plan(SMALL, machine(**cores)).n_threads_decode == n_cores
-    wished = make_plan(SMALL, machine(gpu(8), **cores), Wishes(n_threads=n_cores))
+    wished = make_plan(SMALL, machine(gpu(8), **cores), PlanOptions(n_threads=n_cores))
     assert wished.n_threads_decode == n_cores
 
 
@@ -150,40 +150,40 @@ def test_a_cpu_maps_what_it_cannot_copy() -> None:
     assert not plan.repacks
     assert plan.host.weights == 0
     assert plan.host.mapped == LARGE.weight_bytes
-    assert "disk" in " ".join(explain(LARGE, here, Wishes(), plan))
+    assert "disk" in " ".join(explain(LARGE, here, PlanOptions(), plan))
     assert make_plan(LARGE, machine(ram_gib=96)).repacks
-    assert not make_plan(SMALL, machine(ram_gib=32), Wishes(maps_host=True)).repacks
+    assert not make_plan(SMALL, machine(ram_gib=32), PlanOptions(maps_host=True)).repacks
     with pytest.raises(DoesNotFitError, match="RAM"):
         make_plan(LARGE, machine(ram_gib=24))
 
 
 def test_wishes_are_kept() -> None:
     here = machine(gpu(16))
-    assert make_plan(SMALL, here, Wishes(n_ctx=5000)).shape.n_ctx == 5120
-    assert make_plan(SMALL, here, Wishes(n_ctx=10**6)).shape.n_ctx == 131_072
-    assert make_plan(SMALL, here, Wishes(min_ctx=100_000)).shape.n_ctx >= 100_000
-    assert make_plan(SMALL, here, Wishes(n_gpu_layers=0)).placement.n_gpu_layers == 0
-    assert make_plan(SMALL, here, Wishes(n_gpu_layers=10)).placement.n_gpu_layers == 10
-    assert make_plan(SMALL, here, Wishes(n_seq=9)).shape.n_seq == 9
-    moe = make_plan(SMALL, here, Wishes(n_cpu_moe=7))
+    assert make_plan(SMALL, here, PlanOptions(n_ctx=5000)).shape.n_ctx == 5120
+    assert make_plan(SMALL, here, PlanOptions(n_ctx=10**6)).shape.n_ctx == 131_072
+    assert make_plan(SMALL, here, PlanOptions(min_ctx=100_000)).shape.n_ctx >= 100_000
+    assert make_plan(SMALL, here, PlanOptions(n_gpu_layers=0)).placement.n_gpu_layers == 0
+    assert make_plan(SMALL, here, PlanOptions(n_gpu_layers=10)).placement.n_gpu_layers == 10
+    assert make_plan(SMALL, here, PlanOptions(n_seq=9)).shape.n_seq == 9
+    moe = make_plan(SMALL, here, PlanOptions(n_cpu_moe=7))
     assert moe.placement.host_experts == tuple(range(7))
-    assert make_plan(LARGE, machine(ram_gib=96), Wishes(min_ctx=50_000)).shape.n_ctx >= 50_000
+    assert make_plan(LARGE, machine(ram_gib=96), PlanOptions(min_ctx=50_000)).shape.n_ctx >= 50_000
 
 
 @pytest.mark.parametrize(
-    ("wishes", "reason"),
+    ("options", "reason"),
     [
-        (Wishes(n_gpu_layers=25), "25 layers on the GPU"),
-        (Wishes(n_cpu_moe=2), "all experts but those of the first 2 layers in VRAM"),
-        (Wishes(n_cpu_moe=0), "room for all experts in VRAM"),
-        (Wishes(n_ctx=131_072, vram_bytes=3 * GIB, n_cpu_moe=24), "131,072 tokens"),
-        (Wishes(vram_bytes=1 * GIB, n_cpu_moe=24, n_gpu_layers=25), "1.0 GiB of each GPU"),
-        (Wishes(n_gpu_layers=25, n_cpu_moe=2), "all that is wished"),
+        (PlanOptions(n_gpu_layers=25), "25 layers on the GPU"),
+        (PlanOptions(n_cpu_moe=2), "all experts but those of the first 2 layers in VRAM"),
+        (PlanOptions(n_cpu_moe=0), "room for all experts in VRAM"),
+        (PlanOptions(n_ctx=131_072, vram_bytes=3 * GIB, n_cpu_moe=24), "131,072 tokens"),
+        (PlanOptions(vram_bytes=1 * GIB, n_cpu_moe=24, n_gpu_layers=25), "1.0 GiB of each GPU"),
+        (PlanOptions(n_gpu_layers=25, n_cpu_moe=2), "everything that was asked for"),
     ],
 )
-def test_impossible_wishes_are_named(wishes: Wishes, reason: str) -> None:
+def test_impossible_wishes_are_named(options: PlanOptions, reason: str) -> None:
     with pytest.raises(DoesNotFitError, match=reason):
-        make_plan(SMALL, machine(gpu(8)), wishes)
+        make_plan(SMALL, machine(gpu(8)), options)
 
 
 def test_no_machine_for_it() -> None:
@@ -191,12 +191,12 @@ def test_no_machine_for_it() -> None:
         make_plan(LARGE, machine(gpu(4), ram_gib=6))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     facts=FACTS,
     here=machines(),
-    wishes=st.builds(
-        Wishes,
+    options=st.builds(
+        PlanOptions,
         n_ctx=st.sampled_from([None, 4096, 40_000, 131_072]),
         vram_bytes=st.sampled_from([None, 5 * GIB, 20 * GIB]),
         n_gpu_layers=st.sampled_from([None, None, 0, 12, 99]),
@@ -205,15 +205,15 @@ def test_no_machine_for_it() -> None:
     ),
 )
 def test_every_plan_keeps_budgets_and_wishes(
-    facts: ModelFacts, here: Machine, wishes: Wishes
+    facts: ModelFacts, here: Machine, options: PlanOptions
 ) -> None:
-    plan = try_plan(facts, here, wishes)
+    plan = try_plan(facts, here, options)
     if plan is None:
         return
     placement = plan.placement
     for card, memory in zip(here.usable_gpus, placement.gpus, strict=False):
-        assert memory.total <= gpu_budget(card, wishes) <= card.free_bytes
-        assert wishes.vram_bytes is None or memory.total <= wishes.vram_bytes
+        assert memory.total <= gpu_budget(card, options) <= card.free_bytes
+        assert options.vram_bytes is None or memory.total <= options.vram_bytes
     host = plan.host
     assert host.total - host.mapped <= here.available_bytes
     assert not host.is_pinned or host.weights <= (here.pinnable_bytes or 0)
@@ -222,17 +222,17 @@ def test_every_plan_keeps_budgets_and_wishes(
     assert in_vram + host.weights + host.mapped == facts.weight_bytes
     caches = host.cache + sum(memory.cache for memory in placement.gpus)
     assert caches == all_cache_bytes(facts, plan.shape)
-    if wishes.n_ctx:
-        assert 0 <= plan.shape.n_ctx - wishes.n_ctx < 256
-    if wishes.n_gpu_layers is not None and here.usable_gpus:
-        assert placement.n_gpu_layers == min(wishes.n_gpu_layers, facts.n_layers + 1)
-    if wishes.n_cpu_moe is not None and placement.n_gpu_layers == facts.n_layers + 1:
-        assert placement.host_experts == tuple(range(min(wishes.n_cpu_moe, facts.n_layers)))
+    if options.n_ctx:
+        assert 0 <= plan.shape.n_ctx - options.n_ctx < 256
+    if options.n_gpu_layers is not None and here.usable_gpus:
+        assert placement.n_gpu_layers == min(options.n_gpu_layers, facts.n_layers + 1)
+    if options.n_cpu_moe is not None and placement.n_gpu_layers == facts.n_layers + 1:
+        assert placement.host_experts == tuple(range(min(options.n_cpu_moe, facts.n_layers)))
         assert placement.host_parts == ()
-    assert all(explain(facts, here, wishes, plan))
+    assert all(explain(facts, here, options, plan))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(facts=FACTS, here=machines(), more_gib=st.integers(1, 64))
 def test_more_ram_is_never_slower(facts: ModelFacts, here: Machine, more_gib: int) -> None:
     more = more_gib * GIB
@@ -241,40 +241,41 @@ def test_more_ram_is_never_slower(facts: ModelFacts, here: Machine, more_gib: in
         available_bytes=here.available_bytes + more,
         pinnable_bytes=None if here.pinnable_bytes is None else here.pinnable_bytes + more,
     )
-    wishes = Wishes(n_ctx=32_768)
-    before, after = try_plan(facts, here, wishes), try_plan(facts, larger, wishes)
+    options = PlanOptions(n_ctx=32_768)
+    before, after = try_plan(facts, here, options), try_plan(facts, larger, options)
     if before is not None:
         assert after is not None
         assert after.speed.request_s <= before.speed.request_s * (1 + 1e-9)
 
 
 @given(facts=FACTS, here=machines(min_gpus=1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_overrides_name_exactly_the_experts_of_the_host(facts: ModelFacts, here: Machine) -> None:
-    plan = try_plan(facts, here, Wishes())
+    plan = try_plan(facts, here, PlanOptions())
     if plan is None or not plan.uses_gpu:
         return
     placement = plan.placement
     parts = dict(placement.host_parts)
+    overrides = [(re.compile(p), device) for p, device in placement.tensor_overrides()]
     for layer in range(facts.n_layers):
         for part in ("gate", "up", "down"):
             for kind in ("weight", "bias"):
                 name = f"blk.{layer}.ffn_{part}_exps.{kind}"
-                hits = [d for p, d in placement.tensor_overrides() if re.search(p, name)]
+                hits = [device for pattern, device in overrides if pattern.search(name)]
                 on_host = layer in placement.host_experts or part in parts.get(layer, ())
                 assert hits == (["CPU"] if on_host else [])
 
 
 def test_imagined_cards_leave_room_for_a_desktop() -> None:
-    here = imagine(machine(), [16 * GIB, 12 * GIB], 48 * GIB)
+    here, _ = imagine(machine(), [16 * GIB, 12 * GIB], 48 * GIB)
     assert [g.total_bytes for g in here.usable_gpus] == [16 * GIB, 12 * GIB]
     assert here.usable_gpus[0].free_bytes < 16 * GIB
     assert here.total_bytes == 48 * GIB
-    assert not imagine(here, []).usable_gpus
+    assert not imagine(here, [])[0].usable_gpus
 
 
 def test_imagined_memory_is_that_of_the_system_here() -> None:
-    windows = imagine(machine(platform="windows"), [16 * GIB], 64 * GIB)
+    windows, _ = imagine(machine(platform="windows"), [16 * GIB], 64 * GIB)
     assert windows.pinnable_bytes == 32 * GIB
     assert windows.gpus[0].is_wddm
-    assert imagine(machine(), [16 * GIB], 64 * GIB).pinnable_bytes == 64 * GIB * 9 // 10
+    assert imagine(machine(), [16 * GIB], 64 * GIB)[0].pinnable_bytes == 64 * GIB * 9 // 10

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gptoss_local.nvidia import Gpu
+from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts, published_facts
 from gptoss_local.plan.memory import Shape
 from gptoss_local.plan.placement import Placement
@@ -119,7 +119,7 @@ def test_answers_of_120b() -> None:
 def test_servers_of_ours(
     facts: ModelFacts, n_batch: int, n_host_layers: int, prefill: float, decode: float
 ) -> None:
-    """docs/performance.md: over HTTP, on the H200, with 11, 7.5 and 15.6 GiB free."""
+    """`bench/offload.py` on an H200, over HTTP, with 11, 7.5 and 15.6 GiB free."""
     speed = estimate("H200", n_batch, n_host_layers, facts, n_performance_cores=16, n_cores=16)
     assert speed.prefill_tok_s == pytest.approx(prefill, rel=0.3)
     assert speed.decode_tok_s == pytest.approx(decode, rel=0.3)

@@ -130,8 +130,109 @@ def test_origins_of_the_settings(nano_home: Path) -> None:
         ("[2001:4860:4860::8888]", 403),
         ("[::1", 403),
         ("127.0.0.1.evil.example", 403),
+        ("evil.example@localhost", 403),
     ],
 )
 def test_hosts(server: RunningServer, host: str, status: int) -> None:
     with client(server) as http:
         assert http.get("/api/version", headers={"host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "method", "status"),
+    [
+        ({"sec-fetch-site": "cross-site"}, "POST", 403),
+        ({"sec-fetch-site": "cross-site"}, "DELETE", 403),
+        ({"sec-fetch-site": "cross-site"}, "GET", 200),  # a link to the server, which does nothing
+        ({"sec-fetch-site": "same-origin"}, "POST", 200),
+        ({"sec-fetch-site": "same-site"}, "POST", 200),  # another port of this machine
+        ({"sec-fetch-site": "none"}, "POST", 200),
+        ({"sec-fetch-site": "cross-site", "origin": "app://obsidian.md"}, "POST", 200),
+        ({"sec-fetch-site": "cross-site", "origin": "https://evil.example"}, "POST", 403),
+    ],
+)
+def test_pages_that_do_not_say_who_they_are(
+    server: RunningServer, headers: dict[str, str], method: str, status: int
+) -> None:
+    path = "/api/tags" if method == "GET" else "/api/show"
+    with client(server) as http:
+        reply = http.request(method, path, headers=headers, json={"model": "nano"})
+        assert reply.status_code == status
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "密码", "a\tb", "line\nbreak", "\x7f", "na\u00a0me"])
+def test_a_key_that_no_client_can_send_is_refused(nano_home: Path, key: str) -> None:
+    environment = os.environ | {"GPTOSS_HOME": str(nano_home), "GPTOSS_API_KEY": key}
+    for command in ("serve", "ps"):
+        done = subprocess.run(
+            [sys.executable, "-m", "gptoss_local", command],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert done.returncode == 2
+        assert "GPTOSS_API_KEY: the API key has a character that" in done.stderr
+        assert key not in done.stderr
+
+
+def test_a_key_that_no_client_can_send_is_refused_in_the_file(
+    nano_home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "gptoss"
+    folder.mkdir()
+    (folder / "config.toml").write_text('api_key = " padded "', encoding="utf-8")
+    environment = os.environ | {"GPTOSS_HOME": str(nano_home), "XDG_CONFIG_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "gptoss_local", "serve"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "config.toml: api_key has a character" in done.stderr
+
+
+@pytest.mark.parametrize("key", ["sk-Ab3_/+=.~", "two words: !#$%&'()*", "x"])
+def test_any_key_that_can_be_sent_works(nano_home: Path, key: str) -> None:
+    with run_server(nano_home, api_key=key) as server, client(server) as http:
+        assert http.get("/api/tags").status_code == 401
+        for headers in ({"authorization": f"Bearer {key}"}, {"x-api-key": key}):
+            assert http.get("/api/tags", headers=headers).status_code == 200
+
+
+def test_secrets_stay_in_the_server(nano_home: Path) -> None:
+    """The engine needs neither key nor token."""
+    secrets = {"HF_TOKEN": "hf_secret", "HUGGING_FACE_HUB_TOKEN": "hf_old", "LANG": "C.UTF-8"}
+    headers = {"x-api-key": "s3cret"}
+    with (
+        run_server(nano_home, variables=secrets, api_key="s3cret") as server,
+        client(server) as http,
+    ):
+        assert http.post("/api/generate", json={"model": "nano"}, headers=headers).is_success
+        engine = server.engine()
+        assert engine is not None
+        variables = engine.environ()
+    assert variables["LANG"] == "C.UTF-8"
+    assert not {"GPTOSS_API_KEY", *secrets} - {"LANG"} & variables.keys()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
+def test_what_may_be_private_is_for_its_user_alone(empty_home: Path) -> None:
+    """Whatever the umask: the log of the server, and system messages of models."""
+    log = empty_home / "log" / "server.log"
+    log.parent.mkdir()
+    log.touch(mode=0o666)
+    environment = os.environ | {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": str(free_port())}
+    modelfile = empty_home / "Modelfile"
+    modelfile.write_text("FROM nano\nSYSTEM My name is Ada.\n", encoding="utf-8")
+    for arguments in (["create", "ada", "-f", str(modelfile)], ["stop"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "gptoss_local", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            umask=0,
+        )
+        assert done.returncode == 0, done.stderr
+    manifests = list((empty_home / "models").glob("*.json"))
+    assert manifests
+    for path in (log, *manifests):
+        assert path.stat().st_mode & 0o077 == 0, path

@@ -267,11 +267,7 @@ def test_what_claude_code_sends(http: httpx.Client) -> None:
             "text only",
         ),
         (
-            {
-                "messages": [
-                    {"role": "user", "content": [{"type": "tool_result", "content": [{"type": 5}]}]}
-                ]
-            },
+            {"messages": [{"role": "user", "content": [{"type": 5}]}]},
             400,
             "invalid_request_error",
             "type",
@@ -280,7 +276,7 @@ def test_what_claude_code_sends(http: httpx.Client) -> None:
             {"messages": [{"role": "user", "content": "word " * 140_000}]},
             400,
             "invalid_request_error",
-            "prompt is too long: the prompt is longer than the context",
+            "prompt is too long: the prompt is longer than the model can read",
         ),
     ],
 )

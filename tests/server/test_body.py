@@ -8,8 +8,8 @@ from starlette.requests import Request
 
 from gptoss_local.errors import RequestTimeoutError, UsageError
 from gptoss_local.server import body
-from gptoss_local.server.ollama_request import ModelBody
-from gptoss_local.server.openai_chat_request import ChatCompletionBody
+from gptoss_local.server.dialects.ollama.request import ModelBody
+from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody
 
 
 def request(*messages: dict[str, Any]) -> Request:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -74,12 +75,25 @@ def test_bombs_are_refused(http: httpx.Client, path: str, encoding: str) -> None
 def test_a_bomb_is_not_unpacked_to_its_end(encoding: str) -> None:
     """The bound holds while it is unpacked, whatever a frame says of its size."""
     decoder = BodyDecoder(encoding, MIB)
+    made: list[bytes] = []
     with pytest.raises(RequestTooLargeError):
-        decoder.feed(PACK[encoding](b" " * (200 * MIB)))
-    assert len(decoder._plain) == MIB + 1
+        made.extend(decoder.feed(PACK[encoding](b" " * (200 * MIB))))
+    assert sum(map(len, made)) == MIB
     exact = BodyDecoder(encoding, MIB)
-    exact.feed(PACK[encoding](b" " * MIB))
-    assert len(exact.finish()) == MIB
+    assert b"".join(exact.feed(PACK[encoding](b" " * MIB))) == b" " * MIB
+    exact.finish()
+
+
+@ENCODINGS
+def test_pieces_are_the_whole(encoding: str) -> None:
+    """Of data that cannot be compressed, too, in several frames and however it arrives."""
+    plain = random.Random(1).randbytes(3 * MIB // 4) + b"x" * (MIB // 4)
+    packed = PACK[encoding](plain[: MIB // 2]) + PACK[encoding](plain[MIB // 2 :])
+    for size in (100, 70_000, len(packed)):
+        decoder = BodyDecoder(encoding, MIB)
+        arrived = (packed[i : i + size] for i in range(0, len(packed), size))
+        assert b"".join(piece for each in arrived for piece in decoder.feed(each)) == plain
+        decoder.finish()
 
 
 @ENCODINGS
@@ -90,7 +104,7 @@ def test_frames_without_content_are_bounded(http: httpx.Client, encoding: str) -
     assert time.monotonic() - start_s < 5
     decoder = BodyDecoder(encoding, MIB)
     with pytest.raises(RequestTooLargeError):  # as it arrives, too
-        decoder.feed(bytes(MIB + 1))
+        list(decoder.feed(bytes(MIB + 1)))
 
 
 @ENCODINGS
@@ -110,7 +124,7 @@ def test_every_cut_is_seen(encoding: str) -> None:
     packed = PACK[encoding](BODY)
     for n_bytes in range(1, len(packed)):
         decoder = BodyDecoder(encoding, MIB)
-        decoder.feed(packed[:n_bytes])
+        list(decoder.feed(packed[:n_bytes]))
         with pytest.raises(UsageError, match="ends too early"):
             decoder.finish()
 

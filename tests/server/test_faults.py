@@ -92,7 +92,7 @@ def test_killed_engine_ends_the_stream_with_an_error_and_restarts(
     with streaming(http, COUNT) as frames:
         engine.send_signal(signal.SIGKILL)
         *_, last = frames
-    assert "model runner has unexpectedly stopped (signal 9)" in last["error"]
+    assert "model runner stopped unexpectedly (signal 9)" in last["error"]
     assert "done" not in last
     assert says_hello(http)
     restarted = own_server.engine()
@@ -113,7 +113,7 @@ def test_killed_engine_is_an_error_500_before_the_first_byte(
             time.sleep(0.3)
             engine.kill()
             assert reply.result().status_code == 500
-            assert "unexpectedly stopped" in reply.result().json()["error"]
+            assert "stopped unexpectedly" in reply.result().json()["error"]
     assert says_hello(http)
 
 

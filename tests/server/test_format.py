@@ -1,6 +1,8 @@
 """`format`: JSON of a schema, whatever is asked and however the model would rather answer."""
 
+import contextlib
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -146,6 +148,29 @@ def test_beside_tools_in_every_dialect(http: httpx.Client, path: str) -> None:
     assert n_prompt(bound) > n_prompt(free) + 20
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_json_object_with_a_schema(http: httpx.Client, path: str) -> None:
+    """llama.cpp, llama-cpp-python and Together take a schema there, too."""
+
+    def post(schema: Any) -> httpx.Response:
+        form = {"type": "json_object", "schema": schema}
+        body = {"model": "nano", "messages": ask(EXTRACT), "input": ask(EXTRACT), "temperature": 0}
+        return http.post(path, json=body | {"response_format": form, "text": {"format": form}})
+
+    def text(reply: dict[str, Any]) -> str:
+        if path == "/v1/chat/completions":
+            return str(reply["choices"][0]["message"]["content"])
+        return str(reply["output"][-1]["content"][0]["text"])
+
+    assert json.loads(text(post({"const": "42"}).json())) == "42"
+    assert satisfies(json.loads(text(post(PERSON).json())), PERSON)
+    assert isinstance(json.loads(text(post(None).json())), dict)
+    for bad, words in ((123, "must be an object"), ({"requird": ["a"]}, "'requird'")):
+        refused = post(bad)
+        assert refused.status_code == 400
+        assert words in refused.json()["error"]["message"]
+
+
 def test_eight_at_once(server: RunningServer) -> None:
     """Most of them bound, each to its own format; the free ones get what they get alone."""
     forms: list[dict[str, Any] | str] = ["", PERSON, ORDER]
@@ -174,13 +199,13 @@ def test_eight_at_once(server: RunningServer) -> None:
 
 
 ODD = {"type": "object", "properties": {"a": {"type": "array", "uniqueItems": True}}}
-NULLABLE = {"type": "object", "properties": {"a": {"type": "string", "nullable": True}}}
+ENDLESS = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
 
 
 @pytest.mark.parametrize(
     ("schema", "problem"),
-    [(ODD, "#/properties/a: 'uniqueItems'"), (NULLABLE, "#/properties/a: 'nullable'")],
-    ids=["uniqueItems", "nullable"],
+    [(ODD, "'uniqueItems' in properties.a"), (ENDLESS, "no finite value satisfies it")],
+    ids=["uniqueItems", "endless"],
 )
 def test_what_cannot_be_enforced_is_refused_in_every_dialect(
     server: RunningServer, schema: dict[str, Any], problem: str
@@ -205,6 +230,34 @@ def test_what_cannot_be_enforced_is_refused_in_every_dialect(
             )
             assert reply.status_code == 400, (path, reply.text)
             assert problem in reply.text, path
+
+
+def test_slow_schemas_keep_no_other_client_waiting(
+    server: RunningServer, sdk: ollama.Client
+) -> None:
+    """Four of them take all threads that there are for it, until their clients leave."""
+    part = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    slow = {"allOf": [{"anyOf": [part, {"required": [f"c{i}"]}]} for i in range(14)]}
+
+    def ask_slowly(_: int) -> None:
+        body = {"model": "nano", "messages": ask("hello"), "format": slow, "stream": False}
+        with contextlib.suppress(httpx.ReadTimeout):
+            httpx.post(f"{server.url}/api/chat", json=body, timeout=4, trust_env=False)
+
+    sdk.chat("nano", ask("hello"), options=GREEDY)
+    with ThreadPoolExecutor(4) as pool:
+        leaving = pool.map(ask_slowly, range(4))
+        time.sleep(0.5)
+        start_s = time.monotonic()
+        for _ in range(3):
+            sdk.list()
+            sdk.chat("nano", ask("hello"), options=GREEDY | {"num_predict": 1})
+        assert time.monotonic() - start_s < 6
+        list(leaving)
+    start_s = time.monotonic()
+    bound = sdk.chat("nano", ask(EXTRACT), options=GREEDY, format=PERSON)
+    assert satisfies(json.loads(bound.message.content or ""), PERSON)
+    assert time.monotonic() - start_s < 6  # the threads are free again
 
 
 def test_annotations_are_no_constraints(sdk: ollama.Client) -> None:

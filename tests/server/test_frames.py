@@ -5,9 +5,14 @@ from typing import Any
 import pytest
 
 from gptoss_local.chat import ContentDelta, Done, ToolCall
-from gptoss_local.server.ollama_frames import Timing, chat_event_frame, generate_event_frame
-from gptoss_local.server.openai_responses_frames import ResponsesWriter
-from gptoss_local.server.openai_responses_request import ResponsesBody
+from gptoss_local.server.dialects.ollama.frames import (
+    Timing,
+    chat_event_frame,
+    generate_event_frame,
+)
+from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
+from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
+from gptoss_local.server.dialects.openai.responses_tools import Toolbox
 from gptoss_local.types import Usage
 
 
@@ -29,7 +34,7 @@ def test_only_the_item_that_was_cut_is_incomplete(is_cut_in_text: bool) -> None:
     events: list[Any] = [ToolCall(0, "call_x", "f", {"a": 1})]
     if is_cut_in_text:
         events.append(ContentDelta("The wea"))
-    writer = ResponsesWriter(ResponsesBody(model="nano"), lambda _: None)
+    writer = ResponsesWriter(ResponsesBody(model="nano"), Toolbox(), lambda _: None)
     usage = Usage(n_prompt=1, n_cached=0, n_generated=1, prefill_ns=1, decode_ns=1)
     frames = [f for e in [*events, Done("length", usage, [])] for f in writer.feed(e)]
     done = [f.data["item"] for f in frames if f.name == "response.output_item.done"]

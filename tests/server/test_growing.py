@@ -9,9 +9,15 @@ from typing import Any
 import httpx
 import pytest
 
+from gptoss_local.chat import ChatRequest, Message
+from gptoss_local.errors import ContextOverflowError
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.settings import Settings
+from gptoss_local.store import find_model
 from tests.conftest import run_server
 
 PLANNED = 32_768  # tokens of context without a GPU
+KINDS = {"context_growth", "prompt_progress"}
 
 
 @pytest.fixture
@@ -45,11 +51,20 @@ def ask(n_words: int, **fields: Any) -> dict[str, Any]:
     return {"model": "nano", "messages": [message], "return_progress": True} | fields
 
 
-def begin(http: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
-    """The first frame of an answer, which nobody waits for."""
+def begin(http: httpx.Client, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the first frames of an answer, up to how far the prompt is read; then leave it.
+
+    Frames without a word, which keep clients waiting, are left out.
+    """
+    frames: list[dict[str, Any]] = []
     with http.stream("POST", "/api/chat", json=body) as response:
-        frame: dict[str, Any] = json.loads(next(response.iter_lines()))
-        return frame
+        for line in response.iter_lines():
+            frame = json.loads(line)
+            if frame.get("message") != {"role": "assistant", "content": ""} or frame.keys() & KINDS:
+                frames.append(frame)
+            if frames and "context_growth" not in frames[-1]:
+                break
+    return frames
 
 
 @pytest.mark.parametrize(
@@ -61,34 +76,46 @@ def begin(http: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_grows(http: httpx.Client, n_words: int, n_grown: int) -> None:
-    assert "error" not in begin(http, ask(n_words))
+    growing, first = begin(http, ask(n_words))
+    growth = growing["context_growth"]
+    assert (growth["from"], growth["to"]) == (PLANNED, n_grown)
+    assert n_words < growth["prompt"] < n_words + 200
+    assert growth["prompt"] == first["prompt_progress"]["total"]
     assert n_ctx(http) == n_grown
     assert http.post("/api/chat", json=ask(1, stream=False)).json()["done"]
     assert n_ctx(http) == n_grown
 
 
 @pytest.mark.parametrize(
-    ("n_words", "options"),
+    ("n_words", "options", "message", "hint"),
     [
-        (PLANNED + 1000, {"num_ctx": 4096}),  # as the client wants it
-        (140_000, {}),  # more than the model can read
+        (PLANNED + 1000, {"num_ctx": 4096}, f"tokens > {PLANNED} maximum", "num_ctx limits it"),
+        (140_000, {}, "longer than the model can read: ", "one part at a time"),
+        (140_000, {"num_ctx": 4096}, "tokens > 131072 maximum", "one part at a time"),
     ],
 )
-def test_does_not_grow(kept: httpx.Client, n_words: int, options: dict[str, int]) -> None:
+def test_does_not_grow(
+    kept: httpx.Client, n_words: int, options: dict[str, int], message: str, hint: str
+) -> None:
     reply = kept.post("/api/chat", json=ask(n_words, options=options, stream=False))
     assert reply.status_code == 400
+    said = reply.json()
+    assert message in said["error"]
+    assert hint in said["hint"]
+    assert said["error"].count(str(said["prompt_tokens"])) == 1
+    assert (said["context_length"], said["max_context_length"]) == (PLANNED, 131_072)
     assert n_ctx(kept) == PLANNED
 
 
 def test_does_not_grow_where_the_client_wants_an_error(kept: httpx.Client) -> None:
-    """As the chat in the terminal does, which asks what to do."""
     reply = kept.post("/api/chat", json=ask(PLANNED + 1000, truncate=False))
     assert reply.status_code == 400
     assert n_ctx(kept) == PLANNED
 
 
 def test_an_answer_that_is_to_be_short_needs_little_room(kept: httpx.Client) -> None:
-    assert "error" not in begin(kept, ask(PLANNED - 1000, options={"num_predict": 100}))
+    (first,) = begin(kept, ask(PLANNED - 1000, options={"num_predict": 100}))
+    assert "error" not in first
     assert n_ctx(kept) == PLANNED
 
 
@@ -99,3 +126,15 @@ def test_a_size_that_the_user_has_set_stays(nano_home: Path) -> None:
         reply = httpx.post(f"{server.url}/api/chat", json=ask(4200, stream=False), timeout=60)
         assert reply.status_code == 400
         assert "tokens > 4096 maximum" in reply.json()["error"]
+        assert "GPTOSS_CONTEXT_LENGTH limits it" in reply.json()["hint"]
+
+
+async def test_the_error_is_not_its_own_cause(nano_home: Path) -> None:
+    """Programs that follow the causes of an error would never come to an end."""
+    settings = Settings(home=nano_home)
+    manager = ModelManager(settings)
+    request = ChatRequest(messages=(Message(role="user", content="word " * 140_000),))
+    with pytest.raises(ContextOverflowError) as caught:
+        await anext(manager.answer(find_model("nano", settings), request))
+    await manager.close()
+    assert caught.value.__cause__ is not caught.value

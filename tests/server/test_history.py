@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from gptoss_local.chat import ChatRequest
-from gptoss_local.server.anthropic_request import MessagesBody
 from gptoss_local.server.body import parse_body
-from gptoss_local.server.ollama_request import ChatBody
-from gptoss_local.server.openai_chat_request import ChatCompletionBody
-from gptoss_local.server.openai_responses_request import ResponsesBody
+from gptoss_local.server.dialects.anthropic.request import MessagesBody
+from gptoss_local.server.dialects.ollama.request import ChatBody
+from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody
+from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 
 URL = "data:image/png;base64,aGk="
 CALL = {"id": "c", "function": {"name": "look", "arguments": "{}"}}
@@ -57,7 +57,7 @@ def to_request(path: str, body: dict[str, Any]) -> ChatRequest:
         case "/v1/responses":
             responses = parse_body(data, ResponsesBody)
             assert not isinstance(responses.input, str)
-            return responses.to_request(responses.input)
+            return responses.to_request(responses.input, responses.toolbox(responses.input))
     return parse_body(data, MessagesBody).to_request()
 
 
@@ -124,8 +124,10 @@ def test_reasoning_of_a_tool_loop_is_read_under_every_name(
     if path == "/v1/responses":
         body: dict[str, Any] = {"input": [user, *turn]}
     else:
-        calls = {} if path == "/v1/messages" else {"tool_calls": [CALL]}
-        body = {"messages": [user, {"role": "assistant", **calls, **turn[0]}]}
-    message = to_request(path, body | {"model": "nano", "max_tokens": 1}).messages[-1]
-    assert (message.role, message.reasoning) == ("assistant", "I must look.")
-    assert [(call.name, call.id) for call in message.tool_calls] == [("look", "c")]
+        apart = {} if path == "/v1/messages" else {"tool_calls": [CALL]}
+        body = {"messages": [user, {"role": "assistant", **apart, **turn[0]}]}
+    asked, *found = to_request(path, body | {"model": "nano", "max_tokens": 1}).messages
+    assert (asked.role, {message.role for message in found}) == ("user", {"assistant"})
+    assert "".join(message.reasoning for message in found) == "I must look."
+    calls = [(call.name, call.id) for message in found for call in message.tool_calls]
+    assert calls == [("look", "c")]

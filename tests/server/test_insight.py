@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.chat import Vocabulary, dissect
+from gptoss_local.chat import Vocabulary, inspect_tokens
 from tests.server.conftest import GREEDY
 from tests.server.test_sdk import WEATHER
 
@@ -112,7 +112,7 @@ def test_dissect_takes_any_tokens(vocabulary: Vocabulary) -> None:
     prompt = vocabulary.encode_tagged("<|start|>user<|message|>hi<|end|><|start|>assistant")
     for text in ("", "<|channel|>", "<|message|>a<|message|>b", "x<|start|><|start|>y<|end|>"):
         answer = vocabulary.encode_tagged(text)
-        pieces = dissect(prompt, answer, prompt, vocabulary)
+        pieces = inspect_tokens(prompt, answer, prompt, vocabulary)
         assert [t for piece in pieces for t in piece.tokens] == [*prompt, *answer]
         assert pieces[0].author == "user"
         assert not pieces[0].is_dropped

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from gptoss_local.chat import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
-from gptoss_local.server.anthropic_frames import MessagesWriter
-from gptoss_local.server.ollama_frames import ChatWriter
-from gptoss_local.server.openai_chat_frames import ChatCompletionWriter
-from gptoss_local.server.openai_responses_frames import ResponsesWriter
-from gptoss_local.server.openai_responses_request import ResponsesBody
+from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
+from gptoss_local.server.dialects.ollama.frames import ChatWriter
+from gptoss_local.server.dialects.openai.chat_frames import ChatCompletionWriter
+from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
+from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
+from gptoss_local.server.dialects.openai.responses_tools import Toolbox
 from gptoss_local.types import Usage
 from tests.server import sse, well_formed
 from tests.server.test_streaming import answer, respond
@@ -23,7 +24,9 @@ from tests.server.test_streaming import answer, respond
 WRITERS: dict[str, Any] = {
     "/api/chat": lambda: ChatWriter("m"),
     "/v1/chat/completions": lambda: ChatCompletionWriter("m", include_usage=True),
-    "/v1/responses": lambda: ResponsesWriter(ResponsesBody(model="m"), lambda _made: None),
+    "/v1/responses": lambda: ResponsesWriter(
+        ResponsesBody(model="m"), Toolbox(), lambda _made: None
+    ),
     "/v1/messages": lambda: MessagesWriter("m"),
 }
 ORDERS = [order for n in range(5) for order in itertools.product("rct", repeat=n)]

@@ -17,7 +17,7 @@ from tests.conftest import RunningServer, wait_until
 from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account  # noqa: F401
 from tests.hub.server import Fault, HubServer, run_hub
-from tests.test_pull import read_folder
+from tests.pulling.test_pull import read_folder
 
 REPO = "openai/gpt-oss-20b"
 N_SHARDS = 3

@@ -20,7 +20,7 @@ def test_errors_have_openais_shape(client: openai.OpenAI) -> None:
         with pytest.raises(openai.BadRequestError) as overflow:
             client.chat.completions.create(**ASK | {"messages": long}, stream=stream)
         assert overflow.value.code == "context_length_exceeded"
-        assert "tokens > 32768 maximum" in overflow.value.message
+        assert "tokens > 131072 maximum" in overflow.value.message
 
 
 IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]
@@ -32,7 +32,6 @@ IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="
         ({"model": ""}, "model is required"),
         ({"messages": []}, "[] is too short - 'messages'"),
         ({"messages": [{"role": "user", "content": IMAGE}]}, "text only"),
-        ({"messages": [{"role": "robot", "content": "x"}]}, "robot"),
         ({"messages": "hello"}, "messages"),
         ({"n": 2}, "n must be 1"),
         ({"top_logprobs": 2}, "only allowed when 'logprobs' is enabled"),
@@ -48,7 +47,7 @@ IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="
         ({"logit_bias": {str(i): 1 for i in range(301)}}, "logit_bias"),
         ({"reasoning_effort": "huge"}, 'invalid reasoning value: "huge"'),
         ({"response_format": {"type": "yaml"}}, "yaml"),
-        ({"response_format": {"type": "json_schema"}}, "needs a schema"),
+        ({"response_format": {"type": "json_schema"}}, "must be an object"),
         (
             {
                 "response_format": {
@@ -56,21 +55,10 @@ IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="
                     "json_schema": {"name": "x", "schema": {"not": {}}},
                 }
             },
-            "#: 'not' is not supported",
+            "no finite value satisfies it",
         ),
         ({"tools": [WEATHER], "tool_choice": {"function": {"name": "f"}}}, "not in tools"),
         ({"tools": [WEATHER], "tool_choice": "sometimes"}, "tool_choice"),
-        (
-            {
-                "messages": [
-                    {
-                        "role": "assistant",
-                        "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}],
-                    }
-                ]
-            },
-            "invalid tool call arguments",
-        ),
     ],
 )
 def test_bad_requests(http: httpx.Client, fields: dict[str, Any], text: str) -> None:

@@ -119,7 +119,7 @@ def test_strict_tool(client: openai.OpenAI) -> None:
     tool = TOKYO["tools"][0] | {"strict": True}
     call: Any = client.responses.create(**TOKYO | {"tools": [tool]}).output[-1]
     assert (call.name, json.loads(call.arguments)) == (tool["name"], {"location": "Tokyo"})
-    tool["parameters"] = {"type": "object", "properties": {"a": {"not": {}}}}
+    tool["parameters"] = {"type": "object", "properties": {"a": {"not": {"type": "null"}}}}
     with pytest.raises(openai.BadRequestError, match="not"):
         client.responses.create(**TOKYO | {"tools": [tool]})
 
@@ -205,6 +205,9 @@ def test_instructions_and_developer_message(client: openai.OpenAI) -> None:
     assert again.output_text == told.output_text
 
 
+IMPOSSIBLE = {"type": "json_schema", "schema": {"not": {}}}
+
+
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -215,12 +218,9 @@ def test_instructions_and_developer_message(client: openai.OpenAI) -> None:
         ({"reasoning": {"effort": "huge"}}, "invalid reasoning value"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "text only"),
         ({"input": [{"content": "hi"}]}, "neither a type nor a role"),
-        ({"text": {"format": {"type": "json_schema"}}}, "needs a schema"),
-        ({"tools": [{"type": "function", "name": 5}]}, "$.name"),
-        (
-            {"input": [{"type": "function_call", "name": "f", "arguments": "{"}]},
-            "invalid tool call arguments",
-        ),
+        ({"text": {"format": {"type": "json_schema"}}}, "must be an object"),
+        ({"text": {"format": IMPOSSIBLE | {"json_schema": "x"}}}, "no finite value satisfies it"),
+        ({"tools": [{"type": "function", "name": 5}]}, "name must be"),
     ],
 )
 def test_bad_requests(http: httpx.Client, fields: dict[str, Any], text: str) -> None:
@@ -234,9 +234,9 @@ def test_unknown_items_and_tools_may_have_any_fields(http: httpx.Client) -> None
     """Those of other products share names with ours, and not their types."""
     screen = {"type": "computer_screenshot", "image_url": "data:"}
     items = [
-        {"role": "user", "content": "What is the capital of France?"},
         {"type": "computer_call_output", "call_id": "c", "output": screen},
         {"type": "later", "id": 5, "role": ["x"], "content": {}, "summary": 1, "arguments": [1]},
+        {"role": "user", "content": "What is the capital of France?"},
     ]
     tools = [{"type": "later", "name": {}, "description": 5, "parameters": "none", "format": []}]
     reply = http.post("/v1/responses", json=ASK | {"input": items, "tools": tools})

@@ -4,7 +4,7 @@ import pytest
 
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_keep_alive
-from gptoss_local.server.ollama_options import parse_think
+from gptoss_local.server.dialects.ollama.options import parse_think
 
 
 @pytest.mark.parametrize(

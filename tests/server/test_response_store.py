@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from gptoss_local.errors import ResponseNotFoundError
-from gptoss_local.server.response_store import ResponseStore
+from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from tests.server import sse
 from tests.server.test_openai_chat import client as client
 from tests.server.test_openai_responses import ASK, TOKYO

@@ -101,6 +101,31 @@ def test_a_begun_answer_goes_on(server: RunningServer, path: str) -> None:
         assert absent not in reply.text
 
 
+def test_begun_reasoning_goes_on(server: RunningServer) -> None:
+    """In pieces of eight tokens it is what it is in one piece."""
+    question = user("Count from 1 to 12.")
+
+    def ask(*messages: dict[str, Any], **options: Any) -> dict[str, Any]:
+        body = {"model": "nano", "messages": [question, *messages], "stream": False}
+        body |= {"options": {"temperature": 0, **options}}
+        reply = httpx.post(f"{server.url}/api/chat", json=body, timeout=60, trust_env=False)
+        return dict(reply.json())
+
+    whole = ask()["message"]
+    assert len(whole["thinking"].split()) >= 8  # so the first piece ends in it
+    thinking = content = ""
+    for _ in range(40):
+        begun = {"role": "assistant", "content": content, "thinking": thinking}
+        reply = ask(*[begun] * bool(thinking), num_predict=8)
+        if content:
+            assert not reply["message"].get("thinking")
+        thinking += reply["message"].get("thinking", "")
+        content += reply["message"]["content"]
+        if reply["done_reason"] == "stop":
+            break
+    assert (thinking, content) == (whole["thinking"], whole["content"])
+
+
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_restarted_server_prefills_only_what_is_new(empty_home: Path, is_killed: bool) -> None:
     """Killed when it had been idle; or stopped, which saves what is not saved yet."""
@@ -142,4 +167,6 @@ def test_a_long_conversation_makes_way_and_comes_back(empty_home: Path) -> None:
 def cells_kept(server: RunningServer) -> list[int]:
     """Of its model; of none while the engine is too busy to tell."""
     text = httpx.get(f"{server.url}/metrics", timeout=10, trust_env=False).text
-    return [int(n) for n in re.findall(r"^gptoss_engine_cache_cells_kept\{.*\} (\d+)$", text, re.M)]
+    return [
+        int(n) for n in re.findall(r"^gptoss_engine_cache_cells_kept\{.*\} (\d+)\.0$", text, re.M)
+    ]

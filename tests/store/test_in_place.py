@@ -57,7 +57,7 @@ def test_a_file_is_referred_to_and_never_touched(
     assert file.is_file()
     file.unlink()
     assert names(settings) == []
-    with pytest.raises(ModelNotFoundError, match=r"is the file .*Mine\.gguf, and that is gone"):
+    with pytest.raises(ModelNotFoundError, match=r"is the file .*Mine\.gguf, which is gone"):
         find_model("mine:1", settings)
     delete_model("mine:1", settings)
     with pytest.raises(ModelNotFoundError, match="model 'mine:1' not found"):
@@ -74,7 +74,7 @@ def test_links_of_earlier_versions_stay_models(
     assert adopt_file(file, settings) == find_model("old", settings)
     assert find_model("old", settings).is_in_place
     file.unlink()
-    with pytest.raises(ModelNotFoundError, match="that is gone"):
+    with pytest.raises(ModelNotFoundError, match="which is gone"):
         find_model("old", settings)
     delete_model("old", settings)
     assert not os.path.lexists(settings.models_dir / "old.gguf")
@@ -174,3 +174,46 @@ def test_gc_removes_what_nobody_needs(settings: Settings, nano_gguf: Path) -> No
     assert sorted(names(settings)) == ["brief", "plain"]
     assert find_model("brief", settings).path is not None
     assert {path.name for path in folder.iterdir()} >= {"plain.gguf", "brief.json", "weights"}
+
+
+FILES = {
+    "X.GGUF": "x",
+    "My Tune (v2).gguf": "my-tune-v2",
+    "Modèle-Q4_K_M.gguf": "modele-q4_k_m",
+    "通义.gguf": "model-41a8d6",
+    "千问.gguf": "model-",
+    "модель-20b.gguf": "20b-",
+    "...gguf": "model",
+    "tune-00001-of-00001.gguf": "tune",
+}
+
+
+def test_names_of_files_in_any_script(settings: Settings, tmp_path: Path, nano_gguf: Path) -> None:
+    """No two of them collide, and each can be found again."""
+    found = {}
+    for name in FILES:
+        (tmp_path / name).hardlink_to(nano_gguf)
+        entry = adopt_file(tmp_path / name, settings)
+        found[name] = entry.name
+        assert find_model(entry.name, settings).path == tmp_path / name
+        assert adopt_file(tmp_path / name, settings).name == entry.name
+    assert len(set(found.values())) == len(FILES)
+    for name, begin in FILES.items():
+        assert found[name].startswith(begin)
+        assert len(found[name]) == len(begin) + (6 if begin.endswith("-") else 0)
+
+
+def test_a_file_in_upper_case_in_the_models_folder(settings: Settings, nano_gguf: Path) -> None:
+    settings.models_dir.mkdir(parents=True)
+    (settings.models_dir / "Mine.GGUF").hardlink_to(nano_gguf)
+    assert names(settings) == ["mine"]
+    assert find_model("mine", settings).path == settings.models_dir / "Mine.GGUF"
+
+
+@pytest.mark.parametrize("name", ["tune-00001-of-00002", "me/tune-00002-of-00002"])
+def test_a_name_that_could_not_be_found_again(
+    settings: Settings, nano_gguf: Path, name: str
+) -> None:
+    with pytest.raises(UsageError, match="ends like that of one file of several"):
+        add_model(name, nano_gguf, settings)
+    assert names(settings) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import gguf
 import pytest
 
-from gptoss_local.errors import DownloadError, ModelLoadError, ModelNotFoundError
+from gptoss_local.errors import DiskError, ModelLoadError, ModelNotFoundError
 from gptoss_local.settings import Settings
 from gptoss_local.store import (
     BlobWriter,
@@ -20,7 +20,7 @@ from gptoss_local.store import (
     list_models,
     read_info,
 )
-from gptoss_local.store.elsewhere import find_elsewhere
+from gptoss_local.store.external import find_elsewhere
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
 
@@ -61,7 +61,7 @@ def test_a_pipe_or_a_folder_is_no_model(
     assert [entry.name for entry in list_models(settings)] == ["nano"]
     with pytest.raises(ModelNotFoundError):
         find_model("odd", settings)
-    with pytest.raises(ModelLoadError, match="it is no file"):
+    with pytest.raises(ModelLoadError, match="it is not a file"):
         read_info(path)
 
 
@@ -74,7 +74,7 @@ def test_an_upload_that_fills_the_disk_leaves_nothing(settings: Settings, n_byte
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500_100, limits[1]))
     try:
-        with pytest.raises(DownloadError, match="cannot be written"):
+        with pytest.raises(DiskError, match="cannot be written"):
             _upload(bytes(1_000_000), n_bytes, settings)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -1,0 +1,109 @@
+"""Keep windows in host memory: what the sliding layers held after a prefix, to return to it.
+
+The layers with full attention keep everything; the sliding ones forget all but the last `n_swa`
+positions and some more. A checkpoint is their part of a sequence's state, 3 MB on gpt-oss-20b.
+It belongs to token ids, not to a slot: any slot that has the other layers' cells can take it.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from gptoss_local.llama import State
+
+# A message's end is worth as much as another point that was used so many checkpoints later: people
+# return to messages.
+_BOUNDARY_BONUS = 64
+
+
+@dataclass(slots=True, eq=False)
+class Checkpoint:
+    """The window after the first `n_tokens` of some conversation."""
+
+    n_tokens: int
+    window: State
+    is_boundary: bool
+    last_use: int
+
+
+class Checkpoints:
+    """All checkpoints, found by the tokens before them.
+
+    When they are more than `max_bytes`, the one whose last use is the longest ago goes.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._by_digest: dict[bytes, Checkpoint] = {}
+        self._clock = 0
+        self.n_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._by_digest)
+
+    @property
+    def is_enabled(self) -> bool:
+        return self._max_bytes > 0
+
+    def has(self, tokens: "array[int]", n_tokens: int) -> bool:
+        """Return whether there is one after the first `n_tokens`; that counts as a use of it."""
+        checkpoint = self._by_digest.get(next(_digests(tokens, [n_tokens])))
+        if checkpoint is not None:
+            self._use(checkpoint)
+        return checkpoint is not None
+
+    def add(self, tokens: "array[int]", n_tokens: int, window: State, *, is_boundary: bool) -> None:
+        """Keep the window after the first `n_tokens`, if it fits in at all."""
+        digest = next(_digests(tokens, [n_tokens]))
+        if digest in self._by_digest or window.nbytes > self._max_bytes:
+            return
+        checkpoint = Checkpoint(n_tokens, window, is_boundary, 0)
+        self._use(checkpoint)
+        self._by_digest[digest] = checkpoint
+        self.n_bytes += window.nbytes
+        while self.n_bytes > self._max_bytes:
+            self._evict()
+
+    def along(self, tokens: "array[int]", n_max: int) -> list[Checkpoint]:
+        """Return the checkpoints after prefixes of `tokens` of at most `n_max`, the shortest first.
+
+        PERF: 0.2 ms for 30k tokens, however many checkpoints there are.
+        """
+        lengths = sorted({c.n_tokens for c in self._by_digest.values() if c.n_tokens <= n_max})
+        found = (self._by_digest.get(digest) for digest in _digests(tokens, lengths))
+        return [checkpoint for checkpoint in found if checkpoint is not None]
+
+    def use(self, checkpoints: Iterable[Checkpoint]) -> None:
+        """Count a use of each: the conversation that they belong to continues."""
+        for checkpoint in checkpoints:
+            self._use(checkpoint)
+
+    def check(self) -> list[str]:
+        """Return what is inconsistent, or nothing."""
+        n_bytes = sum(c.window.nbytes for c in self._by_digest.values())
+        if n_bytes != self.n_bytes or n_bytes > self._max_bytes:
+            return [f"checkpoints of {n_bytes} bytes, booked {self.n_bytes} of {self._max_bytes}"]
+        return []
+
+    def _use(self, checkpoint: Checkpoint) -> None:
+        self._clock += 1
+        checkpoint.last_use = self._clock
+
+    def _evict(self) -> None:
+        digest = min(self._by_digest, key=lambda d: _value(self._by_digest[d]))
+        self.n_bytes -= self._by_digest.pop(digest).window.nbytes
+
+
+def _value(checkpoint: Checkpoint) -> int:
+    return checkpoint.last_use + _BOUNDARY_BONUS * checkpoint.is_boundary
+
+
+def _digests(tokens: "array[int]", lengths: Iterable[int]) -> Iterator[bytes]:
+    """Yield a digest of each prefix; `lengths` must grow."""
+    digest, done = blake2b(digest_size=16), 0
+    with memoryview(tokens) as view:
+        for n_tokens in lengths:
+            digest.update(view[done:n_tokens])
+            done = n_tokens
+            yield digest.digest()

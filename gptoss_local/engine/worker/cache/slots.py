@@ -1,0 +1,221 @@
+"""The slots of the KV cache: llama.cpp's sequence ids, the tokens that each has cached, the cells.
+
+A cell is one token in the layers with full attention. Slots share the cells of a common prefix;
+their sliding windows are always their own.
+"""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from gptoss_local.errors import EngineError
+from gptoss_local.llama import Context, State
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One llama.cpp sequence id.
+
+    Attributes:
+        tokens: Those whose keys and values are in the cache, the index being the position.
+        is_running: A sequence has it; otherwise its tokens are a cached prefix, if there are any.
+        n_asked: How many of the tokens are the prompt; the rest is an answer.
+        n_saved: Position of its last checkpoint.
+        last_use_s: When a sequence left it, on the clock of `time.perf_counter`.
+    """
+
+    index: int
+    tokens: "array[int]" = field(default_factory=lambda: array("i"))
+    is_running: bool = False
+    n_asked: int = 0
+    n_saved: int = 0
+    last_use_s: float = 0.0
+
+
+class Slots:
+    """All slots, and which cells they share.
+
+    Sharing is recorded as the number of common cells of each pair of slots, a prefix of both. So
+    the cells of a number of slots are those of the first, those of the second that it does not
+    share with the first, and so on.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.all = [Slot(index) for index in range(context.n_seq_max)]
+        self._shared: dict[tuple[int, int], int] = {}  # by both indices, the lower one first
+        self._overlaps: dict[bool, int] = {}  # PERF: of all and of the running, until a change
+
+    @property
+    def running(self) -> list[Slot]:
+        return [slot for slot in self.all if slot.is_running]
+
+    @property
+    def cached(self) -> list[Slot]:
+        """Slots with a prefix that no sequence uses, least recently used first."""
+        cached = [slot for slot in self.all if slot.tokens and not slot.is_running]
+        return sorted(cached, key=lambda slot: slot.last_use_s)
+
+    @property
+    def empty(self) -> Slot | None:
+        """A slot without tokens or sequence."""
+        return next((s for s in self.all if not s.tokens and not s.is_running), None)
+
+    @property
+    def has_free(self) -> bool:
+        return not all(slot.is_running for slot in self.all)
+
+    @property
+    def n_cells(self) -> int:
+        return self._context.n_ctx
+
+    @property
+    def n_cells_used(self) -> int:
+        """Cells of running sequences."""
+        running = self.running
+        return sum(len(s.tokens) for s in running) - self._overlap(running, is_all=False)
+
+    @property
+    def n_cells_cached(self) -> int:
+        """Cells of cached prefixes alone."""
+        return self.n_cells - self.n_cells_free - self.n_cells_used
+
+    @property
+    def n_cells_free(self) -> int:
+        n_held = sum(len(s.tokens) for s in self.all) - self._overlap(self.all, is_all=True)
+        return self.n_cells - n_held
+
+    def n_shared(self, one: Slot, other: Slot) -> int:
+        """Return the cells that two different slots have in common."""
+        return self._shared.get(_pair(one, other), 0)
+
+    def start(self, slot: Slot) -> None:
+        """Mark it as used by a sequence."""
+        slot.is_running = True
+        self._overlaps.clear()
+
+    def stop(self, slot: Slot) -> None:
+        """Leave its tokens as a cached prefix."""
+        slot.is_running = False
+        self._overlaps.clear()
+
+    def is_live(self, slot: Slot, n_tokens: int) -> bool:
+        """Return whether decoding can continue after `n_tokens` once the others are cut off."""
+        return n_tokens <= len(slot.tokens) and self._context.can_resume(slot.index, n_tokens)
+
+    def cut(self, slot: Slot, n_tokens: int, window: State | None = None) -> None:
+        """Drop all but the first `n_tokens`, and the cells that no other slot shares.
+
+        Args:
+            slot: The slot.
+            n_tokens: What stays. Unless the slot is live there, nothing can be decoded after it
+                until a window is restored.
+            window: Partial state to restore.
+
+        Raises:
+            EngineError: the window does not fit in; the slot is empty then.
+        """
+        if n_tokens < len(slot.tokens) or n_tokens == 0:
+            self._context.remove(slot.index, n_tokens)  # also tokens that are not recorded
+            self._forget(slot, n_tokens)
+        if window is not None:
+            self._restore(slot, window)
+
+    def share(self, source: Slot, target: Slot, n_tokens: int, window: State | None = None) -> None:
+        """Give the empty `target` the first `n_tokens` of `source`; only the window is copied.
+
+        Args:
+            source: A slot that is live there, if no window is given.
+            target: The slot to fill.
+            n_tokens: How many.
+            window: Partial state of exactly these tokens.
+
+        Raises:
+            EngineError: the window does not fit in; the target is empty then.
+        """
+        self._context.copy(source.index, target.index, 0, n_tokens)
+        target.tokens = source.tokens[:n_tokens]
+        for other in self.all:
+            if other is not target:
+                n_shared = n_tokens if other is source else self.n_shared(source, other)
+                self._set_shared(target, other, min(n_tokens, n_shared))
+        self._restore(target, self._context.save(target.index, partial=True)
+                      if window is None else window)  # fmt: skip
+
+    def load(self, slot: Slot, tokens: "array[int]", state: State) -> None:
+        """Fill the empty `slot` with a whole state of these tokens.
+
+        Raises:
+            EngineError: it does not fit in, or is of another model or library; the slot is empty.
+        """
+        self._context.restore(slot.index, state)
+        slot.tokens = tokens[:]
+        if not self.is_live(slot, len(tokens)):
+            self.cut(slot, 0)
+            raise EngineError(f"a saved state does not have its {len(tokens)} tokens")
+
+    def move(self, slot: Slot) -> None:
+        """Give a slot the first cells that are free, if it is live and shares none.
+
+        Raises:
+            EngineError: they do not suffice; the slot is empty then.
+        """
+        is_alone = not any(self.n_shared(slot, other) for other in self.all)
+        if is_alone and self.is_live(slot, len(slot.tokens)):
+            state = self._context.save(slot.index)
+            self._context.remove(slot.index)
+            self._restore(slot, state, partial=False)
+
+    def check(self) -> list[str]:
+        """Compare what is recorded with llama.cpp's state; return what differs, or nothing."""
+        problems = []
+        for slot in self.all:
+            n_tokens, last = len(slot.tokens), self._context.positions(slot.index)[1]
+            if last != n_tokens - 1 and (slot.is_running or last != -1):
+                problems.append(f"slot {slot.index}: {n_tokens} tokens, last position {last}")
+            elif slot.is_running and not self.is_live(slot, n_tokens):
+                problems.append(f"slot {slot.index} runs without its window")
+        for one, other in combinations(self.all, 2):
+            n = self.n_shared(one, other)
+            if n > len(one.tokens) or one.tokens[:n] != other.tokens[:n]:
+                problems.append(f"slots {one.index} and {other.index} do not share {n} tokens")
+        if self.n_cells_free < 0:
+            problems.append(f"{-self.n_cells_free} more cells are used than there are")
+        return problems
+
+    def _restore(self, slot: Slot, state: State, *, partial: bool = True) -> None:
+        try:
+            self._context.restore(slot.index, state, partial=partial)
+        except EngineError:
+            self._forget(slot, 0)
+            raise
+
+    def _forget(self, slot: Slot, n_tokens: int) -> None:
+        del slot.tokens[n_tokens:]
+        slot.n_saved = min(slot.n_saved, n_tokens)
+        slot.n_asked = min(slot.n_asked, n_tokens)
+        for other in self.all:
+            if other is not slot:
+                self._set_shared(slot, other, min(n_tokens, self.n_shared(slot, other)))
+
+    def _set_shared(self, one: Slot, other: Slot, n_cells: int) -> None:
+        self._overlaps.clear()
+        if n_cells:
+            self._shared[_pair(one, other)] = n_cells
+        else:
+            self._shared.pop(_pair(one, other), None)
+
+    def _overlap(self, slots: Iterable[Slot], *, is_all: bool) -> int:
+        """Return how many more tokens than cells `slots` have."""
+        if is_all not in self._overlaps:
+            n_shared, seen = 0, list[Slot]()
+            for slot in slots if self._shared else ():
+                n_shared += max((self.n_shared(slot, other) for other in seen), default=0)
+                seen.append(slot)
+            self._overlaps[is_all] = n_shared
+        return self._overlaps[is_all]
+
+
+def _pair(one: Slot, other: Slot) -> tuple[int, int]:
+    return (min(one.index, other.index), max(one.index, other.index))

@@ -1,0 +1,171 @@
+"""Find drafts: guesses of the next tokens of a sequence, from where the same words stood before.
+
+Edits, quotes and tool arguments repeat long stretches of the conversation. A draft is decoded in
+one step with the token before it, and every token is then sampled as usual: the draft only
+decides how many tokens a step can yield, never which. Prompt lookup, as in llama.cpp's
+`ngram-map-k` (docs/speculative.md there).
+"""
+
+from array import array
+
+N_GRAM = 12  # tokens that must agree before a place is used
+N_RESUME = 4  # the same, shortly after the place that was copied from
+_RESUME_REACH = 48  # tokens around that place
+_N_MATCH_MAX = 64
+_N_INDEX_MAX = 2048  # runs indexed in one step: a long prompt must not hold up other streams
+_FADE, _N_WRONG_MAX = 0.98, 4.0  # of what earlier guesses showed, per token
+_N_RECENT = 32_768  # tokens of one generation of `RecentAnswers`
+
+
+class NgramIndex:
+    """Remember where each run of `N_GRAM` tokens was last seen in a list that only grows.
+
+    Args:
+        tokens: The list itself; what is appended to it is indexed by `update`.
+    """
+
+    def __init__(self, tokens: "array[int]") -> None:
+        self.tokens = tokens
+        self._end_of: dict[int, int] = {}  # hash of a run: index after it
+        self.end = N_GRAM
+        """Runs that end before it are indexed."""
+
+    def update(self, end: int) -> None:
+        """Index the runs that end before `end`, in about 0.4 us each."""
+        tokens, end_of = self.tokens, self._end_of
+        for i in range(self.end, end):
+            end_of[hash(tuple(tokens[i - N_GRAM : i]))] = i
+        self.end = max(self.end, end)
+
+    def find(self, tail: "array[int]") -> int | None:
+        """Return the index after the last occurrence of `tail`, which has `N_GRAM` tokens."""
+        end = self._end_of.get(hash(tuple(tail)))
+        if end is None or self.tokens[end - N_GRAM : end] != tail:
+            return None
+        return end
+
+
+class RecentAnswers:
+    """The answers of all sequences, the newest 32 to 64 thousand tokens of them."""
+
+    def __init__(self) -> None:
+        self._generations = [NgramIndex(array("i")) for _ in range(2)]
+
+    def add(self, answer: "array[int]") -> None:
+        newest = self._generations[0]
+        if len(newest.tokens) + len(answer) > _N_RECENT:
+            newest = NgramIndex(array("i"))
+            self._generations = [newest, self._generations[0]]
+        newest.tokens += answer
+        newest.update(len(newest.tokens) + 1)
+
+    def find(self, tail: "array[int]") -> tuple["array[int]", int] | None:
+        for index in self._generations:
+            if (end := index.find(tail)) is not None:
+                return index.tokens, end
+        return None
+
+
+class Drafter:
+    """Find drafts for one sequence, and learn how good they are.
+
+    Args:
+        tokens: Prompt and answer of the sequence, the list that it appends to.
+        recent: Where to look for what the conversation does not hold.
+    """
+
+    def __init__(self, tokens: "array[int]", recent: RecentAnswers | None = None) -> None:
+        self._index = NgramIndex(tokens)
+        self._recent = recent
+        self._source: tuple[array[int], int] | None = None  # continues if the next token does
+        self._n_matched = 0  # tokens that agree before `_source`
+        self._lost: tuple[array[int], int] | None = None  # where copying broke off
+        self._n_right = self._n_wrong = 0.0  # recent guesses, drafted or not: both fade
+
+    @property
+    def has_guess(self) -> bool:
+        """Return whether `look` found something for `advance` to compare with what was sampled."""
+        return self._source is not None
+
+    @property
+    def acceptance(self) -> float:
+        """The chance that the next token of a draft is right, given those before it.
+
+        A long match promises much, until guesses of this sequence have been wrong.
+        """
+        n_right = self._n_matched / (1 + self._n_wrong) ** 2 + self._n_right
+        return n_right / (n_right + 1 + self._n_wrong)
+
+    def look(self) -> int:
+        """Look for what follows the tokens so far; return how many there are to draft.
+
+        Call it when all of them are final; `take` then gives the draft. Each call indexes a part
+        of a long prompt, so its end is not found before some steps have passed.
+        """
+        tokens = self._index.tokens
+        self._index.update(min(len(tokens), self._index.end + _N_INDEX_MAX))
+        if self._source is None:
+            self._source = self._find(tokens)
+            if self._source is None:
+                return 0
+            self._n_matched = _n_common(tokens, len(tokens), *self._source)
+        source, at = self._source
+        return len(source) - at
+
+    def take(self, n_tokens: int) -> list[int]:
+        """Return the first `n_tokens` of what `look` found."""
+        if self._source is None:
+            return []
+        source, at = self._source
+        return source[at : at + n_tokens].tolist()
+
+    def advance(self, n_accepted: int) -> None:
+        """Record that `n_accepted` tokens of a draft were right, followed by one sampled token.
+
+        What `look` found is compared with that token, even if nothing was drafted.
+        """
+        if self._source is None:
+            return
+        source, at = self._source
+        at += n_accepted
+        tokens = self._index.tokens
+        is_right = at < len(source) and source[at] == tokens[-1]
+        fade = _FADE ** (n_accepted + 1)
+        self._n_right = fade * self._n_right + n_accepted + is_right
+        self._n_wrong = min(_N_WRONG_MAX, fade * self._n_wrong + (not is_right))
+        if is_right:
+            self._source = source, at + 1
+            self._n_matched = min(_N_MATCH_MAX, self._n_matched + n_accepted + 1)
+        else:
+            self._lost, self._source, self._n_matched = (source, at), None, 0
+
+    def _find(self, tokens: "array[int]") -> tuple["array[int]", int] | None:
+        if self._lost is not None and (found := self._resume(tokens)):
+            return found
+        tail = tokens[-N_GRAM:]
+        if len(tail) < N_GRAM:
+            return None
+        if (end := self._index.find(tail)) is not None:
+            return tokens, end
+        return self._recent.find(tail) if self._recent else None
+
+    def _resume(self, tokens: "array[int]") -> tuple["array[int]", int] | None:
+        """Find the last few tokens near the place where copying broke off: after a small edit."""
+        source, lost = self._lost or (array("i"), 0)
+        tail = tokens[-N_RESUME:]
+        limit = min(len(source), lost + _RESUME_REACH)
+        if source is tokens:
+            limit = min(limit, len(tokens) - N_RESUME)
+        for end in range(max(N_RESUME, lost), limit):
+            if source[end - 1] == tail[-1] and source[end - N_RESUME : end] == tail:
+                return source, end
+        return None
+
+
+def _n_common(tokens: "array[int]", end: int, source: "array[int]", source_end: int) -> int:
+    """Return how many tokens before `end` and `source_end` are equal, up to `_N_MATCH_MAX`."""
+    n = 0
+    n_max = min(_N_MATCH_MAX, end, source_end)
+    while n < n_max and tokens[end - 1 - n] == source[source_end - 1 - n]:
+        n += 1
+    return n

@@ -1,0 +1,94 @@
+"""Decide which running sequences decode a draft in the next step, and record the outcome.
+
+Exact by construction: every token is sampled from the model's own distribution after the tokens
+before it; a draft that was wrong there is dropped with all that follows.
+"""
+
+from collections.abc import Callable
+
+from gptoss_local.engine.protocol import StepTimes
+from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.drafts.draft import Drafter, RecentAnswers
+from gptoss_local.engine.worker.sequence import Sequence
+from gptoss_local.llama import Batch, Context
+
+
+class Speculation:
+    """Drafts for all sequences of one engine.
+
+    Args:
+        context: Where drafts are decoded; it must have room for the logits of every row.
+        n_draft_max: Most tokens of all drafts of a step.
+        known: What steps take, where that need not be measured again.
+    """
+
+    def __init__(self, context: Context, n_draft_max: int, known: StepTimes | None = None) -> None:
+        self.n_drafted = self.n_accepted = 0
+        self._n_ctx, self.n_draft_max = context.n_ctx, n_draft_max
+        self._recent = RecentAnswers()
+        self.costs = StepCosts()
+        if n_draft_max > 0:
+            self._measure(context, known)
+
+    def _measure(self, context: Context, known: StepTimes | None) -> None:
+        """Time steps of the first sequence, which is empty before and after."""
+        batch = Batch(context.n_batch)
+
+        def decode(n_rows: int) -> None:
+            batch.clear()
+            batch.extend([0] * n_rows, 0, 0, n_outputs=n_rows)
+            context.decode_batch(batch)
+            context.synchronize()
+            context.remove(0)
+
+        if known is not None and known.seconds:
+            decode(1)  # the first one is slow, which no request should have to wait for
+            self.costs.know(known)
+        else:
+            self.costs.measure(decode, 1 + self.n_draft_max)
+
+    def start(self, sequence: Sequence) -> None:
+        """Prepare a new sequence; under a mask, or drawn from logits, it has no drafts."""
+        request = sequence.request
+        is_free = request.grammar is None and not request.needs_logits
+        if self.n_draft_max > 0 and request.drafts and is_free:
+            sequence.drafter = Drafter(sequence.tokens, self._recent)
+
+    def drafts(
+        self, streams: list[Sequence], find_room: Callable[[int], int]
+    ) -> dict[Sequence, list[int]]:
+        """Return what to decode after the last token of each stream; most have nothing.
+
+        Args:
+            streams: Sequences of which one token is to be decoded: all rows of the step.
+            find_room: Makes room for a number of rows; returns for how many there is room.
+        """
+        drafts: dict[Sequence, list[int]] = {}
+        n_rows, n_left = len(streams), self.n_draft_max
+        for sequence in streams:
+            drafter = sequence.drafter
+            if drafter is None or n_left <= 0 or not (n_found := drafter.look()):
+                continue
+            n_max = min(n_found, n_left, sequence.n_room(self._n_ctx) - 1)
+            n = self.costs.draft_length(n_rows, drafter.acceptance, n_max)
+            if n and (n := find_room(n_rows + n) - n_rows) > 0:
+                drafts[sequence] = drafter.take(n)
+                n_rows += n
+                n_left -= n
+        return drafts
+
+    def advance(self, sequence: Sequence, n_drafted: int, n_accepted: int) -> None:
+        """Record that a sequence got `n_accepted` tokens of its draft and one more."""
+        drafter = sequence.drafter
+        if drafter is None or not drafter.has_guess:
+            return
+        drafter.advance(n_accepted)
+        sequence.n_drafted += n_drafted
+        sequence.n_accepted += n_accepted
+        self.n_drafted += n_drafted
+        self.n_accepted += n_accepted
+
+    def finish(self, sequence: Sequence) -> None:
+        """Keep the answer as a source of drafts for others."""
+        if self.n_draft_max > 0:
+            self._recent.add(sequence.tokens[sequence.n_prompt :])

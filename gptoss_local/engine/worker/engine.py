@@ -1,0 +1,319 @@
+"""Continuous batching over one model: requests in, events out, one `step()` at a time.
+
+Up to `n_seq_max` sequences run at the same time, in one KV cache; the others wait in order.
+"""
+
+import math
+import time
+from collections.abc import Callable, Collection
+
+from gptoss_local.engine.protocol import (
+    Event,
+    Finished,
+    Generate,
+    Prefetch,
+    Stats,
+    StepTimes,
+    Tokens,
+    failure,
+)
+from gptoss_local.engine.worker.cache.archive import Archive
+from gptoss_local.engine.worker.cache.prefetch import Prefetcher
+from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
+from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
+from gptoss_local.engine.worker.cache.slots import Slots
+from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.engine.worker.sampling.compiling import Compiling
+from gptoss_local.engine.worker.sampling.draw import (
+    draw,
+    move_to_cpu,
+    place_sampler,
+    prepare_samplers,
+)
+from gptoss_local.engine.worker.sampling.logprobs import score
+from gptoss_local.engine.worker.sampling.mask import MaskCompiler
+from gptoss_local.engine.worker.scheduler import Scheduler, Work, fill_batch
+from gptoss_local.engine.worker.sequence import Sequence, refusal
+from gptoss_local.engine.worker.timing import Timing
+from gptoss_local.errors import ComputeError, ContextOverflowError, GptOssError
+from gptoss_local.llama import Batch, Canary, Context, Sampler
+from gptoss_local.types import FinishReason
+
+_CHECK_AFTER_S = 2.0  # with a plan of memory it takes 0.2 s, which an agent should not wait for
+_COMPILE_WAIT_S = 0.01  # between two looks for new commands while there is nothing else to do
+
+
+class Engine:
+    """Time advances only in `step()`; all methods belong to the thread that made the context.
+
+    Args:
+        context: The cache; its `n_seq_max` is the number of sequences that run together. What its
+            `n_outputs_max` has beyond them is for drafts.
+        masks: For requests with a grammar; without one they fail.
+        backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
+        checkpoint_bytes: Host memory for checkpoints of the sliding layers; 0 for none.
+        boundary_tokens: Ids that end a message.
+        store: Where prefixes outlive the process.
+        save_after_s: How long the engine must have been idle before it writes there.
+        keep_s: How long what is there stays in the cache without use, if others are used.
+        step_costs: What steps take, where an earlier process has measured it.
+        prompt_step_s: What a step of prompts alone may take, as a cancel waits for two of them. If
+            it is finite, these overlap, which is for models that a GPU has all of.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        masks: MaskCompiler | None = None,
+        *,
+        backend_sampling: bool = False,
+        checkpoint_bytes: int = 0,
+        boundary_tokens: Collection[int] = (),
+        store: PrefixStore | None = None,
+        save_after_s: float = 0.0,
+        keep_s: float = math.inf,
+        step_costs: StepTimes | None = None,
+        prompt_step_s: float = math.inf,
+    ) -> None:
+        self._context = context
+        self._compiling = Compiling(masks)
+        self._backend_sampling = backend_sampling
+        slots = self._slots = Slots(context)
+        self._cache = PrefixCache(
+            context, slots, checkpoint_bytes=checkpoint_bytes, boundary_tokens=boundary_tokens
+        )
+        self.archive: Archive | None = None
+        if store:
+            self.archive = Archive(context, slots, self._cache, store, save_after_s, keep_s)
+        self._batch = Batch(context.n_batch)
+        self._sequences: dict[int, Sequence] = {}
+        self._n_arrived = 0
+        if backend_sampling:
+            prepare_samplers(context)
+        n_draft_max = context.n_outputs_max - context.n_seq_max
+        self._speculation = Speculation(context, n_draft_max, step_costs)
+        self._scheduler = Scheduler(
+            slots, self._cache, self.archive, self._speculation, context.n_batch, prompt_step_s
+        )
+        self._prefetcher = Prefetcher(context, slots, self._cache, self._scheduler.pace)
+        self._overlaps = math.isfinite(prompt_step_s)
+        self.timing = Timing(self._scheduler, self._speculation.costs, overlaps=self._overlaps)
+        self._canary = Canary(context)
+        self._n_done_checked = -1
+        self._n_done_seen, self._check_at_s = -1, 0.0
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether a step has anything to do."""
+        return bool(self._sequences) or self._prefetcher.has_work
+
+    @property
+    def n_done(self) -> int:
+        """A number that grows with anything that is computed."""
+        return self.timing.n_steps + self._prefetcher.n_prefilled
+
+    @property
+    def step_costs(self) -> StepCosts:
+        """Return how long steps take, measured at the start and updated since."""
+        return self._speculation.costs
+
+    def add_request(self, request: Generate) -> list[Event]:
+        """Queue a request, or return immediately why it can never run."""
+        has_masks = self._compiling.is_possible
+        if reason := refusal(request, self._context.n_ctx, has_masks=has_masks):
+            return [failure(reason, request.seq_id)]
+        sequence = Sequence(request, self._n_arrived, Sampler(request.sampling))
+        self._speculation.start(sequence)
+        self._n_arrived += 1
+        self._sequences[request.seq_id] = sequence
+        if request.grammar is not None:
+            self._compiling.start(sequence, request.grammar)
+        else:
+            self._scheduler.add(sequence)
+        return []
+
+    def cancel(self, seq_id: int) -> list[Event]:
+        """Forget a waiting or running sequence; others may have its slot and cells immediately."""
+        self.timing.forget()
+        sequence = self._sequences.get(seq_id)
+        return [self._finish(sequence, "cancelled")] if sequence else []
+
+    def prefetch(self, request: Prefetch) -> None:
+        """Prefill tokens while there is nothing else to do."""
+        self._prefetcher.add(request.lineage, request.tokens)
+
+    def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Event]:
+        """Admit waiting sequences, decode one batch and sample where that is due; or prefetch.
+
+        `meanwhile` is called once at most, where a wait begins: when the device has the batch.
+
+        Raises:
+            ComputeError: the device computes what cannot be right.
+        """
+        self._cache.save_noted()
+        if not self._sequences and self._prefetcher.has_work:
+            meanwhile()
+            self._prefetcher.step()
+            return []
+        events = self._queue_compiled()
+        for sequence in self._scheduler.admit():
+            if self._backend_sampling:
+                place_sampler(sequence, self._context)
+        plan = self._scheduler.plan()
+        if not plan:
+            meanwhile()
+            self._compiling.wait(_COMPILE_WAIT_S)
+            return events
+        self.timing.begin()
+        rows = fill_batch(self._batch, plan)
+        try:
+            self._context.decode_batch(self._batch)
+        except GptOssError as error:
+            self.timing.forget()
+            return events + self._recover(plan, error)
+        self.timing.launch(plan)
+        meanwhile()
+        for work, row in zip(plan, rows, strict=True):
+            events += self._advance(work, row)
+        self.timing.end()
+        return events
+
+    def rest_s(self) -> float | None:
+        """Return in how many idle seconds to call `rest`; None: never."""
+        if self._n_done_checked != self.n_done:
+            if self._n_done_seen != self.n_done:  # questions about the engine do not count
+                self._n_done_seen = self.n_done
+                self._check_at_s = time.monotonic() + _CHECK_AFTER_S
+            return max(0.0, self._check_at_s - time.monotonic())
+        return self.archive.wait_s(self.n_done) if self.archive else None
+
+    def rest(self) -> None:
+        """Do a part of the work that is better done while no request waits.
+
+        Raises:
+            ComputeError: the device computes what cannot be right.
+        """
+        if self._n_done_checked != self.n_done:
+            if self._overlaps:  # the next prompt is read faster after it
+                self._context.plan_memory()
+                if not self.n_done:
+                    self._context.warm_up()
+            self._check_device()
+        elif self.archive:
+            self.archive.rest()
+
+    def _check_device(self) -> None:
+        self._cache.make_room(len(self._slots.all) + 2)
+        slots = [slot for slot in self._slots.all if self._slots.is_live(slot, len(slot.tokens))]
+        self._canary.check({slot.index: len(slot.tokens) for slot in slots})
+        self._n_done_checked = self.n_done
+
+    def stats(self) -> Stats:
+        """Counters since the start, and what `check` finds."""
+        return Stats(
+            n_running=len(self._scheduler.running),
+            n_waiting=len(self._scheduler.waiting) + len(self._compiling),
+            n_cells=self._slots.n_cells,
+            n_cells_used=self._slots.n_cells_used,
+            n_cells_cached=self._slots.n_cells_cached,
+            n_checkpoints=len(self._cache.checkpoints),
+            checkpoint_bytes=self._cache.checkpoints.n_bytes,
+            n_steps=self.timing.n_steps,
+            n_prefilled=self.timing.n_prefilled,
+            n_decoded=self.timing.n_decoded,
+            n_prefetched=self._prefetcher.n_prefilled,
+            n_preempted=self._scheduler.n_preempted,
+            n_drafted=self._speculation.n_drafted,
+            n_accepted=self._speculation.n_accepted,
+            n_cached_tokens=self._cache.n_reused,
+            n_evicted=self._cache.n_evicted,
+            n_checks=self._canary.n_checks,
+            problems=self.check(),
+        )
+
+    def check(self) -> list[str]:
+        """Compare what is recorded with llama.cpp's state; return what differs, or nothing.
+
+        Call it between steps; it takes a millisecond at most.
+        """
+        scheduled = [s for s in self._sequences.values() if s not in self._compiling]
+        problems = self._slots.check() + self._cache.checkpoints.check()
+        return problems + self._scheduler.check(scheduled)
+
+    def _queue_compiled(self) -> list[Event]:
+        """Queue the sequences whose masks are ready, and fail those whose grammar is refused."""
+        events: list[Event] = []
+        for sequence, error in self._compiling.take_ready():
+            if error is None:
+                self._scheduler.add(sequence)
+            else:
+                sequence.sampler.close()
+                del self._sequences[sequence.request.seq_id]
+                events.append(failure(error, sequence.request.seq_id))
+        return events
+
+    def _advance(self, work: Work, row: int) -> list[Event]:
+        """Record the decoded tokens of one sequence, and sample the next one if it is due."""
+        sequence, slot = work.sequence, work.sequence.slot
+        if slot is None:
+            raise RuntimeError("a decoded sequence has no slot")
+        ends_in_sample = work.ends_in_sample
+        n_past = len(slot.tokens)
+        slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]
+        self._cache.note(slot, n_past)
+        if not ends_in_sample:
+            return sequence.progress()
+        sequence.is_suspect = False
+        if sequence.request.max_tokens == 0:
+            self._context.synchronize()  # its time counts until the device is done
+            return [self._finish(sequence, "length")]
+        try:
+            tokens = draw(sequence, self._context, row, work.draft)
+            logprobs = score(sequence.request.n_logprobs, self._context, row, tokens)
+        except ComputeError:
+            raise
+        except GptOssError as error:
+            self._release(sequence)
+            return [failure(error, sequence.request.seq_id)]
+        sequence.prefilled_ns = sequence.prefilled_ns or time.monotonic_ns()
+        if not tokens:
+            move_to_cpu(sequence, self._context, self._cache)
+            return []
+        if work.draft:
+            slot.tokens.extend(work.draft[: len(tokens) - 1])
+            if len(tokens) <= len(work.draft):  # newer than the window: it can always be undone
+                self._context.remove(slot.index, len(slot.tokens))
+        tokens, reason = sequence.append(tokens, self._context.n_ctx)
+        self._speculation.advance(sequence, len(work.draft), len(tokens) - 1 if work.draft else 0)
+        event = Tokens(sequence.request.seq_id, tokens, logprobs)
+        return [event, self._finish(sequence, reason)] if reason else [event]
+
+    def _recover(self, plan: list[Work], error: GptOssError) -> list[Event]:
+        """Fail the sequence that llama.cpp failed on.
+
+        With several in one batch it is unknown which one failed, and what of them is in the cache.
+        So all start again, each alone until its next token. Cached prefixes go before any fails.
+        """
+        is_full = isinstance(error, ContextOverflowError) and bool(self._slots.cached)
+        if len(plan) == 1 and not is_full:
+            sequence = plan[0].sequence
+            self._release(sequence, is_intact=False)
+            return [failure(error, sequence.request.seq_id)]
+        if is_full:
+            self._cache.clear()
+        for work in plan:
+            work.sequence.is_suspect = True
+            self._scheduler.preempt(work.sequence, is_intact=False)
+        return []
+
+    def _finish(self, sequence: Sequence, reason: FinishReason) -> Finished:
+        self._release(sequence)
+        return Finished(sequence.request.seq_id, reason, sequence.usage())
+
+    def _release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
+        self._speculation.finish(sequence)
+        if not self._compiling.cancel(sequence):
+            self._scheduler.release(sequence, is_intact=is_intact)
+        sequence.sampler.close()
+        del self._sequences[sequence.request.seq_id]

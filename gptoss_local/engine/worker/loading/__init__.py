@@ -1,0 +1,1 @@
+"""Prepares a model as it loads: reads ahead, rehearses steps, and tunes."""

@@ -1,0 +1,179 @@
+"""Measure a model on this machine within seconds: threads, step times, offloading."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gptoss_local.engine.protocol import Tuned
+from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.llama import Batch, Context, ContextParams, Model
+from gptoss_local.plan.measured import best_threads
+from gptoss_local.types import OffloadTimes
+
+# No threshold between 1 and 5 is of use: see `gptoss_local.plan.measured.break_even`.
+_SIZES, _FEW_SIZES = (1, 8, 16, 32, 64, 128), (1, 8, 32)
+_CLEARLY = 1.2  # times as long on the host: with more tokens it is not tried there
+_N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast
+_PROMPT_S = 0.5
+_TRY_S = 1.0  # no step is repeated after so long
+_MAX_REPEATS = 8
+_PATIENCE_S = 8.0  # no more numbers of threads are tried after so long
+
+
+def tune(
+    model: Model, params: ContextParams, *, backend_sampling: bool, has_host_experts: bool
+) -> Tuned:
+    """Measure; takes some 10 s on a slow machine, less on a fast one.
+
+    Args:
+        model: Whose process has GGML_OP_OFFLOAD_MIN_BATCH at 1 or so.
+        params: Of the context that it is served with.
+        backend_sampling: Whether the device samples.
+        has_host_experts: A GPU computes, and experts lie on the host.
+    """
+    counts = _thread_counts(params)
+    context = Context(model, params)
+    steps = _Steps(context)
+    # Experts come over once for any number of tokens.
+    n_prompt = context.n_batch if has_host_experts else _prompt_size(steps, context)
+    prefill = _try_threads(
+        counts, params, lambda: steps.median_s(n_prompt) / n_prompt, context, is_decode=False
+    )
+    n_prefill = best_threads(prefill, params.n_threads_prefill)[0]
+    context.close()
+    # One token's experts, too, would come to the GPU in this process.
+    context = Context(model, _without_offload(params) if has_host_experts else params)
+    steps = _Steps(context)
+    decode = _try_threads(counts, params, lambda: steps.median_s(1), context, is_decode=True)
+    n_decode = best_threads(decode, params.n_threads_decode)[0]
+    context.set_threads(n_decode=n_decode, n_prefill=n_prefill)
+    step_costs = None  # with experts on the host, they depend on how `offload` is used
+    if not has_host_experts:
+        step_costs = Engine(context, backend_sampling=backend_sampling).step_costs.times()
+    context.close()
+    best = msgspec.structs.replace(params, n_threads_decode=n_decode, n_threads_prefill=n_prefill)
+    return Tuned(
+        decode=decode,
+        prefill=prefill,
+        offload=_offload(model, best, _SIZES) if has_host_experts else (),
+        step_costs=step_costs,
+    )
+
+
+def tune_offload(model: Model, params: ContextParams) -> Tuned:
+    """Measure what a first load must know where experts lie on the host, in some seconds.
+
+    Args:
+        model: Whose process has GGML_OP_OFFLOAD_MIN_BATCH at 1.
+        params: Of the context that it is served with.
+    """
+    offload = _offload(model, params, _FEW_SIZES)
+    _, token_s, gpu_s = offload[0]
+    n_batch, _, batch_s = offload[-1]
+    return Tuned(
+        decode=((params.n_threads_decode, 1 / (token_s or gpu_s)),),
+        prefill=((params.n_threads_prefill, n_batch / batch_s),),
+        offload=offload,
+        step_costs=None,
+    )
+
+
+class _Steps:
+    """Steps of one sequence, which is empty before and after each."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._batch = context, Batch(context.n_batch)
+
+    def seconds(self, n_tokens: int) -> float:
+        """Time one step of different tokens, which choose different experts, as a prompt's do."""
+        self._batch.clear()
+        tokens = [7919 * (i + 1) % FIRST_SPECIAL for i in range(n_tokens)]
+        self._batch.extend(tokens, 0, 0, n_outputs=1)
+        start_s = time.monotonic()
+        self._context.decode_batch(self._batch)
+        self._context.synchronize()
+        seconds = time.monotonic() - start_s
+        self._context.remove(0)
+        return seconds
+
+    def median_s(self, n_tokens: int) -> float:
+        """Return the median of several steps after a warm-up, or the warm-up if that takes long."""
+        end_s = time.monotonic() + _TRY_S
+        found = [self.seconds(n_tokens)]
+        while len(found) <= _MAX_REPEATS and time.monotonic() < end_s:
+            found.append(self.seconds(n_tokens))
+        return statistics.median(found[1:] or found)
+
+
+def _thread_counts(params: ContextParams) -> list[int]:
+    """Return numbers of threads worth trying, the planned ones first."""
+    n_cores = params.n_threads_prefill
+    planned = [params.n_threads_decode, n_cores]
+    others = {n_cores // 2, n_cores * 3 // 4, 1, 2, 4, 8, 16}
+    fitting = sorted((n for n in others if 0 < n <= n_cores), reverse=True)
+    n_logical = os.cpu_count() or 1
+    return list(dict.fromkeys(n for n in [*planned, *fitting] if n <= max(n_logical, n_cores)))
+
+
+def _try_threads(
+    counts: Iterable[int],
+    params: ContextParams,
+    token_s: Callable[[], float],
+    context: Context,
+    *,
+    is_decode: bool,
+) -> tuple[tuple[int, float], ...]:
+    """Return tokens a second by threads, for as many as `_PATIENCE_S` allows."""
+    end_s = time.monotonic() + _PATIENCE_S
+    found: list[tuple[int, float]] = []
+    for n in counts:
+        context.set_threads(
+            n_decode=n if is_decode else params.n_threads_decode,
+            n_prefill=params.n_threads_prefill if is_decode else n,
+        )
+        found.append((n, 1 / token_s()))
+        if time.monotonic() > end_s:
+            break
+    return tuple(sorted(found))
+
+
+def _prompt_size(steps: _Steps, context: Context) -> int:
+    """Return the tokens of a prompt that takes about half a second; at most a whole batch."""
+    n, n_most = min(_N_PROMPT, context.n_batch), min(context.n_batch, context.n_ctx)
+    while n < n_most and steps.seconds(n) < _PROMPT_S / 2:
+        n = min(2 * n, n_most)
+    return n
+
+
+def _offload(model: Model, params: ContextParams, sizes: tuple[int, ...]) -> OffloadTimes:
+    """Time batches with the host's experts brought to the GPU, and computed where they are.
+
+    The last one is a whole batch, which is not tried on the host.
+    """
+    context = Context(model, _small(params, params.n_batch))
+    host_context = Context(model, _without_offload(_small(params, sizes[-1])))
+    on_gpu, on_host = _Steps(context), _Steps(host_context)
+    found: list[tuple[int, float | None, float]] = []
+    for n in sizes:
+        gpu_s, host_s = on_gpu.median_s(n), on_host.median_s(n)
+        found.append((n, host_s, gpu_s))
+        if host_s > _CLEARLY * gpu_s:
+            break
+    found.append((params.n_batch, None, on_gpu.median_s(params.n_batch)))
+    host_context.close()
+    context.close()
+    return tuple(found)
+
+
+def _small(params: ContextParams, n_batch: int) -> ContextParams:
+    return msgspec.structs.replace(
+        params, n_ctx=max(2048, n_batch), n_batch=n_batch, n_seq_max=1, n_outputs_max=1
+    )
+
+
+def _without_offload(params: ContextParams) -> ContextParams:
+    return msgspec.structs.replace(params, op_offload=False)

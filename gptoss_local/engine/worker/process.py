@@ -1,0 +1,244 @@
+"""Main loop of the engine process.
+
+Commands come in on stdin, events go out on stdout, llama.cpp's log goes to stderr. The process
+ends on the command Close, or when stdin does because the server is gone: its exit is what returns
+all VRAM.
+"""
+
+import contextlib
+import math
+import os
+import queue
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import BinaryIO
+
+from gptoss_local.engine import protocol
+from gptoss_local.engine.protocol import (
+    Cancel,
+    Close,
+    Command,
+    Event,
+    Generate,
+    GetStats,
+    Load,
+    Loaded,
+    Loading,
+    Prefetch,
+    Tuned,
+    write_frames,
+)
+from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
+from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.engine.worker.loading.read_ahead import read_ahead
+from gptoss_local.engine.worker.loading.rehearsal import rehearse
+from gptoss_local.engine.worker.loading.tuning import tune, tune_offload
+from gptoss_local.engine.worker.sampling.mask import MaskCompiler
+from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu, library_version
+
+_SAVE_S = 4.0  # the client kills a process that takes longer to exit
+
+
+def run(events: BinaryIO) -> int:
+    """Load what the first command says, and serve it until the last one; return the exit code.
+
+    Raises:
+        ModelLoadError: llama.cpp refused the model or the context.
+        ComputeError: the device computes what cannot be right; nothing of it is saved.
+    """
+    commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+    threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
+    load = commands.get()
+    if isinstance(load, Close):
+        return 0
+    if not isinstance(load, Load):
+        raise ValueError(f"the first command must be Load, not {type(load).__name__}")
+    model, params = _load(load, events)
+    if load.tunes != "nothing":
+        write_frames(events, [_tune(load, model, params)])
+        return 0
+    engine, loaded = _make_engine(load, model, params)
+    write_frames(events, [loaded])
+    with contextlib.suppress(_Closed):
+        _serve(engine, commands, events)
+    if engine.archive:
+        engine.archive.close()
+    return 0
+
+
+def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryIO) -> None:
+    """Take commands and step, until Close.
+
+    PERF: while a device computes tokens, it does not wait until those of the step before are sent:
+    that happens as soon as it has the next batch.
+    """
+    events: list[Event] = []
+
+    def send() -> None:
+        write_frames(stream, events)
+        events.clear()
+
+    while True:
+        if not (engine.timing.computes_aside and engine.has_work):
+            send()
+        events += _take_commands(engine, commands)
+        if not engine.timing.computes_aside:
+            send()
+        events += engine.step(send)
+
+
+class _Closed(Exception):
+    """The server wants the process to end."""
+
+
+def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
+    """Thread: the only reader of stdin, whose end ends the process, even during a decode."""
+    stdin = sys.stdin.buffer
+    try:
+        while header := stdin.read(protocol.LENGTH_BYTES):
+            body = stdin.read(int.from_bytes(header, "little"))
+            command = protocol.decode_command(body)
+            commands.put(command)
+            if isinstance(command, Close):
+                time.sleep(_SAVE_S)  # the main thread exits when it has saved
+    finally:  # also when a dying server leaves half a frame
+        os._exit(0)
+
+
+def _load(load: Load, events: BinaryIO) -> tuple[Model, ContextParams]:
+    """Read the weights; return the model and the parameters of the context over it."""
+    path = Path(load.model_path)
+    model_params = ModelParams(
+        n_gpu_layers=load.n_gpu_layers,
+        devices=load.devices,
+        tensor_split=load.tensor_split,
+        tensor_overrides=load.tensor_overrides,
+        load_mode=load.load_mode,
+        repack=load.repack,
+    )
+    params = ContextParams(
+        n_ctx=load.n_ctx,
+        n_threads_prefill=load.n_threads_prefill,
+        n_threads_decode=load.n_threads_decode,
+        n_seq_max=load.n_seq,
+        n_batch=load.n_batch,
+        n_outputs_max=load.n_seq + load.n_draft_max,
+        n_outputs_max_per_seq=1 + load.n_draft_max,
+        type_k=load.cache_type,
+        type_v=load.cache_type,
+    )
+    if load.budget_bytes:
+        rehearse(path, model_params, params, load.budget_bytes)
+
+    def report(fraction: float) -> None:
+        write_frames(events, [Loading(fraction)])
+
+    read = 0.0 if load.load_mode in ("none", "direct_io") else read_ahead(path, report)
+    model = Model(path, model_params, on_progress=lambda part: report(read + (1 - read) * part))
+    return model, params
+
+
+def _uses_gpu(load: Load) -> bool:
+    return has_gpu() and load.n_gpu_layers != 0
+
+
+def _samples_on_device(load: Load) -> bool:
+    return _uses_gpu(load) if load.backend_sampling is None else load.backend_sampling
+
+
+def _tune(load: Load, model: Model, params: ContextParams) -> Tuned:
+    if load.tunes == "offload":
+        return tune_offload(model, params)
+    has_host_experts = _uses_gpu(load) and load.shares_experts
+    on_device = _samples_on_device(load)
+    return tune(model, params, backend_sampling=on_device, has_host_experts=has_host_experts)
+
+
+def _make_engine(load: Load, model: Model, params: ContextParams) -> tuple[Engine, Loaded]:
+    context = Context(model, params)
+    buffer_bytes: Counter[str] = Counter()
+    for buffer in model.buffers + context.buffers:
+        buffer_bytes[buffer.place] += buffer.n_bytes
+    engine = Engine(
+        context,
+        MaskCompiler(Path(load.model_path)),
+        backend_sampling=_samples_on_device(load),
+        checkpoint_bytes=load.checkpoint_bytes,
+        boundary_tokens=load.boundary_tokens,
+        store=_open_store(load, context),
+        save_after_s=load.prefix_save_s,
+        keep_s=load.prefix_keep_s,
+        step_costs=load.step_costs,
+        prompt_step_s=_prompt_step_s(load, model),
+    )
+    loaded = Loaded(
+        n_ctx=context.n_ctx,
+        n_ctx_train=model.n_ctx_train,
+        n_vocab=model.n_vocab,
+        size_bytes=model.size_bytes,
+        has_gpu=_uses_gpu(load),
+        n_seq=context.n_seq_max,
+        buffer_bytes=dict(buffer_bytes),
+        step_costs=engine.step_costs.times() if load.n_draft_max else None,
+    )
+    return engine, loaded
+
+
+def _prompt_step_s(load: Load, model: Model) -> float:
+    """Return what a step of prompts alone may take.
+
+    A cancel, which waits for two of them, takes half a second where a GPU has the whole model. With
+    weights on the host, a whole batch is so much faster than parts of it that a cancel may wait.
+    PERF: H200, 20b, 40,960 tokens: 3.99 s in steps of 75 ms, 3.80 in whole batches of 1,024, which
+    take 70 to 100 ms; after as many of others 6.49 and 5.73, with batches of up to 150 ms.
+    """
+    has_all_layers = load.n_gpu_layers < 0 or load.n_gpu_layers > model.n_layers
+    is_resident = has_gpu() and has_all_layers and not load.shares_experts
+    return 0.25 if is_resident else math.inf
+
+
+def _open_store(load: Load, context: Context) -> PrefixStore | None:
+    """Open the saved prefixes of this model, library and cache; None if they are switched off."""
+    if load.prefix_dir is None or load.prefix_disk_bytes == 0:
+        return None
+    facts = (load.model_digest, library_version(), load.cache_type, context.n_swa, context.n_vocab)
+    return PrefixStore(Path(load.prefix_dir), repr(facts), load.prefix_disk_bytes)
+
+
+def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list[Event]:
+    """Hand over all commands that have arrived; wait for one while there is nothing to do.
+
+    All are taken before the next step, so that a cancelled sequence does not take part in it.
+    """
+    events: list[Event] = []
+    while command := _next_command(engine, commands, waits=not events):
+        match command:
+            case Generate() as request:
+                events += engine.add_request(request)
+            case Cancel(seq_id):
+                events += engine.cancel(seq_id)
+            case Prefetch() as request:
+                engine.prefetch(request)
+            case GetStats():
+                events.append(engine.stats())
+            case Load():
+                raise ValueError("a process loads one model")
+            case Close():
+                raise _Closed
+    return events
+
+
+def _next_command(
+    engine: Engine, commands: queue.SimpleQueue[Command], *, waits: bool
+) -> Command | None:
+    """Wait for a command while there is nothing to do, and do what has waited for that."""
+    while waits and not engine.has_work:  # answer before waiting again
+        with contextlib.suppress(queue.Empty):
+            return commands.get(timeout=engine.rest_s())
+        engine.rest()
+    with contextlib.suppress(queue.Empty):
+        return commands.get_nowait()
+    return None

@@ -1,0 +1,59 @@
+"""Hold sequences while a thread makes their masks; they queue afterwards."""
+
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+
+from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
+from gptoss_local.engine.worker.sequence import Sequence
+from gptoss_local.errors import GptOssError
+
+
+class Compiling:
+    """Holds sequences until they have their masks.
+
+    Args:
+        masks: Compiles grammars; None: no sequence may need one.
+    """
+
+    def __init__(self, masks: MaskCompiler | None) -> None:
+        self._masks = masks
+        self._futures: dict[Sequence, Future[Mask]] = {}
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(self._futures)
+
+    @property
+    def is_possible(self) -> bool:
+        return self._masks is not None
+
+    def start(self, sequence: Sequence, grammar: str) -> None:
+        """Begin to make the mask of a sequence; `is_possible` must hold."""
+        if self._masks is None:
+            raise RuntimeError("this engine cannot compile masks")
+        self._futures[sequence] = self._masks.compile(grammar)
+
+    def take_ready(self) -> list[tuple[Sequence, GptOssError | None]]:
+        """Return the sequences that have their mask now, or the error that prevents it."""
+        ready: list[tuple[Sequence, GptOssError | None]] = []
+        for sequence in [s for s, mask in self._futures.items() if mask.done()]:
+            try:
+                sequence.mask = self._futures.pop(sequence).result()
+            except GptOssError as error:
+                ready.append((sequence, error))
+            else:
+                ready.append((sequence, None))
+        return ready
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until the next mask is ready."""
+        wait(self._futures.values(), timeout_s, FIRST_COMPLETED)
+
+    def cancel(self, sequence: Sequence) -> bool:
+        """Forget a sequence; False if it is not here."""
+        future = self._futures.pop(sequence, None)
+        if future is not None:
+            future.cancel()
+        return future is not None

@@ -1,0 +1,101 @@
+"""Draw the next tokens of a sequence: sampled, checked against its mask, or forced by it."""
+
+from collections.abc import Sequence as Seq
+
+from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
+from gptoss_local.engine.worker.sampling.mask import Mask
+from gptoss_local.engine.worker.sequence import Sequence
+from gptoss_local.errors import EngineError
+from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.llama import Context, Sampler
+from gptoss_local.types import SamplingParams
+
+
+def prepare_samplers(context: Context) -> None:
+    """Let the device's graph have the form that it will have, before the first request."""
+    for seq_id in range(context.n_seq_max):
+        sampler = Sampler(SamplingParams())
+        sampler.bind(context, seq_id)
+        sampler.close()
+
+
+def place_sampler(sequence: Sequence, context: Context) -> None:
+    """Let the device sample an admitted sequence.
+
+    Not if its tokens are drawn from logits, nor if its mask was violated there.
+    """
+    if sequence.slot is None:
+        raise RuntimeError("an admitted sequence has no slot")
+    is_violated = sequence.mask is not None and sequence.mask.n_rejected > 0
+    if sequence.request.needs_logits or is_violated:
+        context.chains.detach(sequence.slot.index)
+    else:
+        sequence.sampler.bind(context, sequence.slot.index)
+
+
+def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -> list[int]:
+    """Sample from row `row` of the last batch, and add what the mask says must follow.
+
+    A token that is not allowed is drawn again among those that are. This is exact: what comes out
+    has p(allowed) * p(x | allowed) + (1 - p(allowed)) * p(x | allowed) = p(x | allowed). With
+    filters such as top_p the first draw filters all tokens and the second one the allowed tokens,
+    so that there is always one left.
+
+    Args:
+        sequence: Whose token it is.
+        context: Where the batch was decoded.
+        row: The row of its last token; those of `draft` follow.
+        draft: What was decoded after it. As long as the drawn token is the one in the draft, the
+            next one can be drawn from the next row.
+
+    Returns:
+        One token, and those after it that a draft had right, or that the mask forces; nothing if
+        the device drew one that is not allowed, and the row must be computed again for the CPU,
+        which then draws only the second time.
+
+    Raises:
+        EngineError: the mask allows no token.
+    """
+    tokens = _draw(sequence, context, row, draft)
+    sequence.sampler.accept([token for token in tokens if token < FIRST_SPECIAL])
+    return tokens
+
+
+def _draw(sequence: Sequence, context: Context, row: int, draft: Seq[int]) -> list[int]:
+    mask, sampler = sequence.mask, sequence.sampler
+    if mask is None:
+        tokens = [sampler.sample(context, row)]
+        for guess in draft:
+            if tokens[-1] != guess or guess in sequence.request.stop_tokens:
+                break
+            tokens.append(sampler.sample(context, row + len(tokens)))
+        return tokens
+    if not mask.is_rejected:
+        token = sampler.sample(context, row)
+        if mask.accept(token):
+            return [token, *_forced(sequence, mask)]
+        if sampler.is_bound:
+            return []
+    token = sampler.sample_allowed(context, row, mask.allowed())
+    if not mask.accept(token):
+        raise EngineError(f"the answer's format allows token {token} and refuses it")
+    return [token, *_forced(sequence, mask)]
+
+
+def _forced(sequence: Sequence, mask: Mask) -> list[int]:
+    """Return what must follow; nothing if each token needs logits of its own."""
+    return [] if sequence.request.n_logprobs is not None else mask.accept_forced()
+
+
+def move_to_cpu(sequence: Sequence, context: Context, cache: PrefixCache) -> None:
+    """Sample on the CPU from now on, and take back the last token, as its logits are not here.
+
+    It can be decoded again immediately, as the sliding window has not moved on. The answer does
+    not move back to the device: a move costs as much as a hundred tokens on the CPU.
+    """
+    slot = sequence.slot
+    if slot is None:
+        raise RuntimeError("a drawn sequence has no slot")
+    sequence.sampler.unbind()
+    context.chains.detach(slot.index)
+    cache.rewind(slot, len(slot.tokens) - 1)

@@ -1,0 +1,217 @@
+"""Decide which sequences run, and what the next batch holds."""
+
+import math
+from bisect import insort
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from typing import NamedTuple
+
+from gptoss_local.engine.worker.cache.archive import Archive
+from gptoss_local.engine.worker.cache.common_prefix import common_prefix
+from gptoss_local.engine.worker.cache.prefix_cache import Match, PrefixCache
+from gptoss_local.engine.worker.cache.slots import Slots
+from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.engine.worker.pace import PrefillPace
+from gptoss_local.engine.worker.sequence import Sequence
+from gptoss_local.llama import Batch
+
+# Cells that must be free for every sequence to grow into before another one is admitted, so that
+# it does not push one out again a few tokens later.
+_ROOM_TO_GROW = 32
+_UNIT = 256  # a chunk is a multiple of this many tokens: llama.cpp builds one graph for each size
+_WORTH_WAITING = 256  # tokens that another sequence is prefilling anyway
+
+
+class Work(NamedTuple):
+    """`n_tokens` of the pending tokens of a sequence, to be decoded in one step.
+
+    A draft may follow them: tokens that do not belong to the sequence yet.
+    """
+
+    sequence: Sequence
+    n_tokens: int
+    draft: Seq[int] = ()
+
+    @property
+    def ends_in_sample(self) -> bool:
+        return self.n_tokens == self.sequence.n_pending
+
+
+class Scheduler:
+    """First come, first served: both lists are in order of arrival, and no sequence overtakes.
+
+    When cells run out, cached prefixes go first. Then the youngest running sequence waits, and
+    its tokens are a cached prefix, too; what is evicted of them is prefilled again later. So the
+    oldest always continues, and every request is served.
+    """
+
+    def __init__(
+        self,
+        slots: Slots,
+        cache: PrefixCache,
+        archive: Archive | None,
+        speculation: Speculation,
+        n_batch: int,
+        prompt_step_s: float = math.inf,
+    ) -> None:
+        self._slots = slots
+        self._cache = cache
+        self._archive = archive
+        self._speculation = speculation
+        self._n_batch = n_batch
+        self.pace = PrefillPace(n_batch)
+        self._pace_alone = PrefillPace(n_batch, prompt_step_s, n_first=n_batch, n_unit=_UNIT)
+        self.waiting: list[Sequence] = []
+        self.running: list[Sequence] = []
+        self.n_preempted = 0
+
+    def add(self, sequence: Sequence) -> None:
+        insort(self.waiting, sequence, key=lambda s: s.arrival)
+
+    def admit(self) -> list[Sequence]:
+        """Give slots to waiting sequences while slots and cells last; return these sequences."""
+        admitted = []
+        while self.waiting and self._slots.has_free:
+            sequence = self.waiting[0]
+            n_max = len(sequence.tokens) - 1
+            match = self._cache.match(sequence.tokens, n_max)
+            if self._is_coming(sequence, match) or not self._has_room(sequence, match):
+                break
+            if self._archive and self._archive.fetch(sequence.tokens, match.n_tokens, n_max):
+                match = self._cache.match(sequence.tokens, n_max)
+            del self.waiting[0]
+            sequence.slot = self._cache.place(sequence.tokens, match, n_asked=sequence.n_prompt)
+            sequence.admit()
+            insort(self.running, sequence, key=lambda s: s.arrival)
+            admitted.append(sequence)
+        return admitted
+
+    def observe_prefill(self, n_prefilled: int, step_s: float, *, is_alone: bool) -> None:
+        """Learn from a step with so many prompt tokens, and no other tokens if `is_alone`."""
+        self.pace.observe(n_prefilled, step_s)
+        if is_alone:
+            self._pace_alone.observe(n_prefilled, step_s)
+
+    def plan(self) -> list[Work]:
+        """Choose the next batch: a token of every stream, then more tokens up to the pace.
+
+        Drafts are made only without prompts, which fill a step already. Tokens that a mask has
+        forced come before those of prompts, as a client waits for the next one.
+        """
+        self._make_room()
+        suspects = [s for s in self.running if s.is_suspect]
+        chosen = suspects[:1] or self.running
+        work = [Work(s, 1) for s in chosen if s.n_pending == 1]
+        forced = [s for s in chosen if s.n_pending > 1 and s.n_past >= s.n_prompt]
+        others = [s for s in chosen if s.n_pending > 1 and s.n_past < s.n_prompt]
+        pace = self.pace if work or forced else self._pace_alone
+        n_left = pace.n_tokens if chosen else 0
+        n_left = min(n_left, self._n_batch - len(work), self._slots.n_cells_free - len(work))
+        for sequence in forced + others:
+            if n_left > 0:
+                work.append(Work(sequence, min(sequence.n_pending, n_left)))
+                n_left -= work[-1].n_tokens
+        return work if forced or others else self._with_drafts(work)
+
+    def _with_drafts(self, work: list[Work]) -> list[Work]:
+        drafts = self._speculation.drafts([w.sequence for w in work], self._find_room)
+        return [w._replace(draft=drafts.get(w.sequence, ())) for w in work] if drafts else work
+
+    def _find_room(self, n_cells: int) -> int:
+        """Make room for so many, and return how many there is room for."""
+        self._cache.make_room(n_cells)
+        return min(n_cells, self._slots.n_cells_free)
+
+    def preempt(self, sequence: Sequence, *, is_intact: bool = True) -> None:
+        """Take the slot back; the sequence waits in its old place in the queue."""
+        sequence.sampler.unbind()
+        self.release(sequence, is_intact=is_intact)
+        self.add(sequence)
+        self.n_preempted += 1
+
+    def release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
+        """Take the slot of a running sequence, or forget a waiting one.
+
+        What is in the slot becomes a cached prefix, if it is `is_intact`.
+        """
+        if sequence.slot is None:
+            self.waiting.remove(sequence)
+            return
+        self.running.remove(sequence)
+        (self._cache.retire if is_intact else self._cache.discard)(sequence.slot)
+        sequence.slot = None
+
+    def check(self, sequences: Iterable[Sequence]) -> list[str]:
+        """Return what is inconsistent, or nothing; `sequences` should wait or run here."""
+        problems = []
+        if {id(s) for s in [*self.running, *self.waiting]} != {id(s) for s in sequences}:
+            problems.append("the scheduler has other sequences than the engine")
+        for sequence in self.running:
+            if sequence.slot is None or sequence.slot.tokens != sequence.tokens[: sequence.n_past]:
+                problems.append(f"request {sequence.request.seq_id} has other tokens than its slot")
+        return problems
+
+    def _is_coming(self, sequence: Sequence, match: Match) -> bool:
+        """Return whether a running prompt will soon hold more of the sequence than is cached.
+
+        Agents ask several things about the same files at the same time: these are prefilled once.
+        """
+        for other in self.running:
+            if other.n_past < other.n_prompt:
+                n_common = common_prefix(sequence.tokens, other.tokens)
+                n_elsewhere = 0 if match.slot is other.slot else match.n_tokens
+                if other.n_past < n_common and n_common - n_elsewhere > _WORTH_WAITING:
+                    return True
+        return False
+
+    def _has_room(self, sequence: Sequence, match: Match) -> bool:
+        if not self.running:
+            return True
+        sequences = [*self.running, sequence]
+        n_pending = sum(s.n_pending for s in sequences) - self._n_shared(match)
+        n_cells = self._slots.n_cells_used + n_pending + sum(map(_room_to_grow, sequences))
+        return n_cells <= self._slots.n_cells
+
+    def _n_shared(self, match: Match) -> int:
+        """Return the cells of the match that running sequences hold anyway."""
+        if match.slot is None or match.slot.is_running:
+            return match.n_tokens
+        running = (self._slots.n_shared(match.slot, s) for s in self._slots.running)
+        return min(match.n_tokens, max(running, default=0))
+
+    def _make_room(self) -> None:
+        """Make sure that every stream has a cell for its token, or a prompt one to prefill into."""
+        n_wanted = min(self._n_batch, sum(s.n_pending for s in self.running))
+        self._cache.make_room(n_wanted)
+        while len(self.running) > 1:
+            n_needed = max(1, sum(s.n_pending == 1 for s in self.running))
+            if self._slots.n_cells_free >= n_needed:
+                return
+            self.preempt(self.running[-1])
+            self._cache.make_room(n_needed)
+
+
+def _room_to_grow(sequence: Sequence) -> int:
+    return _ROOM_TO_GROW if sequence.n_left is None else min(_ROOM_TO_GROW, sequence.n_left)
+
+
+def fill_batch(batch: Batch, plan: list[Work]) -> list[int]:
+    """Lay out a batch; return the row of the last pending token of each part."""
+    batch.clear()
+    rows = []
+    for sequence, n_tokens, draft in plan:
+        slot = sequence.slot
+        if slot is None:
+            raise RuntimeError("a planned sequence has no slot")
+        n_past = len(slot.tokens)
+        if draft:
+            tokens = [sequence.tokens[-1], *draft]
+            last = batch.extend(tokens, n_past, slot.index, n_outputs=len(tokens))
+            rows.append(last - len(draft))
+        elif n_tokens == sequence.n_pending == 1:
+            rows.append(batch.add(sequence.tokens[-1], n_past, slot.index))
+        else:
+            chunk = sequence.tokens[n_past : n_past + n_tokens]
+            n_outputs = int(n_tokens == sequence.n_pending)
+            rows.append(batch.extend(chunk, n_past, slot.index, n_outputs=n_outputs))
+    return rows

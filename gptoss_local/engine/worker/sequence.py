@@ -1,0 +1,136 @@
+"""The state of one request inside the engine: its tokens, slot, counts and clock."""
+
+import time
+from array import array
+from dataclasses import dataclass, field
+
+from gptoss_local.engine.protocol import Event, Generate, Prefilled
+from gptoss_local.engine.worker.cache.slots import Slot
+from gptoss_local.engine.worker.drafts.draft import Drafter
+from gptoss_local.engine.worker.sampling.mask import Mask
+from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
+from gptoss_local.llama import Sampler
+from gptoss_local.types import FinishReason, Usage
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A request on its way through queue, prefill and decode.
+
+    Prefill, decode and resuming after a preemption are the same: `tokens` (prompt and answer)
+    beyond `n_past` are pending, and when they are decoded, the next one is sampled.
+
+    Attributes:
+        arrival: Number of the request in the order they came.
+        slot: Where its cache is; None while it waits.
+        mask: What its tokens may be; None: anything.
+        drafter: Where guesses of its next tokens come from; None: it has no drafts.
+        is_suspect: It was in a batch that failed, so it decodes alone until its next token.
+    """
+
+    request: Generate
+    arrival: int
+    sampler: Sampler
+    slot: Slot | None = None
+    mask: Mask | None = None
+    drafter: Drafter | None = None
+    is_suspect: bool = False
+    tokens: "array[int]" = field(init=False)
+    queued_ns: int = field(default_factory=time.monotonic_ns)
+    admitted_ns: int = 0
+    prefilled_ns: int = 0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    n_cached: int = 0
+
+    def __post_init__(self) -> None:
+        self.tokens = array("i", self.request.prompt)
+
+    def admit(self) -> None:
+        """Record that it has a slot; what the first one holds of the prompt counts as cached."""
+        if not self.admitted_ns:
+            self.admitted_ns = time.monotonic_ns()
+            self.n_cached = self.n_past
+
+    @property
+    def n_prompt(self) -> int:
+        return len(self.request.prompt)
+
+    @property
+    def n_generated(self) -> int:
+        return len(self.tokens) - self.n_prompt
+
+    @property
+    def n_past(self) -> int:
+        """Tokens whose keys and values are in the cache."""
+        return len(self.slot.tokens) if self.slot is not None else 0
+
+    @property
+    def n_pending(self) -> int:
+        """Tokens to decode before the next one can be sampled: 1 when it runs at full speed."""
+        return len(self.tokens) - self.n_past
+
+    @property
+    def n_left(self) -> int | None:
+        """Tokens it may still generate; None: no limit but the context."""
+        limit = self.request.max_tokens
+        return None if limit is None else limit - self.n_generated
+
+    def progress(self) -> list[Event]:
+        """Return how much of the prompt is read, if the request asks for that."""
+        if not self.request.reports_prefill or self.n_generated:  # read again after a preemption
+            return []
+        return [Prefilled(self.request.seq_id, self.n_past, self.n_cached)]
+
+    def n_room(self, n_ctx: int) -> int:
+        """Return how many tokens it may still get in `n_ctx`; the last one needs no cell."""
+        n_room = n_ctx + 1 - len(self.tokens)
+        return n_room if self.n_left is None else min(n_room, self.n_left)
+
+    def append(self, tokens: list[int], n_ctx: int) -> tuple[list[int], FinishReason | None]:
+        """Add drawn tokens while there is room, up to the end; return these, and why it ended.
+
+        Args:
+            tokens: At least one.
+            n_ctx: Tokens that the context holds.
+        """
+        n_room = self.n_room(n_ctx)
+        is_over = len(tokens) <= n_room and self.mask is not None and self.mask.is_complete
+        tokens = tokens[:n_room]
+        stops = [i for i, token in enumerate(tokens) if token in self.request.stop_tokens]
+        if stops:
+            tokens = tokens[: stops[0] + 1]
+        self.tokens.extend(tokens)
+        if stops or is_over:
+            return tokens, "stop"
+        return tokens, "length" if len(tokens) == n_room else None
+
+    def usage(self) -> Usage:
+        """Return what it has cost so far; a sequence cancelled in prefill has decoded nothing."""
+        now_ns = time.monotonic_ns()
+        admitted_ns = self.admitted_ns or now_ns
+        prefilled_ns = self.prefilled_ns or now_ns
+        return Usage(
+            n_prompt=self.n_prompt,
+            n_generated=self.n_generated,
+            prefill_ns=prefilled_ns - admitted_ns,
+            decode_ns=now_ns - prefilled_ns,
+            queue_ns=admitted_ns - self.queued_ns,
+            n_drafted=self.n_drafted,
+            n_accepted=self.n_accepted,
+            n_cached=self.n_cached,
+        )
+
+
+def refusal(request: Generate, n_ctx: int, *, has_masks: bool) -> GptOssError | None:
+    """Return why a request can never run in a context of `n_ctx` tokens; None if it can."""
+    n_prompt = len(request.prompt)
+    if n_prompt == 0:
+        return EngineError("the prompt is empty")
+    if request.grammar is not None and not has_masks:
+        return EngineError("this engine has no masks")
+    if n_prompt >= n_ctx:
+        return ContextOverflowError(
+            f"the prompt has {n_prompt} tokens and the context holds {n_ctx}"
+        )
+    return None

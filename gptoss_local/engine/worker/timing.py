@@ -1,0 +1,65 @@
+"""Measure what steps take, for the code that sizes the next ones."""
+
+import time
+
+from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.scheduler import Scheduler, Work
+
+
+class Timing:
+    """Time the steps of an engine, and count their tokens.
+
+    Steps of prompts may overlap, as the host does not wait for one that samples nothing. While a
+    GPU computes it, `llama_decode` prepares the next one, which takes the host a third of that
+    time, then waits and launches it. So the time of a step is known when the next one is launched.
+
+    Args:
+        scheduler: Sizes steps of prompts by what they take.
+        costs: What steps of single tokens and drafts take.
+        overlaps: Whether steps of prompts overlap.
+    """
+
+    def __init__(self, scheduler: Scheduler, costs: StepCosts, *, overlaps: bool) -> None:
+        self._scheduler, self._costs, self._overlaps = scheduler, costs, overlaps
+        self._begun_s = self._launched_s = 0.0
+        self._n_in_flight = 0  # tokens of the previous step, of a prompt, that was not waited for
+        self._n_step_prefilled = self._n_step_decoded = 0
+        self.n_steps = self.n_prefilled = self.n_decoded = 0
+        self.computes_aside = False  # for most of the last step the host waited for a device
+
+    def begin(self) -> None:
+        """Record that a step is being prepared."""
+        self._begun_s = time.monotonic()
+
+    def launch(self, plan: list[Work]) -> None:
+        """Record that the step was launched, so the one before it is done."""
+        now_s = time.monotonic()
+        if self._n_in_flight:
+            step_s = now_s - self._launched_s
+            self._scheduler.observe_prefill(self._n_in_flight, step_s, is_alone=True)
+            self._begun_s = now_s
+        self._launched_s = now_s
+        self._n_step_decoded = sum(1 + len(work.draft) for work in plan if work.n_tokens == 1)
+        self._n_step_prefilled = sum(work.n_tokens for work in plan if work.n_tokens > 1)
+        samples = any(work.ends_in_sample for work in plan)
+        self._n_in_flight = 0 if samples or not self._overlaps else self._n_step_prefilled
+
+    def end(self) -> None:
+        """Record that the step is over, or left in flight."""
+        step_s = time.monotonic() - self._begun_s
+        self.n_steps += 1
+        self.n_prefilled += self._n_step_prefilled
+        self.n_decoded += self._n_step_decoded
+        self.computes_aside = False
+        if self._n_in_flight:
+            return
+        if n_prefilled := self._n_step_prefilled:
+            is_alone = not self._n_step_decoded
+            self._scheduler.observe_prefill(n_prefilled, step_s, is_alone=is_alone)
+        else:
+            self._costs.observe(self._n_step_decoded, step_s)
+            self.computes_aside = self._launched_s - self._begun_s < 0.25 * step_s
+
+    def forget(self) -> None:
+        """Ignore the step in flight, as another one may not follow it immediately."""
+        self._n_in_flight = 0

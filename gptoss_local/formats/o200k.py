@@ -1,0 +1,111 @@
+"""o200k_harmony, the vocabulary of every gpt-oss: its rank file, special tokens, split and merges.
+
+OpenAI publishes it as `o200k_base.tiktoken`, one token per line in rank order. This module neither
+tokenizes nor reads files.
+"""
+
+import base64
+import binascii
+from collections.abc import Sequence
+
+from gptoss_local.formats.byte_level import BYTE_OF_CHAR, CHAR_OF_BYTE
+
+VOCAB_SIZE = 201_088
+LONGEST_TOKEN_BYTES = 128
+FIRST_SPECIAL = 199_998
+"""The first id after the tokens of the rank file."""
+END_OF_PROMPT = 200_018
+"""The last id with a name in the published tokenizer.json."""
+
+RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+"""Hash of `o200k_base.tiktoken`. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`."""
+
+MERGES_SHA256 = "fbb4bf8ec1a0dec603d12b4f4f7ff2939ff6ae1a8d94e6df0380b74b1c90f66f"
+"""Hash of what `derive_merges` makes of it, as "left right" lines without a last newline."""
+
+NAMED_SPECIALS = {
+    199998: "startoftext",
+    199999: "endoftext",
+    200002: "return",
+    200003: "constrain",
+    200005: "channel",
+    200006: "start",
+    200007: "end",
+    200008: "message",
+    200012: "call",
+}
+
+_LETTER_HEAD = r"[^\r\n\p{L}\p{N}]?"
+_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+SPLIT_REGEX = "|".join(
+    [
+        f"{_LETTER_HEAD}{_UPPER}*{_LOWER}+{_CONTRACTION}",
+        f"{_LETTER_HEAD}{_UPPER}+{_LOWER}*{_CONTRACTION}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
+"""Cuts text before BPE. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`, o200k."""
+
+
+def render_ranks(tokens: Sequence[str]) -> bytes:
+    """Render the rank file: `base64(token) SPACE rank` per line, in rank order.
+
+    Args:
+        tokens: In id order, in GPT-2's byte-to-unicode spelling; those from `FIRST_SPECIAL` on are
+            left out.
+
+    Raises:
+        KeyError: A token holds a character that spells no byte.
+
+    Source: tiktoken/load.py:dump_tiktoken_bpe.
+    """
+    raw = (bytes(map(BYTE_OF_CHAR.__getitem__, token)) for token in tokens[:FIRST_SPECIAL])
+    return b"".join(b"%s %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(raw))
+
+
+def parse_ranks(rank_file: bytes) -> list[str]:
+    """Read a rank file: the tokens in rank order, in GPT-2's byte-to-unicode spelling.
+
+    Raises:
+        ValueError: It is not a rank file, or ranks do not count 0, 1, 2, ...
+    """
+    tokens: list[str] = []
+    for rank, line in enumerate(rank_file.splitlines()):
+        token, _, stated_rank = line.partition(b" ")
+        if stated_rank != b"%d" % rank:
+            raise ValueError(f"line {rank + 1} does not state the rank {rank}")
+        try:
+            raw = base64.b64decode(token, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"line {rank + 1} is not base64") from error
+        tokens.append(raw.decode("latin-1").translate(CHAR_OF_BYTE))
+    return tokens
+
+
+def derive_merges(vocab: dict[str, int]) -> list[tuple[str, str]]:
+    """List every way in which a token is two tokens side by side.
+
+    Args:
+        vocab: Token to rank, in rank order.
+
+    Returns:
+        (left, right) pairs ordered by the rank of what they make, then of left, then of right. BPE
+        over this list does what tiktoken does with the ranks, as both take the lowest rank first.
+    """
+    merges: list[tuple[str, str]] = []
+    for token in vocab:
+        splits = [
+            (left, right)
+            for i in range(1, len(token))
+            if (left := token[:i]) in vocab and (right := token[i:]) in vocab
+        ]
+        if len(splits) > 1:  # no two splits share their left part, so its rank alone decides
+            splits.sort(key=lambda split: vocab[split[0]])
+        merges += splits
+    return merges

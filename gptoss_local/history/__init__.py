@@ -1,0 +1,21 @@
+"""The chats of `gptoss chat`, kept in one SQLite file: a tree of turns each, searchable as a whole.
+
+Knows nothing of the terminal, of HTTP or of a model.
+"""
+
+from gptoss_local.history.chats import History
+from gptoss_local.history.export import read_export
+from gptoss_local.history.search import MATCH_END, MATCH_START
+from gptoss_local.history.turn import ChatSummary, Hit, Role, Turn, TurnState
+
+__all__ = [
+    "MATCH_END",
+    "MATCH_START",
+    "ChatSummary",
+    "History",
+    "Hit",
+    "Role",
+    "Turn",
+    "TurnState",
+    "read_export",
+]

@@ -1,0 +1,199 @@
+"""The SQLite file of chats: its tables, how it is opened, and what its errors mean.
+
+A file that is damaged, of a newer version or of another program raises before a byte is written.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from gptoss_local.errors import HistoryError
+
+_APPLICATION_ID = 0x67_70_74_63  # "gptc", in the header of the file
+_BUSY_S = 5.0  # how long to wait for another process that writes
+
+_V1 = (
+    """
+    CREATE TABLE chat (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given again, as others may remember it
+        title TEXT NOT NULL,
+        model TEXT NOT NULL,
+        effort TEXT NOT NULL,
+        leaf_id INTEGER,
+        n_turns INTEGER NOT NULL DEFAULT 0,
+        created_s REAL NOT NULL,
+        updated_s REAL NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX chat_by_age ON chat(updated_s, id)",
+    """
+    CREATE TABLE turn (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,  -- a child's is larger than its parent's
+        chat_id INTEGER NOT NULL REFERENCES chat(id) ON DELETE CASCADE,
+        parent_id INTEGER REFERENCES turn(id) ON DELETE CASCADE,
+        role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
+        content TEXT NOT NULL,
+        reasoning TEXT NOT NULL,
+        tool_calls TEXT NOT NULL,  -- JSON
+        tool_name TEXT NOT NULL,
+        model TEXT NOT NULL,
+        effort TEXT NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('streaming', 'done', 'stopped', 'failed')),
+        stats TEXT NOT NULL,  -- JSON
+        created_s REAL NOT NULL,
+        owner TEXT NOT NULL  -- the process that streams it
+    ) STRICT
+    """,
+    "CREATE INDEX turn_by_parent ON turn(chat_id, parent_id)",
+    "CREATE INDEX turn_by_parent_alone ON turn(parent_id)",  # for ON DELETE CASCADE
+    "CREATE INDEX turn_streaming ON turn(owner) WHERE state = 'streaming'",
+    # Words of turns and titles. The text itself is only in the tables above, so an entry must be
+    # removed with exactly the text it was made of. A turn has one unless it is streaming: to
+    # index a long answer again every second would be waste. PERF: `prefix` makes the search for a
+    # letter, the first one typed, eight times as fast, and the file a fifth larger.
+    """
+    CREATE VIRTUAL TABLE turn_words USING fts5(
+        content, content='turn', content_rowid='id', tokenize='unicode61 remove_diacritics 2',
+        prefix='1 2')
+    """,
+    """
+    CREATE VIRTUAL TABLE chat_words USING fts5(
+        title, content='chat', content_rowid='id', tokenize='unicode61 remove_diacritics 2')
+    """,
+    """
+    CREATE TRIGGER turn_insert AFTER INSERT ON turn WHEN new.state <> 'streaming' BEGIN
+        INSERT INTO turn_words(rowid, content) VALUES (new.id, new.content);
+    END
+    """,
+    """
+    CREATE TRIGGER turn_delete AFTER DELETE ON turn WHEN old.state <> 'streaming' BEGIN
+        INSERT INTO turn_words(turn_words, rowid, content) VALUES ('delete', old.id, old.content);
+    END
+    """,
+    """
+    CREATE TRIGGER turn_update_before BEFORE UPDATE OF content, state ON turn
+    WHEN old.state <> 'streaming' BEGIN
+        INSERT INTO turn_words(turn_words, rowid, content) VALUES ('delete', old.id, old.content);
+    END
+    """,
+    """
+    CREATE TRIGGER turn_update_after AFTER UPDATE OF content, state ON turn
+    WHEN new.state <> 'streaming' BEGIN
+        INSERT INTO turn_words(rowid, content) VALUES (new.id, new.content);
+    END
+    """,
+    """
+    CREATE TRIGGER chat_insert AFTER INSERT ON chat BEGIN
+        INSERT INTO chat_words(rowid, title) VALUES (new.id, new.title);
+    END
+    """,
+    """
+    CREATE TRIGGER chat_delete AFTER DELETE ON chat BEGIN
+        INSERT INTO chat_words(chat_words, rowid, title) VALUES ('delete', old.id, old.title);
+    END
+    """,
+    """
+    CREATE TRIGGER chat_update AFTER UPDATE OF title ON chat BEGIN
+        INSERT INTO chat_words(chat_words, rowid, title) VALUES ('delete', old.id, old.title);
+        INSERT INTO chat_words(rowid, title) VALUES (new.id, new.title);
+    END
+    """,
+)
+_V2 = ("ALTER TABLE chat ADD COLUMN options TEXT NOT NULL DEFAULT '{}'",)  # JSON
+_V3 = (
+    "ALTER TABLE chat ADD COLUMN preset TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE chat ADD COLUMN is_pinned INTEGER NOT NULL DEFAULT 0",
+)
+_MIGRATIONS = (_V1, _V2, _V3)
+"""Statements that lead from version n to n + 1; `user_version` counts those that are done."""
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open the file, or make it, readable by its owner only; bring it to this version.
+
+    Raises:
+        HistoryError: it is damaged, newer than this program, not ours, or cannot be opened.
+    """
+    with translated(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+        try:
+            database.execute("BEGIN")  # one view of the file: another process may just make it
+            _check_version(database, path)  # before the first write
+            database.execute("COMMIT")
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")  # a kill loses nothing, a power cut
+            database.execute("PRAGMA foreign_keys = ON")  # perhaps the last transactions
+            database.execute("PRAGMA secure_delete = ON")
+            with transaction(database):  # of several processes the first one migrates
+                for statements in _MIGRATIONS[_check_version(database, path) :]:
+                    for statement in statements:
+                        database.execute(statement)
+                database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                database.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+        except BaseException:
+            database.close()
+            raise
+    return database
+
+
+@contextlib.contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """Commit all or nothing; wait for other writers at the start, not in the middle."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:  # after some errors SQLite has rolled back itself
+            database.execute("ROLLBACK")
+        raise
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Raise what SQLite and the file system say as a HistoryError with a way out."""
+    try:
+        yield
+    except OSError as error:
+        raise HistoryError(
+            f"The chats in {path} cannot be opened: {error.strerror}.", hint=_HINTS["CANTOPEN"]
+        ) from error
+    except sqlite3.ProgrammingError:
+        raise  # closed, or another thread: our mistake, not the file's
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT").split("_")[1]
+        hint = _HINTS.get(code, "").format(path=path)
+        raise HistoryError(f"The chats in {path} cannot be used: {error}.", hint=hint) from error
+
+
+_MOVE = "Move {path} away to start again; `sqlite3 {path} .recover` may save what is in it."
+_HINTS = {
+    "CORRUPT": _MOVE,
+    "NOTADB": _MOVE,
+    "FULL": "Make room on the disk; what was saved before is safe.",
+    "IOERR": "Check the disk: it may be full or broken; what was saved before is safe.",
+    "BUSY": "Another gptoss process has been writing for a long time; try again when it is done.",
+    "READONLY": "Make the file and its folder writable for you.",
+    "CANTOPEN": "Make the folder writable for you, or set GPTOSS_HOME.",
+}
+
+
+def _check_version(database: sqlite3.Connection, path: Path) -> int:
+    """Return the number of migrations made; raise HistoryError for a file that is not ours."""
+    (application_id,) = database.execute("PRAGMA application_id").fetchone()
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (n_tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application_id != _APPLICATION_ID and (n_tables or version):
+        raise HistoryError(f"{path} is the file of another program.", hint="Move it away.")
+    if version > len(_MIGRATIONS):
+        raise HistoryError(
+            f"{path} was written by a newer gptoss (version {version} of the file, this one "
+            f"knows {len(_MIGRATIONS)}).",
+            hint="Update gptoss, or set GPTOSS_HOME to another folder.",
+        )
+    return int(version)

@@ -1,0 +1,241 @@
+"""Reads what this machine has: GPUs, cores, memory, disk. What is missing is None, not guessed.
+
+Reads the operating system and the NVIDIA driver; knows no llama.cpp but where its library lies.
+"""
+
+import functools
+import importlib.util
+import mmap
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import psutil
+
+from gptoss_local.machine import cgroup
+from gptoss_local.machine.cgroup import read
+from gptoss_local.machine.nvidia import Driver, Gpu, read_gpus, visible
+
+Platform = Literal["linux", "wsl", "windows", "other"]
+DiskKind = Literal["nvme", "ssd", "rotating"]
+
+_OLDEST_CAPABILITY = {12: (5, 0), 13: (7, 5)}  # that a CUDA's compiler knows. Source: nvcc's guide
+_LINKED_CUDA = re.compile(rb"cublas(?:64_|\.so\.)(\d+)")  # `cublas64_13.dll`, `libcublas.so.13`
+_SYS, _PROC = Path("/sys"), Path("/proc")
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine, at this moment.
+
+    Attributes:
+        gpus: Those that CUDA programs started from here see, in their order.
+        driver: Of NVIDIA; None without one.
+        visible_devices: CUDA_VISIBLE_DEVICES, which chose them; None if it is not set.
+        has_cuda_build: llama.cpp here was built for CUDA; without, GPUs are of no use to it.
+        cuda_build: Major version of the CUDA that it was built with.
+        n_cores: Physical ones, of which a container or `taskset` may leave this process a few.
+        n_performance_cores: Those that are not efficiency cores; all of them on most machines.
+        n_logical_cores: What the system runs threads on: with SMT, two for most physical ones.
+        has_avx2: What llama.cpp's fast code for MXFP4 on x86 needs; None elsewhere.
+        ram_bytes_s: Peak bandwidth of RAM; no system says it, so only for imagined machines.
+        available_bytes: RAM that programs can get without swapping, within a container's limit.
+        pinnable_bytes: RAM that the driver may lock for fast copies to the GPU.
+        n_numa_nodes: Sockets, or parts of one, with memory of their own.
+        disk: Kind of the disk that holds the models.
+    """
+
+    platform: Platform = "linux"
+    gpus: tuple[Gpu, ...] = ()
+    driver: Driver | None = None
+    visible_devices: str | None = None
+    has_cuda_build: bool = False
+    cuda_build: int | None = None
+    n_cores: int | None = None
+    n_performance_cores: int | None = None
+    n_logical_cores: int | None = None
+    has_avx2: bool | None = None
+    ram_bytes_s: float | None = None
+    total_bytes: int
+    available_bytes: int
+    pinnable_bytes: int | None = None
+    n_numa_nodes: int | None = None
+    disk: DiskKind | None = None
+
+    @property
+    def usable_gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs that llama.cpp can use, in its order: `CUDA0` is the first."""
+        return self.gpus if self.has_cuda_build else ()
+
+    def has_code_for(self, gpu: Gpu) -> bool:
+        """Return whether this build of llama.cpp can hold machine code for a GPU."""
+        oldest = _OLDEST_CAPABILITY.get(self.cuda_build or 0, (0, 0))
+        return gpu.compute_capability is None or gpu.compute_capability >= oldest
+
+
+def read_machine(models_dir: Path) -> Machine:
+    """Look at this machine; takes some milliseconds, more with a GPU.
+
+    Args:
+        models_dir: A path, there or not, on the disk in question.
+    """
+    driver, gpus = read_gpus()
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    memory = psutil.virtual_memory()
+    group = cgroup.memory(_SYS, _PROC) or cgroup.Memory(memory.total, memory.available)
+    total_bytes = min(memory.total, group.limit_bytes)
+    available_bytes = min(memory.available, group.available_bytes)
+    here = _platform()
+    n_cores, n_fast, n_logical = _n_cores(_SYS, _PROC)
+    return Machine(
+        platform=here,
+        gpus=tuple(visible(gpus, wanted)),
+        driver=driver,
+        visible_devices=wanted,
+        has_cuda_build=has_cuda_build(),
+        cuda_build=_cuda_build(),
+        n_cores=n_cores,
+        n_performance_cores=n_fast,
+        n_logical_cores=n_logical,
+        has_avx2=_has_avx2(_CPUINFO),
+        total_bytes=total_bytes,
+        available_bytes=available_bytes,
+        pinnable_bytes=pinnable_bytes(here, total_bytes, available_bytes),
+        n_numa_nodes=len(list((_SYS / "devices/system/node").glob("node[0-9]*"))) or None,
+        disk=_disk_kind(models_dir, _SYS),
+    )
+
+
+def read_usable_gpus() -> tuple[Gpu, ...]:
+    """Return the GPUs that llama.cpp can use, at this moment; asks nothing but the driver."""
+    if not has_cuda_build():
+        return ()
+    return tuple(visible(read_gpus()[1], os.environ.get("CUDA_VISIBLE_DEVICES")))
+
+
+def has_cuda_build() -> bool:
+    """Return whether the llama.cpp that will be used brings its CUDA library; loads nothing."""
+    return _cuda_library() is not None
+
+
+def _cuda_library() -> Path | None:
+    """Return llama.cpp's CUDA library, if it has one.
+
+    Source: `llama_cpp/llama_cpp.py`, which looks into LLAMA_CPP_LIB_PATH first.
+    """
+    folder = os.environ.get("LLAMA_CPP_LIB_PATH")
+    spec = importlib.util.find_spec("llama_cpp")
+    if folder is None and spec is not None and spec.origin:
+        folder = str(Path(spec.origin).parent / "lib")
+    return next(Path(folder).glob("*ggml-cuda*"), None) if folder is not None else None
+
+
+def _cuda_build() -> int | None:
+    """Return the major version of the CUDA libraries that llama.cpp is linked with, if any."""
+    library = _cuda_library()
+    return None if library is None else _linked_cuda(library, library.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4)
+def _linked_cuda(library: Path, _mtime_ns: int) -> int | None:
+    """Look through a file of hundreds of megabytes; on Linux the name comes first in it."""
+    if not library.stat().st_size:
+        return None
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = _LINKED_CUDA.search(data)
+        return int(found[1]) if found else None
+
+
+def pinnable_bytes(here: Platform, total_bytes: int, available_bytes: int) -> int | None:
+    """Return how much RAM the driver can lock.
+
+    On Windows, and in WSL beneath it, that is half of all RAM; on Linux whatever is available.
+
+    Source: "Known limitations" of NVIDIA's CUDA on WSL user guide; WDDM's shared GPU memory.
+    """
+    if here == "linux":
+        return available_bytes
+    if here in ("wsl", "windows"):
+        return min(total_bytes // 2, available_bytes)
+    return None
+
+
+def _platform() -> Platform:
+    if sys.platform == "win32":
+        return "windows"
+    if sys.platform == "linux":
+        return "wsl" if "microsoft" in platform.release().lower() else "linux"
+    return "other"
+
+
+def _n_cores(sys_dir: Path, proc_dir: Path) -> tuple[int | None, int | None, int | None]:
+    """Count physical cores, fast ones, and logical ones that this process may run on."""
+    n_cores, n_logical = psutil.cpu_count(logical=False), psutil.cpu_count()
+    if sys.platform != "linux":
+        return n_cores, None, n_logical
+    usable = os.sched_getaffinity(0)
+    n_fast = _n_performance_cores(sys_dir, n_cores, usable)
+    n_usable = _n_physical(sys_dir, usable)
+    n_most = cgroup.n_cpus(sys_dir, proc_dir)
+    return _least(n_cores, n_usable, n_most), _least(n_fast, n_most), _least(len(usable), n_most)
+
+
+def _n_performance_cores(sys_dir: Path, n_cores: int | None, usable: set[int]) -> int | None:
+    """Count the physical cores of the fast kind: all, unless the kernel knows two kinds."""
+    fast = read(sys_dir / "devices/cpu_core/cpus")  # only where there are cpu_atom ones, too
+    n_all = _n_physical(sys_dir, usable)
+    if fast is None:
+        return _least(n_cores, n_all)
+    return _n_physical(sys_dir, usable & set(_cpu_list(fast))) or n_all
+
+
+def _n_physical(sys_dir: Path, cpus: set[int]) -> int | None:
+    """Count the cores of these logical ones; each is its own where the kernel does not say."""
+    cores = set()
+    for cpu in cpus:
+        folder = sys_dir / f"devices/system/cpu/cpu{cpu}/topology"
+        cores.add((read(folder / "physical_package_id"), read(folder / "core_id") or cpu))
+    return len(cores) or None
+
+
+def _least(*numbers: int | None) -> int | None:
+    """Return the smallest of those that are known."""
+    return min((n for n in numbers if n is not None), default=None)
+
+
+def _cpu_list(text: str) -> list[int]:
+    """Read the kernel's `0-7,16`."""
+    found: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _has_avx2(cpuinfo: Path) -> bool | None:
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return None
+    flags = re.search(r"^flags\s*:(.*)$", read(cpuinfo) or "", re.M)
+    return "avx2" in flags[1].split() if flags else None
+
+
+def _disk_kind(path: Path, sys_dir: Path) -> DiskKind | None:
+    """Return the kind of disk that holds the nearest existing folder; only Linux reports it."""
+    if os.name != "posix":
+        return None
+    while not os.path.exists(path) and path != path.parent:
+        path = path.parent
+    device = path.stat().st_dev
+    folder = (sys_dir / f"dev/block/{os.major(device)}:{os.minor(device)}").resolve()
+    if folder.name.startswith("nvme"):
+        return "nvme"
+    if folder.name.startswith(("vd", "xvd")):  # a virtual disk claims to rotate whatever it is
+        return None
+    for place in (folder, folder.parent):  # a partition's queue is its disk's
+        if rotational := read(place / "queue/rotational"):
+            return "rotating" if rotational == "1" else "ssd"
+    return None

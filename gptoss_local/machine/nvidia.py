@@ -1,0 +1,221 @@
+"""NVIDIA GPUs as their driver describes them through NVML. Knows no llama.cpp.
+
+Every fact that this driver or card does not give is None: nothing is guessed.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+import psutil
+import pynvml
+
+T = TypeVar("T")
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU, at this moment.
+
+    Attributes:
+        index: NVML's number, which is CUDA's if CUDA_DEVICE_ORDER is PCI_BUS_ID. A MIG device has
+            that of its card.
+        free_bytes: What the driver would still give; the rest is in use by whomever.
+        compute_capability: Major and minor, (8, 9) for Ada.
+        pcie_generation: The highest that card and slot both know; idle links fall back to 1.
+        pcie_width: Lanes, likewise.
+        bandwidth_bytes_s: Of its memory, from clock and bus width.
+        n_cores: CUDA cores.
+        clock_hz: Highest clock of the cores.
+        n_processes: Programs that compute or draw on it; None where the driver does not say.
+        is_wddm: Windows' display driver manages its memory: what does not fit is paged to RAM,
+            silently and slowly, so a plan keeps a larger margin.
+        shares_ram: It has no memory of its own but the system's RAM, as GB10 and Jetson.
+    """
+
+    index: int
+    name: str
+    uuid: str = ""
+    total_bytes: int
+    free_bytes: int
+    compute_capability: tuple[int, int] | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    bandwidth_bytes_s: float | None = None
+    n_cores: int | None = None
+    clock_hz: float | None = None
+    n_processes: int | None = None
+    is_wddm: bool | None = None
+    shares_ram: bool = False
+
+    @property
+    def is_mig(self) -> bool:
+        """Return whether it is a part of a card."""
+        return self.uuid.startswith("MIG-")
+
+
+class Driver(msgspec.Struct, frozen=True):
+    """The driver's own version (`570.86`) and the newest CUDA it runs, (12, 8).
+
+    Attributes:
+        n_silent: GPUs that it lists without their memory: lost, broken or not ours.
+    """
+
+    version: str
+    cuda: tuple[int, int] | None
+    n_silent: int = 0
+
+
+def read_gpus() -> tuple[Driver | None, list[Gpu]]:
+    """Ask the driver; without one there are no GPUs. One that does not answer is left out."""
+    with _nvml() as is_there:
+        if not is_there:
+            return None, []
+        gpus: list[Gpu] = []
+        n_silent = 0
+        for index in range(_known(pynvml.nvmlDeviceGetCount) or 0):
+            handle = _known(pynvml.nvmlDeviceGetHandleByIndex, index)
+            parts = [] if handle is None else _mig_handles(handle)
+            found = [_gpu(index, each) for each in parts or [handle]]
+            gpus += [gpu for gpu in found if gpu]
+            n_silent += found.count(None)
+        return _driver(n_silent), gpus
+
+
+def visible(gpus: list[Gpu], wanted: str | None) -> list[Gpu]:
+    """Return those that CUDA_VISIBLE_DEVICES leaves, in its order; None leaves all.
+
+    Source: "CUDA Environment Variables" of the CUDA programming guide. The list ends where an
+    entry names no GPU. CUDA uses one MIG device at most ("MIG User Guide", Device Enumeration):
+    the first, where no whole GPU comes before it.
+    """
+    if wanted is None:
+        return [gpu for gpu in gpus if not gpu.is_mig] or gpus[:1]
+    found: list[Gpu] = []
+    for entry in wanted.split(","):
+        name = entry.strip()
+        matches = [
+            gpu
+            for gpu in gpus
+            if (name.isdigit() and gpu.index == int(name))
+            or (name.startswith(("GPU-", "MIG-")) and gpu.uuid.startswith(name))
+        ]
+        if name.isdigit() and matches and matches[0].is_mig:
+            matches = matches[:1]  # of a card's parts CUDA takes the first
+        if len(matches) != 1 or matches[0] in found or (found and matches[0].is_mig):
+            break
+        found += matches
+        if matches[0].is_mig:
+            break
+    return found
+
+
+@contextlib.contextmanager
+def _nvml() -> Iterator[bool]:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:  # no driver, or no library of it
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _driver(n_silent: int) -> Driver:
+    cuda = _known(pynvml.nvmlSystemGetCudaDriverVersion)
+    return Driver(
+        _text(_known(pynvml.nvmlSystemGetDriverVersion)),
+        None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
+        n_silent,
+    )
+
+
+def _mig_handles(handle: Any) -> list[Any]:
+    """Return the parts that a card is divided into; none of most cards."""
+    current, _ = _known(pynvml.nvmlDeviceGetMigMode, handle) or (pynvml.NVML_DEVICE_MIG_DISABLE, 0)
+    if current != pynvml.NVML_DEVICE_MIG_ENABLE:
+        return []
+    n = _known(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
+    found = [_known(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, i) for i in range(n)]
+    return [each for each in found if each is not None]
+
+
+def _memory(handle: Any) -> tuple[int, int, bool] | None:
+    """Return a GPU's bytes, those that are free, and whether they are the system's RAM."""
+    try:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    except pynvml.NVMLError_NotSupported:  # it has none of its own, and is there all the same
+        ram = psutil.virtual_memory()
+        return ram.total, ram.available, True
+    except pynvml.NVMLError:
+        return None
+    return int(memory.total), int(memory.free), False
+
+
+def _gpu(index: int, handle: Any) -> Gpu | None:
+    memory = None if handle is None else _memory(handle)
+    if memory is None:
+        return None
+    total_bytes, free_bytes, shares_ram = memory
+    return Gpu(
+        index=index,
+        name=_text(_known(pynvml.nvmlDeviceGetName, handle)),
+        uuid=_text(_known(pynvml.nvmlDeviceGetUUID, handle)),
+        total_bytes=total_bytes,
+        free_bytes=free_bytes,
+        compute_capability=_known(pynvml.nvmlDeviceGetCudaComputeCapability, handle),
+        pcie_generation=_known(pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        pcie_width=_known(pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        bandwidth_bytes_s=_bandwidth_bytes_s(handle),
+        n_cores=_known(pynvml.nvmlDeviceGetNumGpuCores, handle),
+        clock_hz=_clock_hz(handle, pynvml.NVML_CLOCK_SM),
+        n_processes=_n_processes(handle),
+        is_wddm=_is_wddm(handle),
+        shares_ram=shares_ram,
+    )
+
+
+def _known(read: Callable[..., T], *arguments: Any) -> T | None:
+    """Return one fact, or None where this card or driver does not know it."""
+    try:
+        return read(*arguments)
+    except (pynvml.NVMLError, AttributeError):  # the latter: a library older than the binding
+        return None
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode() if isinstance(value, bytes) else value or ""
+
+
+def _clock_hz(handle: Any, kind: int) -> float | None:
+    mhz = _known(pynvml.nvmlDeviceGetMaxClockInfo, handle, kind)
+    return mhz * 1e6 if mhz else None
+
+
+def _bandwidth_bytes_s(handle: Any) -> float | None:
+    """Count two transfers a clock, as NVML does: an RTX 4090's 10,501 MHz and 384 bits: 1 TB/s."""
+    clock_hz = _clock_hz(handle, pynvml.NVML_CLOCK_MEM)
+    n_bits = _known(pynvml.nvmlDeviceGetMemoryBusWidth, handle)
+    return clock_hz * 2 * n_bits / 8 if clock_hz and n_bits else None
+
+
+def _n_processes(handle: Any) -> int | None:
+    lists = [
+        _known(pynvml.nvmlDeviceGetComputeRunningProcesses, handle),
+        _known(pynvml.nvmlDeviceGetGraphicsRunningProcesses, handle),
+    ]
+    known = [each for each in lists if each is not None]
+    return len({p.pid for each in known for p in each}) if known else None
+
+
+def _is_wddm(handle: Any) -> bool | None:
+    """Only Windows' driver has models; Linux's answers "not supported", which is a no."""
+    try:
+        model = pynvml.nvmlDeviceGetCurrentDriverModel(handle)
+    except pynvml.NVMLError_NotSupported:
+        return False
+    except (pynvml.NVMLError, AttributeError):
+        return None
+    return bool(model == pynvml.NVML_DRIVER_WDDM)

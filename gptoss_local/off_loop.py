@@ -1,0 +1,57 @@
+"""Runs work that grows with a request outside the event loop, so that other requests never wait.
+
+Large work waits in a line of its own, one piece of work at a time: it holds Python's lock most of
+the time, so two at a time would not be faster, only slower for everyone else.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+Check = Callable[[], None]
+"""Work calls it between its steps; it raises when the result is no longer wanted."""
+
+SMALL_BYTES = 32 * 1024
+_MEDIUM_BYTES = 1024 * 1024  # a prompt of 131,072 tokens is rarely longer
+
+# Threads start on first use. A prompt that fits never waits for one that is far too long.
+_medium = ThreadPoolExecutor(1, "medium")
+_large = ThreadPoolExecutor(1, "large")
+
+
+class NotWantedError(Exception):
+    """Ends work in a thread whose client has left. Users never see it."""
+
+
+async def run_off_loop(work: Callable[[Check], T], n_bytes: int) -> T:
+    """Run work in a thread and return its result; a cancelled wait ends the work, too.
+
+    Args:
+        work: Is called with a function to call between its steps.
+        n_bytes: How much text it goes through, which decides where it waits.
+    """
+    is_wanted = True
+
+    def check() -> None:
+        if not is_wanted:
+            raise NotWantedError
+
+    def run() -> T:
+        check()
+        return work(check)
+
+    try:
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(_pool(n_bytes), context.run, run)
+    finally:
+        is_wanted = False
+
+
+def _pool(n_bytes: int) -> Executor | None:
+    """Return the thread for work of a size; None stands for asyncio's own threads."""
+    if n_bytes <= SMALL_BYTES:
+        return None
+    return _medium if n_bytes <= _MEDIUM_BYTES else _large

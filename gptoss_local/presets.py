@@ -1,0 +1,216 @@
+"""Presets of the chat: named instructions, effort and options.
+
+They are in `presets.toml` next to `config.toml`, which people may edit: what they wrote there, with
+its comments, stays as it is when the chat changes another preset.
+"""
+
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+
+from gptoss_local.errors import UsageError
+from gptoss_local.request_options import OptionValue, parse_option
+from gptoss_local.settings import config_path
+from gptoss_local.types import Effort
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
+_HEADER = "Presets of `gptoss chat`: instructions, effort and options, as docs/chat.md has them."
+_MAX_NAME = 40
+_KEYS = ("system", "effort", "options")
+
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that a chat begins with.
+
+    Attributes:
+        system: Instructions for the model; may be empty.
+        effort: None leaves it as it is.
+        options: Of the chat's requests, by their names in Ollama's API, and `truncate`.
+    """
+
+    system: str = ""
+    effort: Effort | None = None
+    options: dict[str, OptionValue] = {}
+
+
+def presets_path() -> Path:
+    """Return the file, which need not be there."""
+    return config_path().with_name("presets.toml")
+
+
+def read_presets() -> dict[str, Preset]:
+    """Return all presets by their names, in the order of the file.
+
+    Raises:
+        UsageError: the file cannot be read, or something in it is wrong.
+    """
+    path = presets_path()
+    try:
+        found = tomllib.loads(_read(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}", hint="Correct it there.") from error
+    return {name: _checked(name, table, path) for name, table in found.items()}
+
+
+def find_preset(name: str) -> tuple[str, Preset]:
+    """Return a preset with its name as the file has it; upper and lower case are the same.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    presets = read_presets()
+    for known, preset in presets.items():
+        if known.casefold() == name.strip().casefold():
+            return known, preset
+    near = get_close_matches(name, presets, n=1)
+    names = f"Presets: {', '.join(presets)}." if presets else "F12 in the chat makes one."
+    hint = f"Did you mean {near[0]}?" if near else names
+    raise UsageError(f"there is no preset '{name}'", hint=hint)
+
+
+def save_preset(name: str, preset: Preset, *, instead_of: str = "") -> None:
+    """Write a preset, a new one or in the place of another.
+
+    Raises:
+        UsageError: it cannot have that name, or the file cannot be written.
+    """
+    name = name.strip()
+    if not name or len(name) > _MAX_NAME or not name.isprintable():
+        raise UsageError(f"the name of a preset has 1 to {_MAX_NAME} characters")
+    others = {known.casefold() for known in read_presets() if known != instead_of}
+    if name.casefold() in others:
+        raise UsageError(f"there is a preset '{name}' already", hint="Choose another name.")
+
+    def put(document: "TOMLDocument") -> None:
+        import tomlkit
+
+        table: Any = document.get(instead_of)
+        table = tomlkit.table() if table is None else table
+        if instead_of != name:
+            document.pop(instead_of, None)
+            document[name] = table
+        values = msgspec.to_builtins(preset)
+        for key in _KEYS:
+            if not values[key]:
+                table.pop(key, None)
+            elif table.get(key) != values[key]:
+                table[key] = _as_toml(values[key])
+
+    _change(put)
+
+
+def remove_preset(name: str) -> None:
+    """Remove a preset; chats that began with it keep what they have of it.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+
+    def remove(document: "TOMLDocument") -> None:
+        document.pop(name, None)
+
+    _change(remove)
+
+
+def parse_options(text: str) -> dict[str, OptionValue]:
+    """Return options as people write them: `temperature 0.7, seed 7`.
+
+    Raises:
+        UsageError: one of them is not an option.
+    """
+    options = {}
+    for part in filter(None, (part.strip() for part in text.replace("\n", ",").split(","))):
+        name, _, value = part.replace("=", " ", 1).partition(" ")
+        options[name] = parse_option(name, value.strip())
+    return options
+
+
+def options_text(options: dict[str, OptionValue]) -> str:
+    """Return options as `parse_options` reads them."""
+    words = {True: "on", False: "off"}
+    return ", ".join(
+        f"{name} {words[value] if isinstance(value, bool) else value}"
+        for name, value in options.items()
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")  # leaves CRLF as it is
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not a text file", hint="Correct it there.") from error
+
+
+def _checked(name: str, table: Any, path: Path) -> Preset:
+    """Return a table of the file as a preset."""
+
+    def refuse(why: str, hint: str = "") -> UsageError:
+        return UsageError(f"{path}: the preset '{name}' {why}", hint=hint)
+
+    if not isinstance(table, dict):
+        raise refuse("is not a table", f"It begins with a line [{name}].")
+    for key in table:
+        if key not in _KEYS:
+            raise refuse(f"has '{key}'", f"A preset has {', '.join(_KEYS)}.")
+    system, effort, options = table.get("system", ""), table.get("effort"), table.get("options", {})
+    if not isinstance(system, str):
+        raise refuse("has a system message that is not text")
+    if effort not in (None, *get_args(Effort)):
+        raise refuse(f"has an unknown effort: {effort}", "It is low, medium or high.")
+    if not isinstance(options, dict):
+        raise refuse("has options that are not a table", "options = { temperature = 0.7 }")
+    try:
+        values = {key: parse_option(key, str(value)) for key, value in options.items()}
+    except UsageError as error:
+        raise refuse(f"has a wrong option: {error.message}", error.hint) from error
+    return Preset(system=system, effort=effort, options=values)
+
+
+def _as_toml(value: Any) -> Any:
+    """Return a value as it is written for people: lines below each other, options in one."""
+    import tomlkit
+
+    if isinstance(value, dict):
+        table = tomlkit.inline_table()
+        table.update(value)
+        return table
+    is_long = "\n" in value and "\r" not in value
+    return tomlkit.string(value, multiline=is_long)
+
+
+def _change(change: "Callable[[TOMLDocument], None]") -> None:
+    """Change the file: all of it or nothing."""
+    import tomlkit  # PERF: 60 ms; to read takes none
+
+    path = presets_path()
+    read_presets()  # raises for a file that is wrong, which stays as it is
+    text = _read(path)
+    document = tomlkit.parse(text)
+    if not text:
+        document.add(tomlkit.comment(_HEADER))
+        document.add(tomlkit.nl())
+    change(document)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        target = path.resolve()  # it may be a link into a repository
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            written = Path(folder) / target.name
+            written.write_text(tomlkit.dumps(document), encoding="utf-8", newline="")
+            if target.exists():
+                shutil.copymode(target, written)
+            os.replace(written, target)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

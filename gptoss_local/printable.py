@@ -1,0 +1,96 @@
+"""Makes text from a file, a server or a model safe to print: nothing in it drives a terminal.
+
+The streams of the command line clean all that goes through them (`CleanStream`), and the chat
+cleans the rows of its screen, so that no command and no widget has to think of it.
+"""
+
+import io
+import re
+import sys
+import unicodedata
+from typing import TextIO
+
+_CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and newline, DEL, C1
+_DIRECTION = r"\u202a-\u202e\u2066-\u2069"  # with which code reads as what it is not
+_UNSAFE = re.compile(f"[{_CONTROL}{_DIRECTION}]")
+_CR_OR_UNSAFE = re.compile(rf"\r(?=\n)|({_UNSAFE.pattern})")
+_BLANK = re.compile(  # letters, marks and symbols of which nothing is drawn
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U0001d159\U000e0100-\U000e01ef]"
+)
+_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+_BREAKS = str.maketrans(_SHORT)
+
+
+def printable(text: str) -> str:
+    """Drop what a terminal would obey; line ends and tabs stay. Works on any piece of a stream.
+
+    Without its ESC or C1 byte, what is left of a control sequence is harmless text.
+    """
+    return _UNSAFE.sub("", text)
+
+
+def shown(text: str) -> str:
+    r"""Write what a terminal would obey as `\u001b`, which means the same character in JSON."""
+    return _CR_OR_UNSAFE.sub(lambda found: _escaped(found[1]) if found[1] else "", text)
+
+
+def on_one_line(text: str) -> str:
+    r"""Write line ends and tabs as `\n` and `\t`, too: no name makes a second row of a table."""
+    return shown(text).translate(_BREAKS)
+
+
+def visible(text: str) -> str:
+    r"""Write every character that cannot be seen as an escape: `\n`, `\u200b`, `\u202e`."""
+    return "".join(char if _is_seen(char) else _SHORT.get(char, _escaped(char)) for char in text)
+
+
+def _is_seen(char: str) -> bool:
+    return char == " " or (unicodedata.category(char)[0] not in "CZ" and not _BLANK.match(char))
+
+
+def _escaped(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x1_0000 else f"\\U{ord(char):08x}"
+
+
+class CleanStream(io.TextIOWrapper):
+    """A text stream that shows what a terminal would obey; `write_raw` is for our own styles."""
+
+    _source: io.TextIOWrapper
+
+    @classmethod
+    def over(cls, stream: io.TextIOWrapper) -> "CleanStream":
+        """Return a clean stream to where another one writes, which stays usable."""
+        stream.flush()
+        clean = cls(
+            stream.buffer,
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+        clean._source = stream  # which closes the buffer when nothing refers to it
+        return clean
+
+    def write(self, text: str) -> int:
+        return super().write(shown(text))
+
+    def write_raw(self, text: str) -> int:
+        """Write a control sequence of our own, as it is."""
+        return super().write(text)
+
+
+def clean_streams() -> None:
+    """Clean what goes to a terminal, and all that is said on stderr, which may be a log.
+
+    Data on stdout stays as it is in a pipe or a file.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and (name == "stderr" or stream.isatty()):
+            setattr(sys, name, CleanStream.over(stream))
+
+
+def write_style(stream: TextIO, sequence: str) -> None:
+    """Write a control sequence of our own to a stream that may be clean."""
+    (stream.write_raw if isinstance(stream, CleanStream) else stream.write)(sequence)

@@ -1,0 +1,125 @@
+"""Larger contexts for prompts that need them, where no setting says how large a context is to be.
+
+A plan begins with the context that leaves answers fast. A prompt that needs more gets it, at the
+price of one more load, instead of an error.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from gptoss_local.chat import ChatRequest, Growing, RawRequest
+from gptoss_local.errors import ContextOverflowError, DoesNotFitError
+from gptoss_local.plan.measured import read_measured
+from gptoss_local.runner.loading import LoadedModel
+from gptoss_local.runner.planning import measured_file, plan_load
+from gptoss_local.runner.retries import Attempt
+from gptoss_local.settings import Settings
+
+_log = logging.getLogger("gptoss")
+
+_ROOM = 2048  # tokens that an answer should find free after its prompt
+
+
+class Growth:
+    """The context of one answer, which grows once if its prompt needs more.
+
+    Args:
+        request: What is asked.
+        settings: A context that the user has set does not grow.
+        n_ctx: Nor does one that the request asks for.
+
+    Attributes:
+        n_ctx: Tokens to load the model with; None leaves it to the plan.
+    """
+
+    def __init__(
+        self, request: ChatRequest | RawRequest, settings: Settings, n_ctx: int | None
+    ) -> None:
+        self.n_ctx = n_ctx
+        self._asked_n_ctx = n_ctx
+        self._settings = settings
+        self._may_grow = isinstance(request, RawRequest) or request.may_grow
+        self._is_watched = isinstance(request, ChatRequest) and request.reports_prefill
+        self._has_tried = False
+        self._grown: Growing | None = None
+
+    @property
+    def news(self) -> list[Growing]:
+        """Return what a client that watches the prefill hears before the model is loaded again."""
+        return [self._grown] if self._grown and self._is_watched else []
+
+    def n_room(self, model: LoadedModel) -> int:
+        """Return the tokens that must be free after the prompt, or else the context grows."""
+        return _ROOM if self._can_grow(model) else 0
+
+    @asynccontextmanager
+    async def instead_of_overflow(self, model: LoadedModel) -> AsyncIterator[None]:
+        """Run an answer; if the context is too small and a larger one fits, it is `n_ctx` then.
+
+        Raises:
+            ContextOverflowError: it cannot grow.
+        """
+        try:
+            yield
+        except ContextOverflowError as error:
+            if not self._can_grow(model) or error.n_prompt is None:
+                self._advise(error, model)
+                raise
+            self._has_tried = True
+            n_ctx = await _larger_n_ctx(model, self._settings, error.n_prompt)
+            if n_ctx is not None:
+                self._grown = Growing(error.n_prompt, n_ctx, model.engine.loaded.n_ctx)
+            self.n_ctx = n_ctx
+
+    def _can_grow(self, model: LoadedModel) -> bool:
+        return self._may_grow and not self._has_tried and not self._limit(model)
+
+    def _limit(self, model: LoadedModel) -> str:
+        """Name what says how large the context is to be; empty if nothing does."""
+        if self._asked_n_ctx:
+            return "num_ctx"
+        if model.entry.defaults.n_ctx:
+            return f"num_ctx of {model.entry.name}"
+        return "GPTOSS_CONTEXT_LENGTH" if self._settings.context_length else ""
+
+    def _advise(self, error: ContextOverflowError, model: LoadedModel) -> None:
+        """Say what can be done about a prompt that the model could read and this context cannot."""
+        if error.n_prompt is None or error.n_prompt >= error.n_ctx_max:
+            return
+        if limit := self._limit(model):
+            error.hint = f"{limit} limits it; without that, the context grows as a prompt needs it."
+        elif self._has_tried:
+            error.hint = (
+                "Memory has no room for a larger context: "
+                f"gptoss plan {model.entry.name} --ctx {error.n_prompt + _ROOM}"
+            )
+
+
+async def _larger_n_ctx(model: LoadedModel, settings: Settings, n_prompt: int) -> int | None:
+    """The context to load a model with for a prompt that is too long for the present one.
+
+    The present one is doubled where there is room for that, so that a conversation does not need
+    the next one soon; or else it is what the prompt needs. None if there is none, or none helps.
+    """
+    loaded, path = model.engine.loaded, model.entry.path
+    if n_prompt >= loaded.n_ctx_train or path is None:
+        return None
+    needed = n_prompt + _ROOM
+    doubled = loaded.n_ctx * 2 ** math.ceil(math.log2(needed / loaded.n_ctx))
+    known = read_measured(await asyncio.to_thread(measured_file, model.entry, settings))
+    plan = partial(plan_load, path, settings, freed=[model.engine], attempt=Attempt.after(known))
+    for wanted in (doubled, needed):
+        n_ctx = min(wanted, loaded.n_ctx_train)
+        if n_ctx <= loaded.n_ctx:
+            return None
+        try:
+            await asyncio.to_thread(plan, n_ctx)
+        except DoesNotFitError:
+            continue
+        _log.info("%s: a prompt of %d tokens, so %d of context", model.entry.name, n_prompt, n_ctx)
+        return n_ctx
+    return None

@@ -1,0 +1,266 @@
+"""Loads a file as a model, once its place in memory is planned."""
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.chat.vocabulary import MESSAGE_ENDS
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, StepTimes
+from gptoss_local.errors import EngineError
+from gptoss_local.machine.hardware import has_cuda_build
+from gptoss_local.plan.measured import (
+    Measured,
+    Outcome,
+    Steps,
+    plan_id,
+    read_measured,
+)
+from gptoss_local.plan.result import Plan
+from gptoss_local.runner.calibration import calibrate, is_due, keep
+from gptoss_local.runner.loads import LoadProgress
+from gptoss_local.runner.planning import free_vram, measured_file, plan_load
+from gptoss_local.runner.retries import MAX_TRIES, Attempt, next_attempt
+from gptoss_local.settings import Settings
+from gptoss_local.store import GGUFInfo, ModelEntry, read_info, read_tokens
+
+_log = logging.getLogger("gptoss")
+
+_LOOK_S = 0.5  # between two looks whether an engine lives that others wait for
+_SLACK_BYTES = 128 * 2**20  # that the graph may take beyond its prediction, of the plan's margin
+
+
+@dataclass(slots=True)
+class LoadedModel:
+    """A model in memory. `expires_s` is on the monotonic clock; None while in use or forever.
+
+    Attributes:
+        entry: The name it was last used by: several names may share their weights.
+        is_leaving: It takes no new users: it will be unloaded when it is idle.
+        idle: Set while it is not in use.
+    """
+
+    entry: ModelEntry
+    info: GGUFInfo
+    plan: Plan
+    engine: EngineClient
+    vocabulary: Vocabulary
+    keep_alive_s: float
+    load_s: float
+    n_users: int = 0
+    is_leaving: bool = False
+    expires_s: float | None = None
+    expiry: asyncio.TimerHandle | None = None
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def serves(self, n_ctx: int | None) -> bool:
+        """Return whether it takes requests that need `n_ctx` tokens of context."""
+        if self.is_leaving or not self.engine.is_alive:
+            return False
+        loaded = self.engine.loaded
+        return n_ctx is None or loaded.n_ctx >= min(n_ctx, loaded.n_ctx_train)
+
+    async def wait_idle(self) -> None:
+        """Wait until no client needs the engine any more, or the engine is dead.
+
+        A client that has stopped reading may still hold the model. It has one sequence, and does
+        not need the engine once that is complete.
+        """
+        while self.n_users > len(self.engine.unread) and self.engine.is_alive:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.idle.wait(), _LOOK_S)
+
+    def stop_expiry(self) -> None:
+        """Stop the keep-alive clock."""
+        self.expires_s = None
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
+
+
+def read_vocabulary(path: Path, settings: Settings) -> Vocabulary:
+    """Read and check the tokenizer inside a GGUF; takes a moment, so not in the event loop.
+
+    Raises:
+        ModelLoadError: its file cannot be read, or the tokenizer is another one.
+    """
+    read_info(path)  # says what is wrong with a file that is not there
+    stat = path.stat()
+    return _vocabulary(path, settings.cache_dir, stat.st_size, stat.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _vocabulary(path: Path, cache_dir: Path, _size_bytes: int, _mtime_ns: int) -> Vocabulary:
+    """Once per file: each thread that does it keeps 25 MB in an arena of its own (glibc)."""
+    return Vocabulary.from_model(read_tokens(path), cache_dir)
+
+
+async def load_as_fits(
+    entry: ModelEntry,
+    path: Path,
+    n_ctx: int | None,
+    settings: Settings,
+    progress: LoadProgress,
+    make_room: Callable[[Attempt], Awaitable[None]],
+) -> LoadedModel:
+    """Load a model as planned, or smaller where memory turns out to be shorter than planned for.
+
+    Args:
+        entry: The name it is wanted by.
+        path: Its file.
+        n_ctx: Context that a request needs; None leaves it to the plan.
+        settings: The user's.
+        progress: Called with every try.
+        make_room: Unloads other models, before each try, where its plan needs that.
+
+    Raises:
+        DoesNotFitError: there is no plan that keeps to the options.
+        ModelLoadError: the file is broken, or llama.cpp refused it.
+        EngineCrashedError: the process died while loading.
+    """
+    info = await asyncio.to_thread(read_info, path)  # a broken file costs no other its place
+    known_path = await asyncio.to_thread(measured_file, entry, settings)
+    known = read_measured(known_path)
+    attempt = Attempt.after(known)
+    for n_tries in itertools.count(1):
+        await make_room(attempt)
+        free = await asyncio.to_thread(free_vram, settings)
+        plan_now = partial(plan_load, path, settings, n_ctx, attempt=attempt)
+        plan = await asyncio.to_thread(plan_now, tuning=known.tuning)
+        if n_tries == 1 and is_due(plan, known):
+            load = load_command(entry, path, plan, settings, known)
+            known = await calibrate(plan, load, known, known_path, progress)
+            plan = await asyncio.to_thread(plan_now, tuning=known.tuning)
+        progress.begin_try(info.size_bytes)
+        try:
+            load = load_command(entry, path, plan, settings, known)
+            model = await load_model(entry, info, plan, load, settings, progress.report)
+            _remember(known_path, known, model, attempt, n_tries)  # no await: a stop would lose it
+            return model
+        except EngineError as error:
+            now = await asyncio.to_thread(free_vram, settings)
+            smaller = next_attempt(attempt, plan, error, free_before=free, free_now=now)
+            if smaller is None or n_tries == MAX_TRIES:
+                raise
+            _log.warning("%s does not fit as planned (%s)", entry.name, error.message)
+            attempt = smaller
+    raise AssertionError("the last try returns or raises")
+
+
+def load_command(
+    entry: ModelEntry, path: Path, plan: Plan, settings: Settings, known: Measured
+) -> Load:
+    """Return the message that has the engine process load a model as planned.
+
+    With experts on the host, what llama.cpp would take of a GPU is asked for first, unless the same
+    plan has succeeded here.
+    """
+    steps = known.steps if known.steps and known.steps.are_of(plan) else None
+    is_proven = known.outcome is not None and known.outcome.plan_id == plan_id(plan)
+    # PERF: asking takes 1.4 s, for the vocabulary; without experts on the host a load is as quick
+    gpus = plan.placement.gpus if plan.vram_share < 1 and not is_proven else ()
+    return Load(
+        model_path=str(path),
+        n_ctx=plan.shape.n_ctx,
+        n_batch=plan.shape.n_batch,
+        n_threads_prefill=plan.n_threads_prefill,
+        n_threads_decode=plan.n_threads_decode,
+        n_gpu_layers=_n_gpu_layers(plan, settings),
+        devices=plan.devices,
+        tensor_split=plan.tensor_split,
+        tensor_overrides=plan.placement.tensor_overrides(),
+        load_mode=plan.load_mode,
+        repack=plan.repacks,
+        offload_min_batch=plan.speed.offload_min_batch,
+        n_seq=plan.shape.n_seq,
+        n_draft_max=N_DRAFT_MAX if settings.speculation else 0,
+        checkpoint_bytes=plan.host.checkpoints,
+        boundary_tokens=MESSAGE_ENDS,
+        prefix_dir=str(settings.prefix_dir),
+        prefix_disk_bytes=settings.prefix_disk_bytes,
+        prefix_save_s=settings.prefix_save_s,
+        prefix_keep_s=settings.prefix_keep_s,
+        model_digest=entry.weights_id,
+        step_costs=StepTimes(steps.seconds, steps.switch_s) if steps else None,
+        budget_bytes={
+            f"CUDA{i}": gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
+        },
+    )
+
+
+def _n_gpu_layers(plan: Plan, settings: Settings) -> int:
+    """Return the planned number; GPUs not from NVIDIA cannot be planned, so llama.cpp decides."""
+    is_planned = plan.n_gpus or has_cuda_build()
+    return plan.placement.n_gpu_layers if is_planned else settings.gpu_layers
+
+
+async def load_model(
+    entry: ModelEntry,
+    info: GGUFInfo,
+    plan: Plan,
+    load: Load,
+    settings: Settings,
+    on_progress: Callable[[float], None] | None = None,
+) -> LoadedModel:
+    """Start an engine process with a model, placed as planned.
+
+    Args:
+        entry: The name it is wanted by.
+        info: What its header says.
+        plan: Where its parts go.
+        load: The same for the process; see `load_command`.
+        settings: The user's.
+        on_progress: Called with 0.0 .. 1.0 while the weights are read.
+
+    Raises:
+        ModelLoadError: the file is broken, or llama.cpp refused it.
+        EngineCrashedError: the process died while loading.
+    """
+    start_s = time.monotonic()
+    path = Path(load.model_path)
+    loading = asyncio.create_task(EngineClient.start(load, on_progress=on_progress))
+    try:  # the tokenizer is checked while the weights load
+        vocabulary = await asyncio.to_thread(read_vocabulary, path, settings)
+        engine = await loading
+    except BaseException:
+        loading.cancel()
+        for result in await asyncio.gather(loading, return_exceptions=True):
+            if isinstance(result, EngineClient):
+                await result.close()
+        raise
+    seconds = time.monotonic() - start_s
+    _log.info("loaded %s (%d tokens) in %.2f s", entry.name, engine.loaded.n_ctx, seconds)
+    return LoadedModel(entry, info, plan, engine, vocabulary, settings.keep_alive_s, seconds)
+
+
+def _remember(
+    path: Path, known: Measured, model: LoadedModel, attempt: Attempt, n_tries: int
+) -> None:
+    """Keep what a load has shown."""
+    outcome = Outcome(
+        plan_id=plan_id(model.plan),
+        extra_margin_bytes=attempt.extra_margin_bytes,
+        load_mode=model.plan.load_mode,
+        load_s=round(model.load_s, 3),
+        n_tries=n_tries,
+        buffer_bytes=model.engine.loaded.buffer_bytes,
+        maps_host=attempt.maps_host,
+    )
+    is_same = known.outcome is not None and known.outcome.plan_id == outcome.plan_id
+    now = known if is_same else msgspec.structs.replace(known, outcome=outcome)
+    costs = model.engine.loaded.step_costs
+    if costs is not None and not (known.steps and known.steps.are_of(model.plan)):
+        steps = Steps.now(model.plan, costs.seconds, costs.switch_s)
+        now = msgspec.structs.replace(now, steps=steps)
+    if now != known:
+        keep(path, now)

@@ -1,0 +1,157 @@
+"""Tracks the loads under way: one per model for all that wait for it, and how far each is."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from gptoss_local.errors import ModelLoadError
+
+_REPORT_EVERY_S = 0.1
+
+
+class LoadStatus(msgspec.Struct, frozen=True):
+    """One look at a load, as `POST /api/gptoss/load` streams it.
+
+    Attributes:
+        status: "waiting" for another model, "loading", "starting", when all is read, and before
+            that, once per model and machine, "measuring"; at last "success".
+        completed: Bytes of weights read so far, in all tries together; it never falls.
+        total: What `completed` will be at the end; it grows with every further try, and is 0 while
+            the load waits for another model.
+        seconds_left: At the rate so far; None before there is one. Only of reading weights.
+        n_tries: 1 for the first; each further one plans smaller, as memory was short.
+    """
+
+    model: str
+    status: str
+    completed: int = 0
+    total: int = 0
+    seconds_left: float | None = None
+    n_tries: int = 0
+
+
+class LoadProgress:
+    """The load of one model, from waiting to the end. Thread: one event loop."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self._status = LoadStatus(model, "waiting")
+        self._base_bytes = self._part_bytes = 0
+        self._start_s = self._read_s = 0.0
+        self._earlier_s = 0.0  # of reading, before this part
+        self._after = "starting"
+
+    @property
+    def status(self) -> LoadStatus:
+        return self._status
+
+    def begin_measuring(self, n_bytes: int) -> None:
+        """Begin to read `n_bytes` of weights, to be measured and then read once more."""
+        self._begin(n_bytes, after="measuring", n_more_bytes=n_bytes)
+
+    def begin_try(self, n_bytes: int) -> None:
+        """Begin to read `n_bytes` of weights, perhaps once more."""
+        self._begin(n_bytes, after="starting", n_tries=self._status.n_tries + 1)
+
+    def _begin(self, n_bytes: int, *, after: str, n_more_bytes: int = 0, n_tries: int = 0) -> None:
+        last, self._after = self._status, after
+        self._base_bytes, self._part_bytes = last.completed, n_bytes
+        self._start_s, self._earlier_s = time.monotonic(), self._read_s
+        self._status = msgspec.structs.replace(
+            last,
+            status="loading",
+            total=self._base_bytes + n_bytes + n_more_bytes,
+            n_tries=n_tries,
+        )
+
+    def report(self, fraction: float) -> None:
+        """Take note that so much of this part's weights is read, 0.0 .. 1.0."""
+        done_bytes = self._base_bytes + round(min(1.0, fraction) * self._part_bytes)
+        done_bytes = max(done_bytes, self._status.completed)
+        total_bytes = self._status.total
+        self._read_s = self._earlier_s + time.monotonic() - self._start_s
+        left_s = self._read_s * (total_bytes - done_bytes) / done_bytes if done_bytes else None
+        is_read = done_bytes == self._base_bytes + self._part_bytes
+        self._status = msgspec.structs.replace(
+            self._status,
+            status=self._after if is_read else "loading",
+            completed=done_bytes,
+            seconds_left=None if left_s is None else round(left_s, 1),
+        )
+
+
+class Load:
+    """A task that loads a model, shared by all who wait for it, and how far it is."""
+
+    def __init__(self, progress: LoadProgress, task: asyncio.Task[None]) -> None:
+        self.progress = progress
+        self._task = task
+
+    @property
+    def is_over(self) -> bool:
+        return self._task.done()
+
+    async def wait(self) -> None:
+        """Wait for the end; the load continues if the waiting task is cancelled.
+
+        Raises:
+            ModelLoadError: it was stopped, or failed.
+            GptOssError: it failed otherwise.
+        """
+        try:
+            await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            if not self._task.cancelled():  # it is we who are cancelled
+                raise
+            raise ModelLoadError(
+                f"the load of {self.progress.model} was stopped",
+                hint="It was unloaded before it was ready; ask again.",
+            ) from None
+
+    async def stop(self) -> None:
+        """End it; returns when nothing of it is left."""
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+
+    async def watch(self, work: asyncio.Future[None]) -> AsyncGenerator[LoadStatus, None]:
+        """Yield what changes until `work`, which waits for the load, is over; then how it was."""
+        seen, is_over = None, False
+        while not is_over:
+            is_over = work.done()
+            if self.progress.status != seen:
+                seen = self.progress.status
+                yield seen
+            await asyncio.wait((work,), timeout=_REPORT_EVERY_S)
+
+
+class Loads:
+    """The loads under way, by the weights of their models.
+
+    Args:
+        spawn: Makes a task that lives as long as the server.
+    """
+
+    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self._spawn = spawn
+        self._loads: dict[str, Load] = {}
+
+    @property
+    def statuses(self) -> list[LoadStatus]:
+        return [load.progress.status for load in self._loads.values() if not load.is_over]
+
+    def get(self, key: str) -> Load | None:
+        load = self._loads.get(key)
+        return None if load is None or load.is_over else load
+
+    def share(
+        self, key: str, model: str, start: Callable[[LoadProgress], Coroutine[Any, Any, None]]
+    ) -> Load:
+        """Return the load under way for some weights, or begin it."""
+        if load := self.get(key):
+            return load
+        progress = LoadProgress(model)
+        load = self._loads[key] = Load(progress, self._spawn(start(progress)))
+        return load

@@ -1,0 +1,293 @@
+"""Load models on demand, restart dead engines, and unload them after their keep-alive.
+
+Several models stay in memory as far as it allows. A request for a loaded model is served
+immediately, whatever else loads or waits; one load runs at a time. Thread: one event loop.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, answer
+from gptoss_local.errors import ServerBusyError
+from gptoss_local.progress import each_step
+from gptoss_local.runner.counters import Counters
+from gptoss_local.runner.growth import Growth
+from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
+from gptoss_local.runner.loads import LoadProgress, Loads, LoadStatus
+from gptoss_local.runner.planning import choose_unload, plan_load
+from gptoss_local.runner.retries import Attempt
+from gptoss_local.settings import Settings
+from gptoss_local.store import ModelEntry, find_model, read_info
+
+_log = logging.getLogger("gptoss")
+
+_CLAIM_S = 10.0  # a model that was loaded for clients who have left meanwhile stays so long
+
+
+class ModelManager:
+    """Owner of the engine processes.
+
+    Args:
+        settings: Folders, default context, threads, keep-alive, and how many requests may run.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.counters = Counters()
+        self._models: dict[str, LoadedModel] = {}  # by weights; the least recently used first
+        self._loads = Loads(self._spawn)
+        self._room = asyncio.Lock()  # held while a model is loaded, and room made for it
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._n_requests = 0
+
+    @property
+    def loaded(self) -> list[LoadedModel]:
+        """The models in memory whose engines live."""
+        return [model for model in self._models.values() if model.engine.is_alive]
+
+    @property
+    def loading(self) -> list[LoadStatus]:
+        """Report the progress of the loads under way."""
+        return self._loads.statuses
+
+    async def load(
+        self, entry: ModelEntry, *, n_ctx: int | None = None, keep_alive_s: float | None = None
+    ) -> AsyncGenerator[LoadStatus, None]:
+        """Load a model and yield how far that is; arguments and errors as `use`.
+
+        The load continues if its client leaves.
+        """
+        ready = asyncio.ensure_future(self._touch(entry, n_ctx, keep_alive_s))
+        try:
+            await asyncio.sleep(0)  # now its load is there, if it needs one
+            if load := self._loads.get(entry.weights_id):
+                async for status in load.watch(ready):
+                    yield status
+            await ready
+        finally:
+            ready.cancel()
+        yield LoadStatus(entry.name, "success")
+
+    async def _touch(
+        self, entry: ModelEntry, n_ctx: int | None, keep_alive_s: float | None
+    ) -> None:
+        async with self.use(entry, n_ctx=n_ctx, keep_alive_s=keep_alive_s):
+            pass
+
+    @asynccontextmanager
+    async def use(
+        self, entry: ModelEntry, *, n_ctx: int | None = None, keep_alive_s: float | None = None
+    ) -> AsyncIterator[LoadedModel]:
+        """Hold a model for one request, loading it first where needed.
+
+        Args:
+            entry: The model.
+            n_ctx: Context the request needs, in tokens; a loaded model with more is kept.
+            keep_alive_s: New keep-alive of the model; it stays until another request changes it.
+
+        Raises:
+            ServerBusyError: too many requests wait already.
+            EngineError: it cannot be loaded.
+        """
+        if self._n_requests >= self.settings.num_parallel + self.settings.max_queue:
+            raise ServerBusyError(
+                "server busy, please try again.  maximum pending requests exceeded",
+                hint="GPTOSS_MAX_QUEUE says how many may wait.",
+            )
+        self._n_requests += 1
+        try:
+            model = await self._ready(entry, n_ctx)
+            if keep_alive_s is not None:
+                model.keep_alive_s = keep_alive_s
+            self._acquire(model)
+            try:
+                yield model
+            finally:
+                self._release(model)
+        finally:
+            self._n_requests -= 1
+
+    async def answer(
+        self,
+        entry: ModelEntry,
+        request: ChatRequest | RawRequest,
+        *,
+        n_ctx: int | None = None,
+        keep_alive_s: float | None = None,
+    ) -> AsyncGenerator[ChatEvent, None]:
+        """Hold a model for one answer and yield its events; arguments as `use`.
+
+        The context grows if the prompt needs a larger one and no setting says how large it is.
+
+        Raises:
+            As `use` and `gptoss_local.chat.answer`.
+        """
+        growth = Growth(request, self.settings, n_ctx)
+        with self.counters.answering():
+            while True:
+                for news in growth.news:
+                    yield news
+                async with (
+                    self.use(entry, n_ctx=growth.n_ctx, keep_alive_s=keep_alive_s) as model,
+                    growth.instead_of_overflow(model),
+                    aclosing(
+                        answer(model.engine, model.vocabulary, request, n_room=growth.n_room(model))
+                    ) as events,
+                ):
+                    async for event in events:
+                        self.counters.add(event)
+                        yield event
+                    return
+
+    async def vocabulary(self, entry: ModelEntry) -> Vocabulary:
+        """The vocabulary of a model, without loading it.
+
+        Raises:
+            ModelLoadError: its file cannot be read.
+        """
+        model = self._models.get(entry.weights_id)
+        if model is not None and model.serves(None):
+            return model.vocabulary
+        path = await asyncio.to_thread(entry.ensure_file, self.settings)
+        return await asyncio.to_thread(read_vocabulary, path, self.settings)
+
+    async def n_ctx_train(self, entry: ModelEntry) -> int:
+        """Return the longest context that a model was trained for; errors as `vocabulary`."""
+        path = await asyncio.to_thread(entry.ensure_file, self.settings)
+        return (await asyncio.to_thread(read_info, path)).n_ctx_train
+
+    async def unload(self, entry: ModelEntry) -> None:
+        """Unload a model once its running requests are done; does nothing if it is not loaded.
+
+        A load under way is stopped, and requests that wait for it get an error.
+        """
+        if load := self._loads.get(entry.weights_id):
+            await load.stop()
+        if model := self._models.get(entry.weights_id):
+            await self._let_go(model)  # also if the client leaves while it waits
+
+    async def close(self) -> None:
+        """End the engines now, with whatever runs on them."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for model in self._models.values():
+            model.stop_expiry()
+            await model.engine.close()
+        self._models.clear()
+
+    async def _ready(self, entry: ModelEntry, n_ctx: int | None) -> LoadedModel:
+        """Return a loaded model that serves the request; the caller acquires it without awaiting.
+
+        Requests for one model share its load, which continues when their clients leave.
+        """
+        while True:
+            wanted_n_ctx = n_ctx or entry.defaults.n_ctx
+            model = self._models.get(entry.weights_id)
+            if model is not None and model.serves(wanted_n_ctx):
+                model.entry = entry
+                return model
+            start = partial(self._start, entry.name, wanted_n_ctx)
+            await self._loads.share(entry.weights_id, entry.name, start).wait()
+            entry = find_model(entry.name, self.settings)  # an embedded model has a file now
+
+    async def _start(self, name: str, n_ctx: int | None, progress: LoadProgress) -> None:
+        """Task: load a model, after whatever has to go for it."""
+        async with self._room:
+            entry = find_model(name, self.settings)
+            path = await asyncio.to_thread(entry.ensure_file, self.settings, each_step(_log.info))
+            entry = find_model(name, self.settings)  # an embedded model has a file now
+            leaving = [  # dead, changed, or with too little context
+                old
+                for old in self._models.values()
+                if old.entry.weights_id == entry.weights_id or old.entry.name == name
+            ]
+            if leaving:  # no model goes for one that does not fit in its place
+                freed = [old.engine for old in leaving if old.engine.is_alive]
+                await asyncio.to_thread(plan_load, path, self.settings, n_ctx, freed=freed)
+            for old in leaving:
+                await self._let_go(old)
+            make_room = partial(self._make_room, path, n_ctx)
+            model = await load_as_fits(entry, path, n_ctx, self.settings, progress, make_room)
+            model.engine.on_crash = partial(self.counters.crashed, entry.name)
+            self._models[entry.weights_id] = model
+            self._rest(model, max(model.keep_alive_s, _CLAIM_S))
+
+    async def _make_room(self, path: Path, n_ctx: int | None, attempt: Attempt) -> None:
+        """Unload models, one at a time, until another has about as good a plan as without them."""
+        for model in list(self._models.values()):
+            if not model.engine.is_alive:
+                await self._let_go(model)
+        while len(self._models) >= self.settings.max_loaded_models:
+            await self._let_go(self._next_to_go()[0])
+        while models := self._next_to_go():
+            engines = [model.engine for model in models]
+            engine = await asyncio.to_thread(
+                choose_unload, path, self.settings, n_ctx, engines, attempt
+            )
+            if engine is None:
+                return
+            await self._let_go(models[engines.index(engine)])
+
+    def _next_to_go(self) -> list[LoadedModel]:
+        """Those that leave anyway, then idle ones, then others; the least recently used first."""
+        return sorted(self._models.values(), key=lambda m: (not m.is_leaving, m.n_users > 0))
+
+    async def _let_go(self, model: LoadedModel) -> None:
+        """Unload a model, also if the load that needs its room is stopped meanwhile."""
+        await asyncio.shield(self._spawn(self._unload(model)))
+
+    async def _unload(self, model: LoadedModel) -> None:
+        """Take no more requests for a model, wait until it is idle or dead, and end its process."""
+        model.is_leaving = True
+        await model.wait_idle()
+        model.stop_expiry()
+        await model.engine.close()
+        key = model.entry.weights_id
+        if self._models.get(key) is model:  # its memory is free only now
+            del self._models[key]
+            _log.info("unloaded %s", model.entry.name)
+
+    def _acquire(self, model: LoadedModel) -> None:
+        model.stop_expiry()
+        model.n_users += 1
+        model.idle.clear()
+        key = model.entry.weights_id
+        self._models[key] = self._models.pop(key)
+
+    def _release(self, model: LoadedModel) -> None:
+        """Start the keep-alive clock with the last user. It awaits nothing: tasks end in it."""
+        model.n_users -= 1
+        if not model.n_users:
+            model.idle.set()
+            self._rest(model, model.keep_alive_s)
+
+    def _rest(self, model: LoadedModel, keep_alive_s: float) -> None:
+        """Unload an idle model later; negative: never."""
+        model.stop_expiry()
+        if model.keep_alive_s >= 0 and not model.is_leaving:
+            model.expires_s = time.monotonic() + keep_alive_s
+            loop = asyncio.get_running_loop()
+            model.expiry = loop.call_later(keep_alive_s, self._expire, model)
+
+    def _expire(self, model: LoadedModel) -> None:
+        model.is_leaving = True  # before a request can come and take it
+        self._spawn(self._unload(model))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Take note of an error that perhaps no request waits for any more."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _log.debug("%s", error)

@@ -1,0 +1,59 @@
+"""Describe a dialect to the server: its package states it in one value."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gptoss_local.errors import GptOssError
+from gptoss_local.server.streaming import Framing
+
+
+class Endpoint(NamedTuple):
+    """One method of one path: how it is served, and what the OpenAPI document says of it.
+
+    Attributes:
+        summary: What it does.
+        answer: Struct of the body of a 200; None: text, or nothing.
+        body: Struct of the request's body.
+        stream: How frames of the answer are written when it is streamed; None: it never is.
+        required: Fields without which a request is refused; the structs have defaults, so that the
+            refusal is in our words.
+        queries: JSON schemas of the parameters after the `?`.
+        is_refused: It only says clearly that there is no such thing.
+    """
+
+    method: str
+    path: str
+    serve: Callable[[Request], Awaitable[Response]]
+    summary: str
+    answer: type | None = None
+    body: type | None = None
+    stream: Framing | None = None
+    required: tuple[str, ...] = ()
+    queries: Mapping[str, dict[str, Any]] = {}
+    is_refused: bool = False
+
+    @property
+    def route(self) -> Route:
+        """Return the route that Starlette serves."""
+        return Route(self.path, self.serve, methods=[self.method])
+
+
+class Dialect(NamedTuple):
+    """The language of the clients of one API.
+
+    Attributes:
+        is_spoken: Says of a path and a request's headers, in small letters, whether an error there
+            is in this dialect; the first dialect that says so is taken.
+        endpoints: Its paths.
+        error_body: The body of an error before an answer begins, for the request.
+        error: Struct of that body.
+    """
+
+    is_spoken: Callable[[str, Mapping[str, str]], bool]
+    endpoints: tuple[Endpoint, ...]
+    error_body: Callable[[GptOssError, Request], object]
+    error: type

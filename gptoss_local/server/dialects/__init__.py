@@ -1,0 +1,1 @@
+"""Translates the dialects that clients speak: a package for each, and what several share."""

@@ -1,0 +1,229 @@
+"""Serve what our own programs ask beyond Ollama's API: what a model saw, and which models fit.
+
+Documented in docs/api.md, for other programs, too.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gptoss_local import __version__
+from gptoss_local.catalog import CatalogModel, catalog
+from gptoss_local.chat import (
+    ChatRequest,
+    HarmonyPiece,
+    Message,
+    inspect_tokens,
+    prompt_tokens,
+    text_size,
+)
+from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.machine.hardware import read_usable_gpus
+from gptoss_local.off_loop import Check, run_off_loop
+from gptoss_local.plan.facts import published_facts
+from gptoss_local.plan.measured import read_measured
+from gptoss_local.plan.result import Plan
+from gptoss_local.pulling.jobs import Status
+from gptoss_local.runner.loads import LoadStatus
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.runner.planning import measured_file, plan_load
+from gptoss_local.server.dialects.bounds import MAX_INT, TokenId
+from gptoss_local.server.dialects.named_model import NamedModel
+from gptoss_local.server.dialects.ollama.management import StatusWriter
+from gptoss_local.server.dialects.ollama.request import (
+    ChatBody,
+    GenerateBody,
+    WireMessage,
+    to_message,
+)
+from gptoss_local.server.streaming import AnswerResponse, json_response
+from gptoss_local.server.waiting import while_connected
+from gptoss_local.store import ModelEntry, find_model, list_models
+
+
+class InspectBody(ChatBody, msgspec.Struct, kw_only=True):
+    """A request of `/api/chat`, and what came of it.
+
+    Attributes:
+        answer: The answer as a message of the next request.
+        tokens: The answer's ids, as `return_tokens` has them.
+    """
+
+    answer: WireMessage | None = None
+    tokens: list[TokenId] = []
+
+
+class Inspection(msgspec.Struct):
+    """`n_tokens` is the length of the prompt, `n_answer_tokens` that of the answer."""
+
+    n_tokens: int
+    n_answer_tokens: int
+    messages: list[HarmonyPiece]
+
+
+class Fit(msgspec.Struct):
+    """The place of a model if it were loaded now, with the loaded ones making room.
+
+    A model of the catalogue that is not here yet is planned as `gptoss convert` makes it.
+
+    Attributes:
+        fits: `vram`: all of it; `split`: experts or layers in RAM; `ram`: no GPU is used.
+        vram_share: Of the weights.
+        n_ctx: Tokens of context it would have.
+    """
+
+    name: str
+    fits: Literal["vram", "split", "ram", "no"]
+    vram_share: float = 0.0
+    n_ctx: int = 0
+
+
+class Fits(msgspec.Struct):
+    models: list[Fit]
+
+
+async def inspect(request: Request) -> Response:
+    """A conversation as harmony has it, with token ids; loads no model."""
+    model = NamedModel(request)
+    body, manager = await model.read(InspectBody), model.manager
+    if not body.model:
+        raise UsageError("model is required")
+    vocabulary = await manager.vocabulary(model.entry)
+    n_ctx_train = await manager.n_ctx_train(model.entry)
+    asked = await model.asked(body.to_request)
+    loaded = (m.engine.loaded.n_ctx for m in manager.loaded if m.entry.name == model.entry.name)
+    n_ctx = next(loaded, None)
+
+    def look(check: Check) -> Inspection:
+        render = partial(
+            prompt_tokens,
+            vocabulary=vocabulary,
+            n_ctx=n_ctx,
+            n_ctx_train=n_ctx_train,
+            check=check,
+        )
+        prompt = render(asked)
+        following = [] if body.answer is None else render(_next(asked, body))
+        pieces = inspect_tokens(prompt, body.tokens, following, vocabulary)
+        return Inspection(len(prompt), len(body.tokens), pieces)
+
+    work = run_off_loop(look, text_size(asked))
+    return json_response(await while_connected(request, work))
+
+
+class GpuMemory(msgspec.Struct):
+    """A GPU that models can use; free are the bytes that nothing holds now."""
+
+    name: str
+    total_bytes: int
+    free_bytes: int
+
+
+class ServerStatus(msgspec.Struct):
+    """The answer of `GET /api/gptoss/status`."""
+
+    server_version: str
+    pid: int
+    uptime_s: float
+    loading: list[LoadStatus]
+    models_dir: str
+    gpus: list[GpuMemory]
+
+
+async def status(request: Request) -> Response:
+    """Describe the server's process, and the GPUs."""
+    manager = _manager(request)
+    gpus = await asyncio.to_thread(read_usable_gpus)
+    return json_response(
+        ServerStatus(
+            server_version=__version__,
+            pid=os.getpid(),
+            uptime_s=round(time.monotonic() - request.app.state.start_s, 3),
+            loading=manager.loading,
+            models_dir=str(manager.settings.models_dir.absolute()),
+            gpus=[GpuMemory(gpu.name, gpu.total_bytes, gpu.free_bytes) for gpu in gpus],
+        )
+    )
+
+
+async def shut_down(request: Request) -> Response:
+    """End the server, as `gptoss stop` does."""
+    request.app.state.shut_down()
+    return json_response(Status("success"))
+
+
+async def load(request: Request) -> Response:
+    """Bring a model into memory and tell how far that is; it continues if the client leaves."""
+    model = NamedModel(request)
+    body = await model.read(GenerateBody)
+    if not body.model:
+        raise UsageError("model is required")
+    events = model.manager.load(
+        model.entry, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s
+    )
+    return AnswerResponse(events, StatusWriter(), stream=body.stream)
+
+
+async def fits(request: Request) -> Response:
+    """For each model on this machine or in the catalogue, where it would go; takes some time."""
+    manager = _manager(request)
+    loaded, n_ctx = list(manager.loaded), _n_ctx(request.query_params.get("n_ctx", ""))
+    settings, freed = manager.settings, [model.engine for model in loaded]
+
+    def plan_here(entry: ModelEntry) -> Plan:
+        path = entry.ensure_file(settings)
+        known = read_measured(measured_file(find_model(entry.name, settings), settings))
+        return plan_load(path, settings, n_ctx, freed=freed, tuning=known.tuning)
+
+    def plan_published(model: CatalogModel) -> Plan:
+        facts = published_facts(model.layers, model.experts)
+        return plan_load(facts, settings, n_ctx, freed=freed)
+
+    def plan_all() -> Fits:
+        here = list_models(settings)
+        names = {entry.name for entry in here}
+        others = [m for m in catalog() if m.name not in names and m.layers and m.experts]
+        found = [_fit(entry.name, partial(plan_here, entry)) for entry in here]
+        return Fits(found + [_fit(model.name, partial(plan_published, model)) for model in others])
+
+    return json_response(await asyncio.to_thread(plan_all))
+
+
+def _manager(request: Request) -> ModelManager:
+    manager: ModelManager = request.app.state.manager
+    return manager
+
+
+def _next(asked: ChatRequest, body: InspectBody) -> ChatRequest:
+    """The request that follows: with the answer, and a message after it."""
+    assert body.answer is not None
+    answer = to_message(body.answer)
+    following = Message(role="tool" if answer.tool_calls else "user")
+    return msgspec.structs.replace(asked, messages=(*asked.messages, answer, following))
+
+
+def _n_ctx(text: str) -> int | None:
+    if text and not (text.isdecimal() and 0 < int(text) <= MAX_INT):
+        raise UsageError("n_ctx must be a number of tokens")
+    return int(text) if text else None
+
+
+def _fit(name: str, plan: Callable[[], Plan]) -> Fit:
+    try:
+        return _as_fit(name, plan())
+    except GptOssError:  # too large, or a file that is broken: either way it cannot be used
+        return Fit(name, "no")
+
+
+def _as_fit(name: str, plan: Plan) -> Fit:
+    where: dict[str, Any] = {"vram_share": plan.vram_share, "n_ctx": plan.shape.n_ctx}
+    if not plan.uses_gpu:
+        return Fit(name, "ram", n_ctx=plan.shape.n_ctx)
+    return Fit(name, "vram" if plan.vram_share > 0.999 else "split", **where)

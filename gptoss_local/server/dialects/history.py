@@ -1,0 +1,153 @@
+"""Reads what a conversation brings along, in any dialect, as far as possible.
+
+An agent cannot take a message back, so a refusal would end its conversation for good. What is not
+text has a note in its place. Only what the user has just sent is refused instead, as that can be
+sent again without it.
+"""
+
+import base64
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gptoss_local.chat import Message
+from gptoss_local.errors import RequestTooLargeError, UsageError
+from gptoss_local.server.body import convert, parse_object
+
+SEAL = "gptoss:"  # begins what carries thinking that is not shown: readable text
+_TEXTS = frozenset(("text", "input_text", "output_text", "refusal", "reasoning_text"))
+_MEDIA = frozenset(
+    (
+        *("image", "image_url", "input_image", "audio", "audio_url", "input_audio"),
+        *("video", "video_url", "input_video", "file", "input_file", "document"),
+    )
+)
+
+
+class File(msgspec.Struct):
+    file_data: str = ""
+    filename: str = ""
+
+
+class Part(msgspec.Struct):
+    """A piece of content, not Anthropic's; which fields count depends on `type`."""
+
+    type: str = "text"
+    text: str = ""
+    refusal: str = ""
+    file: File | None = None
+    file_data: str = ""
+    filename: str = ""
+    thinking: str = ""
+    reasoning: str = ""
+    id: str = ""
+    name: str = ""
+    input: Any = None
+    content: Any = None
+
+
+def join_parts(content: str | list[Part], *, is_new: bool = False) -> str:
+    """Return the text of a message or of a tool's result.
+
+    Args:
+        content: As it was sent.
+        is_new: The user has just sent it.
+
+    Raises:
+        UsageError: it is new, and has a part that is not text.
+    """
+    if isinstance(content, str):
+        return content
+    return "".join(_read_part(part, is_new=is_new) for part in content)
+
+
+def _read_part(part: Part, *, is_new: bool) -> str:
+    if text := part.text or part.refusal:
+        return text
+    if part.type in _TEXTS:
+        return ""
+    file = part.file or part
+    if (text_file := _read_file(file.filename, file.file_data)) is not None:
+        return text_file
+    if part.content is not None:
+        return read_output(part.content)
+    if is_new:
+        refuse_media(part.type)
+    return left_out(part.type)
+
+
+def _read_file(name: str, url: str) -> str | None:
+    """Return the text of a file that is one, below its name."""
+    head, _, data = url.partition(",")
+    if not (head.startswith("data:text/") and head.endswith(";base64")):
+        return None
+    text = decode_text(data)
+    return f"{name}\n\n{text}" if name and text is not None else text
+
+
+def decode_text(data: str) -> str | None:
+    """Return the text that is in base64; None if it is not base64."""
+    try:
+        return base64.b64decode(data).decode("utf-8", "replace")
+    except ValueError:
+        return None
+
+
+def read_output(output: Any) -> str:
+    """Return the text of what a tool returned: a text, parts, or any other JSON."""
+    if isinstance(output, str):
+        return output
+    is_part = isinstance(output, dict) and isinstance(output.get("type"), str)
+    parts = [output] if is_part else output
+    if isinstance(parts, list) and any(isinstance(p, dict) and p.get("type") for p in parts):
+        with contextlib.suppress(UsageError):  # their type means something else
+            return join_parts(convert(parts, list[Part]))
+    return "" if output is None else _to_json(output)
+
+
+def refuse_media(kind: str) -> None:
+    """Refuse a part of what the user has just sent, if its kind is known not to be text."""
+    if kind in _MEDIA:
+        raise UsageError(f"gpt-oss reads text only, and the request has a part of type '{kind}'")
+
+
+def left_out(kind: str) -> str:
+    """Return what the model reads in the place of a part that is not text."""
+    return f"[{kind} left out: only text can be read here]"
+
+
+def unseal(sealed: str) -> str:
+    """Return the thinking that was handed out with a seal; empty if there is none."""
+    return sealed.removeprefix(SEAL) if sealed.startswith(SEAL) else ""
+
+
+def read_arguments(arguments: Any) -> dict[str, Any] | str:
+    """Return the arguments of a call in a history: an object, or the text that stands for them."""
+    if isinstance(arguments, dict):
+        return arguments
+    if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
+        return {}
+    if not isinstance(arguments, str):
+        return _to_json(arguments)
+    try:
+        return parse_object(arguments, "arguments")
+    except RequestTooLargeError:  # a limit of the whole request
+        raise
+    except UsageError:
+        return arguments
+
+
+def message_of(role: str, text: str) -> Message:
+    """Return a message of a role that harmony does not have, as the user's."""
+    return Message(role="user", content=f"[message of the role '{role}']\n{text}")
+
+
+def last_of_user(roles: Iterable[str]) -> int:
+    """Return the index of the user's newest message; what comes before it is history."""
+    return max((i for i, role in enumerate(roles) if role.lower() == "user"), default=0)
+
+
+def _to_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

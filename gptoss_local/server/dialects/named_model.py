@@ -1,0 +1,132 @@
+"""The model that a request names: found once, and what it carries fills in what the request lacks.
+
+What a request says itself wins. Options are filled in while its body is still a dictionary, as the
+structs do not show what was sent; a model's messages are put before the request's own.
+
+Source: Ollama's server/routes.go (ChatHandler, GenerateHandler).
+"""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from gptoss_local.chat import ChatRequest, Message, RawRequest
+from gptoss_local.errors import GptOssError
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.body import convert, read_body, translate
+from gptoss_local.server.dialects.ollama.options import Options
+from gptoss_local.server.dialects.ollama.request import WireMessage, to_message
+from gptoss_local.store import ModelDefaults, ModelEntry, find_model
+
+Body = TypeVar("Body")
+RequestT = TypeVar("RequestT", ChatRequest, RawRequest, ChatRequest | RawRequest)
+
+_INSTEAD = {"max_tokens": "max_completion_tokens"}  # fields that take the place of another
+
+
+class NamedModel:
+    """The model of one request.
+
+    Args:
+        request: Whose body names it.
+        names: What the dialect calls an option where that is not the option's own name, for bodies
+            that hold options among their other fields, as all of `/v1` do; None for bodies that
+            hold them under `options`, as Ollama's do.
+    """
+
+    def __init__(self, request: Request, names: Mapping[str, str] | None = None) -> None:
+        self._request = request
+        self._names = names
+        self._found: ModelEntry | GptOssError | None = None
+        self.manager: ModelManager = request.app.state.manager
+
+    async def read(
+        self,
+        body_type: type[Body],
+        prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda sent: sent,
+    ) -> Body:
+        """Read the body, with the model's options where it has none; errors as `read_body`.
+
+        Args:
+            body_type: A struct.
+            prepare: Changes what was sent before that.
+        """
+        return await read_body(self._request, body_type, lambda sent: self._fill_in(prepare(sent)))
+
+    @property
+    def entry(self) -> ModelEntry:
+        """The model, once the body has been read. Raises ModelNotFoundError, ModelLoadError."""
+        assert self._found is not None
+        if isinstance(self._found, GptOssError):
+            raise self._found
+        return self._found
+
+    async def asked(self, make: Callable[[], RequestT]) -> RequestT:
+        """Make a request of a body: with the model's messages, and with its owner.
+
+        The owner is the key that was sent, whether or not one is needed: reasoning that one caller
+        was shown is never put into the prompt of another one.
+
+        Raises:
+            UsageError: see `make`.
+            ModelNotFoundError: there is no such model.
+        """
+        asked = await translate(self._request, make)
+        asked = _begin(asked, self.entry.defaults)
+        if isinstance(asked, RawRequest):
+            return asked
+        headers = self._request.headers
+        sent = "\n".join(headers.get(name, "") for name in ("authorization", "x-api-key"))
+        return msgspec.structs.replace(asked, owner=sha256(sent.encode()).hexdigest())
+
+    def _fill_in(self, body: dict[str, Any]) -> dict[str, Any]:
+        name = body.get("model")
+        name = name if isinstance(name, str) else ""
+        try:
+            self._found = find_model(name, self.manager.settings)
+        except GptOssError as error:  # raised when the model is asked for
+            self._found = error
+            return body
+        options = {
+            name: value
+            for name, value in self._found.defaults.parameters.items()
+            if name in Options.__struct_fields__
+        }
+        if not options:
+            return body
+        if self._names is not None:
+            return _as_fields(options, body, self._names)
+        sent = body.get("options", {})
+        return body | {"options": options | sent} if isinstance(sent, dict) else body
+
+
+def _as_fields(
+    options: dict[str, Any], body: dict[str, Any], names: Mapping[str, str]
+) -> dict[str, Any]:
+    """Put options among the other fields of a body, by the dialect's names."""
+    fields = {names.get(name, name): value for name, value in options.items()}
+    if fields.get("seed", 0) < 0:  # Ollama's way to say that there is none
+        del fields["seed"]
+    if isinstance(stop := fields.get("stop_sequences"), str):
+        fields["stop_sequences"] = [stop]
+    return {k: v for k, v in fields.items() if _INSTEAD.get(k) not in body} | body
+
+
+def _begin(request: RequestT, defaults: ModelDefaults) -> RequestT:
+    """Put the messages of a model before those of a request, and its system message first.
+
+    A request that has a system message first keeps that alone; one that continues from the tokens
+    of an earlier answer has had all of it.
+    """
+    if isinstance(request, RawRequest) or request.earlier_tokens:
+        return request
+    messages = list(request.messages)
+    n_system = 1 if messages and messages[0].role == "system" else 0
+    own = (convert(message, WireMessage) for message in defaults.messages)
+    messages[n_system:n_system] = [to_message(message, is_new=False) for message in own]
+    if defaults.system and not n_system:
+        messages.insert(0, Message(role="system", content=defaults.system))
+    return msgspec.structs.replace(request, messages=tuple(messages))

@@ -1,0 +1,205 @@
+"""Describes a model for tags, show and ps, from its GGUF header.
+
+Source: Ollama's server/routes.go (ListHandler, GetModelInfo, PsHandler).
+"""
+
+import datetime
+import time
+from typing import Any
+
+import msgspec
+
+from gptoss_local.errors import ModelLoadError
+from gptoss_local.runner.loading import LoadedModel
+from gptoss_local.store import (
+    GGUFInfo,
+    ModelEntry,
+    parameter_lines,
+    read_info,
+    render_modelfile,
+)
+
+CAPABILITIES = ["completion", "tools", "thinking"]
+_FAMILY = "gptoss"  # the name under which clients know the architecture
+_DEFAULTS = {"temperature": 1, "top_p": 1, "top_k": 0}
+_NEVER = "2318-01-01T00:00:00Z"  # keep-alive forever, as Ollama spells it
+
+
+class Details(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A model's weights as Ollama describes them; only the constant part if its file is broken."""
+
+    parent_model: str
+    format: str
+    family: str
+    families: list[str]
+    parameter_size: str
+    quantization_level: str
+    context_length: int = 0
+    embedding_length: int = 0
+
+
+class Tag(msgspec.Struct):
+    """One element of `GET /api/tags`."""
+
+    name: str
+    model: str
+    modified_at: str
+    size: int
+    digest: str
+    details: Details
+    capabilities: list[str]
+
+
+class Tags(msgspec.Struct):
+    """The answer of `GET /api/tags`."""
+
+    models: list[Tag]
+
+
+class Running(msgspec.Struct):
+    """One element of `GET /api/ps`."""
+
+    name: str
+    model: str
+    size: int
+    digest: str
+    details: Details
+    expires_at: str
+    size_vram: int
+    context_length: int
+
+
+class Ps(msgspec.Struct):
+    """The answer of `GET /api/ps`."""
+
+    models: list[Running]
+
+
+class Show(msgspec.Struct):
+    """The answer of `POST /api/show`."""
+
+    license: str
+    modelfile: str
+    parameters: str
+    template: str
+    system: str
+    messages: list[dict[str, Any]]
+    details: Details
+    model_info: dict[str, Any]
+    capabilities: list[str]
+    modified_at: str
+
+
+def tag(entry: ModelEntry) -> Tag:
+    """Return one element of `GET /api/tags`; a broken file is listed without its details."""
+    try:
+        info = read_info(entry.path) if entry.path else None
+    except ModelLoadError:
+        info = None
+    return Tag(
+        name=entry.name,
+        model=entry.name,
+        modified_at=_modified_at(entry),
+        size=info.size_bytes if info else 0,
+        digest=entry.digest,
+        details=details(info, entry.defaults.parent),
+        capabilities=CAPABILITIES,
+    )
+
+
+def details(info: GGUFInfo | None, parent: str = "") -> Details:
+    """Return the `details` of a model."""
+    return Details(
+        parent_model=parent,
+        format="gguf",
+        family=_FAMILY,
+        families=[_FAMILY],
+        parameter_size=_parameter_size(info.n_parameters) if info else "",
+        quantization_level=info.quantization if info else "MXFP4",
+        context_length=info.n_ctx_train if info else 0,
+        embedding_length=info.n_embd if info else 0,
+    )
+
+
+def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> Show:
+    """Return the answer of `POST /api/show`.
+
+    Args:
+        entry: The model.
+        info: Its file.
+        basename: What `general.basename` says instead of what the file does.
+    """
+    defaults = entry.defaults
+    parameters = parameter_lines(_DEFAULTS | defaults.parameters)
+    model_info = _model_info(info)
+    if basename:
+        model_info["general.basename"] = basename
+    return Show(
+        license="\n".join(defaults.license),
+        modelfile=render_modelfile(entry),
+        parameters="\n".join(f"{name:<31}{value}" for name, value in parameters),
+        template="",
+        system=defaults.system,
+        messages=[{"role": "", "content": ""} | message for message in defaults.messages],
+        details=details(info, defaults.parent),
+        model_info=model_info,
+        capabilities=CAPABILITIES,
+        modified_at=_modified_at(entry),
+    )
+
+
+def running(model: LoadedModel) -> Running:
+    """Return one element of `GET /api/ps`."""
+    loaded = model.engine.loaded
+    return Running(
+        name=model.entry.name,
+        model=model.entry.name,
+        size=loaded.size_bytes,
+        digest=model.entry.digest,
+        details=details(model.info, model.entry.defaults.parent),
+        expires_at=_expires_at(model),
+        size_vram=_size_vram(model),
+        context_length=loaded.n_ctx,
+    )
+
+
+def _size_vram(model: LoadedModel) -> int:
+    """Return the weights on GPUs; all of them if llama.cpp chose for itself and found a device."""
+    loaded, plan = model.engine.loaded, model.plan
+    if not plan.n_gpus:
+        return loaded.size_bytes if loaded.has_gpu else 0
+    return round(loaded.size_bytes * plan.vram_share)
+
+
+def _model_info(info: GGUFInfo) -> dict[str, Any]:
+    """Return the GGUF's keys, sorted: clients take the first that contains `context_length`."""
+    prefix = f"{info.architecture}."
+    found = {
+        key.replace(prefix, f"{_FAMILY}.", 1) if key.startswith(prefix) else key: value
+        for key, value in info.metadata.items()
+        if key not in ("general.name", "tokenizer.chat_template")
+    }
+    found["general.architecture"] = _FAMILY
+    found["general.parameter_count"] = info.n_parameters
+    found.setdefault("general.basename", "gpt-oss")
+    return dict(sorted(found.items()))
+
+
+def _parameter_size(n_parameters: int) -> str:
+    if n_parameters >= 1e9:
+        return f"{n_parameters / 1e9:.1f}B"
+    return f"{n_parameters / 1e6:.1f}M"
+
+
+def _modified_at(entry: ModelEntry) -> str:
+    return datetime.datetime.fromtimestamp(entry.modified_ns / 1e9).astimezone().isoformat()
+
+
+def _expires_at(model: LoadedModel) -> str:
+    if model.keep_alive_s < 0:
+        return _NEVER
+    left_s = model.keep_alive_s
+    if model.expires_s is not None:
+        left_s = model.expires_s - time.monotonic()
+    expires = datetime.datetime.now().astimezone() + datetime.timedelta(seconds=left_s)
+    return expires.isoformat()

@@ -1,0 +1,89 @@
+"""Ollama's API: `/api/*`, and every path that is of no other dialect."""
+
+from gptoss_local.pulling.jobs import Status
+from gptoss_local.server.dialect import Dialect, Endpoint
+from gptoss_local.server.dialects.ollama import management, routes
+from gptoss_local.server.dialects.ollama.describe import Ps, Show, Tags
+from gptoss_local.server.dialects.ollama.frames import (
+    ChatFrame,
+    ErrorFrame,
+    GenerateFrame,
+    error_frame,
+)
+from gptoss_local.server.dialects.ollama.management import (
+    CloudStatus,
+    CopyBody,
+    CreateBody,
+    PullBody,
+)
+from gptoss_local.server.dialects.ollama.request import ChatBody, GenerateBody, ModelBody
+from gptoss_local.server.streaming import NDJSON
+
+_MODEL = ("model",)
+
+OLLAMA = Dialect(
+    is_spoken=lambda _path, _headers: True,
+    endpoints=(
+        Endpoint("GET", "/api/version", routes.version, "Ollama's version", routes.Version),
+        Endpoint("GET", "/api/tags", routes.tags, "Models on disk", Tags),
+        Endpoint("GET", "/api/ps", routes.ps, "Models in memory", Ps),
+        Endpoint("POST", "/api/show", routes.show, "Details of a model", Show, ModelBody),
+        Endpoint(
+            "POST",
+            "/api/chat",
+            routes.chat,
+            "Answer a conversation",
+            ChatFrame,
+            ChatBody,
+            NDJSON,
+            _MODEL,
+        ),
+        Endpoint(
+            "POST",
+            "/api/generate",
+            routes.generate,
+            "Answer a prompt",
+            GenerateFrame,
+            GenerateBody,
+            NDJSON,
+            _MODEL,
+        ),
+        Endpoint(
+            "GET", "/api/status", management.status, "Whether a cloud is offered", CloudStatus
+        ),
+        Endpoint(
+            "POST",
+            "/api/create",
+            management.create,
+            "Make a model of a file",
+            Status,
+            CreateBody,
+            NDJSON,
+        ),
+        Endpoint(
+            "POST",
+            "/api/copy",
+            management.copy,
+            "Give a model another name",
+            None,
+            CopyBody,
+            required=("source", "destination"),
+        ),
+        Endpoint("DELETE", "/api/delete", management.delete, "Remove a model", None, ModelBody),
+        Endpoint("HEAD", "/api/blobs/{digest}", management.has_blob, "Whether a file is here"),
+        Endpoint("POST", "/api/blobs/{digest}", management.put_blob, "Upload a file"),
+        Endpoint(
+            "POST", "/api/pull", management.pull, "Download a model", Status, PullBody, NDJSON
+        ),
+        *(
+            Endpoint("POST", path, serve, "Refused", None, ModelBody, is_refused=True)
+            for path, serve in (
+                ("/api/push", management.push),
+                ("/api/embed", management.embed),
+                ("/api/embeddings", management.embed),
+            )
+        ),
+    ),
+    error_body=lambda error, _request: error_frame(error),
+    error=ErrorFrame,
+)

@@ -1,0 +1,310 @@
+"""Answer bodies of Ollama's API: events as frames of chat and generate, and errors.
+
+Source: Ollama's api/types.go (ChatResponse, GenerateResponse, Metrics).
+"""
+
+import functools
+import time
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from gptoss_local.chat import (
+    CallDelta,
+    ChatEvent,
+    ContentDelta,
+    Done,
+    Growing,
+    Prefilling,
+    ReasoningDelta,
+    Started,
+    ToolCall,
+    WholeAnswer,
+)
+from gptoss_local.errors import ContextOverflowError, GptOssError
+from gptoss_local.server.dialects.logprobs import OllamaLogprob, ollama_logprobs
+from gptoss_local.server.streaming import NDJSON
+
+
+class Metrics(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The figures of a last frame, durations in ns; zeros are left out.
+
+    `prompt_cached_count` is ours: how many tokens of the prompt were not prefilled. As Ollama's,
+    `prompt_eval_count` counts them, and `prompt_eval_duration` does not.
+    """
+
+    done_reason: str = ""
+    total_duration: int = 0
+    load_duration: int = 0
+    prompt_eval_count: int = 0
+    prompt_cached_count: int = 0
+    prompt_eval_duration: int = 0
+    eval_count: int = 0
+    eval_duration: int = 0
+
+
+class AnswerMessage(msgspec.Struct, omit_defaults=True):
+    role: Literal["assistant"]
+    content: str
+    thinking: str = ""
+    tool_calls: list[dict[str, Any]] = []
+
+
+class PromptProgress(msgspec.Struct, omit_defaults=True):
+    """The progress of reading a prompt, as llama-server's `return_progress` names it.
+
+    `left_out` is ours: messages that the prompt had no room for.
+    """
+
+    total: int
+    cache: int
+    processed: int
+    left_out: int = 0
+
+
+class ContextGrowth(msgspec.Struct, rename={"before": "from", "after": "to"}):
+    """The model is loaded again for a long prompt: tokens of it, and of context until now and then.
+
+    Like `prompt_progress`, only for requests with `return_progress`.
+    """
+
+    prompt: int
+    before: int
+    after: int
+
+
+class ChatFrame(Metrics, kw_only=True):
+    model: str
+    created_at: str
+    message: AnswerMessage
+    done: bool
+    logprobs: list[OllamaLogprob] = []
+    prompt_progress: PromptProgress | None = None
+    context_growth: ContextGrowth | None = None
+    tokens: list[int] = []
+
+
+class GenerateFrame(Metrics, kw_only=True):
+    model: str
+    created_at: str
+    response: str
+    thinking: str = ""
+    done: bool
+    context: list[int] = []
+    logprobs: list[OllamaLogprob] = []
+
+
+class ErrorFrame(msgspec.Struct, omit_defaults=True):
+    """Ollama's error body, with our hint and the class name in `gptoss_local.errors`.
+
+    The counts are of a prompt that does not fit: its tokens, and what loaded and any context holds.
+    """
+
+    error: str
+    hint: str = ""
+    code: str = ""
+    prompt_tokens: int = 0
+    context_length: int = 0
+    max_context_length: int = 0
+
+
+_Told = ReasoningDelta | ContentDelta | ToolCall | Done
+
+
+class Timing:
+    """The server's clock of one answer, from the request on."""
+
+    def __init__(self) -> None:
+        self._start_ns = time.monotonic_ns()
+        self._load_ns = 0
+
+    def loaded(self) -> None:
+        """Note that the model is ready, after waiting for it or for its turn."""
+        self._load_ns = time.monotonic_ns() - self._start_ns
+
+    def metrics(self, done: Done) -> dict[str, Any]:
+        """Return the fields of Metrics for an answer that is over."""
+        return {
+            "done_reason": "length" if done.reason == "length" else "stop",
+            "total_duration": time.monotonic_ns() - self._start_ns,
+            "load_duration": self._load_ns,
+            "prompt_eval_count": done.usage.n_prompt,
+            "prompt_cached_count": done.usage.n_cached,
+            "prompt_eval_duration": done.usage.prefill_ns,
+            "eval_count": done.usage.n_generated,
+            "eval_duration": done.usage.decode_ns,
+        }
+
+
+def chat_frame(
+    model: str, message: AnswerMessage | None = None, *, done: bool, **fields: Any
+) -> ChatFrame:
+    message = message or AnswerMessage("assistant", "")
+    return ChatFrame(model=model, created_at=now(), message=message, done=done, **fields)
+
+
+def generate_frame(model: str, response: str = "", *, done: bool, **fields: Any) -> GenerateFrame:
+    return GenerateFrame(model=model, created_at=now(), response=response, done=done, **fields)
+
+
+def chat_event_frame(model: str, event: _Told, timing: Timing) -> ChatFrame:
+    """Return the frame of `/api/chat` for one event."""
+    match event:
+        case ContentDelta(text, logprobs):
+            message = AnswerMessage("assistant", text)
+            return chat_frame(model, message, done=False, logprobs=ollama_logprobs(logprobs))
+        case ReasoningDelta(text):
+            message = AnswerMessage("assistant", "", thinking=text)
+        case ToolCall():
+            message = AnswerMessage("assistant", "", tool_calls=[_wire_tool_call(event)])
+        case Done():
+            return chat_frame(model, done=True, **timing.metrics(event))
+    return chat_frame(model, message, done=False)
+
+
+def generate_event_frame(
+    model: str, event: _Told, timing: Timing, *, with_context: bool
+) -> GenerateFrame:
+    """Return the frame of `/api/generate` for one event; without tools, a call is text."""
+    match event:
+        case ContentDelta(text, logprobs):
+            return generate_frame(model, text, done=False, logprobs=ollama_logprobs(logprobs))
+        case ReasoningDelta(text):
+            return generate_frame(model, thinking=text, done=False)
+        case ToolCall():
+            return generate_frame(model, f"{event.name}({event.arguments_json()})", done=False)
+        case Done():
+            context = event.tokens if with_context else []
+            return generate_frame(model, done=True, context=context, **timing.metrics(event))
+
+
+class _Writer:
+    """The base of the writers of chat and generate."""
+
+    framing = NDJSON
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._timing = Timing()
+        self._answer = WholeAnswer()
+
+    def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:
+        return [error_frame(error)]
+
+    def error_body(self, error: GptOssError) -> ErrorFrame:
+        return error_frame(error)
+
+
+class ChatWriter(_Writer):
+    """An answer of `/api/chat`.
+
+    Args:
+        model: Its name.
+        with_progress: Say how far the prompt is read.
+        with_tokens: Put the ids of the answer's tokens into the last frame.
+    """
+
+    def __init__(
+        self, model: str, *, with_progress: bool = False, with_tokens: bool = False
+    ) -> None:
+        super().__init__(model)
+        self._with_progress = with_progress
+        self._with_tokens = with_tokens
+        self._started = Started(0)
+
+    def feed(self, event: ChatEvent) -> Iterable[ChatFrame]:
+        self._answer.add(event)
+        if isinstance(event, Started):
+            self._timing.loaded()
+            self._started = event
+            return self._progress(Prefilling(0, 0))
+        if isinstance(event, Prefilling):
+            return self._progress(event)
+        if isinstance(event, CallDelta):
+            return []
+        if isinstance(event, Growing):
+            growth = ContextGrowth(event.n_prompt, event.n_ctx_before, event.n_ctx)
+            return [chat_frame(self._model, done=False, context_growth=growth)]
+        frame = chat_event_frame(self._model, event, self._timing)
+        if isinstance(event, Done) and self._with_tokens:
+            frame.tokens = event.tokens[self._started.n_prompt :]
+        return [frame]
+
+    def keepalive(self) -> Iterable[ChatFrame]:
+        return [chat_frame(self._model, done=False)]
+
+    def _progress(self, event: Prefilling) -> list[ChatFrame]:
+        if not self._with_progress:
+            return []
+        started = self._started
+        progress = PromptProgress(
+            started.n_prompt, event.n_cached, event.n_done, started.n_left_out
+        )
+        return [chat_frame(self._model, done=False, prompt_progress=progress)]
+
+    def whole(self) -> ChatFrame:
+        frame = chat_event_frame(self._model, self._answer.done, self._timing)
+        calls = [_wire_tool_call(call) for call in self._answer.calls]
+        frame.message = AnswerMessage(
+            "assistant", self._answer.content, self._answer.reasoning, calls
+        )
+        frame.logprobs = ollama_logprobs(self._answer.logprobs)
+        return frame
+
+
+class GenerateWriter(_Writer):
+    """An answer of `/api/generate`."""
+
+    def __init__(self, model: str, *, with_context: bool) -> None:
+        super().__init__(model)
+        self._with_context = with_context
+
+    def feed(self, event: ChatEvent) -> Iterable[GenerateFrame]:
+        if isinstance(event, Started):
+            self._timing.loaded()
+        if isinstance(event, Growing | Started | Prefilling | CallDelta):
+            return []
+        frame = self._frame(event)
+        self._answer.add(ContentDelta(frame.response) if isinstance(event, ToolCall) else event)
+        return [frame]
+
+    def keepalive(self) -> Iterable[GenerateFrame]:
+        return [generate_frame(self._model, done=False)]
+
+    def whole(self) -> GenerateFrame:
+        frame = self._frame(self._answer.done)
+        frame.response, frame.thinking = self._answer.content, self._answer.reasoning
+        frame.logprobs = ollama_logprobs(self._answer.logprobs)
+        return frame
+
+    def _frame(self, event: _Told) -> GenerateFrame:
+        return generate_event_frame(
+            self._model, event, self._timing, with_context=self._with_context
+        )
+
+
+def error_frame(error: GptOssError) -> ErrorFrame:
+    """Return the body of an error, also as the last line of a stream."""
+    frame = ErrorFrame(error.message, error.hint, type(error).__name__)
+    if isinstance(error, ContextOverflowError) and error.n_prompt is not None:
+        frame.prompt_tokens, frame.context_length = error.n_prompt, error.n_ctx
+        frame.max_context_length = error.n_ctx_max
+    return frame
+
+
+def _wire_tool_call(call: ToolCall) -> dict[str, Any]:
+    function = {"index": call.index, "name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "function": function}
+
+
+def now() -> str:
+    """Return the current time in UTC as RFC 3339 with nanoseconds."""
+    seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+    return f"{_second(seconds)}.{nanoseconds:09d}Z"
+
+
+@functools.lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    """PERF: every token has a timestamp, and formatting costs ten times the lookup."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))

@@ -1,0 +1,284 @@
+"""Ollama's management of models: create, copy, delete, blobs, pull; and what we have not.
+
+Source: Ollama's server/routes.go and server/create.go. Deliberate differences are in docs/api.md.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from gptoss_local.errors import (
+    GptOssError,
+    ModelLoadError,
+    ModelNotFoundError,
+    RequestTimeoutError,
+    UsageError,
+)
+from gptoss_local.pulling.jobs import Pulls, Status
+from gptoss_local.runner.loads import LoadStatus
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.body import convert, read_body, translate
+from gptoss_local.server.dialects.ollama.frames import ErrorFrame, error_frame
+from gptoss_local.server.dialects.ollama.options import Options
+from gptoss_local.server.dialects.ollama.request import (
+    ModelBody,
+    WireMessage,
+    to_message,
+)
+from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
+from gptoss_local.settings import Settings
+from gptoss_local.store import (
+    BlobWriter,
+    ModelDefaults,
+    add_model,
+    check_deletable,
+    delete_model,
+    file_for,
+    find_blob,
+    find_model,
+)
+
+_PIECE_TIMEOUT_S = 60.0
+_PIECE_BYTES = 1 << 20
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+class PullBody(ModelBody):
+    """`gguf` is ours: take the published GGUF and not the checkpoint."""
+
+    stream: bool = True
+    gguf: bool = False
+
+
+_REFUSED = {
+    "template": "gpt-oss has one prompt format, harmony, which gptoss renders itself",
+    "adapters": "gptoss runs whole models",
+    "quantize": "gptoss convert decides how weights are stored",
+}
+
+
+class CreateBody(msgspec.Struct, kw_only=True):
+    """The parts of a model; `template`, `adapters` and `quantize` are refused when set."""
+
+    model: str = ""
+    name: str = ""
+    stream: bool = True
+    from_: str = msgspec.field(name="from", default="")
+    files: dict[str, str] = {}
+    system: str = ""
+    parameters: dict[str, Any] = {}
+    messages: list[dict[str, Any]] = []
+    license: str | list[str] = ""
+    template: str = ""
+    adapters: dict[str, str] = {}
+    quantize: str = ""
+
+    def defaults(self, inherited: ModelDefaults, parent: str) -> ModelDefaults:
+        """Return what the new model carries: from the body, or else from its parent."""
+        texts = (self.license,) if isinstance(self.license, str) else tuple(self.license)
+        return ModelDefaults(
+            parent=parent,
+            system=self.system or inherited.system,
+            parameters=inherited.parameters | self.parameters,
+            messages=tuple(self.messages) or inherited.messages,
+            license=tuple(filter(None, texts)) or inherited.license,
+        )
+
+    def check(self) -> None:
+        """Raises UsageError for what a model here cannot have."""
+        if not (self.model or self.name):
+            raise UsageError("invalid model name")
+        for field, why in _REFUSED.items():
+            if getattr(self, field):
+                raise UsageError(f"'{field}' is not supported: {why}")
+        convert(self.parameters, Options)
+        for message in convert(self.messages, list[WireMessage]):
+            if message.role.lower() not in _ROLES:
+                raise UsageError(f"unknown role '{message.role}'")
+            to_message(message)
+        if not (self.from_ or self.files):
+            raise UsageError("neither 'from' or 'files' was specified")
+        if len(self.files) > 1 or (self.from_ and self.files):
+            raise UsageError("a model is made of one GGUF file, or of one other model")
+
+
+class CopyBody(msgspec.Struct):
+    source: str = ""
+    destination: str = ""
+
+
+class StatusWriter:
+    """The lines of a long job; as a whole, the last one: how it ended."""
+
+    framing = NDJSON
+
+    def __init__(self) -> None:
+        self._last: Status | LoadStatus | None = None
+
+    def feed(self, event: Status | LoadStatus) -> Iterable[Status | LoadStatus]:
+        self._last = event
+        return [event]
+
+    def keepalive(self) -> Iterable[Status | LoadStatus]:
+        return [self._last] if self._last else []
+
+    def whole(self) -> Status | LoadStatus:
+        return self._last or Status("success")
+
+    def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:
+        return [error_frame(error)]
+
+    def error_body(self, error: GptOssError) -> ErrorFrame:
+        return error_frame(error)
+
+
+class Cloud(msgspec.Struct):
+    """Says that models of Ollama's cloud are not offered."""
+
+    disabled: bool
+    source: str
+
+
+class CloudStatus(msgspec.Struct):
+    """The answer of `GET /api/status`."""
+
+    cloud: Cloud
+
+
+async def status(_request: Request) -> Response:
+    return json_response(CloudStatus(Cloud(disabled=True, source="config")))
+
+
+async def create(request: Request) -> Response:
+    body = await read_body(request, CreateBody)
+    await translate(request, body.check)
+    events = _create(body, _settings(request))
+    return AnswerResponse(events, StatusWriter(), stream=body.stream)
+
+
+async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[Status, None]:
+    if body.from_:
+        entry = find_model(body.from_, settings)
+        source = await asyncio.to_thread(entry.ensure_file, settings)
+        defaults, in_place = body.defaults(entry.defaults, entry.name), entry.is_in_place
+    else:
+        (digest,) = body.files.values()
+        source = find_blob(digest, settings)
+        defaults, in_place = body.defaults(ModelDefaults(), ""), False
+        yield Status("parsing GGUF")
+    name = body.model or body.name
+    await asyncio.to_thread(add_model, name, source, settings, defaults, in_place=in_place)
+    yield Status("writing manifest")
+    yield Status("success")
+
+
+async def copy(request: Request) -> Response:
+    body = await read_body(request, CopyBody)
+    settings = _settings(request)
+    try:
+        file_for(body.destination, settings)
+    except UsageError as error:
+        raise UsageError(f'destination "{body.destination}" is invalid: {error.message}') from error
+    try:
+        entry = find_model(body.source, settings)
+    except ModelNotFoundError as error:
+        raise ModelNotFoundError(f'model "{body.source}" not found', hint=error.hint) from error
+    path = await asyncio.to_thread(entry.ensure_file, settings)
+    name, in_place = body.destination, entry.is_in_place
+    try:
+        await asyncio.to_thread(add_model, name, path, settings, entry.defaults, in_place=in_place)
+    except GptOssError:
+        if not path.exists():  # another request has deleted it meanwhile
+            raise ModelNotFoundError(f'model "{body.source}" not found') from None
+        raise
+    return Response()
+
+
+async def delete(request: Request) -> Response:
+    body = await read_body(request, ModelBody)
+    name, manager = body.model or body.name, _manager(request)
+    check_deletable(name, manager.settings)
+    with contextlib.suppress(ModelNotFoundError, ModelLoadError):  # a name may outlive its file
+        await manager.unload(find_model(name, manager.settings))
+    await asyncio.to_thread(delete_model, name, manager.settings)
+    return Response()
+
+
+async def has_blob(request: Request) -> Response:
+    find_blob(request.path_params["digest"], _settings(request))
+    return Response()
+
+
+async def put_blob(request: Request) -> Response:
+    """Take a file of any size; 201 when it is new, 200 when it was there."""
+    digest, settings = request.path_params["digest"], _settings(request)
+    try:
+        find_blob(digest, settings)
+        return Response()
+    except ModelNotFoundError:
+        pass
+    with BlobWriter(digest, settings) as blob:
+        async for piece in _pieces(request):
+            await asyncio.to_thread(blob.write, piece)
+        await asyncio.to_thread(blob.finish)
+    return Response(status_code=201)
+
+
+async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
+    """The body in pieces of about a megabyte, each within a minute."""
+    pieces, buffer = request.stream(), bytearray()
+    while True:
+        try:
+            async with asyncio.timeout(_PIECE_TIMEOUT_S):
+                buffer += await anext(pieces)
+        except StopAsyncIteration:
+            break
+        except TimeoutError as error:
+            raise RequestTimeoutError("the upload stalled") from error
+        except ClientDisconnect as error:  # no client reads this
+            raise UsageError("the client left before its upload was complete") from error
+        if len(buffer) >= _PIECE_BYTES:
+            yield bytes(buffer)
+            buffer.clear()
+    yield bytes(buffer)
+
+
+async def pull(request: Request) -> Response:
+    body = await read_body(request, PullBody)
+    pulls: Pulls = request.app.state.pulls
+    events = pulls.pull(body.model or body.name, gguf=body.gguf)
+    return AnswerResponse(events, StatusWriter(), stream=body.stream)
+
+
+async def push(request: Request) -> Response:
+    await read_body(request, ModelBody)
+    raise UsageError("gptoss publishes no models", hint="Upload the GGUF to the Hugging Face hub.")
+
+
+async def embed(request: Request) -> Response:
+    """Refuse with a clear text: gpt-oss was not trained for it, and pooled states mislead."""
+    name = (await read_body(request, ModelBody)).model
+    if not name:
+        raise UsageError("model is required")
+    try:
+        find_model(name, _settings(request))
+    except ModelNotFoundError as error:
+        text = f'model "{name}" not found, try pulling it first'
+        raise ModelNotFoundError(text, hint=error.hint) from error
+    raise UsageError(
+        f'"{name}" does not support embeddings', hint="Use an embedding model in another server."
+    )
+
+
+def _manager(request: Request) -> ModelManager:
+    manager: ModelManager = request.app.state.manager
+    return manager
+
+
+def _settings(request: Request) -> Settings:
+    return _manager(request).settings

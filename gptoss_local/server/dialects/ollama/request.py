@@ -1,0 +1,205 @@
+"""Request bodies of Ollama's API and their translation into chat requests.
+
+Source: Ollama's api/types.go (ChatRequest, GenerateRequest). The wire's names stay in here.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gptoss_local.chat import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
+from gptoss_local.errors import UsageError
+from gptoss_local.quantities import parse_keep_alive
+from gptoss_local.server.dialects.bounds import MAX_TOP_LOGPROBS, TokenId, TopCount
+from gptoss_local.server.dialects.history import (
+    Part,
+    join_parts,
+    last_of_user,
+    left_out,
+    message_of,
+    read_arguments,
+    refuse_media,
+)
+from gptoss_local.server.dialects.ollama.options import Options, parse_think
+from gptoss_local.server.dialects.tool_choice import select_tools
+from gptoss_local.types import Effort
+
+
+class FunctionCall(msgspec.Struct):
+    name: str = ""
+    arguments: Any = None
+
+
+class WireToolCall(msgspec.Struct):
+    function: FunctionCall = msgspec.field(default_factory=FunctionCall)
+    id: str = ""
+
+
+class WireMessage(msgspec.Struct):
+    role: str
+    content: str | list[Part] = ""
+    thinking: str = ""
+    reasoning: str = ""
+    reasoning_content: str = ""
+    images: list[str] = []
+    tool_calls: list[WireToolCall] = []
+    tool_name: str = ""
+    tool_call_id: str = ""
+    name: str = ""
+
+
+class Function(msgspec.Struct):
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    strict: bool = False
+
+
+class WireTool(msgspec.Struct):
+    """A tool; kinds other than `function` have no function and are skipped."""
+
+    type: str = "function"
+    function: Function | None = None
+
+
+class _Common(msgspec.Struct, kw_only=True):
+    model: str = ""
+    stream: bool = True
+    options: Options = msgspec.field(default_factory=Options)
+    think: bool | str | int | float | dict[str, Any] | list[Any] | None = None
+    keep_alive: float | str | bool | None = None
+    format: str | dict[str, Any] = ""
+    logprobs: bool = False
+    top_logprobs: TopCount = 0
+
+    @property
+    def keep_alive_s(self) -> float | None:
+        return None if self.keep_alive is None else parse_keep_alive(self.keep_alive)
+
+    @property
+    def reasoning(self) -> tuple[Effort, bool]:
+        """Effort, and whether to reason at all."""
+        return parse_think(self.think)
+
+    @property
+    def n_logprobs(self) -> int | None:
+        """Alternatives of every token; None: no log-probabilities."""
+        if not 0 <= self.top_logprobs <= MAX_TOP_LOGPROBS:
+            raise UsageError(f"top_logprobs must be between 0 and {MAX_TOP_LOGPROBS}")
+        if self.top_logprobs and not self.logprobs:
+            raise UsageError("top_logprobs requires logprobs to be true")
+        return self.top_logprobs if self.logprobs else None
+
+    @property
+    def answer_format(self) -> JsonFormat | None:
+        """Return the format asked for; "json" is any object, as clients read it."""
+        if isinstance(self.format, dict):
+            return JsonFormat(self.format)
+        if self.format not in ("", "json"):
+            expected = 'expected "json" or a valid JSON Schema object'
+            raise UsageError(f'invalid format: "{self.format}"; {expected}')
+        return JsonFormat() if self.format else None
+
+
+class ChatBody(_Common, kw_only=True):
+    messages: list[WireMessage] = []
+    tools: list[WireTool] = []
+    tool_choice: str | dict[str, Any] = "auto"
+    truncate: bool | None = None
+    return_progress: bool = False
+    return_tokens: bool = False
+
+    def to_request(self) -> ChatRequest:
+        """Raises UsageError for what gpt-oss or this version cannot do."""
+        effort, reasoning = self.reasoning
+        newest = last_of_user(m.role for m in self.messages)
+        functions = (tool.function for tool in self.tools if tool.function is not None)
+        tools = [Tool(f.name, f.description, f.parameters, f.strict) for f in functions]
+        return ChatRequest(
+            messages=tuple(to_message(m, is_new=i >= newest) for i, m in enumerate(self.messages)),
+            effort=effort,
+            reasoning=reasoning,
+            format=self.answer_format,
+            n_logprobs=self.n_logprobs,
+            truncates=self.truncate is True,
+            may_grow=self.truncate is None,
+            reports_prefill=self.return_progress and self.stream,
+            **select_tools(tools, self.tool_choice),
+            **self.options.request_fields(),
+        )
+
+
+class GenerateBody(_Common, kw_only=True):
+    prompt: str = ""
+    suffix: str = ""
+    system: str = ""
+    template: str = ""
+    context: list[TokenId] = []
+    raw: bool = False
+    images: list[str] = []
+
+    def to_request(self) -> ChatRequest | RawRequest:
+        """Raises UsageError for what gpt-oss or this version cannot do."""
+        if self.images:
+            refuse_media("image")
+        if self.suffix:
+            raise UsageError(f"{self.model} does not support insert")
+        if self.raw and (self.template or self.system or self.context):
+            raise UsageError("raw mode does not support template, system, or context")
+        if self.template:
+            raise UsageError("gpt-oss has one prompt format; template cannot replace it")
+        fields = self.options.request_fields()
+        fields |= {"format": self.answer_format, "n_logprobs": self.n_logprobs}
+        if self.raw:
+            return RawRequest(prompt=self.prompt, **fields)
+        effort, reasoning = self.reasoning
+        messages = [Message(role="user", content=self.prompt)]
+        if self.system:
+            messages.insert(0, Message(role="system", content=self.system))
+        return ChatRequest(
+            messages=tuple(messages),
+            effort=effort,
+            reasoning=reasoning,
+            earlier_tokens=tuple(self.context),
+            has_next_turn=False,  # what comes back is the context: its tokens as they are
+            **fields,
+        )
+
+
+class ModelBody(msgspec.Struct):
+    """A body that only names a model; some clients say `name`."""
+
+    model: str = ""
+    name: str = ""
+
+
+def to_message(wire: WireMessage, *, is_new: bool = True) -> Message:
+    """Translate a message. Raise UsageError for what gpt-oss cannot read, if it is new."""
+    role = wire.role.lower()
+    is_new = is_new and role not in ("assistant", "tool", "function")
+    if wire.images and is_new:
+        refuse_media("image")
+    content = join_parts(wire.content, is_new=is_new) + left_out("image") * len(wire.images)
+    match role:
+        case "system" | "developer":
+            return Message(role="system", content=content)
+        case "user":
+            return Message(role="user", content=content)
+        case "assistant":
+            return Message(
+                role="assistant",
+                content=content,
+                reasoning=wire.thinking or wire.reasoning or wire.reasoning_content,
+                tool_calls=tuple(
+                    ToolRequest(c.function.name, read_arguments(c.function.arguments), c.id)
+                    for c in wire.tool_calls
+                ),
+            )
+        case "tool" | "function":
+            return Message(
+                role="tool",
+                content=content,
+                tool_name=wire.tool_name or wire.name,
+                tool_call_id=wire.tool_call_id,
+            )
+    return message_of(wire.role, content)

@@ -1,0 +1,113 @@
+"""Ollama's native API: `/api/*`.
+
+Source: Ollama's server/routes.go. Deliberate differences are listed in docs/api.md.
+"""
+
+import asyncio
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gptoss_local.chat import ChatEvent
+from gptoss_local.errors import UsageError
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.body import read_body
+from gptoss_local.server.dialects.named_model import NamedModel
+from gptoss_local.server.dialects.ollama import describe
+from gptoss_local.server.dialects.ollama.frames import (
+    ChatWriter,
+    GenerateWriter,
+    chat_frame,
+    generate_frame,
+)
+from gptoss_local.server.dialects.ollama.request import ChatBody, GenerateBody, ModelBody
+from gptoss_local.server.streaming import AnswerResponse, AnswerWriter, json_response
+from gptoss_local.store import find_model, list_models, read_info
+
+OLLAMA_VERSION = "0.33.0"  # the contract we speak; clients compare it with their minimum
+
+
+class Version(msgspec.Struct):
+    """The answer of `GET /api/version`."""
+
+    version: str
+
+
+async def version(_request: Request) -> Response:
+    return json_response(Version(OLLAMA_VERSION))
+
+
+async def tags(request: Request) -> Response:
+    settings = _manager(request).settings
+    models = await asyncio.to_thread(lambda: list(map(describe.tag, list_models(settings))))
+    return json_response(describe.Tags(models))
+
+
+async def ps(request: Request) -> Response:
+    last_used_first = reversed(_manager(request).loaded)
+    models = map(describe.running, last_used_first)
+    return json_response(describe.Ps(sorted(models, key=lambda m: m.expires_at, reverse=True)))
+
+
+async def show(request: Request) -> Response:
+    body = await read_body(request, ModelBody)
+    name = body.model or body.name
+    if not name:
+        raise UsageError("model is required")
+    settings = _manager(request).settings
+    entry = find_model(name, settings)
+    path = await asyncio.to_thread(entry.ensure_file, settings)
+    entry = find_model(name, settings)  # an embedded model has a file now
+    info = await asyncio.to_thread(read_info, path)
+    # Copilot Chat lists models by this field, so two of one family would look the same.
+    is_copilot = request.headers.get("user-agent", "").startswith("GitHubCopilotChat/")
+    return json_response(describe.show(entry, info, basename=name if is_copilot else ""))
+
+
+async def chat(request: Request) -> Response:
+    model = NamedModel(request)
+    body = await model.read(ChatBody)
+    if not body.model:
+        raise UsageError("model is required")
+    if not body.messages:
+        reason = await _load_or_unload(model, body)
+        return json_response(chat_frame(body.model, done=True, done_reason=reason))
+    writer = ChatWriter(
+        body.model, with_progress=body.return_progress, with_tokens=body.return_tokens
+    )
+    return await _answer(model, body, writer)
+
+
+async def generate(request: Request) -> Response:
+    model = NamedModel(request)
+    body = await model.read(GenerateBody)
+    if not body.prompt:
+        reason = await _load_or_unload(model, body)
+        return json_response(generate_frame(body.model, done=True, done_reason=reason))
+    return await _answer(model, body, GenerateWriter(body.model, with_context=not body.raw))
+
+
+def _manager(request: Request) -> ModelManager:
+    manager: ModelManager = request.app.state.manager
+    return manager
+
+
+async def _load_or_unload(model: NamedModel, body: ChatBody | GenerateBody) -> str:
+    """An empty request loads the model, or unloads it with keep_alive 0; returns done_reason."""
+    manager, keep_alive_s = model.manager, body.keep_alive_s
+    if keep_alive_s == 0:
+        await manager.unload(model.entry)
+        return "unload"
+    async with manager.use(model.entry, n_ctx=body.options.n_ctx, keep_alive_s=keep_alive_s):
+        return "load"
+
+
+async def _answer(
+    model: NamedModel, body: ChatBody | GenerateBody, writer: AnswerWriter[ChatEvent]
+) -> Response:
+    asked = await model.asked(body.to_request)
+    events = model.manager.answer(
+        model.entry, asked, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s
+    )
+    return AnswerResponse(events, writer, stream=body.stream)

@@ -1,0 +1,282 @@
+"""Request bodies of `/v1/chat/completions` and `/v1/completions`.
+
+Source: OpenAI's API reference and Ollama's openai/openai.go. Fields we do not know are ignored, as
+clients send many.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gptoss_local.chat import ChatRequest, Message, Tool, ToolRequest
+from gptoss_local.errors import UsageError
+from gptoss_local.server.dialects.bounds import TopCount
+from gptoss_local.server.dialects.history import (
+    Part,
+    join_parts,
+    last_of_user,
+    left_out,
+    message_of,
+    read_arguments,
+)
+from gptoss_local.server.dialects.logprobs import openai_count
+from gptoss_local.server.dialects.openai.parts import (
+    Reasoning,
+    Sampling,
+    limit_tokens,
+    parse_effort,
+    parse_format,
+    refuse_fields,
+)
+from gptoss_local.server.dialects.tool_choice import custom_tool, select_tools
+
+_THOUGHTS = frozenset(("thinking", "reasoning"))
+_CALLS = frozenset(("tool_use",))
+_ELSEWHERE = _THOUGHTS | _CALLS | {"redacted_thinking"}  # parts that are not said
+
+
+class FunctionCall(msgspec.Struct):
+    name: str = ""
+    arguments: Any = None
+
+
+class CustomCall(msgspec.Struct):
+    name: str = ""
+    input: Any = ""
+
+
+class WireToolCall(msgspec.Struct):
+    id: str = ""
+    function: FunctionCall | None = None
+    custom: CustomCall | None = None
+
+
+class WireMessage(msgspec.Struct):
+    role: str
+    content: str | list[Part] = ""
+    reasoning: Any = ""
+    reasoning_content: Any = ""
+    refusal: str = ""
+    audio: Any = None
+    tool_calls: list[WireToolCall] = []
+    function_call: FunctionCall | None = None  # what came before tool_calls
+    tool_call_id: str = ""
+    name: str = ""
+
+
+class Function(msgspec.Struct):
+    name: str = ""
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    strict: bool = False
+
+
+class Custom(msgspec.Struct):
+    name: str = ""
+    description: str = ""
+    format: dict[str, Any] = {}
+
+
+class WireTool(msgspec.Struct):
+    """A tool; kinds other than `function` and `custom` have neither and are skipped."""
+
+    type: str = "function"
+    function: Function | None = None
+    custom: Custom | None = None
+
+    def to_tool(self) -> Tool | None:
+        if f := self.function:
+            return Tool(f.name, f.description, f.parameters, f.strict) if f.name else None
+        if c := self.custom:
+            return custom_tool(c.name, c.description, c.format) if c.name else None
+        return None
+
+
+class StreamOptions(msgspec.Struct):
+    include_usage: bool = False
+
+
+class _Common(Sampling, kw_only=True):
+    model: str = ""
+    stream: bool = False
+    stream_options: StreamOptions = msgspec.field(default_factory=StreamOptions)
+    stop: str | list[str] = ""
+    reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
+    reasoning_effort: str = ""
+    n: int = 1
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    def check(self) -> None:
+        if not self.model:
+            raise UsageError("model is required")
+        if self.n != 1:
+            raise UsageError("n must be 1; send the request again for another answer")
+
+
+class ChatCompletionBody(_Common, kw_only=True):
+    messages: list[WireMessage] = msgspec.field(default_factory=list)
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    response_format: dict[str, Any] = msgspec.field(default_factory=dict)
+    tools: list[WireTool] = msgspec.field(default_factory=list)
+    tool_choice: str | dict[str, Any] = "auto"
+    parallel_tool_calls: bool = True
+    logprobs: bool = False
+    top_logprobs: TopCount = 0
+    chat_template_kwargs: dict[str, Any] = msgspec.field(
+        default_factory=dict
+    )  # of llama.cpp and vLLM
+    functions: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    modalities: list[str] = msgspec.field(default_factory=list)
+    web_search_options: dict[str, Any] | None = None
+
+    @property
+    def custom_names(self) -> frozenset[str]:
+        """Names of tools that take free text."""
+        return frozenset(tool.custom.name for tool in self.tools if tool.custom)
+
+    def to_request(self) -> ChatRequest:
+        """Raises UsageError for what gpt-oss or this version cannot do."""
+        self.check()
+        if not self.messages:
+            raise UsageError("[] is too short - 'messages'")
+        self._refuse()
+        in_template = self.chat_template_kwargs.get("reasoning_effort")
+        named = self.reasoning.effort or self.reasoning_effort
+        effort, reasoning = parse_effort(named or (str(in_template) if in_template else ""))
+        limits = (self.max_completion_tokens, self.max_tokens)
+        newest = last_of_user(m.role for m in self.messages)
+        json_schema = self.response_format.get("json_schema")
+        schema = json_schema.get("schema") if isinstance(json_schema, dict) else None
+        tools = [made for tool in self.tools if (made := tool.to_tool())]
+        return ChatRequest(
+            streams_calls=self.stream,
+            messages=tuple(_message(m, is_new=i >= newest) for i, m in enumerate(self.messages)),
+            effort=effort,
+            reasoning=reasoning,
+            sampling=self.sampling,
+            max_tokens=limit_tokens(next((n for n in limits if n is not None), None)),
+            stop=self.stop_strings,
+            format=parse_format(self.response_format, schema),
+            n_logprobs=openai_count(
+                *("top_logprobs", self.top_logprobs),
+                is_on=self.logprobs,
+                needs="'logprobs' is enabled",
+            ),
+            **select_tools(tools, self.tool_choice, one_call=not self.parallel_tool_calls),
+        )
+
+    def _refuse(self) -> None:
+        other = [kind for kind in self.modalities if kind != "text"]
+        refuse_fields(
+            "Chat Completions",
+            {
+                "functions": (self.functions, "Send tools instead."),
+                "modalities": (other, "gpt-oss writes text only."),
+                "web_search_options": (
+                    self.web_search_options is not None,
+                    "Offer a search of your own as a tool.",
+                ),
+            },
+        )
+
+
+class CompletionBody(_Common, kw_only=True):
+    """A prompt that becomes a user's message, as gpt-oss only knows conversations.
+
+    The answer has no place for reasoning, so there is none unless an effort is asked for.
+    """
+
+    prompt: str | list[str] = ""
+    suffix: str = ""
+    max_tokens: int | None = None
+    logprobs: TopCount | bool = False
+    echo: bool = False
+    best_of: int = 1
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+
+    def to_request(self) -> ChatRequest:
+        """Raises UsageError for what gpt-oss or this version cannot do."""
+        self.check()
+        if self.suffix:
+            raise UsageError(f"{self.model} does not support insert")
+        if isinstance(self.prompt, list) and len(self.prompt) != 1:
+            raise UsageError("prompt must be one string; send a request for each prompt")
+        if self.best_of > 1:
+            raise UsageError("best_of must be 1; send the request again for another answer")
+        if self.echo and self.logprobs is not False:
+            raise UsageError(
+                "echo with logprobs is not supported: gpt-oss reads the prompt inside a message",
+                hint="Send logprobs without echo for those of the answer.",
+            )
+        effort, reasoning = parse_effort(self.reasoning.effort or self.reasoning_effort or "none")
+        return ChatRequest(
+            messages=(Message(role="user", content=self.text),),
+            has_next_turn=False,
+            effort=effort,
+            reasoning=reasoning,
+            sampling=self.sampling,
+            max_tokens=limit_tokens(self.max_tokens),
+            stop=self.stop_strings,
+            n_logprobs=openai_count(
+                *("logprobs", int(self.logprobs)), is_on=self.logprobs is not False, needs=""
+            ),
+        )
+
+
+def _message(wire: WireMessage, *, is_new: bool) -> Message:
+    """Translate a message. Raise UsageError for what gpt-oss cannot read, if it is new."""
+    role = wire.role.lower()
+    match role:
+        case "assistant":
+            return _assistant(wire)
+        case "tool" | "function":
+            return Message(
+                role="tool",
+                content=join_parts(wire.content),
+                tool_name=wire.name,
+                tool_call_id=wire.tool_call_id,
+            )
+    content = join_parts(wire.content, is_new=is_new)
+    match role:
+        case "system" | "developer":
+            return Message(role="system", content=content)
+        case "user":
+            return Message(role="user", content=content)
+    return message_of(wire.role, content)
+
+
+def _assistant(wire: WireMessage) -> Message:
+    """Translate the assistant's message; some programs keep thoughts and calls in its content."""
+    parts = wire.content if isinstance(wire.content, list) else []
+    thoughts = [p.thinking or p.reasoning or p.text for p in parts if p.type in _THOUGHTS]
+    named = [t for t in (wire.reasoning, wire.reasoning_content) if isinstance(t, str)]
+    calls = list(map(_tool_request, wire.tool_calls))
+    calls += [ToolRequest(p.name, read_arguments(p.input), p.id) for p in parts if p.type in _CALLS]
+    if wire.function_call is not None and not calls:
+        f = wire.function_call
+        calls = [ToolRequest(f.name, read_arguments(f.arguments))]
+    said = [p for p in parts if p.type not in _ELSEWHERE]
+    content = join_parts(said) if parts else join_parts(wire.content)
+    if wire.audio is not None and not content:
+        content = left_out("audio")
+    return Message(
+        role="assistant",
+        content=content or wire.refusal,
+        reasoning=next(filter(None, named), "\n".join(filter(None, thoughts))),
+        tool_calls=tuple(calls),
+    )
+
+
+def _tool_request(call: WireToolCall) -> ToolRequest:
+    if call.function is None:
+        custom = call.custom or CustomCall()
+        return ToolRequest(custom.name, {"input": custom.input}, call.id)
+    return ToolRequest(call.function.name, read_arguments(call.function.arguments), call.id)

@@ -1,0 +1,135 @@
+"""Request bodies of `/v1/responses`.
+
+Source: OpenAI's API reference (Responses). A request brings the whole conversation, or says by ids
+what comes before it. Unknown fields are ignored.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gptoss_local.chat import ChatRequest, Message
+from gptoss_local.errors import UsageError
+from gptoss_local.server.body import convert
+from gptoss_local.server.dialects.bounds import TopCount
+from gptoss_local.server.dialects.logprobs import openai_count
+from gptoss_local.server.dialects.openai.parts import (
+    Reasoning,
+    Sampling,
+    limit_tokens,
+    parse_effort,
+    parse_format,
+    refuse_fields,
+)
+from gptoss_local.server.dialects.openai.response_store import ResponseStore
+from gptoss_local.server.dialects.openai.responses_items import Item, aside, to_messages
+from gptoss_local.server.dialects.openai.responses_tools import Toolbox
+from gptoss_local.server.dialects.tool_choice import select_tools
+
+_LOGPROBS = "message.output_text.logprobs"
+
+
+class Text(msgspec.Struct):
+    format: dict[str, Any] = msgspec.field(default_factory=dict)
+    verbosity: str = "medium"
+
+
+class ResponsesBody(Sampling, kw_only=True):
+    model: str = ""
+    input: str | list[Item] = ""
+    instructions: str = ""
+    max_output_tokens: int | None = None
+    reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
+    text: Text = msgspec.field(default_factory=Text)
+    tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    tool_choice: str | dict[str, Any] = "auto"
+    stream: bool = False
+    background: bool = False
+    previous_response_id: str = ""
+    store: bool = True
+    conversation: str | dict[str, Any] = ""
+    parallel_tool_calls: bool = True
+    truncation: str = "disabled"
+    include: list[str] = msgspec.field(default_factory=list)
+    top_logprobs: TopCount = 0
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    prompt: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def items(self, remembered: ResponseStore) -> list[Item]:
+        """Return the conversation: what comes before the request, and what it brings.
+
+        Raises:
+            ResponseNotFoundError: something that it refers to is not remembered.
+            UsageError: an item has a field of the wrong type.
+        """
+        own = self.input
+        if isinstance(own, str):
+            own = [Item(type="message", role="user", content=own)] if own else []
+        earlier: list[dict[str, Any]] = []
+        if self.previous_response_id:
+            earlier = remembered.conversation(self.previous_response_id)
+        return convert(list(map(aside, earlier)), list[Item]) + [
+            convert(aside(remembered.output_item(item.id)), Item) if item.is_reference else item
+            for item in own
+        ]
+
+    def toolbox(self, items: list[Item]) -> Toolbox:
+        """Return the tools of the request, and those that the conversation has brought."""
+        return Toolbox(self.tools, (tool for item in items for tool in item.tools))
+
+    def to_request(self, items: list[Item], toolbox: Toolbox) -> ChatRequest:
+        """Make a request of the whole conversation.
+
+        Raises UsageError for what gpt-oss or this version cannot do.
+        """
+        self._check()
+        messages = to_messages(items, toolbox)
+        if self.instructions:
+            messages.insert(0, Message(role="system", content=self.instructions))
+        if not messages:
+            raise UsageError("input is required")
+        effort, form = self._configuration(items)
+        wanted, reasoning = parse_effort(effort)
+        return ChatRequest(
+            streams_calls=self.stream,
+            messages=tuple(messages),
+            effort=wanted,
+            reasoning=reasoning,
+            sampling=self.sampling,
+            max_tokens=limit_tokens(self.max_output_tokens),
+            truncates=self.truncation == "auto",
+            format=parse_format(form, form.get("schema")),
+            n_logprobs=openai_count(
+                *("top_logprobs", self.top_logprobs),
+                is_on=_LOGPROBS in self.include,
+                needs=f"'include' has '{_LOGPROBS}'",
+            ),
+            **select_tools(
+                toolbox.tools,
+                self.tool_choice,
+                resolve=toolbox.resolve,
+                one_call=not self.parallel_tool_calls,
+            ),
+        )
+
+    def _configuration(self, items: list[Item]) -> tuple[str, dict[str, Any]]:
+        """Return effort and format: the request's own, or those of the last item that sets them."""
+        effort, form = self.reasoning.effort, self.text.format
+        for item in items:
+            if item.kind == "configuration_update":
+                effort = convert(item.reasoning or {}, Reasoning).effort or effort
+                form = convert(item.text or {}, Text).format or form
+        return effort, form
+
+    def _check(self) -> None:
+        if not self.model:
+            raise UsageError("model is required")
+        if self.conversation:
+            raise UsageError(
+                "conversations are not stored, so conversation names nothing",
+                hint="Send previous_response_id, or the whole conversation as input.",
+            )
+        instead = "Send the prompt's text as instructions and input."
+        refuse_fields("Responses", {"prompt": (self.prompt, instead)})
+        if self.background:
+            raise UsageError("background answers are not supported")

@@ -1,0 +1,148 @@
+"""Tools of `/v1/responses`: as the model knows them, and as a client dispatches their calls.
+
+A namespace groups functions, such as those of an MCP server. The model has one namespace, so it
+knows them as `NAMESPACE__NAME`; the client's items have the two apart.
+
+Source: OpenAI's API reference (tools of a response, tool search) and what Codex sends and expects.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gptoss_local.chat import Tool
+from gptoss_local.server.body import convert
+from gptoss_local.server.dialects.tool_choice import custom_tool, name_in
+
+SEARCH = "tool_search"
+
+
+class WireTool(msgspec.Struct):
+    """A tool that the client runs; other kinds, and nameless ones, are skipped."""
+
+    type: str = "function"
+    name: str = ""
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    strict: bool = False
+    format: dict[str, Any] = msgspec.field(default_factory=dict)
+    defer_loading: bool = False
+    execution: str = "server"
+    tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
+
+
+class Origin(NamedTuple):
+    """The client's name for a tool; `kind` is `function`, `custom` or `tool_search`."""
+
+    kind: str = "function"
+    namespace: str = ""
+    name: str = ""
+
+
+class Toolbox:
+    """The tools of one request.
+
+    Args:
+        declared: The request's `tools`.
+        loaded: Those that items of the conversation have brought since.
+    """
+
+    def __init__(
+        self, declared: Iterable[dict[str, Any]] = (), loaded: Iterable[dict[str, Any]] = ()
+    ) -> None:
+        self._names: dict[Origin, str] = {}  # as the model knows them
+        self._by_client: dict[tuple[str, str], str] = {}  # by namespace and name
+        self._tools: dict[str, Tool] = {}
+        entries = list(_flatten(declared))
+        searches = any(origin.kind == SEARCH for origin, _ in entries)
+        for origin, wire in entries:
+            if not (searches and wire.defer_loading):  # the client offers it when it is found
+                self._add(origin, wire)
+        for origin, wire in _flatten(loaded):
+            self._add(origin, wire)
+        self._origins = {name: origin for origin, name in self._names.items()}
+
+    @property
+    def tools(self) -> list[Tool]:
+        return list(self._tools.values())
+
+    def origin(self, name: str) -> Origin:
+        """Return the client's name for the tool that the model called."""
+        return self._origins.get(name, Origin(name=name))
+
+    def name_of(self, namespace: str, name: str) -> str:
+        """Return the model's name for a tool that an item of the conversation names."""
+        return self._by_client.get((namespace, name), _join(namespace, name))
+
+    def resolve(self, entry: dict[str, Any]) -> list[str]:
+        """Return the tools that an entry of `tool_choice` names, in the client's or our words."""
+        name, namespace = name_in(entry), entry.get("namespace")
+        match entry.get("type"):
+            case "namespace":
+                return [n for o, n in self._names.items() if o.namespace == name and name]
+            case "tool_search":
+                return [n for o, n in self._names.items() if o.kind == SEARCH]
+        if name in self._tools and not namespace:
+            return [name]
+        found = [o for o in self._names if o.name == name and namespace in (None, o.namespace)]
+        return [self._names[found[0]]] if len(found) == 1 else []
+
+    def _add(self, origin: Origin, wire: WireTool) -> None:
+        name = self._names.get(origin)
+        if name is None:
+            name = wanted = _join(origin.namespace, origin.name)
+            n = 1
+            while name in self._tools:
+                n += 1
+                name = f"{wanted}_{n}"
+            self._names[origin] = name
+            self._by_client.setdefault((origin.namespace, origin.name), name)
+        if origin.kind == "custom":
+            self._tools[name] = custom_tool(name, wire.description, wire.format)
+        else:
+            self._tools[name] = Tool(name, wire.description, wire.parameters, wire.strict)
+
+
+def _join(namespace: str, name: str) -> str:
+    """`NAMESPACE__NAME`; some namespaces end in the line that separates them."""
+    return f"{namespace.removesuffix('__')}__{name}" if namespace else name
+
+
+def _flatten(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[Origin, WireTool]]:
+    for tool in tools:
+        match tool.get("type", "function"):
+            case "function" | "custom":
+                wire = convert(tool, WireTool)
+                if wire.name:
+                    yield Origin(wire.type, "", wire.name), wire
+            case "namespace":
+                yield from _namespace(convert(tool, WireTool))
+            case "tool_search":
+                wire = convert(tool, WireTool)
+                if wire.execution == "client":
+                    yield Origin(SEARCH, "", SEARCH), wire
+
+
+def _namespace(group: WireTool) -> Iterator[tuple[Origin, WireTool]]:
+    """Yield the tools of a namespace; the first one says what it is."""
+    about = f"{group.name}: {group.description}\n\n" if group.description else ""
+    for origin, wire in _flatten(group.tools):
+        if not origin.namespace and origin.kind != SEARCH:
+            described = msgspec.structs.replace(wire, description=f"{about}{wire.description}")
+            yield origin._replace(namespace=group.name), described
+            about = ""
+
+
+def echo(tools: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return tools as a response shows them: functions with all fields of typed clients."""
+    shown = []
+    for tool in tools:
+        match tool.get("type", "function"):
+            case "function":
+                absent = dict.fromkeys(("description", "parameters", "strict"))
+                tool = {"type": "function"} | absent | tool
+            case "namespace" if isinstance(nested := tool.get("tools"), list):
+                tool = {"description": ""} | tool | {"tools": echo(nested)}
+        shown.append(tool)
+    return shown

@@ -1,0 +1,123 @@
+"""Chooses the tools that the model is offered, and those of them that it must call.
+
+Source: OpenAI's API reference (`tools`, `tool_choice`), and Anthropic's.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gptoss_local.chat import Tool
+from gptoss_local.errors import UsageError
+
+_CUSTOM_PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+_NAMING = ("function", "tool", "custom", "namespace", "tool_search")
+
+Resolve = Callable[[dict[str, Any]], list[str]]
+"""Finds the tools that an entry of a choice names; none if there is no such tool."""
+
+
+def select_tools(
+    tools: list[Tool],
+    choice: str | dict[str, Any],
+    *,
+    resolve: Resolve | None = None,
+    one_call: bool = False,
+) -> dict[str, Any]:
+    """Return the fields of a ChatRequest for `tools` and `tool_choice`.
+
+    Named tools come as `{"type": "function", "name": …}`, nested under `function` in Chat
+    Completions.
+
+    Args:
+        tools: All that are declared.
+        choice: As it was sent.
+        resolve: Finds tools whose names are not those that a client uses.
+        one_call: The answer may hold one call at most.
+
+    Raises:
+        UsageError: the choice cannot be kept.
+    """
+    resolve = resolve or _by_name(tools)
+    fields: dict[str, Any] = {"tools": tuple(tools), "one_call": one_call}
+    match choice:
+        case "none" | {"type": "none"}:
+            return {}
+        case "auto" | {"type": "auto"}:
+            return fields
+        case "required" | "any" | {"type": "any" | "required"}:
+            if not tools:
+                raise UsageError("tool_choice demands a call, and there is no tool to call")
+            return fields | {"must_call": tuple(tool.name for tool in tools)}
+        case {"type": "allowed_tools", **listed}:
+            return fields | _allowed(tools, listed.get("allowed_tools", listed), resolve)
+        case dict() if "function" in choice or choice.get("type") in _NAMING:
+            if not (names := resolve(choice)):
+                raise UsageError(
+                    f"tool_choice names the tool '{name_in(choice)}', which is not in tools"
+                )
+            return fields | {"must_call": tuple(names)}
+        case {"type": str(kind)}:
+            raise UsageError(
+                f"tool_choice demands a call of {kind}, which this server does not have",
+                hint="Only functions and custom tools, which the client runs, can be called.",
+            )
+        case _:
+            raise UsageError("tool_choice must be none, auto, required or name a function")
+
+
+def _allowed(tools: list[Tool], choice: Any, resolve: Resolve) -> dict[str, Any]:
+    """Return fields for a `tool_choice` that lists tools, of which one may or must be called."""
+    match choice:
+        case {"mode": "auto" | "required" as mode, "tools": list(listed)}:
+            names = {name for entry in listed if isinstance(entry, dict) for name in resolve(entry)}
+        case _:
+            raise UsageError("tool_choice of type allowed_tools needs mode and tools")
+    allowed = tuple(tool for tool in tools if tool.name in names)
+    if not allowed:
+        raise UsageError("tool_choice allows no tool that is in tools")
+    if mode == "auto":
+        return {"tools": allowed}
+    return {"must_call": tuple(tool.name for tool in allowed)}
+
+
+def _by_name(tools: list[Tool]) -> Resolve:
+    names = [tool.name for tool in tools]
+
+    def resolve(entry: dict[str, Any]) -> list[str]:
+        return [name for name in names if name == name_in(entry)]
+
+    return resolve
+
+
+def name_in(entry: dict[str, Any]) -> str:
+    """Return the name of a tool in a choice, where it may be nested as in Chat Completions."""
+    match entry:
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}:
+            return name
+        case {"name": str(name)}:
+            return name
+    return ""
+
+
+def custom_tool(name: str, description: str, form: dict[str, Any]) -> Tool:
+    """Make a tool for free text a function with one argument; `form` may hold a grammar."""
+    grammar = form.get("grammar", form)  # nested in Chat Completions
+    if isinstance(grammar, dict) and isinstance(grammar.get("definition"), str):
+        syntax = grammar.get("syntax", "")
+        description += f"\n\nThe input keeps to this {syntax} grammar:\n{grammar['definition']}"
+    return Tool(name, description, _CUSTOM_PARAMETERS)
+
+
+def custom_input(arguments: dict[str, Any]) -> str:
+    """Return the text given to a custom tool, under whatever name the model put it."""
+    texts = [arguments["input"]] if "input" in arguments else list(arguments.values())
+    if len(texts) == 1 and isinstance(texts[0], str):
+        return texts[0]
+    return msgspec.json.encode(arguments).decode()

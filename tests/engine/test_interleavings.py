@@ -1,0 +1,121 @@
+"""Whatever happens beside a request, its answer is the model's own.
+
+Three hundred random interleavings by default; for thousands, and other ones:
+
+    INTERLEAVINGS=5000 pytest tests/engine/test_interleavings.py -k own
+
+Where llama.cpp has a GPU, `pytest -m gpu` does the same there.
+"""
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.errors import GptOssError
+from gptoss_local.llama import Canary, Model, Sampler, chains
+from tests.engine.interleavings import Interleaving, Judge, SmallMasks, repeatable
+from tests.engine.smooth_model import GPU_TOLERANCE, TOLERANCE
+
+N_INTERLEAVINGS = int(os.environ.get("INTERLEAVINGS", "150"))
+MAX_FLIPS = 0.002  # of answers: 8 of 15,900 were seen
+MAX_DISTANCE = 0.016  # of logits, or of odds: 0.0009 was seen
+GPU_MAX_FLIPS = 0.1
+MAX_CHI_SQUARE = 62  # of 20 bins, if all is well: once in a million runs
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+class Outcome:
+    """All that was asked, and what came of it."""
+
+    def __init__(self, model: Model, seeds: range, tolerance: float = TOLERANCE) -> None:
+        masks = SmallMasks()
+        self.judge = Judge(model, masks, tolerance)
+        self.done: Counter[str] = Counter()
+        with repeatable():
+            for seed in seeds:
+                with tempfile.TemporaryDirectory() as folder:
+                    run = Interleaving(model, masks, seed, Path(folder))
+                    run.run()
+                self.judge.judge(run)
+                self.done += run.done
+
+    @property
+    def chi_square(self) -> float:
+        """How uneven the random numbers are that lie behind what was drawn without a seed."""
+        counts = np.histogram(self.judge.draws, bins=20, range=(0, 1))[0]
+        expected = len(self.judge.draws) / 20
+        return float(((counts - expected) ** 2 / expected).sum())
+
+    def check(self, *, max_flips: float = MAX_FLIPS, max_distance: float = MAX_DISTANCE) -> None:
+        flips, n_answers = self.judge.flips, self.judge.n_answers
+        print(dict(self.done), f"{self.judge.n_tokens} tokens, flips {flips} of {n_answers}")
+        assert max(flips, default=0) <= max_distance
+        assert len(flips) <= max(2, max_flips * n_answers)
+        assert self.chi_square <= MAX_CHI_SQUARE
+
+
+def test_every_answer_is_the_models_own(smooth_model: Model) -> None:
+    outcome = Outcome(smooth_model, range(N_INTERLEAVINGS))
+    outcome.check()
+    assert min(outcome.done.values()) > 0, outcome.done
+    assert len(outcome.done) == 10, outcome.done
+
+
+@pytest.mark.gpu
+def test_every_answer_is_the_models_own_on_a_gpu(gpu_model: Model) -> None:
+    outcome = Outcome(gpu_model, range(N_INTERLEAVINGS), GPU_TOLERANCE)
+    outcome.check(max_flips=GPU_MAX_FLIPS, max_distance=GPU_TOLERANCE)
+
+
+def outputs_are_not_kept(patch: pytest.MonkeyPatch) -> None:
+    """As until 2026-11: a plan for other sequences lets tokens be overwritten."""
+    call = chains.ggml
+
+    def all_but(name: str, *arguments: Any) -> Any:
+        return None if name == "ggml_set_output" else call(name, *arguments)
+
+    patch.setattr(chains, "ggml", all_but)
+
+
+def wrong_drafts_are_accepted(patch: pytest.MonkeyPatch) -> None:
+    drafts = Speculation.drafts
+
+    def shifted(*arguments: Any) -> Any:
+        return {s: [*d[1:], d[0]] for s, d in drafts(*arguments).items()}
+
+    patch.setattr(Speculation, "drafts", shifted)
+    patch.setattr("gptoss_local.engine.worker.sampling.draw._draw", lambda s, c, row, draft: (
+        [*draft, s.sampler.sample(c, row + len(draft))] if draft else [s.sampler.sample(c, row)]
+    ))  # fmt: skip
+
+
+def random_states_are_lost(patch: pytest.MonkeyPatch) -> None:
+    """Whoever takes over a chain goes on with the random numbers of the one before."""
+    bind = Sampler.bind
+
+    def keep_the_old(self: Sampler, context: Any, seq_id: int) -> bool:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr("llama_cpp.llama_sampler_copy", lambda *_: None)
+            return bind(self, context, seq_id)
+
+    patch.setattr(Sampler, "bind", keep_the_old)
+
+
+@pytest.mark.parametrize(
+    "broken", [outputs_are_not_kept, wrong_drafts_are_accepted, random_states_are_lost]
+)
+def test_what_is_broken_is_noticed(
+    smooth_model: Model, monkeypatch: pytest.MonkeyPatch, broken: Break
+) -> None:
+    broken(monkeypatch)
+    monkeypatch.setattr(Canary, "check", lambda *_: None)  # or else it would notice first
+    with pytest.raises((AssertionError, GptOssError)):
+        Outcome(smooth_model, range(40)).check()

@@ -1,0 +1,152 @@
+"""An engine process that cannot start, or must not go on, says why."""
+
+import asyncio
+import os
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Load
+from gptoss_local.errors import ComputeError, EngineCrashedError, EngineError, ModelLoadError
+from gptoss_local.types import SamplingParams
+from tests.conftest import run_server
+
+ENDLESS = [200006, 1428, 200008, 3417, 591, 220, 16, 316, 220, 7467, 200007, 200006, 173781]
+HOT = SamplingParams(temperature=1, top_k=40)  # drawn by llama.cpp's own loop
+
+
+def load(path: Path) -> Load:
+    return Load(model_path=str(path), n_ctx=2048, n_threads_prefill=1, n_threads_decode=1)
+
+
+@pytest.fixture
+def fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file: while it is there, the tenth draw of an engine process does what it says."""
+    file = tmp_path / "fault"
+    (tmp_path / "sitecustomize.py").write_text(
+        textwrap.dedent(f"""
+        import os, sys
+        if "gptoss_local.engine.worker.start" in sys.orig_argv:
+            import llama_cpp
+            draw, drawn = llama_cpp.llama_sampler_sample, []
+            def faulty(*arguments):
+                drawn.append(draw(*arguments))
+                if len(drawn) < 10 or not os.path.exists({str(file)!r}):
+                    return drawn[-1]
+                return eval(open({str(file)!r}).read())
+            llama_cpp.llama_sampler_sample = faulty
+        """)
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return file
+
+
+@contextmanager
+def broken_library(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folder.mkdir()
+    (folder / "libllama.so").write_bytes(b"\x7fELF, but not really")
+    with monkeypatch.context() as patch:
+        patch.setenv("LLAMA_CPP_LIB_PATH", str(folder))
+        yield
+
+
+async def test_a_missing_library(
+    nano_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
+    with pytest.raises(ModelLoadError, match=r"llama\.cpp cannot be loaded: .*not found") as raised:
+        await EngineClient.start(load(nano_gguf))
+    assert "gptoss doctor" in raised.value.hint
+
+
+async def test_a_broken_library(
+    nano_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = r"llama\.cpp cannot be loaded: .*libllama\.so"
+    with broken_library(tmp_path / "lib", monkeypatch), pytest.raises(ModelLoadError, match=words):
+        await EngineClient.start(load(nano_gguf))
+
+
+def test_over_http_it_is_not_tried_again(
+    empty_home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with (
+        broken_library(tmp_path / "lib", monkeypatch),
+        run_server(empty_home) as server,
+        httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http,
+    ):
+        reply = http.post("/api/generate", json={"model": "nano", "prompt": "hi"})
+    assert reply.status_code == 500
+    assert "llama.cpp cannot be loaded" in reply.json()["error"]
+    assert "does not fit" not in capfd.readouterr().err
+
+
+async def drawn(engine: EngineClient) -> int:
+    n = 0
+    async for _ in engine.generate(ENDLESS, HOT, stop_tokens=[], max_tokens=200):
+        n += 1
+    return n
+
+
+async def test_a_token_that_does_not_exist(nano_gguf: Path, fault: Path) -> None:
+    """All sequences hear it, whoever drew it, and the process ends."""
+    fault.write_text("907321963")
+    engine = await EngineClient.start(load(nano_gguf))
+    crashes: list[BaseException] = []
+    engine.on_crash = crashes.append
+    ends = await asyncio.gather(*(drawn(engine) for _ in range(3)), return_exceptions=True)
+    assert [type(end) for end in ends] == [ComputeError] * 3
+    assert "it drew token 907321963, which does not exist" in str(ends[0])
+    assert len(crashes) == 1
+    assert not engine.is_alive
+    await asyncio.wait_for(engine.close(), 5)
+    with pytest.raises(ComputeError):
+        await drawn(engine)
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "words"),
+    [
+        ("-5", ComputeError, "drew token -5"),
+        ("1 / 0", EngineError, "the model runner failed: ZeroDivisionError"),
+        ("os.abort()", EngineCrashedError, r"\(signal 6\): Fatal Python error: Aborted"),
+        (
+            "[os.write(2, b'x\\nggml.c:9: GGML_ASSERT(n > 0) failed\\ny\\n'), os._exit(3)]",
+            EngineCrashedError,
+            r"\(exit code 3\): ggml\.c:9: GGML_ASSERT\(n > 0\) failed$",
+        ),
+    ],
+)
+async def test_other_ends(
+    nano_gguf: Path, fault: Path, what: str, error: type[EngineError], words: str
+) -> None:
+    fault.write_text(what)
+    engine = await EngineClient.start(load(nano_gguf))
+    with pytest.raises(error, match=words):
+        await drawn(engine)
+    await asyncio.wait_for(engine.close(), 5)
+
+
+def test_over_http_the_next_request_works(nano_home: Path, fault: Path) -> None:
+    body = {"model": "nano", "prompt": "Count from 1 to 900.", "think": False}
+    body |= {"options": {"top_k": 40, "num_predict": 60}}
+    with (
+        run_server(nano_home) as server,
+        httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http,
+    ):
+        fault.write_text("907321963")
+        reply = http.post("/api/generate", json=body)
+        assert '"error":"the model runner was stopped: it drew token 907321963' in reply.text
+        assert "internal error" not in reply.text
+        os.remove(fault)
+        assert http.post("/api/generate", json=body | {"stream": False}).json()["eval_count"] == 60
+        crashes = 'gptoss_engine_crashes_total{error="ComputeError",model="nano"} 1'
+        assert crashes in http.get("/metrics").text

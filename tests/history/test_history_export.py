@@ -1,0 +1,170 @@
+"""Chats as Markdown and JSON, and back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.errors import UsageError
+from gptoss_local.history import History
+
+
+def a_chat(history: History) -> int:
+    """Two branches; the shown one has reasoning, a call, its result, and a stopped answer."""
+    chat_id = history.new_chat("nano", "high", "Sums")
+    system = history.add(chat_id, None, "system", "Be brief.")
+    question = history.add(chat_id, system.id, "user", "17 + 25?")
+    history.add(chat_id, question.id, "assistant", "43", model="nano", stats={"eval_count": 2})
+    call = {"function": {"name": "add", "arguments": {"a": 17, "b": 25}}}
+    asked = history.add(
+        chat_id, question.id, "assistant", "", reasoning="I\n\nadd.", tool_calls=(call,)
+    )
+    result = history.add(chat_id, asked.id, "tool", "42", tool_name="add")
+    stopped = "It is \x1b]52;c;aGk=\x0742\x1b[0m\x9b\u202e:\n\n```py\nprint(42)"
+    history.add(chat_id, result.id, "assistant", stopped, state="stopped")
+    return chat_id
+
+
+EXPECTED = """
+## System
+
+Be brief.
+
+## You
+
+17 + 25?
+
+## Assistant
+
+> I
+>
+> add.
+
+```json
+[
+  {
+    "function": {
+      "name": "add",
+      "arguments": {
+        "a": 17,
+        "b": 25
+      }
+    }
+  }
+]
+```
+
+## Tool add
+
+42
+
+## Assistant
+
+It is 42:
+
+```py
+print(42)
+```
+
+*(stopped)*
+"""
+
+
+def test_markdown(history: History) -> None:
+    title, _, facts, rest = history.export_markdown(a_chat(history)).split("\n", 3)
+    assert title == "# Sums"
+    assert facts.startswith("*nano, effort high, 20")
+    assert rest == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("text", "is_open"),
+    [
+        ("```\ncode\n```", False),
+        ("```\ncode\n``` no end", True),
+        ("````md\n```py\n```\n", True),
+        ("~~~\n```\n~~~", False),
+        ("    ```\nindented, no fence", False),
+        ("```a\n```\n```b", True),
+    ],
+)
+def test_open_code_blocks_are_closed(history: History, text: str, is_open: bool) -> None:
+    chat_id = history.new_chat("nano", "low")
+    history.add(chat_id, None, "assistant", text)
+    shown = history.export_markdown(chat_id).partition("## Assistant\n\n")[2].rstrip("\n")
+    assert shown.startswith(text.strip("\n"))
+    fence = "````" if "````" in text else "```"
+    assert shown.removeprefix(text.strip("\n")) == (f"\n{fence}" if is_open else "")
+
+
+def test_empty_chat(history: History) -> None:
+    chat_id = history.new_chat("nano", "low")
+    assert history.export_markdown(chat_id).startswith("# Untitled\n")
+    copy_id = history.import_json(history.export_json(chat_id))
+    assert history.chat(copy_id).leaf_id is None
+
+
+def test_json_comes_back_into_another_file(history: History, tmp_path: Path) -> None:
+    other = History(tmp_path / "other.sqlite3")
+    other.new_chat("nano", "low")  # so that ids differ
+    other.add(1, None, "user", "there before")
+    old_id = a_chat(history)
+    chosen = history.tree(old_id)[2]
+    history.select(chosen.id)
+    text = history.export_json(old_id)
+    assert json.loads(text)["version"] == 1
+    new_id = other.import_json(text)
+    old, new = history.chat(old_id), other.chat(new_id)
+    assert (old.title, old.effort, old.created_s) == (new.title, new.effort, new.created_s)
+    assert (old.n_turns, old.updated_s) == (new.n_turns, new.updated_s)
+    assert history.export_markdown(old_id) == other.export_markdown(new_id)
+    pairs = list(zip(history.tree(old_id), other.tree(new_id), strict=True))
+    moved = {None: None} | {a.id: b.id for a, b in pairs}
+    for a, b in pairs:
+        assert (moved[a.parent_id], new_id) == (b.parent_id, b.chat_id)
+        assert (a.content, a.reasoning, a.tool_calls) == (b.content, b.reasoning, b.tool_calls)
+        assert (a.stats, a.state, a.created_s) == (b.stats, b.state, b.created_s)
+    assert [hit.chat_id for hit in other.search("brief")] == [new_id]
+    other.close()
+
+
+def broken(change: str) -> str:
+    """An export of two turns with something wrong in it."""
+    turn = {"chat_id": 1, "role": "user", "content": "x", "created_s": 1.0}
+    chat = {"id": 1, "title": "t", "model": "m", "effort": "low", "n_turns": 2}
+    chat |= {"created_s": 1.0, "updated_s": 1.0, "leaf_id": 2}
+    turns = [turn | {"id": 1, "parent_id": None}, turn | {"id": 2, "parent_id": 1}]
+    data: dict[str, object] = {"format": "gptoss-chat", "version": 1, "chat": chat, "turns": turns}
+    match change:
+        case "":
+            pass
+        case "cycle":
+            turns[0]["parent_id"] = 2
+        case "missing parent":
+            turns[1]["parent_id"] = 7
+        case "same id":
+            turns[1]["id"] = 1
+        case "missing leaf":
+            chat["leaf_id"] = 9
+        case "role":
+            turns[1]["role"] = "root"
+        case "year":
+            turns[1]["created_s"] = 1e300
+        case "newer":
+            data["version"] = 2
+        case "format":
+            data["format"] = "other"
+    return json.dumps(data)
+
+
+CHANGES = ["cycle", "missing parent", "same id", "missing leaf", "role", "year", "newer", "format"]
+
+
+@pytest.mark.parametrize(
+    "text", [*map(broken, CHANGES), "", "[]", "{", '{"chat": 1}', '"\\ud800"', "\ud800"]
+)
+def test_what_is_no_export(history: History, text: str) -> None:
+    with pytest.raises(UsageError, match="not an exported chat"):
+        history.import_json(text)
+    assert history.chats() == []
+    assert history.import_json(broken("")) == 1

@@ -1,0 +1,213 @@
+"""Files that are damaged, newer, foreign, full or deleted from."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.errors import ChatNotFoundError, HistoryError
+from gptoss_local.history import History, schema
+
+
+def filled(path: Path, n_turns: int = 300) -> int:
+    history = History(path)
+    chat_id = history.new_chat("nano", "low")
+    parent_id = None
+    for n in range(n_turns):
+        parent_id = history.add(chat_id, parent_id, "user", f"number{n} " * 50).id
+    history.close()
+    return chat_id
+
+
+def refuses(path: Path) -> HistoryError:
+    """The file must be as it was, with nothing left beside it."""
+    before = path.read_bytes()
+    with pytest.raises(HistoryError) as caught:
+        History(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+    return caught.value
+
+
+@pytest.mark.parametrize("content", [b"no database", os.urandom(9000), b"SQLite format 3\0" * 99])
+def test_no_database(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "chats.sqlite3"
+    path.write_bytes(content)
+    assert ".recover" in refuses(path).hint
+
+
+def test_of_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "chats.sqlite3"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE bookmarks (url TEXT)")
+    database.close()
+    assert "another program" in refuses(path).message
+
+
+def test_newer(tmp_path: Path) -> None:
+    path = tmp_path / "chats.sqlite3"
+    filled(path, 3)
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 99")
+    database.close()
+    error = refuses(path)
+    assert "newer" in error.message
+    assert error.exit_code == 12
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_damaged_in_the_middle(tmp_path: Path, share: float) -> None:
+    """The rest of the file is junk from some page on: our error, whatever is read first."""
+    path = tmp_path / "chats.sqlite3"
+    chat_id = filled(path)
+    content = path.read_bytes()
+    n_kept = int(len(content) * share) // 4096 * 4096
+    path.write_bytes(content[:n_kept] + os.urandom(len(content) - n_kept))
+
+    def read_all() -> None:
+        history = History(path)
+        try:
+            history.tree(chat_id)
+            history.search("number7")
+            history.delete(chat_id)
+        finally:
+            history.close()
+
+    with pytest.raises(HistoryError) as caught:
+        read_all()
+    assert not isinstance(caught.value, ChatNotFoundError)
+    assert ".recover" in caught.value.hint
+
+
+def test_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "chats.sqlite3"
+    filled(path)
+    path.write_bytes(path.read_bytes()[: 4096 * 3])
+    with pytest.raises(HistoryError, match="malformed"):
+        History(path)
+
+
+def test_empty_file_is_begun(tmp_path: Path) -> None:
+    """As a process leaves it that died between making the file and its tables."""
+    path = tmp_path / "chats.sqlite3"
+    path.touch()
+    assert filled(path, 1) == 1
+
+
+def test_path_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(HistoryError, match="cannot be opened"):
+        History(tmp_path / "file" / "chats.sqlite3")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(HistoryError, match="unable to open"):
+        History(tmp_path / "folder")
+
+
+FILL_DISK = """
+import resource, sys
+from pathlib import Path
+from gptoss_local.errors import HistoryError
+from gptoss_local.history import History
+
+history = History(Path(sys.argv[1]))
+chat_id = history.new_chat("nano", "low")
+kept = history.add(chat_id, None, "user", "kept")
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+try:
+    for n in range(100):
+        history.add(chat_id, kept.id, "user", "more " * 5000)
+except HistoryError as error:
+    assert error.hint, error
+    assert history.turn(kept.id).content == "kept"
+    print(n, error.message)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+history.rename(chat_id, "there is room again")
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no limit of file sizes on Windows")
+def test_full_disk(tmp_path: Path) -> None:
+    """The limit of a file's size stands for the disk's."""
+    path = tmp_path / "chats.sqlite3"
+    command = [sys.executable, "-c", FILL_DISK, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    n_saved, _, message = done.stdout.partition(" ")
+    assert str(path) in message
+    history = History(path)
+    assert history.chat(1).n_turns == int(n_saved) + 1
+    assert history.chat(1).title == "there is room again"
+    assert len(history.search("more", limit=100)) == int(n_saved)
+    history.close()
+
+
+def test_deleted_words_are_nowhere(tmp_path: Path) -> None:
+    """Not in the index, not in free pages, not in the write-ahead log."""
+    path = tmp_path / "chats.sqlite3"
+    history = History(path)
+    kept_id = history.new_chat("nano", "low", "kept title")
+    history.add(kept_id, None, "user", "common kept")
+    chat_id = history.new_chat("nano", "low", "zyxwvtitle")
+    question = history.add(chat_id, None, "user", "common qwxzsecret " * 40)
+    history.update(question.id, content="common qwxzedited " * 40)
+    history.add(chat_id, question.id, "assistant", "common", reasoning="qwxzreason")
+    secrets = (b"zyxwvtitle", b"qwxz")
+    assert all(any(secret in p.read_bytes() for p in tmp_path.iterdir()) for secret in secrets)
+    history.delete(chat_id)
+    for file in tmp_path.iterdir():
+        for secret in secrets:
+            assert secret not in file.read_bytes(), file
+    assert [hit.chat_id for hit in history.search("common")] == [kept_id]
+    assert history.search("qwxzsecret") == history.search("zyxwvtitle") == []
+    history.close()
+
+
+def test_a_closed_file_is_no_damaged_one(tmp_path: Path) -> None:
+    history = History(tmp_path / "chats.sqlite3")
+    history.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+        history.chats()
+
+
+def test_long_writes_of_another_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gptoss_local.history.schema._BUSY_S", 0.2)
+    path = tmp_path / "chats.sqlite3"
+    chat_id = filled(path, 1)
+    history = History(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert history.chat(chat_id).n_turns == 1  # reading does not wait
+    with pytest.raises(HistoryError, match="locked") as caught:
+        history.rename(chat_id, "new")
+    assert "Another gptoss process" in caught.value.hint
+    other.execute("COMMIT")
+    history.rename(chat_id, "new")
+    other.close()
+    history.close()
+
+
+def test_a_file_of_the_first_version_goes_on(history_path: Path) -> None:
+    history_path.parent.mkdir()
+    with closing(sqlite3.connect(history_path)) as database:
+        for statement in schema._V1:
+            database.execute(statement)
+        database.execute("INSERT INTO chat VALUES (1, 'Old', 'nano', 'low', NULL, 0, 1.0, 2.0)")
+        database.execute(f"PRAGMA application_id = {schema._APPLICATION_ID}")
+        database.execute("PRAGMA user_version = 1")
+        database.commit()
+    history = History(history_path)
+    assert (history.chat(1).title, history.chat(1).options) == ("Old", {})
+    history.set_options(1, {"seed": 7})
+    assert history.chats()[0].options == {"seed": 7}
+    assert (history.chat(1).preset, history.chat(1).is_pinned) == ("", False)
+    history.pin(1, True)
+    assert history.chats()[0].is_pinned is True
+    history.close()

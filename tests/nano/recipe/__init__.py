@@ -1,0 +1,1 @@
+"""How nano is made: conversations (`data`), training (`train`), packing, and what it can do."""

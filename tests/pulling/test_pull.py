@@ -1,0 +1,133 @@
+"""A checkpoint becomes a GGUF while it arrives from a local hub."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from convert import convert_checkpoint
+from gptoss_local.errors import ConvertError, DownloadError
+from gptoss_local.pulling.pull import pull_checkpoint
+from tests.convert.tiny import write_tiny
+from tests.hub.conftest import no_account, short_waits  # noqa: F401
+from tests.hub.server import Fault, HubServer, run_hub
+
+REPO = "someone/gpt-oss-tiny"
+N_SHARDS = 3
+
+
+def ignore(what: str, done: int, total: int) -> None:
+    pass
+
+
+def read_folder(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return write_tiny(tmp_path / "gpt-oss-tiny", n_shards=N_SHARDS)
+
+
+@pytest.fixture
+def hub(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    with run_hub() as server:
+        server.add(REPO, read_folder(checkpoint))
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        yield server
+
+
+@pytest.fixture
+def expected(checkpoint: Path, tmp_path: Path) -> bytes:
+    target = tmp_path / "expected" / "m.gguf"
+    target.parent.mkdir()
+    convert_checkpoint(checkpoint, target)
+    return target.read_bytes()
+
+
+def test_the_same_bytes_as_from_a_folder_and_nothing_left(
+    hub: HubServer, expected: bytes, tmp_path: Path
+) -> None:
+    target = tmp_path / "out" / "m.gguf"
+    target.parent.mkdir()
+    steps: dict[str, list[int]] = {}
+    pull_checkpoint(
+        REPO, target, progress=lambda what, done, total: steps.setdefault(what, []).append(done)
+    )
+    assert target.read_bytes() == expected
+    assert list(target.parent.iterdir()) == [target]
+    assert set(steps) == {"fetching config and tokenizer", "downloading", "convert"}
+    assert all(done == sorted(done) for done in steps.values())
+
+
+def test_what_the_user_names_a_folder_for_is_kept(hub: HubServer, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    pull_checkpoint(REPO, tmp_path / "m.gguf", folder=folder, progress=ignore)
+    assert len(list(folder.glob("*.safetensors"))) == N_SHARDS
+    sent = dict(hub.sent)
+    pull_checkpoint(REPO, tmp_path / "again.gguf", folder=folder, progress=ignore)
+    assert dict(hub.sent) == sent
+
+
+def test_original_layout(tmp_path: Path, hub: HubServer, expected: bytes) -> None:
+    """Its tokenizer lies at the root of the repository."""
+    original = write_tiny(tmp_path / "o", layout="original")
+    files = read_folder(tmp_path / "gpt-oss-tiny")
+    shown = {name: data for name, data in files.items() if "safetensors" not in name}
+    hub.add(REPO, shown | {f"original/{n}": data for n, data in read_folder(original).items()})
+    target = tmp_path / "m.gguf"
+    pull_checkpoint(REPO, target, original=True, progress=ignore)
+    assert target.read_bytes() == expected
+
+
+def test_an_interrupted_pull_goes_on_with_what_is_missing(
+    hub: HubServer, expected: bytes, tmp_path: Path
+) -> None:
+    """Also when shards that were used are gone already."""
+    last = f"model-{N_SHARDS:05d}-of-{N_SHARDS:05d}.safetensors"
+    hub.strike(last, Fault(status=503))
+    target = tmp_path / "m.gguf"
+    with pytest.raises(DownloadError):
+        pull_checkpoint(REPO, target, progress=ignore)
+    assert not target.exists()
+    hub.heal()
+    sent = dict(hub.sent)
+    pull_checkpoint(REPO, target, progress=ignore)
+    assert target.read_bytes() == expected
+    again = {name for name, n in hub.sent.items() if n != sent.get(name, 0)}
+    assert again == {last}
+
+
+def test_killed_and_continued(hub: HubServer, expected: bytes, tmp_path: Path) -> None:
+    target = tmp_path / "m.gguf"
+    command = [sys.executable, "-m", "gptoss_local", "convert", REPO, str(target)]
+    last = f"model-{N_SHARDS:05d}-of-{N_SHARDS:05d}.safetensors"
+    hub.strike(last, Fault(stall_after=100))
+    process = subprocess.Popen(command, env=os.environ, stderr=subprocess.DEVNULL)
+    journal = tmp_path / "m.gguf.journal"
+    end_s = time.monotonic() + 30
+    while not (journal.exists() and hub.sent[last]) and time.monotonic() < end_s:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    hub.heal()
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "convert: 100 %" in done.stderr
+    assert target.read_bytes() == expected
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("m.gguf")] == ["m.gguf"]
+
+
+def test_a_broken_checkpoint_is_the_converters_error(hub: HubServer, tmp_path: Path) -> None:
+    files = read_folder(tmp_path / "gpt-oss-tiny")
+    name = f"model-00001-of-{N_SHARDS:05d}.safetensors"
+    hub.add(REPO, files | {name: files[name][:-1]})
+    with pytest.raises(ConvertError, match=name):
+        pull_checkpoint(REPO, tmp_path / "m.gguf", progress=ignore)
+    assert not (tmp_path / "m.gguf").exists()

@@ -1,0 +1,353 @@
+"""A model of the catalogue comes to this machine: as a checkpoint, as a GGUF, from a cache."""
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from convert import convert_checkpoint
+from gptoss_local.catalog import CatalogModel, Checkpoint, PublishedGGUF
+from gptoss_local.errors import DownloadError, UsageError
+from gptoss_local.formats.gguf_file import read_info
+from gptoss_local.hub import folder as hub_folder
+from gptoss_local.plan.facts import read_facts
+from gptoss_local.pulling.preview import preview_pull
+from gptoss_local.pulling.pull import pull_model
+from gptoss_local.settings import Settings
+from gptoss_local.store import delete_model, find_garbage, find_model, known_sha256
+from tests.convert.tiny import tiny_config, write_tiny
+from tests.hub.conftest import no_account, short_waits  # noqa: F401
+from tests.hub.server import Fault, HubServer, run_hub
+from tests.pulling.test_pull import ignore, read_folder
+from tests.store.test_external import cached, snapshot
+
+REPO, GGUF_REPO = "openai/gpt-oss-20b", "ggml-org/gpt-oss-20b-GGUF"
+N_SHARDS = 3
+LAST = f"model-{N_SHARDS:05d}-of-{N_SHARDS:05d}.safetensors"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    config = tiny_config(hidden_size=512, intermediate_size=256, num_hidden_layers=2)
+    return write_tiny(tmp_path / "gpt-oss-20b", config=config, n_shards=N_SHARDS)
+
+
+@pytest.fixture
+def published(source: Path, tmp_path: Path) -> list[Path]:
+    """The model as a GGUF in several files."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    return convert_checkpoint(source, folder / "m.gguf", max_shard_bytes=2_000_000)
+
+
+@pytest.fixture
+def hub(
+    source: Path, published: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[HubServer]:
+    with run_hub() as server:
+        server.add(REPO, read_folder(source))
+        server.add(GGUF_REPO, {path.name: path.read_bytes() for path in published})
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        yield server
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path / "home")
+
+
+@pytest.fixture
+def model(source: Path, published: list[Path]) -> CatalogModel:
+    size_bytes = sum(path.stat().st_size for path in source.iterdir())
+    return CatalogModel(
+        name="gpt-oss:20b",
+        file="gpt-oss-20b.gguf",
+        checkpoint=Checkpoint(REPO, size_bytes),
+        gguf=PublishedGGUF(GGUF_REPO, tuple(path.name for path in published)),
+    )
+
+
+def left_in(settings: Settings) -> set[str]:
+    return {path.name for path in settings.models_dir.rglob("*") if path.is_file()}
+
+
+def test_one_figure_from_the_first_byte_to_the_last(
+    hub: HubServer, model: CatalogModel, settings: Settings, source: Path
+) -> None:
+    reports: list[tuple[str, int, int]] = []
+    pull_model(model, settings, progress=lambda *report: reports.append(report))
+    assert {what for what, _, _ in reports} == {"pull"}
+    done = [n for _, n, _ in reports]
+    assert done == sorted(done)
+    assert reports[0][1] < reports[0][2]
+    totals = {total for _, _, total in reports}
+    assert max(totals) < 1.3 * min(totals)  # known from the start, but for a rounding
+    _, n_done, n_total = reports[-1]
+    fetched = sum(hub.sent.values())
+    assert n_done == n_total
+    assert fetched < n_total < fetched + find_model("20b", settings).size_bytes
+    assert left_in(settings) == {"gpt-oss-20b.gguf"}
+
+
+def test_another_type_of_dense_weights(
+    hub: HubServer, model: CatalogModel, settings: Settings, source: Path, tmp_path: Path
+) -> None:
+    pull_model(model, settings, dense="iq4_nl", progress=ignore)
+    path = find_model("20b", settings).path
+    assert path is not None
+    convert_checkpoint(source, tmp_path / "folder.gguf", dense="iq4_nl")
+    tensors = {t.name: t.type_id for t in read_info(path).tensors}
+    assert tensors["token_embd.weight"] == tensors["output.weight"] == 20  # IQ4_NL, ggml.h
+    assert read_facts(path) == read_facts(tmp_path / "folder.gguf")
+
+
+def test_a_published_gguf_is_taken_as_it_is(
+    hub: HubServer, model: CatalogModel, settings: Settings, published: list[Path]
+) -> None:
+    hub.strike(published[1].name, Fault(n_times=1, flip_at=100), Fault(n_times=2, cut_after=9_000))
+    reports: list[tuple[str, int, int]] = []
+    pull_model(model, settings, gguf=True, progress=lambda *report: reports.append(report))
+    entry = find_model("gpt-oss:20b", settings)
+    assert [path.read_bytes() for path in entry.files] == [p.read_bytes() for p in published]
+    for path in entry.files:
+        assert known_sha256(path, settings) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert reports[-1] == ("pull", entry.size_bytes, entry.size_bytes)
+    assert find_garbage(settings, quiet_s=-1) == []
+    delete_model("20b", settings)
+    assert left_in(settings) == set()
+
+
+def test_what_the_catalogue_does_not_say_is_told(settings: Settings, hub: HubServer) -> None:
+    only = CatalogModel(name="mine", checkpoint=Checkpoint(REPO))
+    with pytest.raises(UsageError, match="no published GGUF for mine"):
+        pull_model(only, settings, gguf=True, progress=ignore)
+    missing = CatalogModel(name="mine", gguf=PublishedGGUF(GGUF_REPO, ("other.gguf",)))
+    with pytest.raises(DownloadError, match=r"has no file other\.gguf"):
+        pull_model(missing, settings, progress=ignore)
+
+
+def test_hugging_faces_cache_is_used_and_stays(
+    hub: HubServer,
+    model: CatalogModel,
+    settings: Settings,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cached(tmp_path / "cache", REPO, source)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    before = snapshot(tmp_path / "cache")
+    assert preview_pull(model, settings).source == "cache"
+    pull_model(model, settings, progress=ignore)
+    assert find_model("20b", settings).path is not None
+    assert hub.requests == []
+    assert snapshot(tmp_path / "cache") == before
+
+
+@pytest.mark.parametrize("gguf", [False, True])
+def test_a_preview_writes_nothing_and_is_right(
+    hub: HubServer, model: CatalogModel, settings: Settings, gguf: bool
+) -> None:
+    preview = preview_pull(model, settings, gguf=gguf)
+    assert not settings.models_dir.exists()
+    assert not hub.sent
+    assert sum(preview.files.values()) == preview.download_bytes
+    assert (preview.held_bytes, len(preview.commit)) == (0, 40)
+    assert preview.needed_bytes >= preview.download_bytes
+    assert model.gguf is not None
+    hub.strike(model.gguf.files[-1] if gguf else LAST, Fault(status=503))
+    with pytest.raises(DownloadError):
+        pull_model(model, settings, gguf=gguf, progress=ignore)
+    held_bytes = preview_pull(model, settings, gguf=gguf).held_bytes
+    assert 0 < held_bytes < preview.download_bytes
+    hub.heal()
+    hub.sent.clear()
+    pull_model(model, settings, gguf=gguf, progress=ignore)
+    assert sum(hub.sent.values()) == preview.download_bytes - held_bytes
+
+
+@pytest.mark.parametrize("gguf", [False, True])
+def test_too_small_a_disk_is_told_before_the_first_byte(
+    hub: HubServer,
+    model: CatalogModel,
+    settings: Settings,
+    gguf: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usage = shutil.disk_usage(settings.home.parent if settings.home else Path())
+    monkeypatch.setattr(hub_folder.shutil, "disk_usage", lambda _: usage._replace(free=100_000))
+    with pytest.raises(DownloadError, match=r"0\.0 GB free"):
+        pull_model(model, settings, gguf=gguf, progress=ignore)
+    assert not hub.sent
+
+
+def test_offline_never_touches_the_network(
+    hub: HubServer, model: CatalogModel, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for gguf in (False, True):
+        with pytest.raises(DownloadError, match="HF_HUB_OFFLINE"):
+            pull_model(model, settings, gguf=gguf, progress=ignore)
+        preview = preview_pull(model, settings, gguf=gguf)
+        assert (preview.files, preview.commit) == ({}, "")
+    assert hub.requests == []
+
+
+PULL = """
+import sys
+from pathlib import Path
+import msgspec
+from gptoss_local.catalog import CatalogModel
+from gptoss_local.errors import GptOssError
+from gptoss_local.hub import client
+from gptoss_local.pulling.pull import pull_model
+from gptoss_local.settings import Settings
+
+client.RETRY_WAITS_S = (0.01, 0.01)
+model = msgspec.json.decode(sys.argv[1], type=CatalogModel)
+try:
+    pull_model(
+        model,
+        Settings(home=Path(sys.argv[2])),
+        gguf=sys.argv[3] == "gguf",
+        progress=lambda what, done, total: print(done, total, flush=True),
+    )
+except GptOssError as error:
+    sys.exit(f"{type(error).__name__}: {error.message}")
+"""
+
+
+def pull_command(model: CatalogModel, settings: Settings, what: str) -> list[str]:
+    encoded = msgspec.json.encode(model).decode()
+    return [sys.executable, "-c", PULL, encoded, str(settings.home), what]
+
+
+@pytest.mark.parametrize("what", ["gguf", "checkpoint"])
+def test_killed_again_and_again_it_comes_to_its_end(
+    hub: HubServer, model: CatalogModel, settings: Settings, what: str
+) -> None:
+    """What is there at any time is nothing, or the whole model; and nothing is fetched twice."""
+    chance = random.Random(what)
+    command = pull_command(model, settings, what)
+    for repo in hub.repos.values():
+        for files in repo.commits.values():
+            for name in files:
+                hub.strike(name, Fault(delay_s=0.1))
+    n_kills = 0
+    while True:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        if n_kills < 4:
+            assert process.stdout is not None
+            process.stdout.readline()  # it has begun
+            time.sleep(chance.uniform(0, 0.3))
+            process.send_signal(signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, errors
+        n_kills += 1
+        assert [entry for entry in _entries(settings) if not _is_whole(entry, model)] == []
+    assert n_kills > 1
+    assert _is_whole(find_model("20b", settings), model)
+    assert find_garbage(settings, quiet_s=-1) == []
+
+
+def _entries(settings: Settings) -> list[Any]:
+    from gptoss_local.store import list_models
+
+    return [entry for entry in list_models(settings) if not entry.embedded]
+
+
+def _is_whole(entry: Any, model: CatalogModel) -> bool:
+    from convert.verify import verify_model
+
+    return not any("checksum" in f.message for f in verify_model(entry.path).findings)
+
+
+def test_two_at_once_do_not_mix(hub: HubServer, model: CatalogModel, settings: Settings) -> None:
+    hub.strike(LAST, Fault(n_times=1, stall_after=100))
+    first = subprocess.Popen(
+        pull_command(model, settings, "checkpoint"), stdout=subprocess.PIPE, text=True
+    )
+    assert first.stdout is not None
+    while not hub.sent[LAST]:
+        time.sleep(0.02)
+    second = subprocess.run(
+        pull_command(model, settings, "checkpoint"), capture_output=True, text=True
+    )
+    assert second.stderr.startswith("DownloadError: Another process is downloading into")
+    first.kill()
+    first.communicate()
+    third = subprocess.run(
+        pull_command(model, settings, "checkpoint"), capture_output=True, text=True
+    )
+    assert third.returncode == 0, third.stderr
+    assert left_in(settings) == {"gpt-oss-20b.gguf"}
+
+
+@pytest.mark.parametrize("what", ["gguf", "checkpoint"])
+def test_through_a_proxy(
+    hub: HubServer,
+    model: CatalogModel,
+    settings: Settings,
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The hub's host does not exist: only the proxy can answer for it."""
+    monkeypatch.setenv("HTTP_PROXY", hub.endpoint)
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
+    monkeypatch.setenv("HF_TOKEN", "hf_member")
+    done = subprocess.run(pull_command(model, settings, what), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert find_model("20b", settings).size_bytes > 0
+    tokens = {request.host: request.authorization for request in hub.requests}
+    assert tokens["hub.invalid"] == "Bearer hf_member"
+    assert tokens["localhost"] is None  # where large files come from
+
+
+@pytest.mark.parametrize("what", ["gguf", "checkpoint"])
+def test_a_disk_that_fills_up(
+    hub: HubServer, model: CatalogModel, settings: Settings, what: str, tmp_path: Path
+) -> None:
+    """A small file system of its own; the space check is off, as another program takes the rest."""
+    home = settings.home
+    assert home is not None
+    home.mkdir()
+    lines = f"""
+    mount -t tmpfs -o size=1500k none {home} || exit 99
+    {sys.executable} -c "$PULL" "$MODEL" {home} {what}
+    code=$?
+    find {home}/models -maxdepth 1 -name '*.gguf' | sed 's/^/FOUND /'
+    mount -o remount,size=20m {home}
+    {sys.executable} -c "$PULL" "$MODEL" {home} {what} || exit 98
+    cp -a {home}/models {tmp_path}/kept
+    exit $code
+    """
+    off = "import gptoss_local.hub.folder as f\nf.DownloadFolder.check_space = lambda *_: None\n"
+    off += "import convert.run\nconvert.run.Run._check_space = lambda *_: None\n"
+    encoded = pull_command(model, settings, what)[3]
+    environment = os.environ | {"PULL": off + PULL, "MODEL": encoded}
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", lines], env=environment, capture_output=True, text=True
+    )
+    if done.returncode == 99 or "unshare:" in done.stderr:
+        pytest.skip("needs the right to mount")
+    assert done.returncode == 1, done.stderr
+    assert "disk is full" in done.stderr or "No space left" in done.stderr, done.stderr
+    assert "FOUND" not in done.stdout  # no half model under a name
+    kept = {path.suffix for path in (tmp_path / "kept").rglob("*") if path.is_file()}
+    assert ".gguf" in kept
+    assert not kept & {".incomplete", ".partial", ".journal", ".part"}

@@ -1,0 +1,111 @@
+"""What the first load of a model with experts in RAM measures before it, and what is kept of it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.engine.protocol import Load
+from gptoss_local.plan.measured import Measured, read_measured
+from gptoss_local.plan.result import Plan
+from gptoss_local.runner import planning
+from gptoss_local.runner.calibration import calibrate, is_due
+from gptoss_local.runner.loading import load_command
+from gptoss_local.runner.loads import LoadProgress
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.runner.planning import measured_file, plan_load
+from gptoss_local.settings import Settings
+from gptoss_local.store import find_model
+from tests.plan.machines import gpu, machine
+
+
+@pytest.fixture(autouse=True)
+def gpu_of_8_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That the planner counts on and llama.cpp does not have."""
+    monkeypatch.setattr(planning, "read_machine", lambda _: machine(gpu(8, 7.5)))
+
+
+@pytest.fixture
+def plan(nano_gguf: Path) -> Plan:
+    return plan_load(nano_gguf, Settings(cpu_moe=2), None)
+
+
+async def test_what_is_found_is_kept(nano_gguf: Path, plan: Plan, tmp_path: Path) -> None:
+    """By a real process, which has no GPU: both ways are the CPU's."""
+    load = Load(model_path=str(nano_gguf), n_ctx=4096, n_threads_prefill=2, n_threads_decode=1)
+    progress, path = LoadProgress("nano"), tmp_path / "measured.json"
+    assert is_due(plan, Measured())
+    known = await calibrate(plan, load, Measured(), path, progress)
+    assert known.tuning is not None
+    assert known.tuning.offload[0][0] == 1
+    assert known.tuning.offload_min_batch is not None
+    assert known.tuning.prefill_factor > 0
+    assert known.tuning.n_threads_prefill == 2
+    assert read_measured(path) == known
+    assert not is_due(plan, known)
+    status, size = progress.status, nano_gguf.stat().st_size
+    assert (status.status, status.completed, status.total) == ("measuring", size, 2 * size)
+    assert status.n_tries == 0
+
+
+async def test_a_model_that_cannot_be_measured_is_loaded_all_the_same(
+    nano_gguf: Path, plan: Plan, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry, known = find_model("nano", Settings()), Measured()
+    load = load_command(entry, nano_gguf, plan, Settings(), known)
+    path = tmp_path / "measured.json"
+    with caplog.at_level(logging.WARNING, "gptoss"):
+        found = await calibrate(plan, load, known, path, LoadProgress("nano"))
+    assert "could not be measured (llama.cpp has no device CUDA0)" in caplog.text
+    assert found == read_measured(path) == Measured(tuning_failed=True)
+    assert not is_due(plan, found)  # or every load would take twice as long
+
+
+def test_only_where_experts_lie_beside_a_gpu(
+    nano_gguf: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not is_due(plan_load(nano_gguf, Settings(), None), Measured())  # all in VRAM
+    assert not is_due(plan_load(nano_gguf, Settings(gpu_layers=0), None), Measured())
+    monkeypatch.setenv("GGML_OP_OFFLOAD_MIN_BATCH", "16")
+    assert not is_due(plan, Measured())
+
+
+async def test_the_first_load_measures_and_then_loads(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan of a GPU, and processes without one: what a load asks them for is what counts."""
+    seen: list[tuple[str, int]] = []
+    real = load_command
+
+    def on_cpu(*arguments: object) -> Load:
+        load = real(*arguments)  # type: ignore[arg-type]
+        seen.append((load.load_mode, load.offload_min_batch))
+        return Load(
+            model_path=load.model_path,
+            n_ctx=4096,
+            n_threads_prefill=2,
+            n_threads_decode=1,
+            n_gpu_layers=0,
+            offload_min_batch=load.offload_min_batch,
+        )
+
+    monkeypatch.setattr("gptoss_local.runner.loading.load_command", on_cpu)
+    settings = Settings(home=empty_home, cpu_moe=2)
+    statuses = []
+    for _ in range(2):
+        manager = ModelManager(settings)
+        try:
+            statuses.append([status async for status in manager.load(find_model("nano", settings))])
+        finally:
+            await manager.close()
+    known = read_measured(measured_file(find_model("nano", settings), settings))
+    assert known.tuning is not None
+    assert len(seen) == 3  # measured, loaded; loaded
+    assert seen[1][1] == seen[2][1] == known.tuning.offload_min_batch
+    first, second = ([status.status for status in each] for each in statuses)
+    assert "measuring" in first
+    assert "measuring" not in second
+    assert first[-1] == second[-1] == "success"
+    completed = [status.completed for status in statuses[0][:-1]]
+    assert completed == sorted(completed)
+    assert {status.n_tries for status in statuses[0][:-1]} == {0, 1}

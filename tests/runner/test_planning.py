@@ -1,0 +1,309 @@
+"""Plans at load time: what the engine is told, who has to go, what happens when memory is short."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import psutil
+import pytest
+
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Load, StepTimes
+from gptoss_local.errors import DoesNotFitError, EngineCrashedError, ModelLoadError
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.plan.measured import (
+    Measured,
+    Outcome,
+    plan_id,
+    read_measured,
+    write_measured,
+)
+from gptoss_local.plan.result import Plan
+from gptoss_local.runner import loading, planning
+from gptoss_local.runner.loading import LoadedModel, load_command
+from gptoss_local.runner.loads import LoadStatus
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.runner.planning import choose_unload, measured_file, plan_load
+from gptoss_local.runner.retries import STEP_BYTES, Attempt
+from gptoss_local.settings import Settings
+from gptoss_local.store import find_model
+from tests.plan.machines import GIB, gpu, machine
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, here: Machine) -> None:
+    monkeypatch.setattr(planning, "read_machine", lambda _: here)
+
+
+def engine_with(**buffer_bytes: int) -> EngineClient:
+    """An engine as far as its memory is concerned."""
+    return cast(EngineClient, SimpleNamespace(loaded=SimpleNamespace(buffer_bytes=buffer_bytes)))
+
+
+def test_without_a_gpu_as_ever(nano_gguf: Path) -> None:
+    plan = plan_load(nano_gguf, Settings(), None)
+    assert plan.devices is None or plan.uses_gpu
+    if not plan.uses_gpu:
+        n_cores = psutil.cpu_count(logical=False)
+        assert (plan.shape.n_ctx, plan.shape.n_batch, plan.shape.n_seq) == (32_768, 512, 4)
+        assert (plan.n_threads_prefill, plan.n_threads_decode) == (n_cores, 1)
+        assert (plan.load_mode, plan.placement.tensor_overrides()) == ("auto", ())
+    assert plan_load(nano_gguf, Settings(), 50_000).shape.n_ctx >= 50_000
+    assert plan_load(nano_gguf, Settings(context_length=4096), 2048).shape.n_ctx == 4096
+    assert plan_load(nano_gguf, Settings(context_length=4096), 9000).shape.n_ctx == 9216
+
+
+def test_engines_that_go_give_back_what_they_have(
+    nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, machine(gpu(8, 0.4), ram_gib=64))
+    assert plan_load(nano_gguf, Settings(), None).devices == ()
+    leaving = [engine_with(CUDA0=6 * GIB, CUDA_Host=GIB, CPU_Mapped=GIB)]
+    plan = plan_load(nano_gguf, Settings(), None, freed=leaving)
+    assert plan.devices == ("CUDA0",)
+    assert plan.tensor_split == (9,)
+    assert choose_unload(nano_gguf, Settings(gpu_layers=5), None, leaving) is leaving[0]
+    pretend(monkeypatch, machine(gpu(8, 7), ram_gib=64))
+    assert choose_unload(nano_gguf, Settings(), None, leaving) is None
+
+
+def test_only_who_makes_room_leaves(nano_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of the list, unless another one alone is enough and that is not."""
+    pretend(monkeypatch, machine(gpu(8, 0.4), ram_gib=64))
+    on_cpu, on_gpu, also = engine_with(CPU=GIB), engine_with(CUDA0=6 * GIB), engine_with(CUDA0=GIB)
+    wish = Settings(gpu_layers=5)
+    assert choose_unload(nano_gguf, wish, None, [on_cpu, on_gpu, also]) is on_gpu
+    assert choose_unload(nano_gguf, wish, None, [also, on_gpu]) is also
+    with pytest.raises(DoesNotFitError):
+        choose_unload(nano_gguf, wish, None, [on_cpu])
+
+
+def test_ram_decides_without_a_gpu(nano_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [engine_with(CPU=4 * GIB)]
+    pretend(monkeypatch, machine(ram_gib=8, available_bytes=GIB // 2))
+    assert choose_unload(nano_gguf, Settings(), None, others) is others[0]
+    pretend(monkeypatch, machine(ram_gib=8, available_bytes=3 * GIB))
+    assert choose_unload(nano_gguf, Settings(), None, others) is None
+
+
+def test_a_gpu_that_llama_cpp_lacks_is_a_clear_error(
+    nano_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And proves that the plan reaches the engine."""
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+
+    async def load() -> None:
+        settings = Settings(home=nano_home)
+        manager = ModelManager(settings)
+        try:
+            async with manager.use(find_model("nano", settings)):
+                pass
+        finally:
+            await manager.close()
+
+    with pytest.raises(ModelLoadError, match="no device CUDA0"):
+        asyncio.run(load())
+
+
+class Refusing:
+    """Stands for `load_model`: refuses with one error after the other, and keeps the plans."""
+
+    def __init__(self, *errors: Exception, on_try: Callable[[int], None] | None = None) -> None:
+        self.plans: list[Plan] = []
+        self.statuses: list[LoadStatus] = []
+        self._errors, self._on_try = errors, on_try
+
+    async def __call__(
+        self, _entry: Any, _info: Any, plan: Plan, _load: Any, _settings: Any, report: Any
+    ) -> None:
+        self.plans.append(plan)
+        report(1.0)
+        self.statuses.append(report.__self__.status)
+        if self._on_try:
+            self._on_try(len(self.plans))
+        raise self._errors[min(len(self.plans), len(self._errors)) - 1]
+
+    @property
+    def in_vram(self) -> list[int]:
+        return [sum(memory.total for memory in plan.placement.gpus) for plan in self.plans]
+
+
+def load_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch, refuse: Refusing, **more: Any
+) -> None:
+    """Try to load nano; the last error of `refuse` must come out."""
+    monkeypatch.setattr(loading, "load_model", refuse)
+
+    async def load() -> None:
+        settings = Settings(home=home, **more)
+        async with ModelManager(settings).use(find_model("nano", settings)):
+            pass
+
+    with pytest.raises((ModelLoadError, EngineCrashedError)) as raised:
+        asyncio.run(load())
+    assert raised.value is refuse._errors[-1]
+
+
+NO_VRAM = ModelLoadError("llama.cpp could not load it: unable to allocate CUDA0 buffer")
+
+
+@pytest.mark.parametrize(
+    ("error", "n_tries"),
+    [
+        (NO_VRAM, 3),
+        (EngineCrashedError("it has stopped (signal 6): CUDA error: out of memory"), 3),
+        (EngineCrashedError("it has stopped (signal 4)"), 1),
+        (ModelLoadError("llama.cpp could not load it: a tensor is missing"), 1),
+    ],
+)
+def test_what_does_not_fit_as_planned_is_planned_smaller(
+    nano_home: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, n_tries: int
+) -> None:
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    refuse = Refusing(error)
+    load_refused(nano_home, monkeypatch, refuse, vram="1536MiB")
+    assert len(refuse.plans) == n_tries
+    assert refuse.in_vram == sorted(refuse.in_vram, reverse=True)
+    if n_tries > 1:
+        assert refuse.in_vram[1] < refuse.in_vram[0]
+        assert not refuse.plans[-1].uses_gpu  # the CPU comes last
+
+
+def test_tries_are_one_bar(nano_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    refuse = Refusing(NO_VRAM)
+    load_refused(nano_home, monkeypatch, refuse)
+    n_bytes = refuse.statuses[0].total
+    for n, status in enumerate(refuse.statuses, 1):
+        assert (status.n_tries, status.completed, status.total) == (n, n * n_bytes, n * n_bytes)
+
+
+def test_vram_that_another_program_takes_meanwhile(
+    nano_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next plan is for what is left then, and no smaller: so it keeps the GPU."""
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    refuse = Refusing(
+        NO_VRAM,
+        ModelLoadError("another error"),
+        on_try=lambda _: pretend(monkeypatch, machine(gpu(8, 1.25))),
+    )
+    load_refused(nano_home, monkeypatch, refuse)
+    assert [plan.uses_gpu for plan in refuse.plans] == [True, True]
+    assert refuse.in_vram[1] < GIB < refuse.in_vram[0]
+
+
+def test_a_process_that_the_system_killed_for_ram_maps_its_weights(
+    nano_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, machine(ram_gib=16))
+    refuse = Refusing(EngineCrashedError("it died", was_killed=True))
+    load_refused(nano_home, monkeypatch, refuse)
+    assert [plan.repacks for plan in refuse.plans] == [True, False]
+
+
+def test_a_load_is_remembered(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it took, what steps cost, and the margin: the next one asks and measures no more."""
+    settings, commands = Settings(home=empty_home), []
+    begin = EngineClient.start
+
+    async def start(load: Load, **kwargs: Any) -> EngineClient:
+        commands.append(load)
+        return await begin(load, **kwargs)
+
+    monkeypatch.setattr(EngineClient, "start", start)
+
+    async def load() -> LoadedModel:
+        manager = ModelManager(settings)
+        try:
+            async with manager.use(find_model("nano", settings)) as model:
+                return model
+        finally:
+            await manager.close()
+
+    first = asyncio.run(load())
+    path = measured_file(first.entry, settings)
+    known = read_measured(path)
+    assert known.outcome is not None
+    assert known.steps is not None
+    assert known.outcome.buffer_bytes == first.engine.loaded.buffer_bytes
+    assert known.outcome.n_tries == 1
+    asyncio.run(load())
+    assert commands[0].step_costs is None
+    assert commands[1].step_costs == StepTimes(known.steps.seconds, known.steps.switch_s)
+    assert read_measured(path) == known
+    path.write_text("{")  # counts as none
+    asyncio.run(load())
+    assert commands[2].step_costs is None
+    assert read_measured(path).outcome is not None
+
+
+@pytest.mark.parametrize(
+    ("needed", "options"),
+    [(Attempt(STEP_BYTES), {"vram": "1536MiB"}), (Attempt(maps_host=True), {"cpu_moe": 2})],
+)
+def test_what_a_load_needed_is_kept(
+    empty_home: Path,
+    nano_gguf: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    needed: Attempt,
+    options: dict[str, Any],
+) -> None:
+    """A margin of VRAM, or the page cache in place of pinned memory."""
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    settings = Settings(home=empty_home, **options)
+    entry = find_model("nano", settings)
+    plan = plan_load(nano_gguf, settings, None, attempt=needed)
+    assert plan != plan_load(nano_gguf, settings, None)
+    outcome = Outcome(
+        plan_id=plan_id(plan), extra_margin_bytes=needed.extra_margin_bytes,
+        maps_host=needed.maps_host, load_mode="mmap", load_s=1.0, n_tries=2, buffer_bytes={},
+    )  # fmt: skip
+    write_measured(measured_file(entry, settings), Measured(outcome=outcome))
+    refuse = Refusing(ModelLoadError("another error"))
+    load_refused(empty_home, monkeypatch, refuse, **options)
+    assert refuse.plans == [plan]
+
+
+def test_what_a_plan_with_experts_in_ram_takes_is_asked_for_once(
+    nano_home: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, machine(gpu(8, 7.5)))
+    settings = Settings(home=nano_home, cpu_moe=2)
+    entry = find_model("nano", settings)
+    plan = plan_load(nano_gguf, settings, None)
+    asked = load_command(entry, nano_gguf, plan, settings, Measured()).budget_bytes
+    assert asked["CUDA0"] >= plan.placement.gpus[0].compute
+    outcome = Outcome(
+        plan_id=plan_id(plan), extra_margin_bytes=0, load_mode="none", load_s=1.0, n_tries=1,
+        buffer_bytes={},
+    )  # fmt: skip
+    proven = load_command(entry, nano_gguf, plan, settings, Measured(outcome=outcome))
+    assert proven.budget_bytes == {}
+
+
+def test_gpus_that_are_hidden_get_no_layers(
+    nano_home: Path, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As by a CUDA_VISIBLE_DEVICES that we cannot follow: the plan is for the CPU."""
+    pretend(monkeypatch, machine())
+    settings = Settings(home=nano_home)
+    entry = find_model("nano", settings)
+    plan = plan_load(nano_gguf, settings, None)
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
+    assert load_command(entry, nano_gguf, plan, settings, Measured()).n_gpu_layers == -1
+    (tmp_path / "libggml-cuda.so").touch()
+    assert load_command(entry, nano_gguf, plan, settings, Measured()).n_gpu_layers == 0
+
+
+def test_context_that_fits_nowhere_is_refused(
+    nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, machine(ram_gib=2, available_bytes=round(0.6 * GIB)))
+    assert plan_load(nano_gguf, Settings(), None).shape.n_ctx >= 4096
+    with pytest.raises(DoesNotFitError, match="131,072 tokens"):
+        plan_load(nano_gguf, Settings(), 131_072)
+    assert DoesNotFitError.http_status == 507
+    assert msgspec.json.encode(plan_load(nano_gguf, Settings(), None))

@@ -1,0 +1,131 @@
+"""Run a real server whose engine plays a script, to test with answers as real models write them.
+
+Only the engine process is replaced, by one that speaks the same frames (`engine/protocol.py`) and
+plays token ids at any speed. Harmony, every dialect, the chat and the
+command line are the real ones.
+
+    script = Script(vocabulary)
+    script.say("Show me a loop", answer("Here:\n\n```python\nfor n in x: ...\n```\n", "Easy."))
+    script.say("Weather?", calls("get_weather", {"location": "Tokyo"}), answer("Sunny."))
+    script.otherwise(answer("I do not know.", pauses={3: 10.0}))  # silent for 10 s
+    with run_scripted_server(home, script) as server:
+        ...
+
+A question is the user's whole message. The first reply answers it, the second one answers the first
+result of a tool, and so on. `Reply` sets the speed, pauses, and where the engine fails or dies.
+`script.prompts` are the token ids that the engine was given.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.types import Effort
+from tests.conftest import RunningServer, run_server
+
+SCRIPT_VARIABLE = "SCRIPTED_ENGINE"
+"""The environment variable with the path of the script."""
+
+PROMPTS_SUFFIX = ".prompts"
+"""Of the file beside the script, in which the engine notes the prompts that it gets."""
+
+
+class Reply(msgspec.Struct, kw_only=True):
+    """One generation of the model.
+
+    Attributes:
+        text: In harmony, starting after `<|start|>assistant`. Without a stop token at its end it
+            is cut off, as if the context were full.
+        tokens: Its token ids; `Script.say` fills them in.
+        tok_s: Tokens a second.
+        n_per_frame: Tokens that come together, as after a draft.
+        prefill_s: How long the prompt is read.
+        pauses: Seconds of silence before a token, by its index.
+        fails_at: Index of the token at which the sequence fails.
+        dies_at: Index of the token at which the process exits.
+    """
+
+    text: str
+    tokens: list[int] = []
+    tok_s: float = 500.0
+    n_per_frame: int = 1
+    prefill_s: float = 0.0
+    pauses: dict[int, float] = {}
+    fails_at: int | None = None
+    dies_at: int | None = None
+
+
+class Part(msgspec.Struct):
+    """The replies to a question. An empty question or effort matches any."""
+
+    question: list[int]
+    replies: list[Reply]
+    effort: list[int] = []
+
+
+def answer(content: str, reasoning: str = "", **how: Any) -> Reply:
+    """An answer in the final channel, after reasoning if there is some."""
+    final = f"<|channel|>final<|message|>{content}<|return|>"
+    return Reply(text=_after_reasoning(reasoning, final), **how)
+
+
+def calls(name: str, arguments: Mapping[str, Any], reasoning: str = "", **how: Any) -> Reply:
+    """A call of a function."""
+    header = f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"
+    text = json.dumps(arguments, ensure_ascii=False)
+    return Reply(text=_after_reasoning(reasoning, f"{header}{text}<|call|>"), **how)
+
+
+def _after_reasoning(reasoning: str, message: str) -> str:
+    if not reasoning:
+        return message
+    return f"<|channel|>analysis<|message|>{reasoning}<|end|><|start|>assistant{message}"
+
+
+class Script:
+    """What the model says to which question."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._parts: list[Part] = []
+        self._prompts: Path | None = None
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        """The prompts of all requests to the running server so far."""
+        if self._prompts is None or not self._prompts.exists():
+            return []
+        return [msgspec.json.decode(line) for line in self._prompts.read_bytes().splitlines()]
+
+    def say(self, question: str, *replies: Reply, effort: Effort | None = None) -> None:
+        """Reply to a message of the user, then to the results of the calls in these replies."""
+        encode = self._vocabulary.encode
+        for reply in replies:
+            reply.tokens = self._vocabulary.encode_tagged(reply.text)
+        line = encode(f"Reasoning: {effort}") if effort else []
+        self._parts.append(Part(encode(question), list(replies), line))
+
+    def otherwise(self, *replies: Reply) -> None:
+        """Reply to all other messages."""
+        self.say("", *replies)
+
+    def write(self, path: Path) -> None:
+        path.write_bytes(msgspec.msgpack.encode(self._parts))
+        self._prompts = path.with_suffix(PROMPTS_SUFFIX)
+
+
+@contextmanager
+def run_scripted_server(home: Path, script: Script, **settings: str) -> Iterator[RunningServer]:
+    """Start a server of its own, with nano's file as the model, and stop it afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "script"
+        script.write(path)
+        variables = {SCRIPT_VARIABLE: str(path)}
+        with run_server(home, "tests.scripted_engine", variables, **settings) as server:
+            yield server

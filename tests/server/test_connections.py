@@ -1,0 +1,222 @@
+"""What connections may take: descriptors, time and size of headers, lines of log."""
+
+import logging
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPResponse
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from gptoss_local.server.connections import OncePerMinute
+from tests.conftest import RunningServer, run_server
+from tests.server.second_client import assert_undisturbed
+
+MIB = 2**20
+GET = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n"
+POST = b"POST /api/show HTTP/1.1\r\nHost: localhost\r\n"
+
+
+def connect(server: RunningServer) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
+    connection.settimeout(10)
+    return connection
+
+
+def status(connection: socket.socket) -> int:
+    """Return the status of the next answer; 0 for a connection that is closed without one."""
+    reply = HTTPResponse(connection)
+    try:
+        reply.begin()
+        reply.read()
+    except ConnectionError:
+        return 0
+    return reply.status
+
+
+def is_closed(connection: socket.socket) -> bool:
+    readable, _, _ = select.select([connection], [], [], 0)
+    try:
+        return bool(readable) and connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+@contextmanager
+def limited(home: Path, soft: int, hard: int) -> Iterator[RunningServer]:
+    files = {"N_FILES": f"{soft},{hard}"}
+    with run_server(home, "tests.server.few_files", variables=files) as server:
+        yield server
+
+
+def test_more_connections_than_descriptors(
+    nano_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither those that are connected nor those that come wait for them, and the log is short."""
+    with limited(nano_home, 64, 64) as server:
+
+        def attack() -> None:
+            with ExitStack() as stack:
+                for _ in range(80):
+                    stack.enter_context(connect(server)).sendall(GET)  # no end of the header
+                reply = httpx.get(f"{server.url}/api/version", timeout=1, trust_env=False)
+                assert reply.status_code == 200
+                time.sleep(0.2)
+
+        assert_undisturbed(server.url, attack)
+    assert len(capfd.readouterr().err.splitlines()) < 50
+
+
+def test_the_soft_limit_of_descriptors_is_raised(nano_home: Path) -> None:
+    with limited(nano_home, 64, 1024) as server, ExitStack() as stack:
+        clients = [stack.enter_context(connect(server)) for _ in range(500)]
+        for client in clients:
+            client.sendall(GET + b"\r\n")
+        assert [status(client) for client in clients] == [200] * 500
+
+
+def test_running_answers_are_not_cut_for_new_connections(nano_home: Path) -> None:
+    body = b'{"model":"nano","messages":[{"role":"user","content":"What is 2 + 2?"}]}'
+    request = b"POST /api/chat HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
+    with limited(nano_home, 64, 64) as server, ExitStack() as stack:
+        httpx.post(f"{server.url}/api/generate", json={"model": "nano"}, timeout=60)
+        clients = []
+        with server.engine_suspended():
+            for _ in range(40):
+                clients.append(stack.enter_context(connect(server)))
+                clients[-1].settimeout(60)
+                clients[-1].sendall(request % (len(body), body))
+            time.sleep(1)
+            refused = [client for client in clients if select.select([client], [], [], 0)[0]]
+            assert {status(client) for client in refused} <= {503, 0}
+        answered = [client for client in clients if client not in refused]
+        assert len(answered) > 15
+        for client in answered:
+            text = b""
+            while b'"done":true' not in text:
+                piece = client.recv(65_536)
+                assert piece
+                text += piece
+
+
+def test_headers_have_a_time_limit(own_server: RunningServer) -> None:
+    """However they come: nothing, a half, a byte every now and then, after an answer or before."""
+    with ExitStack() as stack:
+        silent, half, dripping, used, reading = (
+            stack.enter_context(closing(connect(own_server))) for _ in range(5)
+        )
+        half.sendall(GET)
+        dripping.sendall(GET + b"X: ")
+        used.sendall(GET + b"\r\n")
+        assert status(used) == 200
+        question = b'{"model":"nano"}'
+        reading.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(question))
+        end_s = time.monotonic() + 28
+        while time.monotonic() < end_s:
+            dripping.sendall(b"x")
+            time.sleep(0.5)
+        assert not any(map(is_closed, (silent, half, dripping, used, reading)))
+        reading.sendall(question)  # the time for a body is longer
+        assert status(reading) == 200
+        time.sleep(4)
+        assert all(map(is_closed, (silent, half, dripping)))
+        used.sendall(GET + b"\r\n")  # idle connections live longer
+        assert status(used) == 200
+
+
+def big_headers() -> Iterator[bytes]:
+    """200 MB, in headers that each would be right."""
+    yield GET
+    for i in range(200):
+        yield b"X-%d: %b\r\n" % (i, b"x" * MIB)
+    yield b"\r\n"
+
+
+TOO_LARGE = {
+    "one": lambda: [GET + b"X: " + b"x" * 70_000 + b"\r\n\r\n"],
+    "one without an end": lambda: [GET + b"X: ", *[b"x" * 50_000] * 20],
+    "a name without an end": lambda: [GET, *[b"x" * 50_000] * 20],
+    "many": lambda: [GET + b"".join(b"X-%d: y\r\n" % i for i in range(100_000)) + b"\r\n"],
+    "address": lambda: [b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"],
+    "200 MB": big_headers,
+}
+
+
+@pytest.mark.parametrize("kind", TOO_LARGE)
+def test_headers_have_a_size_limit(nano_home: Path, keyed: RunningServer, kind: str) -> None:
+    """Before the key is asked."""
+    process = psutil.Process(keyed.process.pid)
+    before = process.memory_info().rss
+    n_sent = 0
+    with closing(connect(keyed)) as connection:
+        try:
+            for piece in TOO_LARGE[kind]():
+                connection.sendall(piece)
+                n_sent += len(piece)
+        except ConnectionError:
+            pass
+        assert n_sent < 20 * MIB
+        assert status(connection) in (431, 0)
+    assert process.memory_info().rss - before < 30 * MIB
+    assert httpx.get(keyed.url, trust_env=False).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def keyed(nano_home: Path) -> Iterator[RunningServer]:
+    with run_server(nano_home, api_key="secret") as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "start", [GET, POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"]
+)
+def test_a_header_that_is_too_large_is_said_so(server: RunningServer, start: bytes) -> None:
+    """Also one that comes after the body."""
+    with closing(connect(server)) as connection:
+        connection.sendall(start)
+        time.sleep(0.1)
+        connection.sendall(b"Cookie: " + b"x" * 70_000 + b"\r\n\r\n")
+        answer = connection.recv(65_536)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert b"headers are larger than 64 KiB" in answer
+
+
+def test_large_headers_within_the_limit(server: RunningServer, http: httpx.Client) -> None:
+    """Browsers send all cookies of localhost; nothing of one request counts for the next."""
+    for _ in range(5):
+        reply = http.get("/api/version", headers={"Cookie": "x" * 60_000})
+        assert reply.status_code == 200
+        reply = http.post("/api/show", json={"model": "nano", "x": "x" * MIB})
+        assert reply.status_code == 200
+
+
+def test_broken_requests_are_logged_once_a_minute(
+    nano_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with run_server(nano_home) as server:
+        for _ in range(200):
+            with closing(connect(server)) as connection:
+                connection.sendall(b"\x16\x03\x01 TLS, by mistake\r\n\r\n")
+                assert status(connection) == 400
+    assert capfd.readouterr().err.count("Invalid HTTP request") == 1
+
+
+def test_errors_from_different_places_are_all_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("gptoss.test_connections")
+    log.addFilter(OncePerMinute())
+    names: dict[str, str] = {}
+    for _ in range(3):
+        try:
+            names["first"]
+        except KeyError:
+            log.exception("it failed")
+        try:
+            names["second"]
+        except KeyError:
+            log.exception("it failed")
+    assert len(caplog.records) == 2

@@ -1,0 +1,200 @@
+"""Presets: one file that people and the chat change, and nothing of it is lost."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gptoss_local import presets
+from gptoss_local.errors import UsageError
+from gptoss_local.presets import (
+    Preset,
+    find_preset,
+    options_text,
+    parse_options,
+    presets_path,
+    read_presets,
+    remove_preset,
+    save_preset,
+)
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path / "gptoss"
+
+
+BY_HAND = '''\
+# mine
+[reviewer]   # for code
+system = """
+You review code.
+Be terse."""  # two lines
+effort = "high"
+options = { temperature = 0.3, truncate = true }
+
+["日本語 tutor"]
+system = 'Answer in Japanese.'
+'''
+
+
+def test_a_file_by_hand(config: Path) -> None:
+    assert read_presets() == {}
+    config.mkdir()
+    presets_path().write_text(BY_HAND, encoding="utf-8")
+    assert read_presets() == {
+        "reviewer": Preset(
+            system="You review code.\nBe terse.",
+            effort="high",
+            options={"temperature": 0.3, "truncate": True},
+        ),
+        "日本語 tutor": Preset(system="Answer in Japanese."),
+    }
+    assert find_preset(" Reviewer ")[0] == "reviewer"
+
+
+def test_what_people_wrote_stays(config: Path) -> None:
+    config.mkdir()
+    presets_path().write_text(BY_HAND, encoding="utf-8")
+    save_preset("short", Preset(system="Be brief.", options={"seed": 7}))
+    text = presets_path().read_text(encoding="utf-8")
+    assert text.startswith(BY_HAND)
+    assert '[short]\nsystem = "Be brief."\noptions = {seed = 7}\n' in text
+    changed = Preset(system=read_presets()["reviewer"].system, effort="low")
+    save_preset("reviewer", changed, instead_of="reviewer")
+    text = presets_path().read_text(encoding="utf-8")
+    assert "# mine\n[reviewer]   # for code\n" in text
+    assert 'Be terse."""  # two lines\n' in text
+    assert 'effort = "low"' in text
+    assert read_presets()["reviewer"] == changed
+    save_preset("critic", changed, instead_of="reviewer")
+    assert list(read_presets()) == ["日本語 tutor", "short", "critic"]
+    remove_preset("critic")
+    remove_preset("critic")
+    assert list(read_presets()) == ["日本語 tutor", "short"]
+
+
+def test_a_new_file_is_readable(config: Path) -> None:
+    save_preset("a b", Preset(system="One.\nTwo \"\"\" and \\ and '''.\n", effort="low"))
+    assert presets_path().read_text().startswith("# Presets of `gptoss chat`")
+    assert 'system = """One.\nTwo' in presets_path().read_text()
+
+
+def test_its_line_ends_stay(config: Path) -> None:
+    config.mkdir()
+    before = BY_HAND.replace("\n", "\r\n").encode()
+    presets_path().write_bytes(before)
+    save_preset("short", Preset(system="Be brief."))
+    assert presets_path().read_bytes().startswith(before)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such modes")
+def test_its_mode_stays(config: Path) -> None:
+    save_preset("a", Preset(system="x"))
+    presets_path().chmod(0o600)
+    save_preset("b", Preset(system="x"))
+    assert presets_path().stat().st_mode & 0o777 == 0o600
+
+
+def test_a_link_stays_one(config: Path, tmp_path: Path) -> None:
+    config.mkdir()
+    (tmp_path / "dotfiles.toml").write_text("")
+    presets_path().symlink_to(tmp_path / "dotfiles.toml")
+    save_preset("a", Preset(system="x"))
+    assert presets_path().is_symlink()
+    assert "[a]" in (tmp_path / "dotfiles.toml").read_text()
+
+
+_NAMES = st.text(min_size=1, max_size=40).filter(lambda s: s.strip() and s.isprintable())
+_PRESETS = st.builds(
+    Preset,
+    system=st.text(),
+    effort=st.sampled_from([None, "low", "medium", "high"]),
+    options=st.fixed_dictionaries(
+        {},
+        optional={
+            "temperature": st.floats(0, 2),
+            "seed": st.integers(0, 2**31 - 1),
+            "truncate": st.just(True),
+        },
+    ),
+)
+
+
+@given(_NAMES, _PRESETS, _PRESETS)
+def test_nothing_is_lost(name: str, first: Preset, second: Preset) -> None:
+    presets_path().unlink(missing_ok=True)
+    save_preset(name, first)
+    assert read_presets() == {name.strip(): first}
+    save_preset("other", second) if name.strip() != "other" else None
+    save_preset(name, second, instead_of=name.strip())
+    assert read_presets()[name.strip()] == second
+    assert parse_options(options_text(second.options)) == second.options
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[a", "is not valid TOML"),
+        ("a = 1", "the preset 'a' is not a table"),
+        ("[a]\ntemperature = 1", "the preset 'a' has 'temperature'"),
+        ("[a]\nsystem = 1", "is not text"),
+        ('[a]\neffort = "huge"', "has an unknown effort: huge"),
+        ("[a]\neffort = []", "has an unknown effort"),
+        ("[a]\noptions = 1", "has options that are not a table"),
+        ("[a]\noptions = { temperature = 9 }", "temperature is a number from 0 to 2"),
+        ("[a]\noptions = { seed = true }", "seed is a whole number"),
+        ("[a]\noptions = { temp = 1 }", "there is no option 'temp'"),
+    ],
+)
+def test_a_file_that_is_wrong(config: Path, text: str, words: str) -> None:
+    """It is said where, and the file stays as it is."""
+    config.mkdir()
+    presets_path().write_text(text)
+    for act in (read_presets, lambda: save_preset("b", Preset()), lambda: remove_preset("a")):
+        with pytest.raises(UsageError) as caught:
+            act()
+        assert words in caught.value.message
+        assert str(presets_path()) in caught.value.message
+    assert presets_path().read_text() == text
+
+
+def test_names(config: Path) -> None:
+    save_preset("Tutor", Preset())
+    for name, words in (("", "1 to 40"), (" ", "1 to 40"), ("x" * 41, "1 to 40"),
+                        ("a\nb", "1 to 40"), ("tutor", "already")):  # fmt: skip
+        with pytest.raises(UsageError, match=words):
+            save_preset(name, Preset())
+    save_preset("tutor", Preset(), instead_of="Tutor")
+    assert list(read_presets()) == ["tutor"]
+    with pytest.raises(UsageError) as caught:
+        find_preset("tuter")
+    assert caught.value.hint == "Did you mean tutor?"
+    with pytest.raises(UsageError) as caught:
+        find_preset("zzz")
+    assert caught.value.hint == "Presets: tutor."
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written(config: Path) -> None:
+    config.mkdir(mode=0o500)
+    with pytest.raises(UsageError, match="cannot be written"):
+        save_preset("a", Preset())
+
+
+def test_a_disk_that_is_full(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is as it was, and nothing else is left there."""
+    save_preset("a", Preset(system="x"))
+    before = presets_path().read_bytes()
+
+    def refuse(*_paths: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(presets.os, "replace", refuse)
+    with pytest.raises(UsageError, match="No space left"):
+        save_preset("b", Preset())
+    assert presets_path().read_bytes() == before
+    assert [path.name for path in config.iterdir()] == ["presets.toml"]

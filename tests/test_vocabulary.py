@@ -1,0 +1,163 @@
+"""The English: spelling, words that a native writer would not use, and how docstrings begin.
+
+Comments, docstrings and strings of the code are checked, and the prose of the docs. A rule is only
+here if it is nearly always right; what it is wrong about is listed below with a reason.
+"""
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PLACES = (
+    *("gptoss_local", "convert", "tui", "installers", "bench", "docs"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md"),
+)
+CODE = [path for place in PLACES for path in sorted((ROOT / place).rglob("*.py"))]
+PAGES = [path for place in PLACES for path in sorted(ROOT.glob(f"{place}/**/*.md"))]
+PAGES += [ROOT / place for place in PLACES if place.endswith(".md")]
+
+SPELLED_SO = {
+    "nothink": "Ollama's `/set nothink`",
+    "requird": "a mistake that the API documents its answer to",
+}
+"""Words that codespell takes for mistakes, and what they are."""
+
+_PLACE = r"(?! (?:the|a|an|one|any|each|every|its|their|GPUs?|CPUs?|disks?|top|to)\b)"
+_PROXY = r"(?! (?:a|an|the|your) (?:\w+ )?(?:proxy|firewall|router|gateway|VPN)\b)"
+_BETTER = r"(?!longer|more|less|fewer|one\b|\w+er\b|good|use\b|different|problem|wonder)"
+
+WORDS = {
+    rf"\b(?:go|goes|going|gone|went) on\b{_PLACE}": "continue, resume",
+    rf"(?<!look-)\bbehind\b{_PROXY}": "after",
+    r"\bbeside\b(?!\.py)": "besides, alongside, next to",
+    r"\banew\b": "again",
+    r"\bamid(?:st)?\b": "during, in the middle of, within",
+    r"\b(?:shall|shan't)\b": "must, should, will",
+    r"\bof late\b": "recently",
+    r"\bmend(?:s|ed|ing)?\b": "fix, repair",
+    r"\b(?:somebody|nobody|whoever|whosoever)\b": "a user, no client, any client that",
+    rf"(?<!there )\b(?:is|are|was|were) no {_BETTER}[\w-]+(?: [\w-]+)?[.,:;]": "is not a",
+    r"(?<!there )\b(?:is|are|was|were) none of\b(?! these\b| those\b)": "is not one of",
+    r"\w: Told\b": "Called with",
+}
+"""Patterns, case ignored, and what to write instead."""
+
+ANY_WORD = re.compile("|".join(f"(?:{pattern})" for pattern in WORDS), re.IGNORECASE)
+
+OPENER = re.compile(r"(?:What|Which|Whether|Whose|Whom?|Of|How|Where|When|Until|By|As)\b")
+
+ALLOWED: dict[tuple[str, str], str] = {}
+"""Excused: a path and the words found there, and why."""
+
+
+class Text(NamedTuple):
+    line: int
+    words: str
+    is_docstring: bool = False
+
+
+@cache
+def texts(path: Path) -> list[Text]:
+    """Return comments, strings and docstrings, each with its words on one line."""
+    source = path.read_text(encoding="utf-8")
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    found = [Text(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT]
+    nodes = list(ast.walk(ast.parse(source)))
+    bare = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            found.append(Text(node.lineno, " ".join(node.value.split()), id(node) in bare))
+    return found
+
+
+def prose(path: Path) -> Iterator[Text]:
+    """Yield the paragraphs, list items and rows of a page, without code and link targets."""
+    page = re.sub(r"```.*?```", _blank, path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    line = 1
+    for paragraph in re.split(r"(?<=\n)(?=\s*\n|\s*[-*|#])", page):
+        words = re.sub(r"`[^`]*`|(?<=\])\([^)]*\)", "", paragraph)  # code, and where a link leads
+        yield Text(line, " ".join(words.split()))
+        line += paragraph.count("\n")
+
+
+def _blank(code: re.Match[str]) -> str:
+    return "\n" * code[0].count("\n")
+
+
+def wrong_words(words: str) -> Iterator[tuple[str, str]]:
+    """Yield each find and what to write instead."""
+    if ANY_WORD.search(words):
+        for pattern, instead in WORDS.items():
+            for found in re.finditer(pattern, words, re.IGNORECASE):
+                yield found[0], instead
+
+
+def findings(path: Path) -> Iterator[str]:
+    name = str(path.relative_to(ROOT))
+    for text in texts(path) if path.suffix == ".py" else prose(path):
+        for found, instead in wrong_words(text.words):
+            if (name, found) not in ALLOWED:
+                yield f"{name}:{text.line}: '{found}': {instead}?"
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_words_are_those_of_a_native_writer(place: str) -> None:
+    paths = [path for path in (*CODE, *PAGES) if path.is_relative_to(ROOT / place)]
+    assert paths
+    assert [each for path in paths for each in findings(path)] == []
+
+
+def test_docstrings_open_with_a_verb_or_a_noun() -> None:
+    assert [
+        f"{path}:{text.line}: {text.words[:60]}"
+        for path in CODE
+        for text in texts(path)
+        if text.is_docstring and OPENER.match(text.words)
+    ] == []
+
+
+def test_spelling() -> None:
+    command = [sys.executable, "-m", "codespell_lib", "-L", ",".join(SPELLED_SO), *PLACES]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The work goes on.",
+        "the answer behind a prompt",
+        "it lies beside the file",
+        "counted anew",
+        "This is no GGUF.",
+        "progress: Told the bytes",
+    ],
+)
+def test_a_word_of_the_list_is_found(text: str) -> None:
+    assert list(wrong_words(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the weights go on the GPU",
+        "behind a corporate proxy",
+        "has look-behind, which cannot be enforced",
+        "There is no file x.",
+        "it is no longer needed.",
+        "`bench/beside.py`",
+        "besides the embedded one",
+    ],
+)
+def test_what_a_native_writer_says_is_not_found(text: str) -> None:
+    assert not list(wrong_words(text))
