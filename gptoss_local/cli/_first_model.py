@@ -1,4 +1,4 @@
-"""Which model `run` and `chat` take if none is named, and what to do if there is none yet."""
+"""Choose the model of `run` and `chat` if none is named, or say what to do if there is none yet."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -7,33 +7,45 @@ import typer
 from rich.filesize import decimal
 
 from gptoss_local.catalog import CatalogModel, catalog, known_model
-from gptoss_local.cli._output import print_table, progress_bar
-from gptoss_local.errors import DoesNotFitError, UsageError
+from gptoss_local.cli._fetch import fetch
+from gptoss_local.cli._output import RESUMABLE, confirm, print_table, progress_bar, say
+from gptoss_local.errors import DoesNotFitError, GptOssError, UsageError
 from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
-    from gptoss_local.plan.outcome import Plan
+    from gptoss_local.plan.result import Plan
 
 
 def chosen_model(settings: Settings) -> str:
-    """The newest model; if there is only the embedded one, ask which to download.
+    """Return the newest model that can be read; with the embedded one only, offer downloads.
 
     Raises:
-        UsageError: there is none, and nobody to ask.
+        UsageError: there is none, and no terminal to ask on.
     """
-    from gptoss_local.store import list_models
+    from gptoss_local.store import check_usable, list_models
 
-    here = [entry.name for entry in list_models(settings) if not entry.embedded]
-    return here[0] if here else _ask(settings)
+    for entry in list_models(settings):
+        if entry.path is None or entry.embedded:
+            continue
+        try:
+            check_usable(entry.path)
+        except GptOssError as error:
+            say(
+                f"gptoss: {entry.name} is skipped, as it cannot be loaded: {error.message}\n"
+                f"  Convert or fetch it again, or delete it: gptoss rm {entry.name}"
+            )
+        else:
+            return entry.name
+    return _ask(settings)
 
 
 def offer_download(name: str, settings: Settings) -> bool:
     """Ask whether to download a model of the catalogue that is not here; False if it is not."""
     known = known_model(name)
-    if known is None or not known.repo or not _is_somebody_there():
+    if known is None or not known.repo or not _has_terminal():
         return False
     question = f"{name} is not on this machine. Download it ({_size(known)})?"
-    if not typer.confirm(question, default=True, err=True):
+    if not confirm(question, default=True):
         return False
     _fetch(known, settings)
     return True
@@ -43,7 +55,7 @@ def _ask(settings: Settings) -> str:
     """Show what this machine can run, and fetch what is wished."""
     models = [model for model in catalog() if model.repo]
     embedded = next(model.name for model in catalog() if model.embedded)
-    if not _is_somebody_there():
+    if not _has_terminal():
         raise UsageError(
             "no model is on this machine yet, and none was named",
             hint=f"Fetch one: gptoss pull {models[0].name}. "
@@ -75,17 +87,17 @@ _READING_TOK_S = 10.0
 def _fit(model: CatalogModel, settings: Settings) -> tuple[float, str]:
     """Expected speed of answers in tokens/s, and how the model would be placed, in words."""
     from gptoss_local.engine.protocol import N_DRAFT_MAX
-    from gptoss_local.hardware import read_machine
+    from gptoss_local.machine.hardware import read_machine
     from gptoss_local.plan.facts import published_facts
+    from gptoss_local.plan.options import plan_options
     from gptoss_local.plan.planner import make_plan
-    from gptoss_local.plan.wishes import wishes_of
 
     if not (model.layers and model.experts):
         return 0.0, f"for {model.needs.vram} of VRAM, {model.needs.ram} of RAM"
     machine = read_machine(settings.models_dir)
     facts = published_facts(model.layers, model.experts)
     try:
-        plan = make_plan(facts, machine, wishes_of(settings, N_DRAFT_MAX))
+        plan = make_plan(facts, machine, plan_options(settings, N_DRAFT_MAX))
     except DoesNotFitError:
         return 0.0, f"does not fit; {model.needs.vram} of VRAM and {model.needs.ram} of RAM do"
     return plan.speed.decode_tok_s, _words(plan)
@@ -108,11 +120,9 @@ def _size(model: CatalogModel) -> str:
 
 
 def _fetch(model: CatalogModel, settings: Settings) -> None:
-    from gptoss_local.cli.pull import fetch
-
-    with progress_bar(tenths=True) as progress:
+    with progress_bar(tenths=True, if_interrupted=RESUMABLE) as progress:
         fetch(model, settings, progress=progress)
 
 
-def _is_somebody_there() -> bool:
+def _has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -1,4 +1,4 @@
-"""What `gptoss bench` and `gptoss tune` do before they measure."""
+"""Prepares the measurements of `gptoss bench` and `gptoss tune`."""
 
 import sys
 
@@ -8,7 +8,7 @@ _LOOK_S, _BUSY_PERCENT = 0.3, 25
 
 
 def warn_if_busy() -> None:
-    """Say so where other programs compute."""
+    """Warn if other programs use the processor."""
     import psutil
 
     percent = psutil.cpu_percent(_LOOK_S)

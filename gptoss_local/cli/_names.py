@@ -1,7 +1,7 @@
 """Model names for the shell: `gptoss __complete KIND` prints one per line (see `completion`).
 
 It runs at every Tab: no typer, httpx or numpy, and no word of what goes wrong, which would end up
-in the middle of somebody's command line.
+in the middle of the user's command line.
 """
 
 import re
@@ -57,7 +57,7 @@ def _names(kind: str, settings: Settings) -> list[str]:
 
 
 def _loaded(settings: Settings) -> list[str]:
-    """What the server has in memory.
+    """Return the names of the models that the server has in memory.
 
     PERF: a socket, as importing http.client takes 15 ms, and httpx 60.
     """

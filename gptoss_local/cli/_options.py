@@ -1,18 +1,22 @@
 """Options that several commands share, and what these need before they ask the server."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gptoss_local.cli._output import progress_bar
-from gptoss_local.errors import ModelNotFoundError
+from gptoss_local.errors import ModelNotFoundError, UsageError
+from gptoss_local.quantities import parse_keep_alive
 from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
     from gptoss_local.client import Client
+    from gptoss_local.store import ModelEntry
 
-INTERRUPTED = 130  # the exit code after Ctrl-C
+_PATHS = ("/", ".", "~")  # with which a path begins, and no name
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
@@ -24,22 +28,84 @@ Tokenizer = Annotated[
     Path | None,
     typer.Option(help="Folder, tokenizer.json, .tiktoken or .gguf with the vocabulary."),
 ]
+KeepAlive = Annotated[
+    str,
+    typer.Option(
+        "--keep-alive",
+        "--keepalive",
+        metavar="TIME",
+        help="How long it stays in memory, as 90s, 10m or 2h; -1 is forever.",
+    ),
+]
+DenseType = Annotated[
+    str,
+    typer.Option(
+        metavar="TYPE",
+        help="Type of attention, embedding and head: q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl, mxfp4, "
+        "bf16 or f16.",
+    ),
+]
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")]
 
 
+def is_path(text: str) -> bool:
+    """Return whether what stands in the place of a model is the path of a file."""
+    return text.lower().endswith(".gguf") or text.startswith(_PATHS)
+
+
 def named(model: str, settings: Settings) -> str:
-    """Return the name of a model; the path of a GGUF file makes it one where it lies.
+    """Return the name of a model; a file that is named by its path becomes one where it is.
 
     The server takes names alone, so that no request reaches a file that its user did not name.
-    """
-    from gptoss_local.store import adopt_file
 
-    is_file = model.endswith(".gguf") and Path(model).is_file()
-    return adopt_file(Path(model), settings).name if is_file else model
+    Raises:
+        ModelNotFoundError: it is a path, and there is no such file.
+        UsageError: the file cannot be used.
+    """
+    from gptoss_local.store import adopt_file, find_model
+
+    path = Path(os.path.expanduser(model))
+    if not is_path(model):
+        return model
+    if path.is_file():
+        return adopt_file(path, settings).name
+    if not model.startswith(_PATHS):
+        with suppress(ModelNotFoundError):  # it may be a name that ends so
+            return find_model(model, settings).name
+    if path.is_dir():
+        raise UsageError(f"{model} is a folder", hint="Name a GGUF file in it.")
+    raise ModelNotFoundError(
+        f"there is no file {model}", hint="`gptoss ls` lists the models on this machine."
+    )
+
+
+def entry_to_read(model: str, settings: Settings) -> "ModelEntry":
+    """Return the model of a name, or the file at a path, which does not become a model by that.
+
+    Raises:
+        ModelNotFoundError: there is neither.
+        UsageError: the file cannot be used.
+    """
+    from gptoss_local.store import find_model, look_at_file
+
+    path = Path(model).expanduser()
+    if is_path(model) and path.is_file():
+        return look_at_file(path, settings)
+    return find_model(named(model, settings), settings)
+
+
+def keep_alive_of(text: str) -> str | int:
+    """Return what --keep-alive says as the API takes it; a number counts seconds.
+
+    Raises:
+        UsageError: it is not a time.
+    """
+    parse_keep_alive(text)
+    return int(text) if text.lstrip("-").isdigit() else text
 
 
 def running_server(settings: Settings) -> "Client":
-    """A client of the server, which is started unless it runs."""
+    """Return a client of the server, which is started unless it runs."""
     from gptoss_local.client import Client
 
     client = Client(settings)

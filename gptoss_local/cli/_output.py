@@ -1,22 +1,32 @@
-"""How commands print: data on stdout, talk and progress on stderr."""
+"""Prints for all commands: data on stdout, talk and progress on stderr."""
 
 import datetime
 import math
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
 from gptoss_local.errors import GptOssError
+from gptoss_local.printable import on_one_line, write_style
 from gptoss_local.progress import each_step, each_tenth
 from gptoss_local.types import Progress
 
 JSON_VERSION = 1
+INTERRUPTED = 130  # the exit code after Ctrl-C
+RESUMABLE = "Interrupted. Run the same command again to resume."
 
 _HOUR_S, _DAY_S = 3600, 86_400
+_MAX_CELLS = 48  # of a title or of another text in a table
+Cell = str | tuple[str, ...]
+"""The content of a table's cell; of several pieces every second one is bold on a terminal."""
+
+BOLD, DIM, RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+
 _UNITS = (  # name, seconds, up to where it is used
     ("second", 1, 60),
     ("minute", 60, _HOUR_S),
@@ -30,14 +40,18 @@ _ABOUT = {"minute": "About a minute", "hour": "About an hour"}
 
 
 def is_read_aloud() -> bool:
-    """Whether a screen reader reads what we print, by the variable that says so (`ACCESSIBLE`)."""
+    """Return whether a screen reader reads what we print, as the variable `ACCESSIBLE` says."""
     return os.environ.get("ACCESSIBLE", "") not in ("", "0")
 
 
+def is_linear() -> bool:
+    """Return whether text can only be added, as on a terminal that cannot be drawn on."""
+    return os.environ.get("TERM") == "dumb" or is_read_aloud()
+
+
 def is_plain() -> bool:
-    """Whether the terminal gets no control sequences, though it is one."""
-    is_dumb = os.environ.get("TERM") == "dumb"
-    return bool(os.environ.get("NO_COLOR")) or is_dumb or is_read_aloud()
+    """Return whether the terminal gets no control sequences, though it is one."""
+    return bool(os.environ.get("NO_COLOR")) or is_linear()
 
 
 def print_json(**data: Any) -> None:
@@ -46,37 +60,111 @@ def print_json(**data: Any) -> None:
     print(text.decode(), flush=True)
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Print columns as Ollama does: upper-case header, four spaces between.
 
     A Chinese character is as wide as two letters.
     """
     from rich.cells import cell_len
 
-    widths = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
-    for row in (header, *rows):
-        pairs = zip(row, widths, strict=True)
-        cells = (cell + " " * (width - cell_len(cell)) for cell, width in pairs)
-        print("    ".join(cells).rstrip())
+    table = [[_pieces(cell) for cell in row] for row in (header, *rows)]
+    widths = [
+        max(cell_len("".join(cell)) for cell in column) for column in zip(*table, strict=True)
+    ]
+    for row in table:
+        filled = [n for n, cell in enumerate(row) if any(cell)]
+        for n, cell in enumerate(row[: filled[-1] + 1]):
+            gap = widths[n] - cell_len("".join(cell)) + 4 if n < filled[-1] else 0
+            _print_pieces(cell, " " * gap)
+        print()
 
 
-def print_facts(facts: Mapping[str, str]) -> None:
+def _pieces(cell: Cell) -> tuple[str, ...]:
+    return tuple(map(on_one_line, (cell,) if isinstance(cell, str) else cell))
+
+
+def _print_pieces(pieces: Sequence[str], end: str) -> None:
+    is_styled = sys.stdout.isatty() and not is_plain()
+    for n, piece in enumerate(pieces):
+        is_bold = is_styled and n % 2 == 1
+        if is_bold:
+            write_style(sys.stdout, BOLD)
+        print(piece, end="")
+        if is_bold:
+            write_style(sys.stdout, RESET)
+    print(end=end)
+
+
+def shortened(text: str) -> str:
+    """Return a text on one line, for a column of a table; a Chinese character is two cells wide."""
+    from rich.cells import cell_len, set_cell_size
+
+    line = " ".join(text.split())
+    if cell_len(line) <= _MAX_CELLS:
+        return line
+    return f"{set_cell_size(line, _MAX_CELLS - 1).rstrip()}…"
+
+
+def print_names(names: Iterable[str]) -> None:
+    """Print one name per line."""
+    for name in names:
+        print(on_one_line(name))
+
+
+def print_facts(facts: Mapping[str, str], file: TextIO | None = None) -> None:
     """Print a line per fact, its name in a column; further lines of a value are set in."""
     for name, value in facts.items():
         first, *others = value.splitlines() or [""]
-        print(f"{name:<16}{first}")
+        print(f"{on_one_line(name):<16}{first}", file=file)
         for line in others:
-            print(f"{'':<16}{line}".rstrip())
+            print(f"{'':<16}{line}".rstrip(), file=file)
+
+
+def say(text: str) -> None:
+    """Print what is not data, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def say_rows(title: str, rows: Sequence[tuple[str, str]], before: str = "") -> None:
+    """Say what there is: a title, and names with what they do; `before` stands before each name."""
+    width = max(len(before + name) for name, _ in rows) + 2
+    say(title)
+    for name, text in rows:
+        say(f"  {before + name:<{width}}{text}")
+
+
+def confirm(question: str, *, default: bool = False) -> bool:
+    """Ask on stderr whether to do something."""
+    import typer
+
+    return typer.confirm(on_one_line(question), default=default, err=True)
 
 
 @contextmanager
-def progress_bar(*, tenths: bool = False, quiet: bool = False) -> Iterator[Progress]:
-    """One bar per step on stderr, with bytes, rate and time left; a total may grow.
+def progress_bar(
+    *, tenths: bool = False, quiet: bool = False, if_interrupted: str = ""
+) -> Iterator[Progress]:
+    """Show a bar per step on stderr, with bytes, rate and time left; a total may grow.
+
+    Nothing else may be printed at the same time.
 
     Args:
-        tenths: Where stderr is no terminal, print a line per 10 % instead of one per step.
+        tenths: Where stderr is not a terminal, print a line per 10 % instead of one per step.
         quiet: Show nothing.
+        if_interrupted: What to say after Ctrl-C, which then ends the command.
     """
+    try:
+        with _shown_progress(tenths=tenths, quiet=quiet) as report:
+            yield report
+    except KeyboardInterrupt:
+        if not if_interrupted:
+            raise
+        print(if_interrupted, file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def _shown_progress(*, tenths: bool, quiet: bool) -> Iterator[Progress]:
     if quiet:
         yield lambda what, done, total: None
         return
@@ -84,7 +172,6 @@ def progress_bar(*, tenths: bool = False, quiet: bool = False) -> Iterator[Progr
         make, ending = (each_tenth, "") if tenths else (each_step, " …")
         yield make(lambda line: print(f"{line}{ending}", file=sys.stderr, flush=True))
         return
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
@@ -95,21 +182,30 @@ def progress_bar(*, tenths: bool = False, quiet: bool = False) -> Iterator[Progr
     )
     from rich.progress import Progress as Bar
 
+    from gptoss_local.cli._console import CleanConsole
+
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     rate = (TransferSpeedColumn(), TimeRemainingColumn())
-    with Bar(*columns, *rate, console=Console(stderr=True)) as bar:
-        tasks: dict[str, TaskID] = {}
+    console = CleanConsole(stderr=True)
+    # What others print in that time would come back as styles.
+    bar = Bar(*columns, *rate, console=console, redirect_stdout=False, redirect_stderr=False)
+    tasks: dict[str, TaskID] = {}
 
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:  # what an earlier run did counts for no rate
-                tasks[what] = bar.add_task(what, total=total, completed=done)
-            bar.update(tasks[what], completed=done, total=total)
+    def report(what: str, done: int, total: int) -> None:
+        bar.start()  # with the first report, as often there is nothing to do
+        if what not in tasks:  # what an earlier run did counts for no rate
+            tasks[what] = bar.add_task(what, total=total, completed=done)
+        bar.update(tasks[what], completed=done, total=total)
 
+    try:
         yield report
+    finally:
+        if tasks:
+            bar.stop()
 
 
 def human_age(seconds: float) -> str:
-    """A duration in words, e.g. `3 hours`. Source: Ollama's format/time.go."""
+    """Return a duration in words, e.g. `3 hours`. Source: Ollama's format/time.go."""
     if seconds < 1:
         return "Less than a second"
     if seconds >= _HOUR_S:
@@ -127,7 +223,11 @@ def seconds_until(timestamp: str) -> float:
 
 
 def print_error(error: GptOssError) -> None:
-    """What happened, and below it what to do."""
-    print(f"gptoss: {error.message}", file=sys.stderr)
+    """Print what happened, and below it what to do; further lines of either are set in."""
+    print(f"gptoss: {_set_in(error.message)}", file=sys.stderr)
     if error.hint:
-        print(f"  {error.hint}", file=sys.stderr)
+        print(f"  {_set_in(error.hint)}", file=sys.stderr)
+
+
+def _set_in(text: str) -> str:
+    return re.sub(r"\n(?! )", "\n  ", text)

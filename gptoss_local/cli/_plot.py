@@ -1,72 +1,153 @@
-"""A benchmark as a picture: two curves over the length of the prompt, in SVG."""
+"""A benchmark as a picture, in SVG or PNG: a panel per table, and what it was measured on."""
 
+import warnings
 from collections.abc import Sequence
-from html import escape
-from math import log10
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gptoss_local.plan import words
 
 if TYPE_CHECKING:
-    from gptoss_local.server.benchmark import Benchmark
+    from matplotlib.axes import Axes
 
-_W, _H, _LEFT, _TOP, _GAP = 420, 240, 70, 50, 90  # of a panel, in pixels
-_STYLE = (
-    "text{font:12px sans-serif;fill:#444}.t{font-size:14px;font-weight:bold}"
-    ".m{fill:none;stroke:#0a6;stroke-width:2}.e{stroke:#c60;stroke-dasharray:5 4}.g{stroke:#ddd}"
-)
+    from gptoss_local.runner.benchmark import Benchmark
+
+FORMATS = (".svg", ".png")
+_EXPECTED_TOKENS = 4096
+_LOG_FROM = 12  # times the smallest rate: above, a linear axis presses that to the floor
 
 
-def draw(found: "Benchmark") -> str:
-    """Two panels, reading and answering; dashed is what the planner expected."""
-    panels = (
-        ("read, tokens/s", [d.prefill_tok_s for d in found.depths], found.plan.speed.prefill_tok_s),
-        ("answer, tokens/s", [d.decode_tok_s for d in found.depths], found.plan.speed.decode_tok_s),
+@dataclass(frozen=True)
+class _Colours:
+    ground: str
+    text: str
+    grid: str
+    measured: str
+    expected: str
+
+
+_LIGHT = _Colours("#ffffff", "#24292f", "#d8dee4", "#0a6b4f", "#b04a00")
+_DARK = _Colours("#16191d", "#e6e8ea", "#3a4048", "#4fd1a5", "#ffae57")
+
+
+def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = False) -> None:
+    """Write the picture.
+
+    Args:
+        found: What was measured, and what the planner expected.
+        measured_on: The machine, the versions and the date, for the line below.
+        path: Its end says in which format, of `FORMATS`.
+        is_dark: On a dark ground.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    colours, speed = _DARK if is_dark else _LIGHT, found.plan.speed
+    lengths, widths = [d.n_tokens for d in found.depths], [w.n_streams for w in found.widths]
+    n_panels = 3 if widths else 2
+    with matplotlib.rc_context(_style(colours)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of letters that no font here has
+        figure = Figure(figsize=(4.4 * n_panels, 4), layout="constrained")
+        title = f"{found.model}, {found.n_ctx:,} tokens of context"
+        figure.suptitle(title, fontsize=13, fontweight="bold")
+        axes = [figure.add_subplot(1, n_panels, n + 1) for n in range(n_panels)]
+        for axis, name, rates, expected in (
+            (axes[0], "Reading", [d.prefill_tok_s for d in found.depths], speed.prefill_tok_s),
+            (axes[1], "Answering", [d.decode_tok_s for d in found.depths], speed.decode_tok_s),
+        ):
+            _curve(axis, f"{name} (tokens/s)", "tokens of the prompt", lengths, rates, colours)
+            _expect(axis, expected, colours)
+            _scale(axis, lengths, [*rates, expected])
+        if widths:
+            rates = [w.decode_tok_s for w in found.widths]
+            name = "Answers at the same time (tokens/s)"
+            _curve(axes[2], name, "answers, all together", widths, rates, colours)
+            _scale(axes[2], widths, rates)
+        figure.supxlabel(measured_on, fontsize=8)
+        figure.savefig(
+            path, dpi=160, metadata={"Date": None} if path.suffix.lower() == ".svg" else None
+        )
+
+
+def _style(colours: _Colours) -> dict[Any, Any]:
+    text = ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color")
+    return {
+        "font.size": 9,
+        "text.parse_math": False,  # a name may have a $
+        "svg.fonttype": "none",  # text that can be searched and copied
+        "svg.hashsalt": "gptoss",
+        "figure.facecolor": colours.ground,
+        "axes.facecolor": colours.ground,
+        "axes.edgecolor": colours.text,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.color": colours.grid,
+        "legend.frameon": False,
+        "legend.fontsize": 8,
+        "legend.labelcolor": colours.text,
+        **dict.fromkeys(text, colours.text),
+    }
+
+
+def _curve(
+    axis: "Axes",
+    title: str,
+    label: str,
+    counts: Sequence[int],
+    rates: Sequence[float],
+    colours: _Colours,
+) -> None:
+    """Draw what was measured, each point with its number."""
+    axis.set_title(title, fontsize=10)
+    axis.set_xlabel(label)
+    axis.plot(counts, rates, marker="o", color=colours.measured, label="measured", gid="measured")
+    for count, rate in zip(counts, rates, strict=True):
+        axis.annotate(
+            words.rate(rate),
+            (count, rate),
+            xytext=(0, 7),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+            bbox={"facecolor": colours.ground, "edgecolor": "none", "pad": 0.5},
+        )
+
+
+def _expect(axis: "Axes", expected: float, colours: _Colours) -> None:
+    axis.plot(
+        [_EXPECTED_TOKENS],
+        [expected],
+        marker="D",
+        markerfacecolor=colours.ground,
+        linestyle="",
+        color=colours.expected,
+        label=f"expected of {_EXPECTED_TOKENS:,} tokens: {words.rate(expected)}",
+        gid="expected",
     )
-    lengths = [d.n_tokens for d in found.depths]
-    width = _LEFT + 2 * _W + _GAP + 20
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{_TOP + _H + 50}">',
-        f"<style>{_STYLE}</style>",
-        f'<rect width="100%" height="100%" fill="white"/><text class="t" x="{_LEFT}" y="22">'
-        f"{escape(found.model)}, {found.n_ctx:,} tokens of context</text>"
-        f'<text x="{width - 20}" y="22" text-anchor="end">by tokens of the prompt; dashed: '
-        "expected of 4,096</text>",
-    ]
-    for i, (title, rates, expected) in enumerate(panels):
-        parts += _panel(_LEFT + i * (_W + _GAP), title, lengths, rates, expected)
-    return "\n".join([*parts, "</svg>\n"])
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
-def _panel(
-    left: int, title: str, lengths: Sequence[int], rates: Sequence[float], expected: float
-) -> list[str]:
-    top_rate = _round_up(max(*rates, expected))
-    low, high = log10(lengths[0]), log10(max(lengths[-1], lengths[0] * 10))
+def _scale(axis: "Axes", counts: Sequence[int], rates: Sequence[float]) -> None:
+    """Name every count below; from 0 up, unless the rates differ too much for that."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
-    def x(n_tokens: int) -> float:
-        return left + _W * (log10(n_tokens) - low) / (high - low)
-
-    def y(rate: float) -> float:
-        return _TOP + _H * (1 - rate / top_rate)
-
-    parts = [f'<text x="{left}" y="{_TOP - 10}">{title}</text>']
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        at = y(share * top_rate)
-        line = f'<line class="g" x1="{left}" x2="{left + _W}" y1="{at:.1f}" y2="{at:.1f}"/>'
-        label = f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">{share * top_rate:g}'
-        parts += [line, f"{label}</text>"]
-    for n_tokens in lengths:
-        label = f'<text x="{x(n_tokens):.1f}" y="{_TOP + _H + 20}" text-anchor="middle">'
-        parts.append(f"{label}{n_tokens:,}</text>")
-    points = " ".join(f"{x(n):.1f},{y(r):.1f}" for n, r in zip(lengths, rates, strict=True))
-    at = y(expected)
-    return [
-        *parts,
-        f'<line class="e" x1="{left}" x2="{left + _W}" y1="{at:.1f}" y2="{at:.1f}"/>',
-        f'<polyline class="m" points="{points}"/>',
-    ]
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(counts, [_short(n) for n in counts])
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.margins(x=0.12)
+    if max(rates) > _LOG_FROM * min(rates):
+        axis.set_yscale("log")
+        axis.set_ylim(min(rates) / 3, max(rates) * 2)
+        axis.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_ylim(0, max(rates) * 1.2)
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: words.rate(rate)))
 
 
-def _round_up(value: float) -> float:
-    """To 1, 2, 4 or 10 times a power of ten."""
-    power: float = 10.0 ** int(log10(value)) if value >= 1 else 1.0
-    return next(step * power for step in (1, 2, 4, 10) if step * power >= value)
+def _short(n: int) -> str:
+    return f"{n / 1024:,.0f}k" if n >= 4096 else f"{n:,}"

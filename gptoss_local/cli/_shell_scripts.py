@@ -5,10 +5,9 @@ for the gptoss that it will run. No shell evaluates them.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from gptoss_local.cli.completion import Command, Option
+from gptoss_local.cli._names import NameKind
 
 _BASH = r"""# Completion of gptoss for bash: source <(gptoss completion bash)
 _gptoss() {
@@ -38,7 +37,7 @@ _gptoss() {
     while IFS= read -r candidate; do
         [[ -n $candidate && $candidate == "$word"* ]] && COMPREPLY+=("$candidate")
     done <<< "$offered"
-    if [[ $word == *:* && $COMP_WORDBREAKS == *:* ]]; then  # bash replaces what is behind the colon
+    if [[ $word == *:* && $COMP_WORDBREAKS == *:* ]]; then  # bash replaces what follows it
         local before="${word%"${word##*:}"}"
         COMPREPLY=("${COMPREPLY[@]#"$before"}")
     fi
@@ -141,7 +140,37 @@ Register-ArgumentCompleter -Native -CommandName gptoss -ScriptBlock {
 """
 
 
-def bash(commands: Sequence["Command"]) -> str:
+@dataclass(frozen=True)
+class Option:
+    """One option of a command.
+
+    Attributes:
+        flags: All its spellings.
+        takes_value: Whether a word of its own follows it.
+        values: The words that may follow, if they are few.
+        names: The models that may follow.
+    """
+
+    flags: tuple[str, ...]
+    help: str
+    takes_value: bool
+    values: tuple[str, ...]
+    names: NameKind | None
+
+
+@dataclass(frozen=True)
+class Command:
+    """Words that can follow a command: options, and up to `n_models` models of a kind."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...]
+    values: tuple[str, ...]
+    names: NameKind
+    n_models: int
+
+
+def bash(commands: Sequence[Command]) -> str:
     """Works from bash 3.2 on, which macOS has, and without the package bash-completion."""
     first = " ".join(command.name for command in commands)
     table = f'    case "$command" in\n        "") values="{first}"\n'
@@ -150,7 +179,7 @@ def bash(commands: Sequence["Command"]) -> str:
     return _BASH.replace("@TABLE@", table).replace("@VALUES@", _value_cases(commands))
 
 
-def zsh(commands: Sequence["Command"]) -> str:
+def zsh(commands: Sequence[Command]) -> str:
     """Works sourced, and as a file `_gptoss` in a folder of `fpath`."""
     described = "\n".join(
         f"            {_single_quoted(f'{each.name}:{each.help}')}" for each in commands
@@ -160,7 +189,7 @@ def zsh(commands: Sequence["Command"]) -> str:
     return script.replace("@VALUES@", _value_cases(commands))
 
 
-def fish(commands: Sequence["Command"]) -> str:
+def fish(commands: Sequence[Command]) -> str:
     """A declaration for each command and option."""
     lines = []
     for command in commands:
@@ -181,7 +210,7 @@ def fish(commands: Sequence["Command"]) -> str:
     return _FISH + "\n".join(lines) + "\n"
 
 
-def powershell(commands: Sequence["Command"]) -> str:
+def powershell(commands: Sequence[Command]) -> str:
     """A table of hashes, read by one completer."""
     rows = []
     for command in commands:
@@ -199,8 +228,8 @@ def powershell(commands: Sequence["Command"]) -> str:
     return _POWERSHELL.replace("@TABLE@", "\n".join(rows))
 
 
-def _cases(commands: Sequence["Command"]) -> str:
-    """What a command offers, as assignments that bash and zsh read alike."""
+def _cases(commands: Sequence[Command]) -> str:
+    """Return what a command offers, as assignments that bash and zsh read alike."""
     lines = []
     for command in commands:
         flags, valued = " ".join(_flags(command)), " ".join(_flags(command, valued=True))
@@ -211,7 +240,7 @@ def _cases(commands: Sequence["Command"]) -> str:
     return "\n".join(lines)
 
 
-def _value_cases(commands: Sequence["Command"]) -> str:
+def _value_cases(commands: Sequence[Command]) -> str:
     lines = []
     for command in commands:
         for option in command.options:
@@ -223,13 +252,13 @@ def _value_cases(commands: Sequence["Command"]) -> str:
     return '        case "$command $option" in\n' + "\n".join(lines) + "\n        esac"
 
 
-def _flags(command: "Command", *, valued: bool = False) -> list[str]:
+def _flags(command: Command, *, valued: bool = False) -> list[str]:
     """Its options in all spellings, or of those that take a value."""
     options = [option for option in command.options if option.takes_value or not valued]
     return [flag for option in options for flag in option.flags]
 
 
-def _fish_option(option: "Option") -> str:
+def _fish_option(option: Option) -> str:
     words = [
         f"-l {flag.removeprefix('--')}" if flag.startswith("--") else f"-s {flag[1:]}"
         for flag in option.flags

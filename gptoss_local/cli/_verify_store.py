@@ -1,4 +1,4 @@
-"""What `verify` does with the models of this machine: their names, their sums, all of them."""
+"""Verifies models of this machine for `gptoss verify`: by name, by their sums, or all of them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,7 @@ from rich.filesize import decimal
 
 from gptoss_local.cli._output import print_json, progress_bar
 from gptoss_local.errors import ConvertError, ModelLoadError, ModelNotFoundError, VerifyError
+from gptoss_local.printable import on_one_line
 from gptoss_local.settings import Settings
 from gptoss_local.types import Progress
 
@@ -20,7 +21,7 @@ _PIECE_BYTES = 1 << 20
 
 
 def model_file(name: str, settings: Settings) -> Path:
-    """The file of a model, once it has the sha256 that it should have, as far as that is known.
+    """Return the file of a model, after checking its sha256 where that is known.
 
     Raises:
         ModelNotFoundError: there is no such model, and no such file.
@@ -28,7 +29,7 @@ def model_file(name: str, settings: Settings) -> Path:
     """
     from gptoss_local.store import find_model
 
-    if name.endswith(".gguf"):
+    if name.lower().endswith(".gguf"):
         raise ModelNotFoundError(f"There is no file {name}.")
     entry = find_model(name, settings)
     path = entry.ensure_file(settings)
@@ -48,14 +49,16 @@ def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
 
     damaged: dict[str, str] = {}
     entries = [entry for entry in list_models(settings) if entry.path is not None]
-    with progress_bar(tenths=True, quiet=quiet or json) as progress:
-        for entry in entries:
-            try:
+    is_quiet = json or quiet
+    for entry in entries:
+        try:
+            with progress_bar(tenths=True, quiet=is_quiet) as progress:
                 how = _check(entry, settings, progress)
-            except (VerifyError, ModelLoadError, ConvertError) as error:
-                damaged[entry.name], how = error.message, "DAMAGED"
-            if not (json or quiet):
-                print(f"{entry.name}  {decimal(entry.size_bytes)}  {how}", flush=True)
+        except (VerifyError, ModelLoadError, ConvertError) as error:
+            damaged[entry.name], how = error.message, "DAMAGED"
+        if not is_quiet:
+            name = on_one_line(entry.name)
+            print(f"{name}  {decimal(entry.size_bytes)}  {how}", flush=True)
     if json:
         print_json(models=[entry.name for entry in entries], damaged=damaged)
     if damaged:

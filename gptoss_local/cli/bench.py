@@ -1,5 +1,8 @@
-"""`gptoss bench`: how fast a model is here, beside what was expected of it."""
+"""`gptoss bench`: how fast a model is here, and how fast it was expected to be."""
 
+import datetime
+import importlib.metadata
+import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,32 +16,38 @@ from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.server.benchmark import Benchmark
+    from gptoss_local.machine.hardware import Machine
+    from gptoss_local.runner.benchmark import Benchmark
 
 
 def bench(
     model: ModelName,
     ctx: Annotated[int | None, typer.Option(min=1, help="Tokens of context.")] = None,
     parallel: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Most answers at once.")
+        int | None, typer.Option(min=1, max=64, help="Most answers at the same time.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture to this .svg file.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw a chart into this .svg or .png file.")
+    ] = None,
+    dark: Annotated[bool, typer.Option("--dark", help="Draw it on a dark background.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure MODEL: prompts and answers behind short and long contexts, answers at once.
+    """Measure MODEL: short and long prompts, and several answers at the same time.
 
     A server that has MODEL in memory unloads it first.
     """
     import asyncio
 
-    from gptoss_local.cli._plot import draw
-    from gptoss_local.server.benchmark import measure
+    from gptoss_local.machine.hardware import read_machine
+    from gptoss_local.runner.benchmark import measure
     from gptoss_local.store import find_model
 
     if plot is not None:
         _check(plot)
     settings = load_settings(context_length=ctx, num_parallel=parallel)
+    machine, versions = read_machine(settings.models_dir), _versions()
+    date = datetime.date.today().isoformat()
     entry = find_model(named(model, settings), settings)
     unload(entry.name, settings)
     warn_if_busy()
@@ -49,22 +58,46 @@ def bench(
 
     found = asyncio.run(measure(entry, settings, tell))
     if json:
-        print_json(benchmark=found)
+        print_json(benchmark=found, machine=machine, versions=versions, date=date)
     else:
         _print(found)
     if plot is not None:
+        from gptoss_local.cli._plot import draw
+
         try:
-            plot.write_text(draw(found))
+            draw(found, f"{_machine(machine)}; {versions}; {date}", plot, is_dark=dark)
         except OSError as error:
             raise UsageError(f"{plot} cannot be written: {error.strerror}") from error
 
 
 def _check(plot: Path) -> None:
-    """Before minutes of measuring."""
-    if plot.suffix.lower() != ".svg":
-        raise UsageError(f"{plot} is no .svg file.", hint="Name it like bench.svg.")
+    """Refuse what cannot be drawn, before minutes of measuring."""
+    from gptoss_local.cli._plot import FORMATS
+
+    if plot.suffix.lower() not in FORMATS:
+        raise UsageError(
+            f"{plot} is not a .svg or .png file.", hint="Name it bench.svg or bench.png."
+        )
     if not plot.parent.is_dir():
-        raise UsageError(f"{plot.parent} is no folder.", hint="Make it first.")
+        raise UsageError(f"{plot.parent} is not a folder.", hint="Make it first.")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError(
+            "a chart needs Matplotlib, which is not installed.",
+            hint=f"Install it where gptoss is: {sys.executable} -m pip install matplotlib",
+        )
+
+
+def _versions() -> str:
+    gptoss, llama = (importlib.metadata.version(n) for n in ("gptoss-local", "llama-cpp-python"))
+    return f"gptoss {gptoss}, llama-cpp-python {llama}"
+
+
+def _machine(machine: "Machine") -> str:
+    from gptoss_local.plan.words import gib
+
+    gpus = [f"{gpu.name} ({gib(gpu.total_bytes)})" for gpu in machine.usable_gpus]
+    cores = f"{machine.n_cores} CPU cores" if machine.n_cores else "a CPU"
+    return ", ".join([*(gpus or ["no GPU"]), cores, f"{gib(machine.total_bytes)} of RAM"])
 
 
 def _print(found: "Benchmark") -> None:
@@ -77,7 +110,7 @@ def _print(found: "Benchmark") -> None:
     if found.widths:
         print()
         print_table(
-            ("ANSWERS AT ONCE", "TOKENS/S"),
+            ("PARALLEL ANSWERS", "TOKENS/S"),
             [(str(w.n_streams), rate(w.decode_tok_s)) for w in found.widths],
         )
     speed = found.plan.speed

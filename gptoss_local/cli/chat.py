@@ -10,30 +10,39 @@ import typer
 
 from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._options import named, running_server, server_for
+from gptoss_local.cli._output import is_linear, say
 from gptoss_local.errors import UsageError
+from gptoss_local.presets import Preset, find_preset
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.types import Effort
 
 if TYPE_CHECKING:
-    from tui.history import ChatSummary, History
+    from gptoss_local.history import ChatSummary, History
 
 
 def chat(
     model: Annotated[
         str | None, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the last chat.")] = False,
-    chat_id: Annotated[int | None, typer.Option("--chat", help="Go on with this chat.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the last chat.")] = False,
+    chat_id: Annotated[int | None, typer.Option("--chat", help="Continue this chat.")] = None,
     effort: Annotated[Effort | None, typer.Option("--effort", help="How long to think.")] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", metavar="NAME", help="Begin with this preset.")
+    ] = None,
 ) -> None:
     """Chat in the terminal; every chat is saved.
 
-    Without MODEL it goes on with the model of the last chat, or takes the newest one.
+    Without MODEL it uses the model of the last chat, or the newest one. A terminal that cannot be
+    drawn on (TERM=dumb), and a screen reader (ACCESSIBLE=1), get the line-by-line chat of `run`.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("chat needs a terminal", hint="In a pipe: gptoss run MODEL PROMPT")
+    if preset is not None and (resume or chat_id is not None):
+        raise UsageError("a preset begins a new chat", hint="Leave out --resume and --chat.")
+    chosen = find_preset(preset) if preset is not None else None
     gc.disable()  # PERF: imports make no garbage; 0.6 instead of 0.8 s of CPU to the first prompt
-    from tui.history import History
+    from gptoss_local.history import History
 
     settings = load_settings()
     history = History(settings.history_path)
@@ -41,13 +50,14 @@ def chat(
         last = next(iter(history.chats(limit=1)), None)
         opened = history.chat(chat_id) if chat_id is not None else last if resume else None
         if resume and opened is None:
-            raise UsageError("there is no chat to go on with", hint="Begin one: gptoss chat")
+            raise UsageError("there is no chat to continue", hint="Begin one: gptoss chat")
         name = _ready_model(model, opened or last, settings)
-        left_id = _show(settings, history, name, effort, opened.id if opened else None)
+        show = _talk if is_linear() else _show
+        left_id = show(settings, history, name, effort, opened.id if opened else None, chosen)
     finally:
         history.close()
     if left_id is not None:
-        print(f"Saved. Go on with: gptoss chat --chat {left_id}")
+        print(f"Saved. Continue with: gptoss chat --chat {left_id}")
 
 
 def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settings) -> str:
@@ -65,12 +75,48 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
     return find_model(name, settings).name
 
 
+def _talk(
+    settings: Settings,
+    history: "History",
+    model: str,
+    effort: Effort | None,
+    chat_id: int | None,
+    preset: tuple[str, Preset] | None,
+) -> int | None:
+    """Talk line by line; returns the chat that was open last."""
+    from gptoss_local.cli._answer import Printer
+    from gptoss_local.cli._repl import Repl
+    from gptoss_local.cli._saved_chat import SavedChat
+    from tui.conversation import Conversation
+
+    say("This terminal cannot be drawn on: chatting line by line.")
+    conversation = Conversation(history, model, "medium")
+    if chat_id is not None:
+        conversation.open(chat_id)
+    if preset is not None:
+        conversation.begin_with(*preset)
+    chat = SavedChat(
+        running_server(settings),
+        model,
+        Printer(hide_reasoning=False, stats=False, wraps=True),
+        think=effort or conversation.effort,
+        system=conversation.instructions,
+        options=conversation.request()["options"],
+        messages=[m for m in conversation.request()["messages"] if m["role"] != "system"],
+        history=history,
+        saved=conversation,
+    )
+    Repl(chat, settings).talk()
+    return conversation.chat_id
+
+
 def _show(
     settings: Settings,
     history: "History",
     model: str,
     effort: Effort | None,
     chat_id: int | None,
+    preset: tuple[str, Preset] | None,
 ) -> int | None:
     """Run the app until it is left; returns the chat that was open then."""
     from gptoss_local.client import AsyncClient
@@ -82,6 +128,8 @@ def _show(
     conversation = Conversation(history, model, "medium")
     if chat_id is not None:
         conversation.open(chat_id)
+    if preset is not None:
+        conversation.begin_with(*preset)
     conversation.set_model(model, effort or conversation.effort)
     server = ChatServer(AsyncClient(settings), partial(running_server, settings))
     toolbox = Toolbox(settings.tools, Path.cwd())

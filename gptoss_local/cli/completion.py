@@ -6,14 +6,15 @@ asked for at every Tab, from `_names`.
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import OptionInfo
 
+from gptoss_local.cli import _shell_scripts
 from gptoss_local.cli._names import NameKind
+from gptoss_local.cli._shell_scripts import Command, Option
 
 
 class Shell(StrEnum):
@@ -27,36 +28,6 @@ _MANY = 99
 _KINDS: dict[str, NameKind] = {"stop": "loaded", "pull": "known"}  # all others: installed
 
 
-@dataclass(frozen=True)
-class Option:
-    """One option of a command.
-
-    Attributes:
-        flags: All its spellings.
-        takes_value: Whether a word of its own follows it.
-        values: The words that may follow, if they are few.
-        names: The models that may follow.
-    """
-
-    flags: tuple[str, ...]
-    help: str
-    takes_value: bool
-    values: tuple[str, ...]
-    names: NameKind | None
-
-
-@dataclass(frozen=True)
-class Command:
-    """What can follow a command: its options, and up to `n_models` models of the kind `names`."""
-
-    name: str
-    help: str
-    options: tuple[Option, ...]
-    values: tuple[str, ...]
-    names: NameKind
-    n_models: int
-
-
 def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> None:
     """Print the completion script of a SHELL.
 
@@ -64,7 +35,6 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> 
     PowerShell: gptoss completion powershell | Out-String | Invoke-Expression. In a start-up file
     this works in every new terminal.
     """
-    from gptoss_local.cli import _shell_scripts
     from gptoss_local.cli.main import make_app
 
     commands = read_commands(make_app())
@@ -120,5 +90,9 @@ def _option(parameter: str, kind: Any, info: OptionInfo) -> Option:
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
+    if get_origin(kind) is not Literal:
+        kind = next(iter(get_args(kind)), kind)  # `AgentName | None`, of what may be left out
+    if get_origin(kind) is Literal:
+        return get_args(kind)
     is_choice = isinstance(kind, type) and issubclass(kind, StrEnum)
     return tuple(kind) if is_choice else ()

@@ -1,4 +1,4 @@
-"""`gptoss config`: which settings hold, and where each comes from."""
+"""`gptoss config`: the settings in effect, and where each comes from."""
 
 import sys
 from difflib import get_close_matches
@@ -12,6 +12,20 @@ from gptoss_local.cli._output import print_json, print_table
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, config_path, explain_settings, unknown_variables
 
+_MEANINGS: dict[str, tuple[Any, str]] = {
+    "context_length": (0, "what fits"),
+    "threads": (0, "one per physical core, fewer with a GPU"),
+    "gpu_layers": (-1, "as many as fit"),
+    "cpu_moe": (-1, "as few as possible"),
+    "vram": ("", "what is free"),
+    "api_key": ("", "none"),
+    "origins": ("", "none besides this machine's"),
+    "keys": ({}, "none"),
+    "tools": ({}, "none"),
+    "home": (None, "the platform's folders"),
+}
+"""The value of each setting that leaves the choice to gptoss, and what that means."""
+
 
 def config(
     name: Annotated[
@@ -19,7 +33,7 @@ def config(
     ] = "",
     json: Json = False,
 ) -> None:
-    """Show the settings that hold, and where each comes from."""
+    """Show the settings in effect and where each comes from."""
     settings, sources = explain_settings()
     if name and name not in Settings.__struct_fields__:
         near = get_close_matches(name, Settings.__struct_fields__, n=1)
@@ -27,25 +41,42 @@ def config(
         raise UsageError(f"There is no setting {name!r}.", hint=hint)
     names = [name] if name else Settings.__struct_fields__
     values = msgspec.to_builtins(settings, enc_hook=str)
-    values["api_key"] = values["api_key"] and "(set)"  # for nobody to read over a shoulder
+    values["api_key"] = values["api_key"] and "(set)"  # not for a screen that others see
     rows = [(n, values[n], sources.get(n, "default")) for n in names]
     if json:
-        listed = [{"name": n, "value": value, "source": source} for n, value, source in rows]
+        listed = [
+            {"name": n, "value": value, "meaning": _meaning(n, value), "source": source}
+            for n, value, source in rows
+        ]
         print_json(config=str(config_path()), settings=listed)
     elif name:
         print(_shown(values[name]))
     else:
-        print_table(("NAME", "VALUE", "SOURCE"), [(n, _shown(v), s) for n, v, s in rows])
+        shown = [(n, _with_meaning(n, value), source) for n, value, source in rows]
+        print_table(("NAME", "VALUE", "SOURCE"), shown)
         _print_notes()
 
 
+def _meaning(name: str, value: Any) -> str:
+    """Return what a value that leaves the choice to gptoss means; empty for any other."""
+    automatic, meaning = _MEANINGS.get(name, (value, ""))
+    return meaning if value == automatic else ""
+
+
+def _with_meaning(name: str, value: Any) -> str:
+    meaning = _meaning(name, value)
+    if not meaning:
+        return _shown(value)
+    return f"{_shown(value)} ({meaning})" if isinstance(value, int) else f"({meaning})"
+
+
 def _shown(value: Any) -> str:
-    """A value as config.toml would have it, but without quotes."""
+    """Return a value as config.toml would have it, but without quotes."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _print_notes() -> None:
     path = config_path()
-    print(f"config file: {path}{'' if path.is_file() else ' (not there)'}", file=sys.stderr)
+    print(f"config file: {path}{'' if path.is_file() else ' (does not exist)'}", file=sys.stderr)
     for variable in unknown_variables():
-        print(f"{variable} is set, but is no setting here.", file=sys.stderr)
+        print(f"{variable} is set, but is not a setting here.", file=sys.stderr)

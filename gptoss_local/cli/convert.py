@@ -1,9 +1,8 @@
 """`gptoss convert`: a checkpoint, from a folder or the hub, to a GGUF file."""
 
-import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import INTERRUPTED, Json, Quiet, Tokenizer, Workers
-from gptoss_local.cli._output import print_json, print_table, progress_bar
+from gptoss_local.cli._options import DenseType, Json, Quiet, Tokenizer, Workers
+from gptoss_local.cli._output import RESUMABLE, print_json, print_table, progress_bar
+from gptoss_local.cli._repository import repository
 from gptoss_local.quantities import parse_size
 from gptoss_local.settings import load_settings
 
@@ -21,19 +21,13 @@ if TYPE_CHECKING:
     from convert import ConvertOptions, Plan
 
 
-class Dense(StrEnum):
-    q8_0 = "q8_0"
-    bf16 = "bf16"
-
-
 class Experts(StrEnum):
     mxfp4 = "mxfp4"
     bf16 = "bf16"
 
 
-DenseOption = Annotated[Dense, typer.Option(help="Type of attention, embedding and head.")]
 ExpertsOption = Annotated[
-    Experts, typer.Option(help="Type of experts that are bf16 in a fine-tune; mxfp4 rounds them.")
+    Experts, typer.Option(help="Type of a fine-tune's 16-bit experts; mxfp4 rounds them.")
 ]
 MaxShardSize = Annotated[
     str, typer.Option(metavar="SIZE", help="Split the output into files up to SIZE, as 4GB.")
@@ -56,10 +50,10 @@ DryRun = Annotated[
 def convert(
     source: Annotated[
         str,
-        typer.Argument(metavar="DIR|REPO", help="Checkpoint folder, or OWNER/NAME[@REVISION]."),
+        typer.Argument(metavar="DIR|REPO", help="A folder, OWNER/NAME[@REVISION], or its address."),
     ],
     target: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="File to write.")],
-    dense: DenseOption = Dense.q8_0,
+    dense: DenseType = "q8_0",
     experts: ExpertsOption = Experts.mxfp4,
     tokenizer: Tokenizer = None,
     workers: Workers = None,
@@ -77,7 +71,7 @@ def convert(
     """
     max_shard_bytes = parse_size(max_shard_size, "--max-shard-size") if max_shard_size else None
     options: ConvertOptions = {
-        "dense": dense.value,
+        "dense": dense,
         "experts": experts.value,
         "tokenizer": tokenizer,
         "max_shard_bytes": max_shard_bytes,
@@ -88,19 +82,17 @@ def convert(
     make = _maker(source, download_dir, original)
     if target.parent == load_settings().models_dir:
         target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with progress_bar(tenths=True, quiet=quiet) as progress:
-            written = make(
-                target=target,
-                **options,
-                n_workers=workers,
-                delete_source=delete_source,
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
-    _print_result(written, json, quiet)
+    notes: list[str] = []
+    with progress_bar(tenths=True, quiet=quiet, if_interrupted=RESUMABLE) as progress:
+        written = make(
+            target=target,
+            **options,
+            n_workers=workers,
+            delete_source=delete_source,
+            progress=progress,
+            on_note=notes.append,
+        )
+    _print_result(written, notes, json, quiet)
 
 
 def _dry_run(source: str, target: Path, options: "ConvertOptions", json: bool) -> None:
@@ -111,23 +103,30 @@ def _dry_run(source: str, target: Path, options: "ConvertOptions", json: bool) -
 
 def _maker(source: str, download_dir: Path | None, original: bool) -> Callable[..., list[Path]]:
     """Choose between a folder and a repository."""
-    if Path(source).exists() or not re.fullmatch(r"[\w.-]+/[\w.-]+(@\S+)?", source):
+    repo = None if Path(source).exists() else repository(source)
+    if repo is None:
         from convert import convert_checkpoint
 
         return partial(convert_checkpoint, Path(source))
-    from gptoss_local.pull import pull_checkpoint
+    from gptoss_local.pulling.pull import pull_checkpoint
 
-    return partial(pull_checkpoint, source, folder=download_dir, original=original)
+    return partial(pull_checkpoint, repo, folder=download_dir, original=original)
 
 
-def _print_result(written: list[Path], json: bool, quiet: bool) -> None:
+def _print_result(written: list[Path], notes: list[str], json: bool, quiet: bool) -> None:
     first, *others = map(str, written)
     size_bytes = sum(path.stat().st_size for path in written)
     if json:
-        print_json(path=first, size_bytes=size_bytes, files=[first, *others])
+        print_json(path=first, size_bytes=size_bytes, files=[first, *others], notes=notes)
     elif not quiet:
+        _print_notes(notes)
         more = f" and {len(others)} more" if others else ""
         print(f"wrote {first}{more} ({decimal(size_bytes)})", file=sys.stderr)
+
+
+def _print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def _print_plan(plan: "Plan", json: bool) -> None:
@@ -151,7 +150,7 @@ def _print_plan(plan: "Plan", json: bool) -> None:
             }
             for file in plan.files
         ]
-        print_json(files=files, size_bytes=plan.n_file_bytes, free_bytes=n_free)
+        print_json(files=files, size_bytes=plan.n_file_bytes, free_bytes=n_free, notes=plan.notes)
         return
     rows = [
         [
@@ -166,6 +165,7 @@ def _print_plan(plan: "Plan", json: bool) -> None:
         for tensor, offset in zip(file.tensors, file.offsets, strict=True)
     ]
     print_table(["NAME", "TYPE", "SHAPE", "BYTES", "FILE", "OFFSET"], rows)
+    _print_notes(plan.notes)
     print(
         f"{len(rows)} tensors, {decimal(plan.n_file_bytes)} in {len(plan.files)} "
         f"file{'s' if len(plan.files) > 1 else ''}; {decimal(n_free)} free"

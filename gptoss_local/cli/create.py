@@ -28,9 +28,9 @@ def create(
         typer.Option("--parameter", "-p", metavar="KEY=VALUE", help="As temperature=0.2; repeat."),
     ] = None,
 ) -> None:
-    """Make the model NAME of another one, with defaults of its own.
+    """Make a model NAME from another one, with defaults of its own.
 
-    What is given beside a Modelfile wins over it.
+    Options take precedence over the Modelfile.
     """
     if not (file or parent):
         raise UsageError(
@@ -43,7 +43,7 @@ def create(
         body["system"] = system
     body["parameters"] = body.get("parameters", {}) | _parameters(parameter or [])
     settings = load_settings()
-    if (path := folder / body.get("from", "")).suffix == ".gguf" and path.is_file():
+    if (path := folder / body.get("from", "")).suffix.lower() == ".gguf" and path.is_file():
         body["from"] = named(str(path), settings)
     running_server(settings).post("/api/create", {"model": name, "stream": False, **body})
     print(f"created {name}: gptoss run {name}", file=sys.stderr)
@@ -51,7 +51,7 @@ def create(
 
 
 def _read(file: str) -> tuple[dict[str, Any], Path]:
-    """A Modelfile as a request, and the folder from which its paths are meant."""
+    """Return a Modelfile as a request, and the folder from which its paths are meant."""
     if file == "-":
         return parse_modelfile(read_stdin()), Path()
     try:
@@ -69,7 +69,7 @@ def _warn_of_unknown(parameters: dict[str, Any]) -> None:
     """Say which are kept and have no effect: Ollama has more of them, and some are misspelt."""
     from difflib import get_close_matches
 
-    from gptoss_local.server.ollama_options import Options
+    from gptoss_local.server.dialects.ollama.options import Options
 
     known = Options.__struct_fields__
     for key in parameters:

@@ -1,4 +1,4 @@
-"""`gptoss doctor`: what stands in the way of a fast model here, and how to mend it."""
+"""`gptoss doctor`: what stands in the way of a fast model here, and how to fix it."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -16,19 +16,19 @@ _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLE
 
 def doctor(json: Json = False) -> None:
     """Check GPU, driver, build, memory, disk and port; exit code 1 if there is a problem."""
-    from rich.console import Console
     from rich.text import Text
 
+    from gptoss_local.cli._console import CleanConsole
     from gptoss_local.diagnosis import diagnose
-    from gptoss_local.hardware import read_machine
+    from gptoss_local.machine.hardware import read_machine
 
     settings = load_settings()
     machine = read_machine(settings.models_dir)
     findings = diagnose(machine, _look_around(settings))
     if json:
-        print_json(machine=machine, findings=findings)
+        print_json(versions=_versions(), machine=machine, findings=findings)
     else:
-        console = Console(highlight=False, soft_wrap=True)
+        console = CleanConsole()
         for finding in findings:
             sign, colour = _SIGNS[finding.level]
             console.print(Text.assemble((f"{sign:<8}", colour), f"{finding.name}: {finding.text}"))
@@ -36,6 +36,20 @@ def doctor(json: Json = False) -> None:
                 console.print(Text(f"        {finding.fix}"))
     if any(finding.level == "problem" for finding in findings):
         raise typer.Exit(1)
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import version
+
+    from gptoss_local import __version__
+
+    return {
+        "gptoss": __version__,
+        "llama_cpp_python": version("llama-cpp-python"),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
 
 
 def _look_around(settings: Settings) -> "Surroundings":

@@ -13,15 +13,15 @@ from gptoss_local.settings import load_settings
 
 def gc(
     interrupted: Annotated[
-        bool, typer.Option("--interrupted", help="Also what interrupted pulls would go on from.")
+        bool, typer.Option("--interrupted", help="Also what interrupted pulls would resume from.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list it.")] = False,
     json: Json = False,
 ) -> None:
-    """Remove files of the models folder that no model needs.
+    """Remove files that no model needs.
 
-    These are uploads of which nothing was made, and what killed processes left. What was touched in
-    the last ten minutes stays.
+    These are uploads of which nothing was made, and what killed processes left, also in the cache.
+    What was touched in the models folder in the last ten minutes stays.
     """
     from gptoss_local.store import find_garbage
 

@@ -1,4 +1,4 @@
-"""`gptoss import`: use a model where it lies: a GGUF file, or what other programs have."""
+"""`gptoss import`: use a model where it is: a GGUF file, or what other programs have."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from gptoss_local.errors import ModelNotFoundError, UsageError
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.store.elsewhere import FoundModel
+    from gptoss_local.store.external import FoundModel
 
 
 def import_(
@@ -24,13 +24,13 @@ def import_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The model's name here.")] = "",
     json: Json = False,
 ) -> None:
-    """Use a model where it lies; nothing is copied or changed.
+    """Use a model where it is; nothing is copied or changed.
 
     Without SOURCE: list the models of gpt-oss that Ollama and Hugging Face's cache have on this
     disk.
     """
     from gptoss_local.store import adopt_file
-    from gptoss_local.store.elsewhere import find_elsewhere
+    from gptoss_local.store.external import find_elsewhere
 
     if source is None:
         _print(find_elsewhere(), json)
@@ -39,7 +39,7 @@ def import_(
         path = Path(source)
     else:
         path = _chosen(source, find_elsewhere())
-        name = name or source.partition("/")[2].rpartition("/")[2].removesuffix(".gguf")
+        name = name or _name_in(source)
     entry = adopt_file(path, load_settings(), name)
     if json:
         print_json(name=entry.name, path=str(entry.path), size_bytes=entry.size_bytes)
@@ -47,8 +47,16 @@ def import_(
         print(f"{entry.name} is ready: gptoss run {entry.name}", file=sys.stderr)
 
 
+def _name_in(listed: str) -> str:
+    """Make a model's name of a name in the list: for a file, as for any other file."""
+    from gptoss_local.names import name_for
+
+    name = listed.rpartition("/")[2]
+    return name_for(Path(name)) if name.lower().endswith(".gguf") else name
+
+
 def _chosen(name: str, found: "list[FoundModel]") -> Path:
-    """The file of a listed model that can be used."""
+    """Return the file of a listed model that can be used."""
     each = next((each for each in found if each.name == name), None)
     if each is None:
         close = closest(name, [each.name for each in found])

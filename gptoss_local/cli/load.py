@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from gptoss_local.catalog import canonical_name
-from gptoss_local.cli._loading import follow_load
-from gptoss_local.cli._options import Json, ModelName, named, server_for
+from gptoss_local.cli._loading import continues, follow_load, loaded_model, warn_if_smaller
+from gptoss_local.cli._options import Json, KeepAlive, ModelName, keep_alive_of, named, server_for
 from gptoss_local.cli._output import print_json, progress_bar
 from gptoss_local.settings import load_settings
 
@@ -17,10 +17,7 @@ def load(
     ctx: Annotated[
         int | None, typer.Option("--ctx", min=1, help="Least tokens of context.")
     ] = None,
-    keep_alive: Annotated[
-        str,
-        typer.Option("--keep-alive", metavar="TIME", help="As 90s, 10m or 2h; -1 is for ever."),
-    ] = "",
+    keep_alive: KeepAlive = "",
     json: Json = False,
 ) -> None:
     """Load MODEL into memory.
@@ -34,17 +31,18 @@ def load(
     if ctx is not None:
         body["options"] = {"num_ctx": ctx}
     if keep_alive:
-        body["keep_alive"] = int(keep_alive) if keep_alive.lstrip("-").isdigit() else keep_alive
-    with progress_bar(tenths=True, quiet=json) as bar:
+        body["keep_alive"] = keep_alive_of(keep_alive)
+    with progress_bar(tenths=True, quiet=json, if_interrupted=continues(model)) as bar:
         n_tries = follow_load(client, body, _print_as_json if json else bar)
-    name = canonical_name(model)
-    loaded = next((m for m in client.get("/api/ps")["models"] if m["name"] == name), None)
+    loaded = loaded_model(client, model)
+    warn_if_smaller(loaded, ctx)
     if json:
         print_json(event="done", model=loaded)
     elif loaded is not None:
         tries = f", planned smaller {n_tries - 1} times" if n_tries > 1 else ""
         print(
-            f"{name} is loaded, {loaded['context_length']:,} tokens of context{tries}",
+            f"{canonical_name(model)} is loaded, {loaded['context_length']:,} tokens of context"
+            f"{tries}",
             file=sys.stderr,
         )
 

@@ -1,21 +1,20 @@
 """`gptoss log`: the chats of `gptoss chat`. Reads the disk, needs no server."""
 
-import sys
+import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import human_age, is_plain, print_json, print_table
+from gptoss_local.cli._output import human_age, print_json, print_table, shortened
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
-    from tui.history import ChatSummary, Hit
-
-_TITLE_CELLS = 48
+    from gptoss_local.history import ChatSummary, Hit
 
 Chat = Annotated[
     int | None, typer.Argument(metavar="CHAT", help="Number of the chat to print, as Markdown.")
@@ -24,18 +23,32 @@ Words = Annotated[
     str | None,
     typer.Option("-q", "--query", metavar="WORDS", help="Search titles and all turns."),
 ]
+Import = Annotated[
+    Path | None,
+    typer.Option("--import", metavar="FILE", help="Add a chat that was exported as JSON."),
+]
 Limit = Annotated[int, typer.Option("-n", "--limit", min=1, help="Lines at most.")]
 
 
-def log(chat: Chat = None, query: Words = None, limit: Limit = 20, json: Json = False) -> None:
+def log(
+    chat: Chat = None,
+    query: Words = None,
+    limit: Limit = 20,
+    import_: Import = None,
+    json: Json = False,
+) -> None:
     """List past chats, search them, or print one."""
-    from tui.history import History
+    from gptoss_local.history import History, read_export
 
     if chat is not None and query is not None:
         raise UsageError("A search goes over all chats.", hint="Give CHAT or -q, not both.")
+    if import_ is not None and (chat is not None or query is not None):
+        raise UsageError("--import adds a chat and prints none", hint="Give --import alone.")
     history = History(load_settings().history_path)
     try:
-        if chat is not None:
+        if import_ is not None:
+            _print_imported(history.import_json(read_export(import_)), json)
+        elif chat is not None:
             text = history.export_json(chat) if json else history.export_markdown(chat)
             print(text, end="")
         elif query is not None:
@@ -46,6 +59,13 @@ def log(chat: Chat = None, query: Words = None, limit: Limit = 20, json: Json = 
         history.close()
 
 
+def _print_imported(chat_id: int, json: bool) -> None:
+    if json:
+        print_json(chat_id=chat_id)
+    else:
+        print(f"Imported as chat {chat_id}: gptoss chat --chat {chat_id}")
+
+
 def _print_chats(chats: "list[ChatSummary]", json: bool) -> None:
     if json:
         print_json(chats=chats)
@@ -53,7 +73,7 @@ def _print_chats(chats: "list[ChatSummary]", json: bool) -> None:
     rows = [
         (
             str(chat.id),
-            _short(chat.title),
+            shortened(chat.title),
             chat.model,
             str(chat.n_turns),
             f"{human_age(time.time() - chat.updated_s)} ago",
@@ -67,25 +87,16 @@ def _print_hits(hits: "list[Hit]", json: bool) -> None:
     if json:
         print_json(hits=[_plain_hit(hit) for hit in hits])
         return
-    is_styled = sys.stdout.isatty() and not is_plain()
-    bold, plain = ("\x1b[1m", "\x1b[0m") if is_styled else ("", "")
-    rows = [(str(hit.chat_id), _short(hit.title), _marked(hit, bold, plain)) for hit in hits]
+    rows = [(str(hit.chat_id), shortened(hit.title), _pieces(hit)) for hit in hits]
     print_table(("CHAT", "TITLE", "FOUND"), rows)
 
 
 def _plain_hit(hit: "Hit") -> dict[str, Any]:
-    return msgspec.structs.asdict(hit) | {"snippet": _marked(hit, "", "")}
+    return msgspec.structs.asdict(hit) | {"snippet": "".join(_pieces(hit))}
 
 
-def _marked(hit: "Hit", start: str, end: str) -> str:
-    from tui.history import MATCH_END, MATCH_START
+def _pieces(hit: "Hit") -> tuple[str, ...]:
+    """Split what was found: every second piece is what was looked for."""
+    from gptoss_local.history import MATCH_END, MATCH_START
 
-    return hit.snippet.replace(MATCH_START, start).replace(MATCH_END, end)
-
-
-def _short(title: str) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    if cell_len(title) <= _TITLE_CELLS:
-        return title
-    return f"{set_cell_size(title, _TITLE_CELLS - 1).rstrip()}…"
+    return tuple(re.split(f"[{MATCH_START}{MATCH_END}]", hit.snippet))

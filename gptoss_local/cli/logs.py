@@ -19,7 +19,7 @@ _POLL_S = 0.2
 
 def logs(
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Keep printing what is added, until Ctrl-C.")
     ] = False,
     n_lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, help="Lines to begin with.")
@@ -65,5 +65,5 @@ def _open(path: Path) -> TextIO:
 
 
 def _is_replaced(file: TextIO, path: Path) -> bool:
-    """Whether another file has the name now, as when a server starts behind a large log."""
+    """Return whether another file has the name now: a server that starts replaces a large log."""
     return path.is_file() and not os.path.samestat(os.fstat(file.fileno()), path.stat())

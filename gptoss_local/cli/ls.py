@@ -5,7 +5,7 @@ import time
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, NamesOnly
-from gptoss_local.cli._output import human_age, print_json, print_table
+from gptoss_local.cli._output import human_age, print_json, print_names, print_table
 from gptoss_local.settings import load_settings
 
 
@@ -29,7 +29,7 @@ def ls(quiet: NamesOnly = False, json: Json = False) -> None:
         print_json(models=models)
         return
     if quiet:
-        print("".join(f"{entry.name}\n" for entry in entries), end="")
+        print_names(entry.name for entry in entries)
         return
     rows = [
         (

@@ -16,27 +16,29 @@ from gptoss_local.errors import GptOssError, UsageError
 COMMANDS = {
     "run": "Ask MODEL, or else the newest one; without a PROMPT, chat line by line.",
     "chat": "Chat in the terminal; every chat is saved.",
+    "launch": "Start a coding agent with a model of this machine.",
     "log": "List past chats, search them, or print one.",
-    "pull": "Download MODEL and convert it meanwhile.",
+    "presets": "List the presets of the chat.",
+    "pull": "Download MODEL and convert it while it arrives.",
     "ls": "List the models on this machine.",
-    "ps": "List the models in memory, and those on their way there.",
+    "ps": "List the models in memory and those that are loading.",
     "show": "Show details of MODEL.",
     "load": "Load MODEL into memory.",
     "stop": "Unload MODEL, or stop the server.",
-    "create": "Make the model NAME of another one, with defaults of its own.",
+    "create": "Make a model NAME from another one, with defaults of its own.",
     "cp": "Give MODEL another name; both share one file on the disk.",
     "rm": "Delete models.",
-    "gc": "Remove files of the models folder that no model needs.",
-    "import": "Use a model where it lies; nothing is copied or changed.",
+    "gc": "Remove files that no model needs.",
+    "import": "Use a model where it is; nothing is copied or changed.",
     "convert": "Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay bit-exact.",
-    "verify": "Prove that a GGUF of gpt-oss is whole, and what its checkpoint says.",
+    "verify": "Verify that a gpt-oss GGUF is complete and matches its checkpoint.",
     "serve": "Serve the Ollama-compatible API.",
-    "status": "Say whether a server runs, and what it holds; exit code 7 if none does.",
+    "status": "Show whether a server runs and what it holds; exit code 7 if none does.",
     "logs": "Show the end of the server's log.",
-    "config": "Show the settings that hold, and where each comes from.",
+    "config": "Show the settings in effect and where each comes from.",
     "plan": "Show how MODEL would be placed in memory, how fast it may be, and why.",
-    "bench": "Measure MODEL: prompts and answers behind short and long contexts, answers at once.",
-    "tune": "Measure MODEL: threads, steps, offloading; what is found is kept and used.",
+    "bench": "Measure MODEL: short and long prompts, and several answers at the same time.",
+    "tune": "Measure MODEL on this machine once, for better plans and quicker loads.",
     "doctor": "Check GPU, driver, build, memory, disk and port; exit code 1 if there is a problem.",
     "completion": "Print the completion script of a SHELL.",
 }
@@ -47,32 +49,37 @@ _FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
 
 
 def make_app(names: Iterable[str] = (*COMMANDS, *_HIDDEN)) -> typer.Typer:
-    """The command line, with these commands alone."""
+    """Return the command line with these commands alone."""
     app = _empty_app()
     for name in names:
         function = _FUNCTIONS.get(name, name)
         module = import_module(f"gptoss_local.cli.{function}")
-        app.command(name, hidden=name in _HIDDEN)(getattr(module, function))
+        summary = COMMANDS.get(name, "")  # spelled out, as typer cuts what it takes from docstrings
+        app.command(name, short_help=summary, hidden=name in _HIDDEN)(getattr(module, function))
     return app
 
 
 def make_help_app() -> typer.Typer:
-    """The command line for `--help`. PERF: which imports no command, 50 ms."""
+    """Return the command line for `--help`. PERF: it imports no command, 50 ms."""
     app = _empty_app()
     for name, summary in COMMANDS.items():
-        app.command(name, help=summary)(_nothing)
+        app.command(name, short_help=summary)(_nothing)
     return app
 
 
 def _empty_app() -> typer.Typer:
     app = typer.Typer(
         help="Run OpenAI's gpt-oss models on your own PC.",
+        epilog="gptoss help COMMAND explains a command.",
+        context_settings={"help_option_names": ["-h", "--help"]},
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
     app.callback()(_root)
+    app.command("help", hidden=True)(_help)
+    app.command("version", hidden=True)(_version)
     return app
 
 
@@ -80,17 +87,30 @@ def _nothing() -> None:
     pass
 
 
+def _help(command: Annotated[str, typer.Argument(metavar="COMMAND")] = "") -> None:
+    """Explain COMMAND, or list all commands."""
+    if command:
+        make_app()([command, "--help"])
+    make_help_app()(["--help"])
+
+
+def _version() -> None:
+    """Show the version."""
+    from importlib.metadata import version
+
+    print(f"gptoss {__version__} (llama-cpp-python {version('llama-cpp-python')})")
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"gptoss {__version__} (llama-cpp-python {version('llama-cpp-python')})")
+        _version()
         raise typer.Exit
 
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     pass
@@ -99,7 +119,11 @@ def _root(
 def main() -> None:
     """Run the command of this process, and end it with its exit code."""
     ready_streams()
-    if sys.argv[1:] in ([], ["--help"]):
+    if sys.argv[1:2] == ["run"]:
+        from gptoss_local.cli.run import with_think_value
+
+        sys.argv[2:] = with_think_value(sys.argv[2:])
+    if sys.argv[1:2] in ([], ["--help"], ["-h"], ["help"], ["version"]):
         app = make_help_app()
     else:
         wanted = [name for name in sys.argv[1:2] if name in (*COMMANDS, *_HIDDEN)]
@@ -115,7 +139,7 @@ def main() -> None:
 
 
 def _run(app: typer.Typer) -> None:
-    """Run it; the reader of a pipe may go away, as `head` does, and all is well."""
+    """Run it; the reader of a pipe may go away, as `head` does, which is not an error."""
     try:
         try:
             app()
@@ -132,10 +156,10 @@ def _run(app: typer.Typer) -> None:
 
 
 def _known(error: GptOssError | OSError | UnicodeEncodeError) -> GptOssError:
-    """What happened, as one of our errors."""
+    """Return what happened as one of our errors."""
     if isinstance(error, GptOssError):
         return error
     if isinstance(error, OSError):
         discard_stdout()  # which may be what is full
         return system_error(error)
-    return UsageError("an argument or a line of the input is no text")
+    return UsageError("an argument or a line of the input is not text")

@@ -1,20 +1,20 @@
-"""`gptoss plan`: where a model would go on this or an imagined machine, and why."""
+"""`gptoss plan`: where this or an imagined machine would keep a model, and why."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gptoss_local.cli._options import Json, ModelName, named
+from gptoss_local.cli._options import Json, ModelName, entry_to_read
 from gptoss_local.cli._output import print_json
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_memory
 from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.hardware import Machine
+    from gptoss_local.machine.hardware import Machine
     from gptoss_local.plan.facts import ModelFacts
     from gptoss_local.plan.measured import Measured
-    from gptoss_local.plan.outcome import Plan
+    from gptoss_local.plan.result import Plan
 
 _WIDTH = 64
 _SHOWN_BYTES = 50_000_000  # less is 0.0 GiB
@@ -31,11 +31,19 @@ _PARTS = (  # letter, colour, what, in the order of a bar
 def plan(
     model: ModelName,
     vram: Annotated[
-        str, typer.Option(help="Imagine cards with so much, e.g. 16GiB or 16GiB,12GiB; 0 is none.")
+        str, typer.Option(help="Imagine GPUs of this size, e.g. 16GiB or 16GiB,12GiB; 0: none.")
     ] = "",
-    ram: Annotated[str, typer.Option(help="Imagine so much RAM, e.g. 64GiB.")] = "",
+    ram: Annotated[str, typer.Option(help="Imagine this much RAM, e.g. 64GiB.")] = "",
+    cores: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Imagine this many physical cores.")
+    ] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option(min=1, help="Imagine RAM this fast, in GB/s, e.g. 90.")
+    ] = None,
     ctx: Annotated[int | None, typer.Option(min=1, help="Tokens of context.")] = None,
-    parallel: Annotated[int | None, typer.Option(min=1, max=64, help="Answers at once.")] = None,
+    parallel: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Answers at the same time.")
+    ] = None,
     gpu_layers: Annotated[
         int | None, typer.Option(min=-1, help="Layers in VRAM; -1: planned.")
     ] = None,
@@ -48,10 +56,11 @@ def plan(
     from msgspec.structs import replace
 
     from gptoss_local.engine.protocol import N_DRAFT_MAX
-    from gptoss_local.hardware import read_machine
+    from gptoss_local.machine.hardware import read_machine
+    from gptoss_local.plan.hypothetical import imagine
     from gptoss_local.plan.measured import Measured
+    from gptoss_local.plan.options import plan_options
     from gptoss_local.plan.planner import make_plan
-    from gptoss_local.plan.wishes import wishes_of
     from gptoss_local.plan.words import explain
 
     settings = load_settings(
@@ -59,39 +68,50 @@ def plan(
     )
     here = read_machine(settings.models_dir)
     name, facts, known = _facts(model, settings, here)
-    machine = _imagined(here, vram, ram)
-    wishes = wishes_of(settings, N_DRAFT_MAX)
-    if vram or ram:
+    machine, assumed = imagine(
+        here,
+        _card_sizes(vram) if vram else None,
+        parse_memory(ram, "--ram") if ram else None,
+        n_cores=cores,
+        ram_bytes_s=bandwidth and bandwidth * 1e9,
+    )
+    is_imagined = bool(vram or ram or cores or bandwidth)
+    options = plan_options(settings, N_DRAFT_MAX)
+    if is_imagined:
         known = Measured()
-    wishes = replace(wishes, extra_margin_bytes=known.extra_margin_bytes, maps_host=known.maps_host)
-    chosen = make_plan(facts, machine, wishes, known.tuning)
-    reasons = explain(facts, machine, wishes, chosen, is_tuned=known.tuning is not None)
-    if not (vram or ram):
+    options = replace(
+        options, extra_margin_bytes=known.extra_margin_bytes, maps_host=known.maps_host
+    )
+    chosen = make_plan(facts, machine, options, known.tuning)
+    reasons = explain(facts, machine, options, chosen, is_tuned=known.tuning is not None)
+    if assumed:
+        reasons.insert(0, _assuming(assumed))
+    elif not is_imagined:
         reasons += _beside(settings)
     if json:
         figures = {"request_s": chosen.speed.request_s, "is_tuned": known.tuning is not None}
-        print_json(model=name, machine=machine, plan=chosen, **figures, reasons=reasons)
+        print_json(
+            model=name, machine=machine, assumed=assumed, plan=chosen, **figures, reasons=reasons
+        )
     else:
         _print(name, _summary(facts, chosen), machine, chosen, reasons)
 
 
-def _imagined(here: "Machine", vram: str, ram: str) -> "Machine":
-    """This machine with other cards or other RAM, as the flags say; empty: its own."""
-    from gptoss_local.plan.imagined import imagine
-
-    ram_bytes = parse_memory(ram, "--ram") if ram else None
-    return imagine(here, _card_sizes(vram) if vram else None, ram_bytes)
+def _assuming(assumed: list[str]) -> str:
+    *most, last = assumed
+    parts = f"{', '.join(most)} and {last}" if most else last
+    return f"Assumed for the imagined machine: {parts}. --cores and --bandwidth change that."
 
 
 def _card_sizes(text: str) -> list[int]:
     sizes = [parse_memory(part, "--vram") for part in text.split(",") if part.strip()]
     if not sizes:
-        raise UsageError(f"--vram {text!r} names no size.", hint="0 is no card.")
+        raise UsageError(f"--vram {text!r} does not name a size.", hint="0 means no card.")
     return [size for size in sizes if size]
 
 
 def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, ModelFacts, Measured]":
-    """Facts of a model on the disk and what was measured of it, or of a large one not here yet."""
+    """Return facts and measurements of a model on the disk, or of a large one not here yet."""
     from gptoss_local.catalog import canonical_name, known_model
     from gptoss_local.errors import ModelNotFoundError
     from gptoss_local.plan.facts import published_facts, read_facts
@@ -99,41 +119,41 @@ def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, Model
     from gptoss_local.store import find_model
 
     try:
-        entry = find_model(named(model, settings), settings)
+        entry = entry_to_read(model, settings)
     except ModelNotFoundError:
         known = known_model(canonical_name(model))
         if known is None or not (known.layers and known.experts):
             raise
         return known.name, published_facts(known.layers, known.experts), Measured()
     path = entry.ensure_file(settings)
-    weights_id = find_model(entry.name, settings).weights_id  # an embedded model has a file now
-    measured = read_measured(measured_path(settings.cache_dir, weights_id, here))
+    if entry.embedded:
+        entry = find_model(entry.name, settings)  # it has a file now
+    measured = read_measured(measured_path(settings.cache_dir, entry.weights_id, here))
     return entry.name, read_facts(path), measured
 
 
 def _beside(settings: Settings) -> list[str]:
-    """What a server has in memory, which counts as taken: also the model that is planned."""
+    """Return a note on what a server has in memory: that counts as taken, even this model."""
     from gptoss_local.client import Client
     from gptoss_local.errors import GptOssError
 
     client = Client(settings)
     try:
         models = client.get("/api/ps")["models"] if client.is_running() else []
-    except GptOssError:  # another program, or a key that we lack: what it has is not told
+    except GptOssError:  # another program, or a key that we lack: it does not say what it has
         return []
     names = ", ".join(model["name"] for model in models)
-    text = f"This is for what is free beside what the server has in memory: {names}."
+    text = f"This plan uses only what is free while the server has these in memory: {names}."
     return [f"{text} `gptoss stop --all` unloads that."] if names else []
 
 
 def _print(name: str, summary: str, machine: "Machine", chosen: "Plan", reasons: list[str]) -> None:
     from itertools import chain, repeat
 
-    from rich.console import Console
-
+    from gptoss_local.cli._console import CleanConsole
     from gptoss_local.plan.placement import DeviceMemory
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = CleanConsole()
     console.print(f"{name}: {summary}\n", style="bold", markup=False)
     # a card that is of no use to the plan has a bar, too
     used = chain(chosen.placement.gpus, repeat(DeviceMemory()))
@@ -151,7 +171,7 @@ def _print(name: str, summary: str, machine: "Machine", chosen: "Plan", reasons:
         "weights": host.weights + host.mapped,
         "cache": host.cache,
         "compute": host.compute,
-        "engine": host.engine,
+        "engine": host.engine + host.checkpoints,
         "other programs": machine.total_bytes - machine.available_bytes,
     }
     _print_bar(console, "RAM", machine.total_bytes, sizes, "pinned" if host.is_pinned else "")
@@ -177,9 +197,9 @@ def _summary(facts: "ModelFacts", chosen: "Plan") -> str:
 def _print_bar(
     console: Any, label: str, total_bytes: int, sizes: dict[str, int], remark: str
 ) -> None:
-    """One bar of letters: what each part takes of the whole, the rest free.
+    """Print a bar of letters: what each part takes of the whole, the rest free.
 
-    Where the parts take more than there is, a `|` shows where the memory ends.
+    Where the parts take more than available, a `|` shows where the memory ends.
     """
     from rich.text import Text
 
@@ -197,7 +217,7 @@ def _print_bar(
     if missing_bytes := bar_bytes - total_bytes:
         end = round(_WIDTH * total_bytes / bar_bytes)
         bar = Text.assemble(bar[:end], ("|", "bold"), bar[end:])
-        parts.append(f"{gib(missing_bytes)} more than there is")
+        parts.append(f"{gib(missing_bytes)} more than available")
     remark = f" ({remark})" if remark else ""
     console.print(Text.assemble(f"{label:<8}", bar, f" {gib(total_bytes)}{remark}"))
     console.print(f"        {', '.join(parts) or 'nothing'}")

@@ -9,6 +9,7 @@ from gptoss_local.cli._options import Json, NamesOnly
 from gptoss_local.cli._output import (
     human_age,
     print_json,
+    print_names,
     print_table,
     seconds_until,
 )
@@ -18,14 +19,14 @@ _FOREVER_S = 50 * 365 * 86_400
 
 
 def ps(quiet: NamesOnly = False, json: Json = False) -> None:
-    """List the models in memory, and those on their way there."""
+    """List the models in memory and those that are loading."""
     from gptoss_local.client import Client
 
     client = Client(load_settings())
     is_running = client.is_running()
     models = client.get("/api/ps")["models"] if is_running else []
     if quiet:
-        print("".join(f"{model['name']}\n" for model in models), end="")
+        print_names(model["name"] for model in models)
         return
     loading = client.get("/api/gptoss/status")["loading"] if is_running else []
     if json:
@@ -47,7 +48,7 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
 
 
 def processor(model: dict[str, Any]) -> str:
-    """Where the weights are, in Ollama's words."""
+    """Return where the weights are, in Ollama's words."""
     share = model["size_vram"] / model["size"]
     if share in (0, 1):
         return "100% GPU" if share else "100% CPU"

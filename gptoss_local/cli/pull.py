@@ -1,4 +1,4 @@
-"""`gptoss pull`: a model of the catalogue, downloaded and converted meanwhile. Needs no server."""
+"""`gptoss pull`: downloads a model of the catalogue and converts it as it arrives."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -6,16 +6,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.catalog import CatalogModel, canonical_name, known_model, pull_advice
-from gptoss_local.cli._options import INTERRUPTED, Json, Quiet
-from gptoss_local.cli._output import print_facts, print_json, progress_bar
-from gptoss_local.errors import DownloadError, ModelNotFoundError
+from gptoss_local.catalog import (
+    CatalogModel,
+    canonical_name,
+    catalog,
+    known_model,
+    pull_advice,
+)
+from gptoss_local.cli._fetch import fetch
+from gptoss_local.cli._options import DenseType, Json, Quiet
+from gptoss_local.cli._output import RESUMABLE, confirm, print_facts, print_json, progress_bar
+from gptoss_local.cli._repository import repository
+from gptoss_local.errors import ModelNotFoundError, UsageError
+from gptoss_local.formats.ggml_types import GGML_TYPES
+from gptoss_local.formats.gguf_file import read_info
 from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.pull_preview import PullPreview
-    from gptoss_local.store.elsewhere import FoundModel
-    from gptoss_local.types import Progress
+    from gptoss_local.pulling.preview import PullPreview
+    from gptoss_local.store.external import FoundModel
 
 _SOURCES = {
     "checkpoint": "{repo}, converted while it arrives",
@@ -31,34 +40,41 @@ def pull(
     gguf: Annotated[
         bool, typer.Option("--gguf", help="Take the published GGUF, and convert nothing.")
     ] = False,
+    dense: DenseType = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be fetched, and fetch nothing.")
     ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Download MODEL and convert it meanwhile.
+    """Download MODEL and convert it while it arrives.
 
     What was interrupted is continued by the same command. With --json: a line per report, the last
     one with "event": "done".
     """
     settings = load_settings()
     known = known_model(canonical_name(model))
+    if known is None and (known := _model_at(repository(model))):
+        model = known.name
     if known is None:
         raise ModelNotFoundError(
             f"the catalogue does not know {model}", hint=pull_advice(canonical_name(model))
         )
+    if dense:
+        _check_dense(dense, is_gguf=gguf or known.checkpoint is None)
     if dry_run:
-        from gptoss_local.pull_preview import preview_pull
+        from gptoss_local.pulling.preview import preview_pull
 
         _print_preview(preview_pull(known, settings, gguf=gguf), json)
         return
-    was_here = _is_here(known, settings) or (
-        not (quiet or json) and _taken_from_disk(known, settings)
+    was_here = _is_here(known, settings, dense) or (
+        not (quiet or json or dense) and _taken_from_disk(known, settings)
     )
     if not was_here:
-        with progress_bar(tenths=True, quiet=quiet or json) as bar:
-            fetch(known, settings, gguf=gguf, progress=_print_as_json if json else bar)
+        is_quiet = quiet or json
+        with progress_bar(tenths=True, quiet=is_quiet, if_interrupted=RESUMABLE) as bar:
+            progress = _print_as_json if json else bar
+            fetch(known, settings, gguf=gguf, dense=dense, progress=progress)
     if json:
         print_json(event="done", model=model, was_here=was_here)
     elif not quiet:
@@ -66,48 +82,51 @@ def pull(
         print(f"{model} {what}: gptoss run {model}", file=sys.stderr)
 
 
-def fetch(
-    model: CatalogModel, settings: Settings, *, gguf: bool = False, progress: "Progress"
-) -> None:
-    """Pull a model; Ctrl-C ends the command at once and loses nothing.
+def _model_at(repo: str | None) -> CatalogModel | None:
+    """Find the model of the catalogue that comes from a repository."""
+    for model in catalog() if repo else ():
+        sources = [source.repo for source in (model.checkpoint, model.gguf) if source]
+        if repo in [source.partition("@")[0] for source in sources]:
+            return model
+    return None
 
-    A process does the work: it can be killed where a thread would wait for a network that is gone.
+
+def _check_dense(dense: str, *, is_gguf: bool) -> None:
+    from convert.tensor_map import check_dense
+
+    if is_gguf:
+        raise UsageError("--dense is for checkpoints; a published GGUF is taken as it is")
+    check_dense(dense)
+
+
+def _is_here(model: CatalogModel, settings: Settings, dense: str) -> bool:
+    """Return whether a model is on this machine.
+
+    Raises:
+        UsageError: it is, but its dense weights are of another type than `dense`.
     """
-    from gptoss_local.server.pull_process import STEP, read_line, start
-
-    with start(model.name, settings, gguf=gguf) as process:
-        assert process.stdout is not None
-        try:
-            for text in process.stdout:
-                line = read_line(text)
-                progress(STEP, line.done, line.total)
-            code = process.wait()
-        except KeyboardInterrupt:
-            print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
-        finally:
-            process.kill()
-    if code:
-        raise DownloadError(
-            f"the pull has unexpectedly stopped (exit code {code})",
-            hint="The same command continues it.",
-        )
-
-
-def _is_here(model: CatalogModel, settings: Settings) -> bool:
     from gptoss_local.store import find_model
 
     try:
-        find_model(model.name, settings)
+        entry = find_model(model.name, settings)
     except ModelNotFoundError:
         return False
+    if dense and entry.path is not None:
+        types = {tensor.name: tensor.type_id for tensor in read_info(entry.path).tensors}
+        held = GGML_TYPES.get(types.get("token_embd.weight", -1))
+        if held is not None and held.name.lower() != dense.lower():
+            raise UsageError(
+                f"{model.name} is on this machine already, with weights of type "
+                f"{held.name.lower()}",
+                hint=f"Delete it first: gptoss rm {model.name}",
+            )
     return True
 
 
 def _taken_from_disk(model: CatalogModel, settings: Settings) -> bool:
-    """Offer a file of the model that another program has; without a terminal only tell of it."""
+    """Offer a file of the model that another program has; without a terminal only mention it."""
     from gptoss_local.store import adopt_file
-    from gptoss_local.store.elsewhere import find_elsewhere
+    from gptoss_local.store.external import find_elsewhere
 
     found = [f for f in find_elsewhere() if f.model == model.name and f.kind == "gguf"]
     for each in found:
@@ -125,7 +144,7 @@ def _is_wanted(found: "FoundModel", model: CatalogModel) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         print(f"{what}; to use that: gptoss import {found.name} {model.name}", file=sys.stderr)
         return False
-    return typer.confirm(f"{what}. Use it where it lies?", default=True, err=True)
+    return confirm(f"{what}. Use it where it is?", default=True)
 
 
 def _print_as_json(step: str, done: int, total: int) -> None:

@@ -7,6 +7,7 @@ import typer
 
 from gptoss_local.catalog import canonical_name
 from gptoss_local.cli._options import running_server
+from gptoss_local.cli._output import confirm
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 
@@ -15,7 +16,7 @@ def rm(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Models to delete.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete models. Asks first; where nobody can answer, -y is needed."""
+    """Delete models. Asks first; without a terminal, -y is needed."""
     from gptoss_local.store import check_deletable
 
     settings = load_settings()
@@ -33,8 +34,8 @@ def rm(
 def _confirm(names: list[str]) -> None:
     if not sys.stdin.isatty():
         raise UsageError(
-            f"nobody is there to confirm that {', '.join(names)} may be deleted",
-            hint=f"Say so: gptoss rm -y {' '.join(names)}",
+            f"there is no terminal to ask whether to delete {', '.join(names)}",
+            hint=f"To delete without asking: gptoss rm -y {' '.join(names)}",
         )
-    if not typer.confirm(f"Delete {', '.join(names)}?", err=True):
+    if not confirm(f"Delete {', '.join(names)}?"):
         raise typer.Exit(1)

@@ -1,67 +1,137 @@
 """`gptoss run`: ask a model, once or line by line."""
 
 import sys
-from enum import StrEnum
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 import typer
 
 from gptoss_local.cli._answer import Chat, JsonPrinter, Printer
 from gptoss_local.cli._first_model import chosen_model
-from gptoss_local.cli._loading import show_load
-from gptoss_local.cli._options import INTERRUPTED, Json, named, server_for
+from gptoss_local.cli._format import read_format
+from gptoss_local.cli._loading import continues, loaded_model, show_load, warn_if_smaller
+from gptoss_local.cli._options import Json, KeepAlive, is_path, keep_alive_of, named, server_for
+from gptoss_local.cli._output import INTERRUPTED
 from gptoss_local.cli._streams import read_stdin
-from gptoss_local.settings import load_settings
+from gptoss_local.errors import UsageError
+from gptoss_local.settings import Settings, load_settings
+from gptoss_local.types import Effort
+
+Think = Literal[Effort, "true", "false"]
+_THINK: dict[str, str | bool] = {"true": True, "false": False}
 
 
-class Effort(StrEnum):
-    low = "low"
-    medium = "medium"
-    high = "high"
+_Model = Annotated[
+    str | None, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")
+]
+_Prompt = Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="What to ask.")]
+_Effort = Annotated[Effort, typer.Option("--effort", help="How long to think.")]
+_Think = Annotated[
+    Think | None, typer.Option("--think", help="The same, or false: answer without thinking.")
+]
+_System = Annotated[str, typer.Option(help="System message, instead of the model's own.")]
+_Context = Annotated[int | None, typer.Option(min=1, help="Tokens of context, at least.")]
+_Temperature = Annotated[
+    float | None, typer.Option(min=0, help="0 always takes the likeliest token; the default is 1.")
+]
+_Seed = Annotated[int | None, typer.Option(min=0, help="The same seed gives the same answer.")]
+_Format = Annotated[
+    str, typer.Option(metavar="json|FILE", help="Answer in JSON, or by the JSON schema in FILE.")
+]
+_HideReasoning = Annotated[
+    bool, typer.Option("--hide-reasoning", "--hidethinking", help="Do not print the reasoning.")
+]
+_NoWordWrap = Annotated[
+    bool, typer.Option("--nowordwrap", help="Do not break lines between words.")
+]
+_Stats = Annotated[bool, typer.Option("--stats", "--verbose", help="Say how fast the answer was.")]
+_Interactive = Annotated[
+    bool, typer.Option("--interactive", "-i", help="Chat line by line, also in a pipe.")
+]
 
 
 def run(
-    model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")
-    ] = None,
-    prompt: Annotated[
-        list[str] | None, typer.Argument(metavar="PROMPT", help="What to ask.")
-    ] = None,
-    effort: Annotated[Effort, typer.Option("--effort", "--think", help="How long to think.")] = (
-        Effort.medium
-    ),
-    system: Annotated[str, typer.Option(help="System message, instead of the model's own.")] = "",
-    hide_reasoning: Annotated[
-        bool, typer.Option("--hide-reasoning", help="Do not print the reasoning.")
-    ] = False,
-    stats: Annotated[
-        bool, typer.Option("--stats", "--verbose", help="Say how fast the answer was.")
-    ] = False,
-    interactive: Annotated[
-        bool, typer.Option("--interactive", "-i", help="Chat line by line, also in a pipe.")
-    ] = False,
+    model: _Model = None,
+    prompt: _Prompt = None,
+    effort: _Effort = "medium",
+    think: _Think = None,
+    system: _System = "",
+    ctx: _Context = None,
+    temperature: _Temperature = None,
+    seed: _Seed = None,
+    format: _Format = "",
+    keep_alive: KeepAlive = "",
+    hide_reasoning: _HideReasoning = False,
+    no_word_wrap: _NoWordWrap = False,
+    stats: _Stats = False,
+    interactive: _Interactive = False,
     json: Json = False,
 ) -> None:
     """Ask MODEL, or else the newest one; without a PROMPT, chat line by line.
 
-    Text from a pipe goes before PROMPT. The reasoning goes to stderr, the answer to stdout. With
-    --json: an event per line, the last one with "event": "done".
+    A MODEL that can only be a text is taken as the PROMPT. Text from a pipe goes before it. The
+    reasoning goes to stderr, the answer to stdout. With --json: an event per line, the last one
+    with "event": "done".
     """
-    text = " ".join(prompt or ())
+    model, words = (None, [model, *(prompt or ())]) if _is_text(model) else (model, prompt or [])
+    text = " ".join(words)
     if not interactive and not sys.stdin.isatty():
         text = "\n\n".join(part for part in (read_stdin().strip(), text) if part)
         if not text:
-            raise typer.BadParameter("no prompt given and nothing on stdin")
+            raise _no_prompt(model)
+    options = {"num_ctx": ctx, "temperature": temperature, "seed": seed}
+    wishes: dict[str, Any] = {
+        "think": effort if think is None else _THINK.get(think, think),
+        "system": system,
+        "options": {name: value for name, value in options.items() if value is not None},
+        "format": read_format(format) if format else None,
+        "keep_alive": keep_alive_of(keep_alive) if keep_alive else None,
+    }
     settings = load_settings()
-    model = named(model, settings) if model else chosen_model(settings)
-    client = server_for(model, settings)
-    show_load(client, model)
-    printer = (JsonPrinter if json else Printer)(hide_reasoning=hide_reasoning, stats=stats)
-    chat = Chat(client, model, printer)
-    chat.effort, chat.system = effort.value, system
-    if text and not chat.ask(text):
+    model = named(model, settings) if model else _newest(words, settings)
+    printer = (JsonPrinter if json else Printer)(
+        hide_reasoning=hide_reasoning, stats=stats, wraps=not no_word_wrap
+    )
+    chat = Chat(server_for(model, settings), model, printer, **wishes)
+    show_load(chat.client, chat.load_request(), if_interrupted=continues(model))
+    is_whole = not text or chat.ask(text)
+    if ctx is not None:
+        warn_if_smaller(loaded_model(chat.client, model), ctx)
+    if not is_whole:
         raise typer.Exit(INTERRUPTED)
     if interactive or not text:
         from gptoss_local.cli._repl import Repl
 
         Repl(chat, settings).talk()
+
+
+def with_think_value(arguments: Sequence[str]) -> list[str]:
+    """Give a bare `--think` its value, which Ollama's users leave out; others stay as they are."""
+    given = list(arguments)
+    for n, argument in enumerate(given):
+        if argument == "--":
+            break
+        follows = given[n + 1] if n + 1 < len(given) else ""
+        if argument == "--think" and follows not in get_args(Think):
+            given[n] = "--think=true"
+    return given
+
+
+def _is_text(model: str | None) -> TypeGuard[str]:
+    """Return whether what stands in place of a model can be neither a name nor a path."""
+    from gptoss_local.catalog import NAME, canonical_name
+
+    return not (model is None or is_path(model) or NAME.fullmatch(canonical_name(model)))
+
+
+def _no_prompt(model: str | None) -> UsageError:
+    taken = f"{model} was taken as the model. Ask it: gptoss run {model} PROMPT" if model else ""
+    return UsageError("no prompt given and nothing on stdin", hint=taken)
+
+
+def _newest(words: Sequence[str], settings: Settings) -> str:
+    """Choose a model where none is named; say which, if the user may have meant to name one."""
+    model = chosen_model(settings)
+    if words:
+        print(f"No model is named: asking {model}.", file=sys.stderr)
+    return model

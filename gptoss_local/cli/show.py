@@ -1,16 +1,18 @@
 """`gptoss show`: what a model's file says of itself. Reads the disk, needs no server."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json, ModelName, named
+from gptoss_local.cli._options import Json, ModelName, entry_to_read
 from gptoss_local.cli._output import print_facts, print_json, progress_bar
-from gptoss_local.settings import load_settings
+from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.store import ModelDefaults
+    from gptoss_local.formats.gguf_file import GGUFInfo
+    from gptoss_local.store import ModelDefaults, ModelEntry
 
 
 def show(
@@ -21,18 +23,16 @@ def show(
     json: Json = False,
 ) -> None:
     """Show details of MODEL."""
-    from gptoss_local.store import find_model, read_info, render_modelfile
+    from gptoss_local.store import render_modelfile
 
     settings = load_settings()
-    entry = find_model(named(model, settings), settings)
+    entry = entry_to_read(model, settings)
     if modelfile:
         text = render_modelfile(entry)
         print_json(name=entry.name, modelfile=text) if json else print(text, end="")
         return
-    with progress_bar() as progress:
-        path = entry.ensure_file(settings, progress)
-    info = read_info(path)
     if json:
+        path, info = _read(entry, settings)
         print_json(
             name=entry.name,
             path=str(path),
@@ -40,7 +40,13 @@ def show(
             defaults=entry.defaults,
             keys=info.metadata,
         )
-        return
+    else:
+        print_facts(facts_of(entry, settings))
+
+
+def facts_of(entry: "ModelEntry", settings: Settings) -> dict[str, str]:
+    """Return what there is to say of a model, by what it is."""
+    path, info = _read(entry, settings)
     arch = info.architecture
     facts = {
         "name": entry.name,
@@ -54,11 +60,19 @@ def show(
         "experts": f"{info.metadata.get(f'{arch}.expert_count', '?')}, "
         f"{info.metadata.get(f'{arch}.expert_used_count', '?')} active",
     }
-    print_facts(facts | _carried(entry.defaults))
+    return facts | _carried(entry.defaults)
+
+
+def _read(entry: "ModelEntry", settings: Settings) -> "tuple[Path, GGUFInfo]":
+    from gptoss_local.store import read_info
+
+    with progress_bar() as progress:
+        path = entry.ensure_file(settings, progress)
+    return path, read_info(path)
 
 
 def _carried(defaults: "ModelDefaults") -> dict[str, str]:
-    """What `create` gave the model, by its names there."""
+    """Return what `create` gave the model, by its names there."""
     parameters = (f"{key} {value}" for key, value in defaults.parameters.items())
     messages = (f"{m.get('role')}: {m.get('content', '')}" for m in defaults.messages)
     found = {

@@ -16,7 +16,7 @@ def stop(
         typer.Argument(metavar="MODEL", help="Model to unload; without one, the server ends."),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Unload all models; the server goes on.")
+        bool, typer.Option("--all", help="Unload all models; the server keeps running.")
     ] = False,
 ) -> None:
     """Unload MODEL, or stop the server."""
@@ -31,7 +31,7 @@ def stop(
         return
     if model is None and not every:
         client.post("/api/gptoss/shutdown", {})
-        print("the server stops", file=sys.stderr)
+        print("the server is stopping", file=sys.stderr)
         return
     loaded = [m["name"] for m in client.get("/api/ps")["models"]] if every else []
     for name in loaded if model is None else [named(model, settings)]:

@@ -1,27 +1,24 @@
 """`gptoss tune`: measure a model here once, for better plans and quicker loads."""
 
-import sys
 from typing import TYPE_CHECKING
 
-import typer
-
 from gptoss_local.cli._measuring import unload, warn_if_busy
-from gptoss_local.cli._options import INTERRUPTED, Json, ModelName, Quiet, named
+from gptoss_local.cli._options import Json, ModelName, Quiet, named
 from gptoss_local.cli._output import print_json, print_table, progress_bar
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.server.tuning import TuneResult
+    from gptoss_local.runner.tuning import TuneResult
 
 
 def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
-    """Measure MODEL: threads, steps, offloading; what is found is kept and used.
+    """Measure MODEL on this machine once, for better plans and quicker loads.
 
     A server that has MODEL in memory unloads it first.
     """
     import asyncio
 
-    from gptoss_local.server.tuning import tune as measure
+    from gptoss_local.runner.tuning import tune as measure
     from gptoss_local.store import find_model
 
     settings = load_settings()
@@ -33,14 +30,9 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
     with progress_bar(tenths=True, quiet=is_quiet) as bar:
 
         def loading(fraction: float) -> None:
-            bar(f"loading {entry.name}", round(fraction * n_bytes), n_bytes)
-            if fraction == 1 and not is_quiet:
-                print("measuring …", file=sys.stderr, flush=True)
+            bar(f"loading {entry.name} to measure it", round(fraction * n_bytes), n_bytes)
 
-        try:
-            found = asyncio.run(measure(entry, settings, loading))
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
+        found = asyncio.run(measure(entry, settings, loading))
     if json:
         print_json(tuning=found)
     else:

@@ -1,6 +1,5 @@
 """`gptoss verify`: whether a GGUF is what it should be."""
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -13,6 +12,7 @@ from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, Quiet, Tokenizer, Workers
 from gptoss_local.cli._output import print_json, print_table, progress_bar
+from gptoss_local.cli._repository import repository
 from gptoss_local.cli._verify_store import as_error, model_file, verify_all
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
@@ -21,15 +21,14 @@ from gptoss_local.types import Progress
 if TYPE_CHECKING:
     from convert.verify import Report
 
-_N_PARALLEL = 2  # downloads at once: with the shard that is compared, three are on the disk
-_REPO = re.compile(r"[\w.-]+/[\w.-]+(@.+)?")
+_N_PARALLEL = 2  # downloads in parallel: with the shard that is compared, three are on the disk
 
 Against = Annotated[
     str,
     typer.Option(metavar="DIR|REPO", help="Checkpoint to compare with: a folder or OWNER/NAME."),
 ]
 DownloadDir = Annotated[
-    Path | None, typer.Option(help="Where a REPO's shards lie while they are needed.")
+    Path | None, typer.Option(help="Folder for a REPO's shards while they are needed.")
 ]
 
 
@@ -47,9 +46,9 @@ def verify(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Prove that a GGUF of gpt-oss is whole, and what its checkpoint says.
+    """Verify that a gpt-oss GGUF is complete and matches its checkpoint.
 
-    Exit code 0 means that all of it is proven.
+    Exit code 0 means that nothing is wrong; notes say what cannot be proven.
     """
     from convert.verify import verify_model
 
@@ -96,7 +95,8 @@ def _download(
     repo: str, folder: Path | None, progress: Progress
 ) -> Iterator[tuple[Path, Iterable[Path], Callable[[Path], None]]]:
     """Fetch a checkpoint: its folder, the shards as they arrive, and what to do with used ones."""
-    if not _REPO.fullmatch(repo):
+    name = repository(repo)
+    if name is None:
         raise UsageError(
             f"There is no folder {repo}, and it is not the name of a repository.",
             hint="Name a checkpoint's folder, or a repository such as openai/gpt-oss-20b.",
@@ -107,7 +107,7 @@ def _download(
     cache.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(prefix="verify-", dir=cache) as temporary,
-        open_checkpoint(repo, folder or Path(temporary)) as checkpoint,
+        open_checkpoint(name, folder or Path(temporary)) as checkpoint,
     ):
         checkpoint.fetch_small_files(progress=progress)
         kept = set(checkpoint.folder.glob("*.safetensors"))  # not ours to delete
@@ -125,7 +125,8 @@ def _download(
 
 def _print_as_json(report: "Report") -> None:
     print_json(
-        proven=report.is_proven,
+        proven=report.is_proven and not report.unproven,
+        unproven=report.unproven,
         files=[str(path) for path in report.files],
         findings=report.findings,
         notes=report.notes,
@@ -143,6 +144,7 @@ def _print(report: "Report") -> None:
             str(each.n_tensors),
             str(each.n_equal),
             str(each.n_rounded),
+            str(each.n_alike),
             str(each.n_different),
             "not finite" if each.worst_error is None else f"{each.worst_error:.3g}",
             each.worst_tensor if each.worst_error != 0 else "",
@@ -150,14 +152,15 @@ def _print(report: "Report") -> None:
         for each in report.classes
     ]
     if rows:
-        header = ["CLASS", "TENSORS", "EQUAL", "ROUNDED", "DIFFERENT", "WORST ERROR", "IN"]
-        print_table(header, rows)
+        matches = ("EQUAL", "ROUNDED", "ALIKE", "DIFFERENT")
+        print_table(["CLASS", "TENSORS", *matches, "WORST ERROR", "IN"], rows)
     for note in report.notes:
         print(f"note: {note}", file=sys.stderr)
     if report.is_proven:
         size, rate = decimal(report.n_bytes), decimal(int(report.n_bytes / report.seconds))
+        what = "plausible, but not proven" if report.unproven else "proven"
         print(
-            f"proven: {report.files[0].name}, {len(report.tensors)} tensors, {size} in "
+            f"{what}: {report.files[0].name}, {len(report.tensors)} tensors, {size} in "
             f"{report.seconds:.1f} s ({rate}/s)",
             file=sys.stderr,
         )

@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -16,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cli.conftest import run_cli
-from tests.conftest import wait_until
-from tui.history import History
+from gptoss_local.history import History
+from tests.cli.conftest import PseudoTerminal, run_cli
+from tests.conftest import RunningServer, wait_until
 
 READY = "essage, /command"  # the cursor stands on the first letter, which is written apart
 
@@ -155,3 +156,45 @@ def test_the_first_prompt_waits_for_no_import_of_what_it_does_not_need() -> None
     loaded = set(done.stdout.split())
     assert "textual" in loaded
     assert not loaded & {"markdown_it", "psutil", "pydantic", "numpy", "llama_cpp"}
+
+
+@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"ACCESSIBLE": "1"}], ids=str)
+def test_a_terminal_that_cannot_be_drawn_on(
+    server: RunningServer, tmp_path: Path, nano_home: Path, variables: dict[str, str]
+) -> None:
+    """It gets the line-by-line chat, which continues a chat and is saved as any other."""
+    home = tmp_path / "home"
+    shutil.copytree(nano_home / "cache", home / "cache")
+    history = History(home / "chats.sqlite3")
+    chat_id = history.new_chat("nano", "low")
+    turn = history.add(chat_id, None, "user", "My name is Peter Parker.")
+    history.add(chat_id, turn.id, "assistant", "Nice to meet you, Peter Parker!", state="done")
+    history.close()
+    environment = server.environment | {"GPTOSS_HOME": str(home), "TERM": "xterm"} | variables
+    command = [sys.executable, "-m", "gptoss_local", "chat", "--resume", "--effort", "low"]
+    terminal = PseudoTerminal(command, environment, tmp_path)
+    try:
+        terminal.read_until("You: " if "ACCESSIBLE" in variables else ">>> ")
+        terminal.type("What is my name?\n")
+        terminal.read_until("Your name is Peter Parker.")
+        written, terminal.screen = terminal.screen, ""
+        terminal.type("/retry\n")
+        terminal.read_until("Your name is Peter Parker.")
+        terminal.type("/clear\n")
+        terminal.read_until("Cleared")
+        terminal.type("What is 2 + 3?\n")
+        terminal.read_until("2 + 3 = 5")
+        terminal.type("/bye\n")
+        terminal.read_until("gptoss chat --chat ")
+        assert terminal.process.wait(timeout=20) == 0
+    finally:
+        terminal.close()
+    assert "\x1b" not in written + terminal.screen
+    history = History(home / "chats.sqlite3")
+    [latest, first] = history.chats()
+    said = [turn.content for turn in history.tree(latest.id)]
+    asked_again = [turn.content for turn in history.tree(first.id)]
+    history.close()
+    assert said[0] == "What is 2 + 3?"
+    assert "2 + 3 = 5" in said[1]
+    assert asked_again[2:] == 2 * ["What is my name?", "Your name is Peter Parker."]

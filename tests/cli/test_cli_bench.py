@@ -6,10 +6,23 @@ from pathlib import Path
 from threading import Thread
 from xml.etree import ElementTree
 
+import pytest
+from PIL import Image
+
+from gptoss_local.cli._plot import draw
+from gptoss_local.engine.protocol import N_DRAFT_MAX
+from gptoss_local.machine.hardware import read_machine
+from gptoss_local.plan.facts import published_facts
+from gptoss_local.plan.hypothetical import imagine
+from gptoss_local.plan.options import plan_options
+from gptoss_local.plan.planner import make_plan
+from gptoss_local.runner.benchmark import AtDepth, AtWidth, Benchmark
+from gptoss_local.settings import load_settings
 from tests.cli.conftest import Cli, run_cli
 
 
 def test_bench_prints_json_and_draws(cli: Cli, tmp_path: Path) -> None:
+    """The picture has every number of the tables, and says what it was measured on."""
     picture = tmp_path / "bench.svg"
     ran = cli("bench", "nano", "--ctx", "1024", "--parallel", "2", "--json", "--plot", str(picture))
     found = json.loads(ran.stdout)["benchmark"]
@@ -21,22 +34,49 @@ def test_bench_prints_json_and_draws(cli: Cli, tmp_path: Path) -> None:
     assert found["widths"][1]["decode_tok_s"] > 1
     assert found["plan"]["speed"]["decode_bound"] == "CPU"
     assert "a prompt of 512 tokens" in ran.stderr
-    lines = [e for e in ElementTree.parse(picture).iter() if e.tag.endswith("polyline")]
-    assert [len(line.attrib["points"].split()) for line in lines] == [2, 2]
+    assert {"machine", "versions", "date"} <= json.loads(ran.stdout).keys()
+    texts = [e.text for e in ElementTree.parse(picture).iter() if e.tag.endswith("text")]
+    rates = [d[key] for key in ("prefill_tok_s", "decode_tok_s") for d in found["depths"]]
+    for rate in (*rates, *(w["decode_tok_s"] for w in found["widths"])):
+        assert (f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}") in texts
+    assert "nano, 1,024 tokens of context" in texts
+    below = next(text for text in texts if text and "CPU cores" in text)
+    assert "no GPU, " in below
+    assert "llama-cpp-python 0." in below
+    assert json.loads(ran.stdout)["date"] in below
+
+
+@pytest.mark.parametrize("is_dark", [False, True])
+def test_pictures_of_either_kind(tmp_path: Path, is_dark: bool) -> None:
+    """A name is no formula, and rates of thousands have separators."""
+    machine, _ = imagine(read_machine(tmp_path), [16 * 2**30], 64 * 2**30)
+    plan = make_plan(published_facts(24, 32), machine, plan_options(load_settings(), N_DRAFT_MAX))
+    depths = [AtDepth(n, 20_000_000 / (n + 2000), 150) for n in (128, 2048, 32_768)]
+    widths = [AtWidth(n, 1500 * n) for n in (1, 2, 4)]
+    found = Benchmark(
+        model="$x$ 模型", n_ctx=131_072, load_s=1, depths=depths, widths=widths, plan=plan
+    )
+    for name in ("bench.svg", "bench.PNG"):
+        draw(found, "here", tmp_path / name, is_dark=is_dark)
+    texts = [e.text for e in ElementTree.parse(tmp_path / "bench.svg").iter() if e.text]
+    assert {"$x$ 模型, 131,072 tokens of context", "32k", "6,000", "9,398", "here"} <= set(texts)
+    picture = Image.open(tmp_path / "bench.PNG").convert("RGB")
+    assert picture.width > 1500
+    assert (max(picture.getpixel((1, 1))) < 40) == is_dark
 
 
 def test_bench_prints_tables(cli: Cli) -> None:
     ran = cli("bench", "nano", "--ctx", "512", "--parallel", "1", "--quiet")
-    titles = [line for line in ran.stdout.splitlines() if line.startswith(("PROMPT", "ANSWERS"))]
+    titles = [line for line in ran.stdout.splitlines() if line.startswith(("PROMPT", "PARALLEL"))]
     assert len(titles) == 2
     assert "Expected of 4,096 tokens" in ran.stdout
     assert "a prompt of" not in ran.stderr
 
 
 def test_a_picture_of_another_kind_is_refused(cli: Cli) -> None:
-    ran = cli("bench", "nano", "--plot", "bench.png")
+    ran = cli("bench", "nano", "--plot", "bench.jpg")
     assert ran.returncode == 2
-    assert "bench.png is no .svg file" in ran.stderr
+    assert "bench.jpg is not a .svg or .png file" in ran.stderr
 
 
 def test_a_picture_without_a_folder_is_refused_before_anything_is_measured(
@@ -44,7 +84,7 @@ def test_a_picture_without_a_folder_is_refused_before_anything_is_measured(
 ) -> None:
     ran = cli("bench", "nano", "--plot", str(tmp_path / "none" / "bench.SVG"))
     assert ran.returncode == 2
-    assert "is no folder" in ran.stderr
+    assert "is not a folder" in ran.stderr
     assert "loading" not in ran.stderr
 
 

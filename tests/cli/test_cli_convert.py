@@ -142,3 +142,82 @@ def test_bar_on_a_terminal(environment: dict[str, str], large: Path, tmp_path: P
     assert done
     assert done == sorted(done)
     assert re.search(r"convert .*MB [\d.]+ [MG]B/s \d:\d\d:\d\d", text)
+
+
+DENSE = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl", "mxfp4", "bf16", "f16")
+
+
+def test_every_type_is_in_the_help(environment: dict[str, str]) -> None:
+    from convert.tensor_types import TENSOR_TYPES
+
+    assert {each.name for each in TENSOR_TYPES.values() if each.can_be_asked} == set(DENSE)
+    for command in ("convert", "pull"):
+        shown = " ".join(run_cli(environment, command, "--help").stdout.split())
+        assert "q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl, mxfp4, bf16 or f16" in shown
+
+
+def test_types_of_the_dense_weights(environment: dict[str, str], tmp_path: Path) -> None:
+    source, target = write_tiny(tmp_path / "tiny"), tmp_path / "m.gguf"
+    done = convert(environment, source, target, "--dense", "Q5_1")
+    assert done.returncode == 0, done.stderr
+    plan = convert(environment, source, target, "--dense", "q5_1", "--dry-run", "--json")
+    (file,) = json.loads(plan.stdout)["files"]
+    assert file["size_bytes"] == target.stat().st_size
+    assert {each["type"] for each in file["tensors"]} == {"F32", "MXFP4", "Q5_1"}
+    done = convert(environment, source, target, "--dense", "q4_k_m")
+    assert done.returncode == 2
+    assert "q4_k_m is not a type for the dense weights" in done.stderr
+    assert "gpt-oss's have 2,880" in done.stderr
+
+
+def test_notes_are_shown(environment: dict[str, str], tmp_path: Path) -> None:
+    source, target = write_tiny(tmp_path / "tiny"), tmp_path / "m.gguf"
+    (source / "README.md").write_text("---\nlicense: [\n---\n")
+    done = convert(environment, source, target)
+    assert done.returncode == 0, done.stderr
+    assert "note: README.md was left out, as its head is not valid YAML" in done.stderr
+    (note,) = json.loads(convert(environment, source, target, "--json").stdout)["notes"]
+    assert note.startswith("README.md was left out")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("me/r1", "me/r1"),
+        ("me/r1@main", "me/r1@main"),
+        ("https://huggingface.co/me/r1", "me/r1"),
+        ("https://huggingface.co/me/r1/", "me/r1"),
+        ("http://www.huggingface.co/me/r1/tree/main", "me/r1@main"),
+        ("https://huggingface.co/me/r1/blob/abc/config.json?x=1#top", "me/r1@abc"),
+        ("hf.co/me/r1", "me/r1"),
+        ("huggingface.co/me/r1.5-x_y", "me/r1.5-x_y"),
+        ("hf://me/r1@v2", "me/r1@v2"),
+        ("https://example.com/me/r1", None),
+        ("./me/r1", None),
+        ("me", None),
+        ("me/r1/x", None),
+        ("", None),
+    ],
+)
+def test_repositories_as_people_name_them(text: str, name: str | None) -> None:
+    from gptoss_local.cli._repository import repository
+
+    assert repository(text) == name
+
+
+def test_an_address_is_a_source(environment: dict[str, str], tmp_path: Path) -> None:
+    from tests.hub.server import run_hub
+
+    source = write_tiny(tmp_path / "r1", n_shards=2)
+    (source / "model.safetensors.index.json").unlink()
+    with run_hub() as hub:
+        hub.add("me/r1", {path.name: path.read_bytes() for path in source.iterdir()})
+        environment |= {"HF_ENDPOINT": hub.endpoint, "NO_PROXY": "127.0.0.1,localhost"}
+        address = "https://huggingface.co/me/r1"
+        done = run_cli(environment, "convert", address, str(tmp_path / "hub.gguf"))
+        assert done.returncode == 0, done.stderr
+        done = run_cli(environment, "verify", str(tmp_path / "hub.gguf"), "--against", address)
+        assert done.returncode == 0, done.stderr
+        assert "proven: hub.gguf" in done.stderr
+    convert(environment, source, tmp_path / "folder.gguf")
+    assert (tmp_path / "hub.gguf").read_bytes() == (tmp_path / "folder.gguf").read_bytes()

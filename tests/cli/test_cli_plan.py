@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+from gptoss_local.machine.hardware import Machine
 from tests.cli.conftest import Cli, run_cli
 from tests.conftest import RunningServer
 
@@ -33,11 +34,38 @@ def test_plan_of_an_imagined_machine(cli: Cli) -> None:
     assert data["is_tuned"] is False
 
 
+def test_an_imagined_machine_does_not_take_the_cores_of_this_one(cli: Cli) -> None:
+    """Not in silence: with cards and RAM it is another PC, and what is assumed of it is said."""
+    other = ("plan", "gpt-oss:120b", "--vram", "16GiB", "--ram", "64GiB")
+
+    def speed(*flags: str) -> dict[str, object]:
+        data: dict[str, object] = json.loads(cli(*other, *flags, "--json").stdout)["plan"]["speed"]
+        return data
+
+    shown = cli(*other).stdout
+    assert "8 threads for prompts and 8 for answers" in shown
+    assert (
+        "- Assumed for the imagined machine: 8 cores, RAM of 75 GB/s (two channels of DDR5-4800) "
+        "and an NVMe disk. --cores and --bandwidth change that.\n"
+    ) in shown
+    data = json.loads(cli(*other, "--json").stdout)
+    assert data["machine"]["n_cores"] == 8
+    assert data["assumed"][0] == "8 cores"
+    assert data["plan"]["speed"]["decode_tok_s"] == pytest.approx(22, abs=2)
+    fast = speed("--cores", "16", "--bandwidth", "150")
+    assert fast["decode_tok_s"] == pytest.approx(33, abs=2)
+    assert speed("--cores", "2")["decode_bound"] == "CPU"
+    data = json.loads(cli("plan", "20b", "--vram", "12GiB", "--json").stdout)
+    cores = f"{data['machine']['n_cores']} core"
+    assert data["assumed"][0].startswith(cores)
+    assert data["assumed"][0].endswith(" of this machine")
+
+
 def test_plan_says_what_is_in_memory_already(fresh: dict[str, str]) -> None:
     """That is not free: without a word a model that is loaded seems not to fit."""
     assert "in memory" not in run_cli(fresh, "plan", "nano").stdout
     run_cli(fresh, "load", "nano")
-    assert "what the server has in memory: nano." in run_cli(fresh, "plan", "nano").stdout
+    assert "while the server has these in memory: nano." in run_cli(fresh, "plan", "nano").stdout
     assert "in memory" not in run_cli(fresh, "plan", "nano", "--ram", "32GiB").stdout
 
 
@@ -71,9 +99,11 @@ def test_a_card_of_no_use_has_a_bar(cli: Cli) -> None:
     [
         (("20b", "--vram", "8GiB", "--gpu-layers", "25"), 5, "25 layers on the GPU"),
         (("20b", "--vram", "much"), 2, "is not a size"),
+        (("20b", "--cores", "0"), 2, "not in the range"),
+        (("20b", "--bandwidth", "fast"), 2, "--bandwidth"),
         (("20b", "--vram", "16GiB,", "--ram", "64"), 2, "Write 64GiB"),
         (("20b", "--vram", "0.5"), 2, "Write 0.5GiB"),
-        (("20b", "--vram", ","), 2, "names no size"),
+        (("20b", "--vram", ","), 2, "does not name a size"),
         (("20b", "--vram", "9" * 400 + "GiB"), 2, "more than any memory"),
         (("20b", "--gpu-layers", "-5"), 2, "not in the range"),
         (("120b", "--vram", "16GiB", "--ram", "1GiB"), 5, "15.4 GiB on a card like RTX 5060 Ti"),
@@ -93,6 +123,17 @@ def test_doctor_sees_our_server(cli: Cli) -> None:
     assert findings["server"]["text"].startswith("gptoss answers at")
     assert {"llama.cpp", "CPU", "RAM", "disk"} <= findings.keys()
     assert "server: gptoss answers" in cli("doctor").stdout
+
+
+def test_a_bug_report_has_all_facts_in_one_place(server: RunningServer) -> None:
+    secrets = {"GPTOSS_API_KEY": "s3cret", "HF_TOKEN": "hf_secret", "CUDA_VISIBLE_DEVICES": "MIG-1"}
+    done = run_cli(server.environment | secrets, "doctor", "--json")
+    facts = json.loads(done.stdout)
+    assert facts["versions"].keys() == {"gptoss", "llama_cpp_python", "python", "system"}
+    assert facts["machine"].keys() == set(Machine.__struct_fields__)
+    assert facts["machine"]["visible_devices"] == "MIG-1"
+    assert "s3cret" not in done.stdout
+    assert "hf_secret" not in done.stdout
 
 
 def test_doctor_sees_another_program(server: RunningServer) -> None:

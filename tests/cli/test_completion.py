@@ -24,12 +24,15 @@ CASES = [
     ("gptoss run nano ", []),
     ("gptoss run --effort ", ["high", "low", "medium"]),
     ("gptoss run --effort low n", ["nano"]),
+    ("gptoss chat --effort ", ["high", "low", "medium"]),
     ("gptoss rm nano m", ["mine:7b"]),
     ("gptoss stop ", ["nano"]),
     ("gptoss pull gpt-oss:", ["gpt-oss:120b", "gpt-oss:20b"]),
     ("gptoss create x --from m", ["mine:7b"]),
-    ("gptoss run --hide", ["--hide-reasoning"]),
+    ("gptoss run --hide", ["--hide-reasoning", "--hidethinking"]),
     ("gptoss completion z", ["zsh"]),
+    ("gptoss launch cod", ["codex"]),
+    ("gptoss launch codex --model n", ["nano"]),
 ]
 
 Complete = Callable[[str], list[str]]

@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 
-from tests.cli.conftest import run_cli
+from tests.cli.conftest import Cli, run_cli
 
 
 def test_values_and_sources() -> None:
@@ -15,10 +16,15 @@ def test_values_and_sources() -> None:
     assert ["api_key", "(set)", "GPTOSS_API_KEY"] in lines
     assert ["max_queue", "512", "default"] in lines
     assert "hunter2" not in done.stdout
-    assert "GPTOSS_PROT is set, but is no setting" in done.stderr
+    assert "GPTOSS_PROT is set, but is not a setting" in done.stderr
 
     listed = json.loads(run_cli(os.environ | settings, "config", "--json").stdout)["settings"]
-    assert {"name": "keep_alive_s", "value": 300.0, "source": "OLLAMA_KEEP_ALIVE"} in listed
+    assert {
+        "name": "keep_alive_s",
+        "value": 300.0,
+        "meaning": "",
+        "source": "OLLAMA_KEEP_ALIVE",
+    } in listed
 
 
 def test_one_value_and_a_misspelt_one() -> None:
@@ -32,4 +38,24 @@ def test_one_value_and_a_misspelt_one() -> None:
 def test_a_bad_value_is_refused_by_its_source() -> None:
     done = run_cli(os.environ | {"GPTOSS_PORT": "eleven"}, "config")
     assert done.returncode == 2
-    assert "GPTOSS_PORT: Expected `int`" in done.stderr
+    assert "GPTOSS_PORT: port must be a whole number, not 'eleven'" in done.stderr
+
+
+def test_a_bad_parameter_is_named_in_plain_words(cli: Cli) -> None:
+    done = cli("create", "x", "--from", "nano", "-p", "temperature=hot")
+    assert done.returncode == 2
+    assert "temperature must be a number, not 'hot'" in done.stderr
+    assert "`" not in done.stderr
+
+
+def test_what_is_left_to_gptoss_is_said() -> None:
+    shown = run_cli(dict(os.environ), "config").stdout
+    assert re.search(r"^context_length +0 \(what fits\) +default$", shown, re.MULTILINE)
+    assert re.search(r"^theme +textual-dark +default$", shown, re.MULTILINE)
+    assert re.search(r"^api_key +\(none\) +default$", shown, re.MULTILINE)
+    assert not re.search(r"^\w+ {20,}default$", shown, re.MULTILINE)  # an empty value
+    assert run_cli(dict(os.environ), "config", "context_length").stdout == "0\n"
+    listed = json.loads(run_cli(dict(os.environ), "config", "threads", "--json").stdout)
+    assert listed["settings"][0]["meaning"].startswith("one per physical core")
+    set_ = run_cli(os.environ | {"GPTOSS_THREADS": "3"}, "config").stdout
+    assert re.search(r"^threads +3 +GPTOSS_THREADS$", set_, re.MULTILINE)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from gptoss_local.history import History
 from tests.cli.conftest import run_cli
-from tui.history import History
 
 
 @pytest.fixture
@@ -96,3 +96,22 @@ def test_errors(environment: dict[str, str], tmp_path: Path) -> None:
 def test_no_chats_yet(tmp_path: Path) -> None:
     done = run_cli(os.environ | {"GPTOSS_HOME": str(tmp_path)}, "log")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
+
+
+def test_import(environment: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "chat.json"
+    exported = run_cli(environment, "log", "1", "--json").stdout
+    file.write_text(exported, encoding="utf-8")
+    done = run_cli(environment, "log", "--import", str(file))
+    assert done.stdout == "Imported as chat 3: gptoss chat --chat 3\n"
+    assert run_cli(environment, "log", "3").stdout == run_cli(environment, "log", "1").stdout
+    done = run_cli(environment, "log", "--import", str(file), "--json")
+    assert json.loads(done.stdout)["chat_id"] == 4
+    for arguments, words in (
+        (["--import", str(tmp_path / "none.json")], "there is no file"),
+        (["--import", str(file), "1"], "--import adds a chat"),
+        (["--import", str(tmp_path / "chats.sqlite3")], "not an exported chat"),
+    ):
+        done = run_cli(environment, "log", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr

@@ -12,12 +12,14 @@ import pytest
 
 from gptoss_local.cli._modelfile import parse_modelfile
 from gptoss_local.errors import UsageError
+from gptoss_local.settings import Settings
+from gptoss_local.store import adopt_file
 from tests.cli.conftest import Cli, Terminal, run_cli
 from tests.conftest import RunningServer, run_server
 from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account  # noqa: F401
 from tests.hub.server import Fault, HubServer, run_hub
-from tests.test_pull import read_folder
+from tests.pulling.test_pull import read_folder
 
 N_SHARDS = 3
 LAST = f"model-{N_SHARDS:05d}-of-{N_SHARDS:05d}.safetensors"
@@ -46,6 +48,19 @@ def test_pull(hub: HubServer, home_cli: Cli) -> None:
     assert home_cli("pull", "gpt-oss", "--quiet").stderr == ""
 
 
+def test_pull_with_another_type(hub: HubServer, home_cli: Cli) -> None:
+    """By the address of its repository; what is here is not taken for another type."""
+    done = home_cli("pull", "https://huggingface.co/openai/gpt-oss-20b", "--dense", "q4_1")
+    assert done.returncode == 0, done.stderr
+    assert "gpt-oss:20b is ready" in done.stderr
+    assert home_cli("pull", "20b", "--dense", "Q4_1").returncode == 0
+    refused = home_cli("pull", "20b", "--dense", "q8_0")
+    assert refused.returncode == 2
+    assert "on this machine already, with weights of type q4_1" in refused.stderr
+    for options in (("--dense", "q4_k"), ("--dense", "q4_0", "--gguf")):
+        assert home_cli("pull", "120b", *options).returncode == 2
+
+
 def test_pull_as_json_never_goes_back(hub: HubServer, home_cli: Cli) -> None:
     lines = [json.loads(line) for line in home_cli("pull", "20b", "--json").stdout.splitlines()]
     *progress, last = lines
@@ -70,7 +85,7 @@ def test_pull_is_interrupted_and_continued(hub: HubServer, home_server: RunningS
     pull.send_signal(signal.SIGINT)
     _, said = pull.communicate(timeout=10)
     assert pull.returncode == 130
-    assert said.endswith("the same command goes on where this one stopped\n")
+    assert said.endswith("Run the same command again to resume.\n")
     hub.heal()
     sent = dict(hub.sent)
     again = Terminal(home_server, "20b", command="pull")
@@ -252,3 +267,35 @@ def test_a_modelfile_of_the_server(home_cli: Cli, home_server: RunningServer) ->
         for name in ("first", "second")
     )
     assert first == second
+
+
+@pytest.mark.parametrize("name", ["mine", "taken"])
+def test_show_and_plan_of_a_file_only_read(
+    fresh: dict[str, str], tmp_path: Path, nano_gguf: Path, name: str
+) -> None:
+    """It has no name by that, and may be called like another model."""
+    models = Path(fresh["GPTOSS_HOME"]) / "models"
+    models.mkdir()
+    (models / "taken.gguf").write_bytes(nano_gguf.read_bytes())
+    file = tmp_path / f"{name}.gguf"
+    file.hardlink_to(nano_gguf)
+    before = sorted(models.rglob("*"))
+    shown = json.loads(run_cli(fresh, "show", str(file), "--json").stdout)
+    assert (shown["name"], shown["path"]) == (str(file), str(file))
+    planned = run_cli(fresh, "plan", str(file))
+    assert planned.stdout.startswith(f"{file}: "), planned.stderr
+    assert f"\nFROM {file}\n" in run_cli(fresh, "show", str(file), "--modelfile").stdout
+    for path, code in ((tmp_path / "no.gguf", 3), (tmp_path, 2)):
+        assert run_cli(fresh, "show", str(path)).returncode == code
+        assert run_cli(fresh, "plan", str(path)).returncode == code
+    assert sorted(models.rglob("*")) == before
+
+
+def test_show_and_plan_know_a_file_that_is_a_model(
+    fresh: dict[str, str], tmp_path: Path, nano_gguf: Path
+) -> None:
+    file = tmp_path / "Mine.gguf"
+    file.hardlink_to(nano_gguf)
+    adopt_file(file, Settings(home=Path(fresh["GPTOSS_HOME"])))
+    assert json.loads(run_cli(fresh, "show", str(file), "--json").stdout)["name"] == "mine"
+    assert run_cli(fresh, "plan", str(file)).stdout.startswith("mine: ")

@@ -78,6 +78,28 @@ def test_gguf_path_as_model(fresh: dict[str, str], nano_gguf: Path, tmp_path: Pa
     assert run_cli(fresh, "stop", str(file)).returncode == 0
 
 
+def test_a_path_in_the_place_of_the_model(cli: Cli) -> None:
+    """It is no text to ask, whatever its case."""
+    done = cli("run", "My Model.GGUF", FRANCE)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "there is no file My Model.GGUF" in done.stderr
+
+
+def test_a_server_with_other_models_is_named(
+    server: RunningServer, nano_gguf: Path, tmp_path: Path
+) -> None:
+    """One of another user or GPTOSS_HOME, which does not know the file that is named here."""
+    file = tmp_path / "My.gguf"
+    file.hardlink_to(nano_gguf)
+    home = tmp_path / "other"
+    done = run_cli(server.environment | {"GPTOSS_HOME": str(home)}, "run", str(file), FRANCE)
+    assert done.returncode == 3
+    assert f"has its models in {server.home / 'models'}" in done.stderr
+    assert f"this command uses {home / 'models'}" in done.stderr
+    assert "GPTOSS_PORT=11435" in done.stderr
+    assert "has its models in" not in run_cli(server.environment, "run", "nope", FRANCE).stderr
+
+
 def test_starts_a_server_and_leaves_it_running(fresh: dict[str, str]) -> None:
     assert "Paris" in run_cli(fresh, "run", "nano", FRANCE).stdout
     url = f"http://127.0.0.1:{fresh['GPTOSS_PORT']}"
@@ -128,7 +150,7 @@ def test_a_silent_program_on_the_port(fresh: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", int(fresh["GPTOSS_PORT"]))):
         done = run_cli(fresh, "run", "nano", "hi")
     assert done.returncode == 7
-    assert f"a program has http://127.0.0.1:{fresh['GPTOSS_PORT']} and does" in done.stderr
+    assert f"a program listens at http://127.0.0.1:{fresh['GPTOSS_PORT']} but does" in done.stderr
     assert "GPTOSS_PORT=11435" in done.stderr
 
 
@@ -184,7 +206,7 @@ def test_conversation_survives_a_dead_engine(own_server: RunningServer) -> None:
         engine = own_server.engine()
         assert engine is not None
         engine.kill()
-        terminal.read_until("unexpectedly stopped")
+        terminal.read_until("stopped unexpectedly")
         terminal.type(f"{FRANCE}\n")
         terminal.read_until("The capital of France is Paris.")
     finally:
@@ -203,3 +225,112 @@ def test_conversation_line_by_line(server: RunningServer) -> None:
         assert terminal.process.wait(timeout=10) == 0
     finally:
         terminal.close()
+
+
+def test_options_of_an_answer(home_server: RunningServer, tmp_path: Path) -> None:
+    """Each is seen in what comes back, or in what `ps` says."""
+
+    def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = run_cli(home_server.environment, "run", "nano", *arguments)
+        assert done.returncode == code, done.stderr
+        return done
+
+    def loaded() -> dict[str, object]:
+        answer = httpx.get(f"{home_server.url}/api/ps", trust_env=False).json()["models"]
+        found: dict[str, object] = answer[0]
+        return found
+
+    run(FRANCE, "--ctx", "40000", "--keepalive", "2h")
+    assert loaded()["context_length"] == 40_192  # rounded up to a multiple of 256
+    assert "reads 131,072 tokens at most, not 200,000" in run(FRANCE, "--ctx", "200000").stderr
+    run(FRANCE, "--keep-alive", "-1")
+    assert str(loaded()["expires_at"]) > "2100"
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "integer", "minimum": 10000000, "maximum": 99999999}')
+    free = ("Draw.", "--think=false", "--format", str(schema), "--temperature")
+    assert run(*free, "2", "--seed", "7").stdout == run(*free, "2", "--seed", "7").stdout
+    assert run(*free, "2", "--seed", "7").stdout != run(*free, "2", "--seed", "8").stdout
+    assert run(*free, "0", "--seed", "7").stdout == run(*free, "0", "--seed", "8").stdout
+    assert isinstance(json.loads(run(FRANCE, "--format", "json").stdout), dict)
+    schema.write_text('{"type": "array", "items": {"const": 4}, "minItems": 2, "maxItems": 2}')
+    assert json.loads(run(FRANCE, "--format", str(schema)).stdout) == [4, 4]
+    assert run(FRANCE, "--think=false").stderr == ""
+    assert len(run(FRANCE, "--think", "high").stderr) > len(run(FRANCE, "--think").stderr) > 0
+    assert run("--think", FRANCE).stdout == "The capital of France is Paris.\n"
+    system = run(FRANCE, "--json", "--system", "You are a pirate who likes long sentences.")
+    counts = [json.loads(run.stdout.splitlines()[-1]) for run in (run(FRANCE, "--json"), system)]
+    assert counts[0]["prompt_eval_count"] < counts[1]["prompt_eval_count"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "yaml"], "there is no file yaml"),
+        (["--format", "{]"], "the schema is not a JSON schema"),
+        (["--keepalive", "soon"], "soon"),
+        (["--ctx", "0"], "--ctx"),
+        (["--temperature", "hot"], "--temperature"),
+        (["--think=deep"], "--think"),
+    ],
+)
+def test_options_that_cannot_be(fresh: dict[str, str], arguments: list[str], message: str) -> None:
+    """They are refused before a server is started."""
+    done = run_cli(fresh, "run", *arguments, "nano", "hi")
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "$" not in done.stderr
+    assert run_cli(fresh, "status").returncode == 7
+
+
+def test_a_text_in_the_place_of_the_model(fresh: dict[str, str], nano_gguf: Path) -> None:
+    """It is asked of the newest model, which is named."""
+    done = run_cli(fresh, "run", FRANCE)
+    assert done.returncode == 2
+    assert "no model is on this machine yet" in done.stderr
+    models = Path(fresh["GPTOSS_HOME"]) / "models"
+    models.mkdir(exist_ok=True)
+    (models / "mine.gguf").hardlink_to(nano_gguf)
+    for arguments in ((FRANCE,), ("What is", "the capital", "of France?")):
+        done = run_cli(fresh, "run", *arguments)
+        assert done.stdout == "The capital of France is Paris.\n", done.stderr
+        assert done.stderr.startswith("No model is named: asking mine.\n")
+    done = run_cli(fresh, "run", "hello")  # which could be a model
+    assert done.returncode == 2
+    assert "hello was taken as the model" in done.stderr
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_the_context_grows_for_a_long_prompt(
+    own_server: RunningServer, tmp_path: Path, flags: list[str]
+) -> None:
+    """It says so before it loads: on stderr, or as an event."""
+    (tmp_path / "prompt").write_text("word " * 33_000)
+    with (tmp_path / "prompt").open() as prompt:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gptoss_local", "run", "nano", *flags],
+            env=own_server.environment,
+            stdin=prompt,
+            stdout=subprocess.PIPE if flags else subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL if flags else subprocess.PIPE,
+            text=True,
+        )
+    with process:  # the prompt is not read to its end, which takes a minute
+        stream = process.stdout or process.stderr
+        assert stream is not None
+        line = stream.readline()
+        process.kill()
+    if flags:
+        event = json.loads(line)
+        assert (event["event"], event["model"]) == ("context_growth", "nano")
+        assert (event["from"], event["to"]) == (32_768, 65_536)
+    else:
+        assert line.endswith("the context of nano grows from 32,768 to 65,536.\n")
+
+
+def test_a_prompt_that_no_context_holds(own_server: RunningServer) -> None:
+    done = run_cli(own_server.environment, "run", "nano", stdin="word " * 150_000)
+    assert done.returncode == 8
+    message, hint = done.stderr.splitlines()
+    assert message.startswith("gptoss: the prompt is longer than the model can read: at least 13")
+    assert message.endswith(" tokens > 131072 maximum")
+    assert "num_ctx" not in hint

@@ -15,8 +15,8 @@ from tests.conftest import free_port
 from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account  # noqa: F401
 from tests.hub.server import HubServer, run_hub
-from tests.store.test_elsewhere import ollama_model
-from tests.test_pull import read_folder
+from tests.pulling.test_pull import read_folder
+from tests.store.test_external import ollama_model
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
 
@@ -90,8 +90,15 @@ def test_the_first_model_is_asked_for(environment: dict[str, str], hub: HubServe
     assert "gpt-oss:20b" in installed(environment)
 
 
-def test_a_model_that_is_named_is_offered(environment: dict[str, str], hub: HubServer) -> None:
-    asked = terminal(environment, "run", "20b", "hi")
+@pytest.mark.parametrize(
+    "command", [("run", "20b", "hi"), ("launch", "codex", "--model", "20b")], ids=" ".join
+)
+def test_a_model_that_is_named_is_offered(
+    environment: dict[str, str], hub: HubServer, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "codex").touch(0o755)
+    path = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+    asked = terminal(environment | {"PATH": path}, *command)
     try:
         asked.read_until("Download it (13.8 GB)? [Y/n]")
         asked.type("n\r")

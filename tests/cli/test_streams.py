@@ -56,7 +56,7 @@ def test_a_full_disk_behind_stdout(server: RunningServer, command: str) -> None:
 def test_bytes_that_are_no_text(server: RunningServer, locale: str) -> None:
     done = in_shell(server, f"printf 'caf\\xe9' | LC_ALL={locale} gptoss run nano What")
     assert done.returncode == 2
-    assert done.stderr.startswith("gptoss: stdin is no text\n"), done.stderr
+    assert done.stderr.startswith("gptoss: stdin is not text\n"), done.stderr
     done = in_shell(server, f"LC_ALL={locale} gptoss run nano $'caf\\xe9' </dev/null")
     assert done.returncode == 2
     assert done.stderr.startswith("gptoss: an argument"), done.stderr

@@ -3,7 +3,7 @@
 They are fetched once, by hand, and skipped where they are not there:
 
     npm install --prefix tests/clients
-    for p in aider llm; do  # whose requirements contradict each other
+    for p in aider gptme llm; do  # whose requirements contradict each other
         python3 -m venv tests/clients/$p/.venv
         tests/clients/$p/.venv/bin/pip install -r tests/clients/$p/requirements.txt
     done

@@ -1,0 +1,39 @@
+"""Rich's console for bars and colours, through which nothing but our own styles gets."""
+
+import sys
+from collections.abc import Iterable
+from typing import IO, Any, cast
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from gptoss_local.printable import CleanStream, shown
+
+
+class CleanConsole(Console):
+    """A console on stdout or stderr; texts are cleaned before they are styled."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        file = cast(IO[str], _Raw(stream)) if isinstance(stream, CleanStream) else stream
+        super().__init__(file=file, highlight=False, soft_wrap=not stderr)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the pieces of what is to be printed."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(shown(segment.text), segment.style)
+
+
+class _Raw:
+    """A clean stream as Rich needs it: what comes from its console is clean already."""
+
+    def __init__(self, stream: CleanStream) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write_raw(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

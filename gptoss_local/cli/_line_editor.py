@@ -1,0 +1,132 @@
+"""The line of the conversation where it is typed: editing, pastes, history, completion of commands.
+
+It takes 0.15 s to import, so only a conversation on a terminal does.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.shortcuts import CompleteStyle
+from prompt_toolkit.styles import Style
+
+_MAX_HISTORY_BYTES = 1 << 20
+_N_KEPT = 1000  # messages, of a history that has grown larger
+
+
+class LineEditor:
+    """Reads messages; a paste of several lines is a part of one, and Enter sends.
+
+    Args:
+        history: Where what was typed is kept for the Up key.
+        commands: What Tab completes: words, and those that may follow each.
+    """
+
+    def __init__(self, history: Path, commands: Mapping[str, Any]) -> None:
+        os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")  # some terminals never answer that
+        self._history = _open_history(history)
+        self._session: PromptSession[str] = PromptSession(
+            history=self._history,
+            enable_suspend=True,
+            completer=_Words(commands),
+            complete_while_typing=False,
+            complete_style=CompleteStyle.READLINE_LIKE,
+            reserve_space_for_menu=0,
+            key_bindings=_keys(),
+            style=Style.from_dict({"placeholder": "ansibrightblack"}),
+        )
+
+    def read(self, prompt: str, prompt_more: str, placeholder: str = "") -> str:
+        """Return what was typed; `placeholder` stands in the line as long as it is empty.
+
+        Raises:
+            EOFError: Ctrl-D in an empty line.
+            KeyboardInterrupt: Ctrl-C.
+        """
+        return self._session.prompt(
+            prompt,
+            prompt_continuation=prompt_more,
+            placeholder=[("class:placeholder", placeholder)],
+        )
+
+    def keep_history(self, *, is_kept: bool) -> None:
+        """Remember what is typed from now on, or do not."""
+        self._history.is_kept = is_kept
+
+
+class _Words(Completer):
+    """Completes the words of commands, each of which says what may follow."""
+
+    def __init__(self, commands: Mapping[str, Any]) -> None:
+        self._commands = commands
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterator[Completion]:
+        """Yield what the word before the cursor may become."""
+        *before, beginning = document.text_before_cursor.split(" ")
+        words = self._commands
+        for word in filter(None, before):
+            words = words.get(word, {})
+        for word, more in words.items():
+            if word.startswith(beginning):
+                yield Completion(f"{word} " if more else word, -len(beginning))
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def new_line(event: Any) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("c-g")
+    def edit(event: Any) -> None:
+        event.current_buffer.open_in_editor()
+
+    return keys
+
+
+def _open_history(path: Path) -> "_History":
+    """Open the file, which only its user can read; where that cannot be, forget at the end."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        if path.stat().st_size > _MAX_HISTORY_BYTES:
+            _shorten(path)
+    return _History(str(path))
+
+
+def _shorten(path: Path) -> None:
+    kept = list(FileHistory(str(path)).load_history_strings())[:_N_KEPT]
+    path.write_bytes(b"")
+    rewritten = FileHistory(str(path))
+    for text in reversed(kept):
+        rewritten.store_string(text)
+
+
+class _History(FileHistory):
+    """A history on a disk that may be full or may not be read: the conversation is worth more."""
+
+    is_kept = True
+
+    def append_string(self, string: str) -> None:
+        if self.is_kept:
+            super().append_string(string)
+
+    def store_string(self, string: str) -> None:
+        with contextlib.suppress(OSError):
+            super().store_string(string)
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            return super().load_history_strings()
+        except OSError:
+            return ()

@@ -1,0 +1,1 @@
+"""Programs that `gptoss launch` starts: what they need, and how their settings files change."""

@@ -1,0 +1,201 @@
+"""Nothing in a file, a name or an answer drives the terminal, whatever command prints it."""
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from gptoss_local.history import History
+from gptoss_local.printable import on_one_line, printable, shown, visible
+from tests.cli.conftest import run_cli
+from tests.cli.hostile import EVIL, driven_by, hostile_server, in_terminal, write_gguf
+from tests.conftest import RunningServer, free_port
+from tests.convert.tiny import write_tiny
+from tests.hub.server import run_hub
+from tests.pulling.test_pull import read_folder
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="no pty on Windows")
+
+_ASKING = [
+    ("ps",), ("ps", "-q"), ("ps", "--json"), ("status",), ("status", "--json"), ("stop", "--all"),
+    ("stop", "nano"), ("stop",), ("load", "nano"), ("load", "nano", "--json"),
+    ("run", "nano", "hi", "--stats"), ("run", "nano", "hi", "--json"), ("cp", "nano", "other"),
+    ("create", "other", "--from", "nano"), ("plan", "nano"), ("doctor",),
+]  # fmt: skip
+
+
+@pytest.fixture
+def home(empty_home: Path) -> dict[str, str]:
+    """A user's environment, with no server at its port."""
+    return os.environ | {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": str(free_port())}
+
+
+def test_the_test_sees_what_drives_a_terminal() -> None:
+    assert len(driven_by(EVIL)) >= 12
+    assert not driven_by(f"{shown(EVIL)}{printable(EVIL)}{visible(EVIL)}\x1b[1mbold\x1b[0m\r\n\ta")
+
+
+@pytest.mark.parametrize("command", _ASKING, ids=" ".join)
+def test_a_server(home: dict[str, str], command: tuple[str, ...]) -> None:
+    with hostile_server() as port:
+        written = in_terminal(home | {"GPTOSS_PORT": str(port)}, *command)
+    assert written.strip() or command == ("stop", "--all")
+    assert not driven_by(written)
+    assert "Traceback" not in written
+
+
+@pytest.mark.parametrize("speaks_json", [True, False])
+def test_errors_of_a_server(home: dict[str, str], speaks_json: bool) -> None:
+    with hostile_server(refuses=True, speaks_json=speaks_json) as port:
+        for command in _ASKING:
+            written = in_terminal(home | {"GPTOSS_PORT": str(port)}, *command)
+            assert not driven_by(written), command
+            assert "Traceback" not in written, command
+
+
+def test_names_of_files(home: dict[str, str], nano_gguf: Path) -> None:
+    """What `ls` shows, what is meant instead of a name that is not there, what `gc` removes."""
+    models = Path(home["GPTOSS_HOME"]) / "models"
+    models.mkdir()
+    name = f"nano-{EVIL}"
+    (models / f"{quote(name, safe='')}.gguf").hardlink_to(nano_gguf)
+    (models / f"x{EVIL}.part").write_bytes(b"x")
+    os.utime(models / f"x{EVIL}.part", (1, 1))
+    (models / f"{quote(EVIL, safe='')}.json").write_text('{"weights": 1}')
+    commands = [
+        ("ls",), ("ls", "-q"), ("ls", "--json"), ("show", name[:-1]), ("show", name), ("rm", name),
+        ("gc", "--dry-run"), ("gc", "--dry-run", "--json"), ("verify", "--all"), ("show", EVIL),
+        ("plan", name), ("rm", name, "-y"),
+    ]  # fmt: skip
+    for command in commands:
+        written = in_terminal(home, *command, typed="n\n")
+        assert not driven_by(written), command
+        assert "pwned" in written, command
+        assert "Traceback" not in written, command
+    run_cli(home, "stop")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [("general.architecture", EVIL)],
+        [("general.architecture", "gpt-oss"), (EVIL, "1"), (EVIL, "2")],
+        [
+            ("general.architecture", "gpt-oss"),
+            ("general.name", EVIL),
+            ("gpt-oss.block_count", EVIL),
+        ],
+    ],
+)
+@pytest.mark.parametrize("tensor", ["", EVIL], ids=["no tensor", "tensor"])
+def test_gguf_files(
+    home: dict[str, str], tmp_path: Path, keys: list[tuple[str, str]], tensor: str
+) -> None:
+    path = str(write_gguf(tmp_path / f"evil{EVIL}.gguf".replace("/", ""), keys, tensor))
+    for command in (
+        ("show",), ("show", "--json"), ("verify",), ("plan",), ("import",), ("run", "hi"),
+        ("bench",),
+    ):  # fmt: skip
+        written = in_terminal(home, command[0], path, *command[1:])
+        assert not driven_by(written), (command, written)
+        assert "Traceback" not in written, command
+    run_cli(home, "stop")
+
+
+def test_a_hub(home: dict[str, str], tmp_path: Path) -> None:
+    files = read_folder(write_tiny(tmp_path / "gpt-oss-20b"))
+    odd = f"{EVIL}.safetensors".replace("/", "")
+    with run_hub() as hub:
+        hub.add("openai/gpt-oss-20b", files | {odd: b"x"})
+        hub.add("ggml-org/gpt-oss-20b-GGUF", {f"{odd}.gguf": b"GGUF"})
+        environment = home | {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "hf")}
+        for flags in (("--dry-run",), ("--dry-run", "--json"), ("--gguf",), ()):
+            written = in_terminal(environment, "pull", "gpt-oss:20b", *flags)
+            assert not driven_by(written), flags
+            assert "Traceback" not in written, flags
+
+
+def test_what_a_model_carries(home_server: RunningServer) -> None:
+    """Any client may make a model."""
+    create = {"model": "evil", "from": "nano", "system": EVIL, "license": EVIL}
+    create |= {"messages": [{"role": "user", "content": EVIL}], "parameters": {"stop": [EVIL]}}
+    answer = httpx.post(f"{home_server.url}/api/create", json=create, trust_env=False, timeout=60)
+    assert answer.is_success, answer.text
+    for flag in ((), ("--modelfile",), ("--json",)):
+        written = in_terminal(home_server.environment, "show", "evil", *flag)
+        assert not driven_by(written), flag
+        assert "pwned" in written, flag
+        if flag == ("--json",):  # what is escaped is the same text to a program
+            assert json.loads(written)["defaults"]["system"] == EVIL
+    piped = run_cli(home_server.environment, "show", "evil", "--modelfile").stdout
+    assert EVIL in piped  # to `create -f`
+
+
+def test_logs_settings_and_words_of_the_command_line(
+    home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Path(home["GPTOSS_HOME"]) / "log" / "server.log"
+    log.parent.mkdir()
+    log.write_text(f"a line with {EVIL}\n")
+    (tmp_path / "gptoss").mkdir()
+    (tmp_path / "gptoss" / "config.toml").write_text(
+        "theme = " + json.dumps(EVIL.replace("\x7f", "")) + "\n"
+    )
+    home |= {"XDG_CONFIG_HOME": str(tmp_path), f"GPTOSS_{EVIL.replace('=', '')}": "1"}
+    for command in (
+        ("logs",), ("logs", "--json"), ("config",), ("config", "theme"), ("config", EVIL),
+        ("plan", "nano", "--vram", EVIL), (EVIL,), ("ls", f"--{EVIL}"), ("show", EVIL),
+        ("pull", EVIL), ("import", EVIL), ("convert", EVIL, "x.gguf"),
+        ("run", "nano", f"--effort={EVIL}"), ("chat", "nano", "--effort", EVIL),
+        ("create", "x", "-f", EVIL),
+        ("create", "x", "--from", "nano", "-p", f"temperature={EVIL}"), ("cp", "nano", EVIL),
+        ("completion", EVIL), ("run", EVIL, "hi"), ("verify", EVIL), ("load", EVIL), ("tune", EVIL),
+        ("bench", EVIL), ("bench", "nano", "--plot", EVIL), ("rm", EVIL), ("log", "-q", EVIL),
+    ):  # fmt: skip
+        written = in_terminal(home, *command, typed="9\n")  # no model of a list
+        assert not driven_by(written), (command, written)
+        assert "Traceback" not in written, command
+    for variable in ("GPTOSS_PORT", "GPTOSS_VRAM", "GPTOSS_HOST", "OLLAMA_KEEP_ALIVE"):
+        assert not driven_by(in_terminal(home | {variable: EVIL}, "config"))
+    run_cli(home, "stop")
+
+
+def test_chats(home: dict[str, str]) -> None:
+    """As another program may have stored them."""
+    path = Path(home["GPTOSS_HOME"]) / "chats.sqlite3"
+    history = History(path)
+    chat_id = history.new_chat("nano", "low")
+    turn = history.add(chat_id, None, "user", "a needle")
+    history.add(chat_id, turn.id, "assistant", f"needle {EVIL} needle", state="done")
+    history.close()
+    with sqlite3.connect(path) as store:
+        store.execute("UPDATE chat SET title = ?, model = ?", (EVIL, EVIL))
+    store.close()
+    for command in (("log",), ("log", "--json"), ("log", "1"), ("log", "1", "--json"),
+                    ("log", "-q", "needle"), ("log", "-q", "needle", "--json")):  # fmt: skip
+        written = in_terminal(home, *command)
+        assert not driven_by(written), command
+        assert "evil" in written, command
+        if "--json" in command:
+            json.loads(written)
+    bold = in_terminal(home, "log", "-q", "needle")
+    assert "\x1b[1mneedle\x1b[0m" in bold
+
+
+def test_answers(home: dict[str, str]) -> None:
+    """On a terminal they are shown, in a pipe they are what the model wrote."""
+    with hostile_server() as port:
+        environment = home | {"GPTOSS_PORT": str(port)}
+        written = in_terminal(environment, "run", "nano", "hi")
+        done = run_cli(environment, "run", "nano", "hi")
+    assert "\\u001b]52;c;cHduZWQ=\\u0007" in written
+    assert f"# {EVIL}\n\n{EVIL}\n" in done.stdout
+    assert not driven_by(done.stderr)  # which may well be a terminal, or a log
+
+
+def test_a_name_makes_no_second_row_of_a_table() -> None:
+    assert on_one_line("a\nnano\tb\r\nc") == r"a\nnano\tb\nc"

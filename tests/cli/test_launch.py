@@ -1,0 +1,335 @@
+"""`gptoss launch` with programs that only report how they were started."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gptoss_local.launch.agents import AGENTS, AgentName, Target
+from tests.cli.conftest import PseudoTerminal, run_cli
+from tests.conftest import RunningServer, free_port, run_server
+
+REPORT = f"""#!{sys.executable}
+import json, os, sys, time
+report = {{"arguments": sys.argv[1:], "environment": dict(os.environ)}}
+print(json.dumps(report), flush=True)
+if "wait" in sys.argv:
+    try:
+        print("interrupt me", flush=True)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        sys.exit(42)
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> dict[str, str]:
+    """Environment of a user who has all the programs, and no settings."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for agent in AGENTS.values():
+        (programs / agent.program).write_text(REPORT)
+        (programs / agent.program).chmod(0o755)
+    (tmp_path / "user").mkdir()
+    root = str(Path(__file__).parents[2])
+    return {"HOME": str(tmp_path / "user"), "PATH": f"{programs}:/usr/bin:/bin", "PYTHONPATH": root}
+
+
+@pytest.fixture
+def here(server: RunningServer, user: dict[str, str]) -> dict[str, str]:
+    """The same with a server that runs."""
+    return server.environment | user
+
+
+def launched(environment: dict[str, str], *arguments: str) -> dict[str, Any]:
+    done = run_cli(environment, "launch", *arguments)
+    assert done.returncode == 7, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_settings_arguments_and_exit_code(here: dict[str, str], server: RunningServer) -> None:
+    report = launched(here, "claude", "--model", "nano", "--", "-p", "hi", "--model", "x", "--")
+    assert report["arguments"] == ["--model", "nano", "-p", "hi", "--model", "x", "--"]
+    environment = report["environment"]
+    assert environment["ANTHROPIC_BASE_URL"] == server.url
+    assert environment["ANTHROPIC_AUTH_TOKEN"] == "gptoss"
+    assert environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "nano"
+    assert environment["CLAUDE_CODE_ATTRIBUTION_HEADER"] == "0"
+    assert not os.listdir(here["HOME"])  # no trace
+    (loaded,) = httpx.get(f"{server.url}/api/ps", trust_env=False).json()["models"]
+    assert loaded["context_length"] >= AGENTS[AgentName.claude].n_ctx == 65_536
+
+
+def test_the_users_own_keys_and_proxy_are_not_used(here: dict[str, str]) -> None:
+    mine = {"OPENAI_API_KEY": "sk-real", "ANTHROPIC_API_KEY": "sk-real", "GPTOSS_API_KEY": ""}
+    proxy = {"https_proxy": "http://proxy:3128", "NO_PROXY": "intranet"}
+    for agent in ("qwen", "claude", "gptme"):
+        environment = launched(here | mine | proxy, agent, "--model", "nano")["environment"]
+        used = {name: environment[name] for name in environment if name.endswith("_API_KEY")}
+        assert agent == "claude" or used["OPENAI_API_KEY"] == "gptoss"
+        assert agent != "claude" or used["ANTHROPIC_API_KEY"] == ""
+        assert environment["NO_PROXY"] == environment["no_proxy"] == "intranet,127.0.0.1"
+
+
+@pytest.mark.parametrize("agent", AgentName)
+def test_no_key_on_the_command_line_or_in_a_file(agent: AgentName, tmp_path: Path) -> None:
+    setup = AGENTS[agent].setup(Target("http://127.0.0.1:1", "nano", 65_536, "s3cret"))
+    assert "s3cret" not in " ".join((*setup.arguments, *setup.alone))
+    assert "s3cret" not in repr(setup.file)
+    variables = {**setup.environment, "GPTOSS_API_KEY": "s3cret"}
+    named = repr(setup.arguments) + repr(setup.file) + repr(setup.environment)
+    assert "s3cret" in setup.environment.values() or "GPTOSS_API_KEY" in named, variables
+
+
+def test_a_key_reaches_the_program(nano_home: Path, user: dict[str, str]) -> None:
+    with run_server(nano_home, api_key="s3cret") as server:
+        environment = server.environment | user | {"GPTOSS_API_KEY": "s3cret"}
+        report = launched(environment, "codex", "--model", "nano")
+        assert "s3cret" not in " ".join(report["arguments"])
+        assert report["environment"]["GPTOSS_API_KEY"] == "s3cret"
+        printed = run_cli(environment, "launch", "copilot", "--config-only", "--model", "nano")
+        assert "s3cret" not in printed.stdout + printed.stderr
+        assert 'COPILOT_PROVIDER_API_KEY="$GPTOSS_API_KEY"' in printed.stdout
+
+
+def test_starts_a_server_that_keeps_running(fresh: dict[str, str], user: dict[str, str]) -> None:
+    launched(fresh | user, "codex", "--model", "nano")
+    assert run_cli(fresh | user, "status").returncode == 0
+
+
+def test_ctrl_c_is_the_programs(here: dict[str, str], server: RunningServer) -> None:
+    command = [sys.executable, "-m", "gptoss_local", "launch", "codex", "--model", "nano"]
+    terminal = PseudoTerminal([*command, "--", "wait"], here, Path(here["HOME"]))
+    try:
+        terminal.read_until("interrupt me")
+        os.killpg(terminal.process.pid, signal.SIGINT)  # as the terminal does
+        assert terminal.process.wait(timeout=10) == 42
+    finally:
+        terminal.close()
+    assert httpx.get(server.url, trust_env=False).is_success
+
+
+def test_list(here: dict[str, str]) -> None:
+    for arguments in ([], ["--list"], ["codex", "--list"]):
+        done = run_cli(here, "launch", *arguments)
+        rows = {line.split()[0]: line for line in done.stdout.splitlines()}
+        assert next(iter(rows)) == "NAME"
+        assert set(rows) == {"NAME", *AgentName}
+        assert rows["codex"].endswith("/programs/codex")
+        assert "(not tried)" in rows["goose"]
+    nothing = run_cli(here | {"PATH": "/nonexistent"}, "launch")
+    assert "not installed: npm install -g @openai/codex" in nothing.stdout
+
+
+def test_list_as_json(here: dict[str, str]) -> None:
+    listed = json.loads(run_cli(here, "launch", "--json").stdout)
+    by_name = {agent["name"]: agent for agent in listed["agents"]}
+    assert by_name["claude"]["context_length"] == 65_536
+    assert by_name["claude"]["path"].endswith("/programs/claude")
+    assert (by_name["goose"]["is_tried"], by_name["claude"]["is_tried"]) == (False, True)
+    empty = json.loads(run_cli(here | {"PATH": "/nonexistent"}, "launch", "--json").stdout)
+    assert {agent["path"] for agent in empty["agents"]} <= {None}
+
+
+def test_a_program_that_is_not_installed(user: dict[str, str], fresh: dict[str, str]) -> None:
+    done = run_cli(fresh | user | {"PATH": "/nonexistent"}, "launch", "codex", "--model", "nano")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Codex is not installed" in done.stderr
+    assert "npm install -g @openai/codex" in done.stderr
+    assert run_cli(fresh, "status").returncode == 7  # nothing was started for it
+
+
+def test_a_program_outside_path(here: dict[str, str]) -> None:
+    """It is found where installers put it, and finds its own folder."""
+    folder = Path(here["HOME"], ".local", "bin")
+    folder.mkdir(parents=True)
+    (folder / "codex").write_text(REPORT)
+    (folder / "codex").chmod(0o755)
+    report = launched(here | {"PATH": "/usr/bin"}, "codex", "--model", "nano")
+    assert report["environment"]["PATH"] == f"/usr/bin{os.pathsep}{folder}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["cursor"], 2, "'cursor' is not one of 'aider', 'claude'"),
+        (["codex", "--model", "nanno"], 3, "Did you mean nano?"),
+        (["codex", "--modle", "nano"], 2, "No such option"),
+        (["codex", "--model", "nano", "--json"], 2, "Add --config-only or --list."),
+    ],
+)
+def test_what_is_misspelt(here: dict[str, str], arguments: list[str], code: int, said: str) -> None:
+    done = run_cli(here, "launch", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
+def test_config_only_prints_lines_for_a_shell(here: dict[str, str], tmp_path: Path) -> None:
+    """Running them is the same as launching; nothing is started for it."""
+    elsewhere = here | {"GPTOSS_PORT": str(free_port())}
+    for agent in (AgentName.claude, AgentName.codex, AgentName.opencode, AgentName.goose):
+        done = run_cli(elsewhere, "launch", agent, "--config-only", "--model", "nano", "--", "a b")
+        assert done.returncode == 0, done.stderr
+        script = tmp_path / "lines.sh"
+        script.write_text(done.stdout)
+        ran = subprocess.run(["sh", script], env=here, capture_output=True, text=True)
+        report = json.loads(ran.stdout)
+        assert report["arguments"][-1] == "a b"
+        again = run_cli(
+            elsewhere, "launch", agent, "--config-only", "--json", "--model", "nano", "--", "a b"
+        )
+        printed = json.loads(again.stdout)
+        assert printed["command"][1:] == report["arguments"]
+        assert printed["environment"].items() <= report["environment"].items()
+    assert run_cli(elsewhere, "status").returncode == 7
+
+
+def test_less_context_than_a_program_wants(nano_home: Path, user: dict[str, str]) -> None:
+    with run_server(nano_home, context_length="8192") as server:
+        environment = server.environment | user | {"GPTOSS_CONTEXT_LENGTH": "8192"}
+        done = run_cli(environment, "launch", "codex", "--model", "nano")
+        assert "Codex works best with 65,536 tokens of context; nano has 8,192" in done.stderr
+        assert "as your settings say" in done.stderr
+        assert "model_context_window=8192" in json.loads(done.stdout)["arguments"]
+        quiet = run_cli(environment, "launch", "llm", "--model", "nano")
+        assert quiet.stderr == ""
+
+
+def test_more_context_than_fits(nano_home: Path, user: dict[str, str]) -> None:
+    with run_server(nano_home, "tests.cli.small_machine") as server:
+        done = run_cli(server.environment | user, "launch", "codex", "--model", "nano")
+    assert done.returncode == 7, done.stderr
+    (n_ctx,) = re.findall(r"model_context_window=(\d+)", done.stdout)
+    assert 4096 <= int(n_ctx) < 65_536
+    assert f"nano has {int(n_ctx):,} here, more does not fit" in done.stderr
+
+
+# Settings files
+
+
+@pytest.fixture
+def file(here: dict[str, str]) -> Path:
+    path = Path(here["HOME"], ".pi", "agent", "models.json")
+    path.parent.mkdir(parents=True)
+    return path
+
+
+MINE = '// mine\n{\n  "providers": {\n    "work": {"apiKey": "k"} // 漢\n  }\n}\n'
+
+
+def backups(file: Path) -> list[Path]:
+    return sorted(file.parent.glob(f"{file.name}.*.bak"))
+
+
+def test_a_file_is_changed_only_with_a_yes(here: dict[str, str], file: Path) -> None:
+    file.write_text(MINE)
+    done = run_cli(here, "launch", "pi", "--model", "nano")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert '+    "gptoss": {' in done.stderr
+    assert "no terminal to ask on" in done.stderr
+    assert "--yes" in done.stderr
+    assert file.read_text() == MINE
+    assert not backups(file)
+
+    file.chmod(0o640)
+    report = launched(here, "pi", "--model", "nano", "--yes")
+    assert report["arguments"] == ["--provider", "gptoss", "--model", "nano"]
+    assert file.read_text().startswith(
+        '// mine\n{\n  "providers": {\n    "work": {"apiKey": "k"}, //'
+    )
+    assert file.stat().st_mode & 0o777 == 0o640
+    (backup,) = backups(file)
+    assert backup.read_text() == MINE
+    assert re.fullmatch(r"models\.json\.\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.bak", backup.name)
+
+    changed = file.read_bytes()
+    done = run_cli(here, "launch", "pi", "--model", "nano")  # no question, since nothing is left
+    assert (done.returncode, done.stderr) == (7, "")
+    assert file.read_bytes() == changed
+    assert len(backups(file)) == 1
+    assert sorted(path.name for path in file.parent.iterdir()) == [file.name, backup.name]
+
+
+@pytest.mark.parametrize(("key", "code"), [("y", 7), ("\r", 7), ("n", 1)])
+def test_asked_on_a_terminal(here: dict[str, str], file: Path, key: str, code: int) -> None:
+    file.write_text(MINE)
+    command = [sys.executable, "-m", "gptoss_local", "launch", "pi", "--model", "nano"]
+    terminal = PseudoTerminal(command, here, file.parent)
+    try:
+        terminal.read_until("like this? [Y/n]")
+        assert '+    "gptoss": {' in terminal.screen
+        terminal.type(f"{key}\r")
+        terminal.read_until("nothing was changed" if code == 1 else '"arguments"')
+        assert terminal.process.wait(timeout=10) == code
+    finally:
+        terminal.close()
+    assert (file.read_text() == MINE) == (code == 1)
+
+
+def test_a_link_stays_a_link(here: dict[str, str], file: Path, tmp_path: Path) -> None:
+    """As in folders of dotfiles."""
+    target = tmp_path / "dotfiles" / "pi.json"
+    target.parent.mkdir()
+    target.write_text("{}")
+    file.symlink_to(target)
+    launched(here, "pi", "--model", "nano", "--yes")
+    assert file.is_symlink()
+    assert "gptoss" in target.read_text()
+    assert len(backups(target)) == 1
+
+
+def test_a_new_file_is_its_owners(here: dict[str, str], file: Path) -> None:
+    launched(here, "pi", "--model", "nano", "--yes")
+    assert file.stat().st_mode & 0o077 == 0
+    assert not backups(file)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'{"providers": ', "cannot change"),
+        (b'{"providers": []}', "providers has no names and values"),
+        (b'\xff{"a": 1}', "it is not UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_stays(
+    here: dict[str, str], file: Path, data: bytes, said: str
+) -> None:
+    file.write_bytes(data)
+    done = run_cli(here, "launch", "pi", "--model", "nano", "--yes")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert str(file) in done.stderr
+    assert "Traceback" not in done.stderr
+    assert file.read_bytes() == data
+    assert not backups(file)
+
+
+@pytest.mark.parametrize("before", [b"\xef\xbb\xbf{\r\n}\r\n", b'{\r\n  "a": 1\r\n}\r\n', b""])
+def test_ends_of_lines_stay(here: dict[str, str], file: Path, before: bytes) -> None:
+    file.write_bytes(before)
+    launched(here, "pi", "--model", "nano", "--yes")
+    after = file.read_bytes()
+    assert after.startswith(before[:3].rstrip(b"}"))
+    assert after.count(b"\n") == (after.count(b"\r\n") or after.count(b"\n"))
+    assert (b"\r\n" in after) == (b"\r\n" in before)
+
+
+def test_another_model_is_added_and_the_first_one_stays(here: dict[str, str], file: Path) -> None:
+    assert run_cli(here, "cp", "nano", "second").returncode == 0
+    try:
+        for model in ("nano", "second", "nano"):
+            launched(here, "pi", "--model", model, "--yes")
+    finally:
+        assert run_cli(here, "rm", "-y", "second").returncode == 0
+    models = json.loads(file.read_text())["providers"]["gptoss"]["models"]
+    assert [model["id"] for model in models] == ["nano", "second"]

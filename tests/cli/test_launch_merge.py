@@ -1,0 +1,180 @@
+"""Settings put into existing files: nothing else in them changes, whatever they hold."""
+
+import io
+import json
+import re
+from typing import Any
+
+import json5
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from gptoss_local.errors import UsageError
+from gptoss_local.launch.merge import Default, Item, merge
+
+NAMES = st.text("abcdefgh äü漢-_/:.", min_size=1, max_size=8).filter(lambda t: t.strip() == t)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.text("ab #:'\"\\{}[],漢\n", max_size=9),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=12,
+)
+ENTRY = {"id": "m", "size": 5, "tags": ["x"]}
+WANTED: dict[str, Any] = {
+    "providers": {"gptoss": {"url": "http://127.0.0.1:1/v1", "models": Item("id", ENTRY)}},
+    "version": Default(1),
+    "on": True,
+}
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """A user's settings, some with parts of what is wanted, none with the wrong kind of value."""
+    data = draw(st.dictionaries(NAMES, VALUES, max_size=4))
+    if draw(st.booleans()):
+        other = draw(st.dictionaries(NAMES, VALUES, max_size=2))
+        entries = [{"id": "other", "x": draw(VALUES)}] * draw(st.integers(0, 2))
+        old = [{"id": "m", "size": draw(st.integers(0, 9)), "mine": 1}] * draw(st.integers(0, 1))
+        data["providers"] = {"theirs": other, "gptoss": {"models": entries + old, "mine": [1]}}
+    for name, value in (("on", draw(SCALARS)), ("version", draw(st.integers(0, 3)))):
+        if draw(st.booleans()):
+            data[name] = value
+    return data
+
+
+def expected(data: dict[str, Any]) -> dict[str, Any]:
+    data = json.loads(json.dumps(data))
+    gptoss = data.setdefault("providers", {}).setdefault("gptoss", {})
+    gptoss["url"] = WANTED["providers"]["gptoss"]["url"]
+    models = gptoss.setdefault("models", [])
+    if not any(model.get("id") == "m" for model in models):
+        models.append({})
+    next(model for model in models if model.get("id") in ("m", None)).update(ENTRY)
+    data["on"] = True
+    if data.get("version") is None:
+        data["version"] = 1
+    return data
+
+
+def commented(text: str, draw_bits: list[bool]) -> str:
+    """The JSON text with comments at ends of lines, and commas before some closing brackets."""
+    lines = text.split("\n")
+    for n, line in enumerate(lines[:-1]):
+        is_last = lines[n + 1].lstrip()[:1] in ("}", "]") and line[-1:] not in "{[,"
+        if draw_bits[n % len(draw_bits)]:
+            lines[n] = f"{line}{',' if is_last else ''} // note {n}"
+    return "\n".join(lines)
+
+
+@settings(deadline=None, max_examples=60)
+@given(documents(), st.sampled_from([None, 1, 2, 4, "\t"]), st.lists(st.booleans(), min_size=1))
+def test_json(data: dict[str, Any], indent: int | str | None, bits: list[bool]) -> None:
+    text = commented(json.dumps(data, indent=indent, ensure_ascii=False), bits)
+    merged = merge(text, WANTED, "json")
+    assert json5.loads(merged) == expected(data)
+    assert re.findall(r"// note \d+$", merged, re.M) == re.findall(r"// note \d+$", text, re.M)
+    assert merge(merged, WANTED, "json") == merged
+    if "//" not in text:
+        json.loads(merged)  # what was strict JSON stays so
+
+
+@settings(deadline=None, max_examples=60)
+@given(documents())
+def test_yaml(data: dict[str, Any]) -> None:
+    out = io.StringIO()
+    YAML().dump(data, out)
+    text = f"# first\n{out.getvalue()}# last\n" if data else "# first\n# last\n"
+    merged = merge(text, WANTED, "yaml")
+    assert YAML(typ="safe").load(merged) == expected(data)
+    assert merged.startswith("# first\n")
+    assert "# last\n" in merged
+    assert merge(merged, WANTED, "yaml") == merged
+
+
+def test_lines_that_are_not_meant_stay_as_they_are() -> None:
+    text = """// mine
+{
+    "theme":   "dark", // night
+    "providers": {
+        "other": {"models": [1, 2,], },
+        /* the local one */
+        "gptoss": {"url": "http://old"}
+        // nothing else
+    },
+}
+"""
+    wanted = {"providers": {"gptoss": {"url": "http://new", "n": {"a": 1}}}, "on": True}
+    assert (
+        merge(text, wanted, "json")
+        == """// mine
+{
+    "theme":   "dark", // night
+    "providers": {
+        "other": {"models": [1, 2,], },
+        /* the local one */
+        "gptoss": {"url": "http://new",
+            "n": {
+                "a": 1
+            }
+        }
+        // nothing else
+    },
+    "on": true
+}
+"""
+    )
+
+
+@pytest.mark.parametrize("tags", [["c"], []])
+def test_a_list_that_gets_shorter(tags: list[str]) -> None:
+    merged = merge('{"tags": ["a", "b"], "n": 1} // mine\n', {"tags": tags}, "json")
+    assert json5.loads(merged) == {"tags": tags, "n": 1}
+    assert merged.endswith(', "n": 1} // mine\n')
+
+
+def test_a_yaml_file_as_users_write_it() -> None:
+    text = """name: Mine   # everywhere
+models:
+  # the one at work
+  - name: work
+    apiKey: ${{ secrets.WORK }}   # never here
+    rules: ["a",   'b']
+
+  - name: home
+rules: []
+"""
+    wanted = {
+        "models": Item("name", {"name": "local", "n": 1}, is_first=True),
+        "name": Default("x"),
+    }
+    merged = merge(text, wanted, "yaml")
+    for line in text.splitlines():
+        assert line.split("[")[0] in merged, merged
+    assert merged.index("name: local") < merged.index("name: work")
+    assert merge(merged, wanted, "yaml") == merged
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "said"),
+    [
+        ('{"a": 1 "b": 2}', "json", "line 1 column 9"),
+        ("// nothing else", "json", ""),
+        ("[1]", "json", "the file has no names and values"),
+        ('{"providers": [1]}', "json", "providers has no names and values"),
+        ('{"providers": {"gptoss": {"models": "m"}}}', "json", "gptoss.models is not a list"),
+        ("a: [1", "yaml", "line 1"),
+        ("a: 1\na: 2\n", "yaml", "duplicate key"),
+        ("- 1\n", "yaml", "the file has no names and values"),
+    ],
+)
+def test_what_cannot_be_changed_is_refused(text: str, form: Any, said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        merge(text, WANTED, form)
+    assert said in raised.value.message

@@ -1,0 +1,150 @@
+"""`gptoss launch` with the real programs: each does one thing with a tool, and says so.
+
+The server wants an API key, and the model is scripted: it calls the program's own tool to write a
+file, and answers after the result. `test_clients.py` says how the programs are fetched.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.launch.agents import AGENTS, AgentName
+from tests.clients.test_clients import PROGRAMS
+from tests.conftest import RunningServer
+from tests.scripted_engine import Reply, Script, answer, calls, run_scripted_server
+
+ASK = "Write the file."
+DONE = "The file is written."
+SHELL = "printf made > made.txt"
+LIMIT_S = 180
+
+
+class Run(NamedTuple):
+    """Arguments of the program, and what the model replies to the question and to the result."""
+
+    arguments: list[str]
+    reply: Reply
+    last: Reply = answer(DONE)
+
+
+def _run(arguments: list[str], tool: str, **given: Any) -> Run:
+    return Run(arguments, calls(tool, given))
+
+
+RUNS = {
+    AgentName.aider: Run(
+        ["--no-git", "--yes-always", "--no-check-update", "--analytics-disable", "--message", ASK],
+        answer("made.txt\n```\nmade\n```\n"),
+    ),
+    AgentName.claude: _run(
+        ["-p", ASK, "--allowedTools", "Bash"], "Bash", command=SHELL, description="Write it"
+    ),
+    AgentName.cline: _run([ASK], "run_commands", commands=[SHELL]),
+    AgentName.codex: _run(
+        ["exec", "--skip-git-repo-check", "-s", "danger-full-access", ASK],
+        "exec_command",
+        cmd=SHELL,
+    ),
+    AgentName.continue_: _run(["-p", "--auto", ASK], "Bash", command=SHELL),
+    AgentName.copilot: _run(
+        ["-s", "--disable-builtin-mcps", "--allow-all-tools", "-p", ASK],
+        "bash",
+        command=SHELL,
+        description="Write it",
+    ),
+    AgentName.gptme: Run(
+        [
+            *("--tools", "shell,complete", "--tool-format", "tool"),
+            *("--non-interactive", "--no-confirm", ASK),
+        ],
+        calls("shell", {"command": SHELL}),
+        calls("complete", {}),  # otherwise it asks itself to continue
+    ),
+    AgentName.opencode: _run(["run", ASK], "bash", command=SHELL, description="Write it"),
+    AgentName.pi: _run(["-p", "--no-session", ASK], "bash", command=SHELL),
+    AgentName.qwen: _run(
+        ["--approval-mode", "yolo", "-p", ASK],
+        "run_shell_command",
+        command=SHELL,
+        is_background=False,
+    ),
+}
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Environment of a user without any settings; ends what the programs leave running."""
+    (tmp_path / "work").mkdir()
+    kept = {name: os.environ[name] for name in ("LANG", "SSL_CERT_FILE") if name in os.environ}
+    path = f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"
+    root = str(Path(__file__).parents[2])
+    yield kept | {"HOME": str(tmp_path), "PATH": path, "TERM": "dumb", "PYTHONPATH": root}
+    for process in psutil.process_iter(["environ"]):
+        if (process.info["environ"] or {}).get("HOME") == str(tmp_path):
+            process.kill()
+
+
+def _reaching(server: RunningServer, user: dict[str, str]) -> dict[str, str]:
+    names = ("GPTOSS_HOME", "GPTOSS_PORT")
+    return user | {n: server.environment[n] for n in names} | {"GPTOSS_API_KEY": "secret"}
+
+
+def _require(agent: AgentName) -> None:
+    if shutil.which(AGENTS[agent].program, path=PROGRAMS) is None:
+        pytest.skip("not fetched: see the top of test_clients.py")
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * LIMIT_S)
+@pytest.mark.parametrize("agent", RUNS, ids=str)
+def test_program_uses_a_tool(
+    agent: AgentName, nano_home: Path, vocabulary: Vocabulary, user: dict[str, str]
+) -> None:
+    _require(agent)
+    script = Script(vocabulary)
+    script.otherwise(RUNS[agent].reply, RUNS[agent].last)
+    work = Path(user["HOME"], "work")
+    with run_scripted_server(nano_home, script, api_key="secret") as server:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "gptoss_local", "launch", agent, "--model", "nano"),
+                *("--yes", "--", *RUNS[agent].arguments),
+            ],
+            env=_reaching(server, user),
+            cwd=work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (work / "made.txt").read_text().strip() == "made", done.stdout + done.stderr
+    if agent not in (AgentName.aider, AgentName.gptme):  # which show nothing after the file
+        assert DONE in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(2 * LIMIT_S)
+def test_llm_answers(nano_home: Path, vocabulary: Vocabulary, user: dict[str, str]) -> None:
+    _require(AgentName.llm)
+    script = Script(vocabulary)
+    script.otherwise(answer(DONE))
+    with run_scripted_server(nano_home, script, api_key="secret") as server:
+        done = subprocess.run(
+            [sys.executable, "-m", "gptoss_local", "launch", "llm", "--model", "nano", "--", ASK],
+            env=_reaching(server, user),
+            cwd=user["HOME"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+    assert (done.returncode, done.stdout.strip()) == (0, DONE), done.stderr
