@@ -4,25 +4,31 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from rich.segment import Segment
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.events import Event, Key, Paste
+from textual.filter import LineFilter
 from textual.screen import Screen
 
 from gptoss_local.errors import UsageError
+from gptoss_local.history import History
+from gptoss_local.printable import printable
 from tui.actions import REGISTRY
 from tui.clipboard import copy_natively
 from tui.conversation import Conversation
-from tui.history import History
 from tui.keys import check_keys
 from tui.screens.chat import ChatScreen
 from tui.server import ChatServer
 from tui.terminal_input import guard_input
+from tui.themes import readable
 from tui.tools import Toolbox
 
 
@@ -50,10 +56,29 @@ class RegistryProvider(Provider):
 class Palette(CommandPalette):
     """Textual's, which Ctrl-C leaves, too."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "escape", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c,ctrl+q", "escape", show=False, priority=True)
+    ]
 
 
-class ChatApp(App[None]):
+class Printable(LineFilter):
+    """Cleans every row of every widget: what a terminal would obey is dropped, as it has no width.
+
+    Names of models, titles, errors of the server and what tools print come from elsewhere.
+    """
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the pieces of a row as they may be shown."""
+        return [
+            s if s.control or (clean := printable(s.text)) == s.text else Segment(clean, s.style)
+            for s in segments
+        ]  # PERF: nearly every piece is clean, and needs no new one
+
+
+_PRINTABLE = Printable()
+
+
+class ChatApp(App[None], inherit_bindings=False):
     """The terminal chat.
 
     Args:
@@ -72,6 +97,7 @@ class ChatApp(App[None]):
     CSS_PATH = Path("chat.tcss")
     COMMANDS: ClassVar = {RegistryProvider}
     BINDINGS: ClassVar = []
+    NOTIFICATION_TIMEOUT = 3.0  # s; it covers a part of the conversation
 
     def __init__(
         self,
@@ -91,7 +117,16 @@ class ChatApp(App[None]):
         self.theme = theme or self.theme
         check_keys(keys or {})
         self.set_keymap(dict(keys or {}))
-        self._chat = ChatScreen(server, history, conversation, toolbox)
+        self._chat = ChatScreen(server, history, conversation, toolbox, dict(keys or {}))
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return what each row goes through before it is written."""
+        return [*super().get_line_filters(), _PRINTABLE]
+
+    async def on_event(self, event: Event) -> None:
+        if isinstance(event, Key | Paste) and not event.is_forwarded:
+            self._chat.typing.note()
+        await super().on_event(event)
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, CommandPalette):
@@ -109,6 +144,10 @@ class ChatApp(App[None]):
         super().copy_to_clipboard(text)
         if not self.is_headless:  # tests and pictures leave the user's clipboard alone
             self.run_worker(partial(copy_natively, text), thread=True, group="clipboard")
+
+    def get_css_variables(self) -> dict[str, str]:
+        self.theme_variables = readable(super().get_css_variables())
+        return self.theme_variables
 
     def get_default_screen(self) -> Screen[None]:
         return self._chat

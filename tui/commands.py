@@ -15,11 +15,11 @@ class Command:
     """One command.
 
     Attributes:
-        name: What stands behind the slash.
+        name: What follows the slash.
         argument: How the help names its argument; empty if it takes none.
         key: The key that does the same, as Textual spells it; empty if there is none.
         available_during_turn: Whether it may be used while an answer streams.
-        action: Called with the chat screen and the argument.
+        action: Called with the parts of the chat and the argument.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Registry:
         self._by_name |= {alias: c for c in self.commands for alias in c.aliases}
 
     def parse(self, text: str) -> tuple[Command, str] | None:
-        """Read a line of input; None if it is a message and no command.
+        """Read a line of input; None if it is a message and not a command.
 
-        A path such as `/etc/hosts` at the beginning of a message is no command either: commands
+        A path such as `/etc/hosts` at the beginning of a message is not a command either: they
         are letters only, up to a space.
 
         Raises:
-            UsageError: it looks like a command and is none.
+            UsageError: it looks like a command, but there is no such command.
         """
         word, _, argument = text.strip().partition(" ")
         if not (word.startswith("/") and word[1:].isalpha()) or "\n" in word:

@@ -1,19 +1,21 @@
 """The open chat: its branch, and what is done to it. Stores through `History`; no Textual."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from gptoss_local.errors import ChatNotFoundError, HistoryError
+from gptoss_local.history import ChatSummary, History, Turn, TurnState
+from gptoss_local.presets import Preset
 from gptoss_local.types import Effort
 from tui.answer import Answer
-from tui.history import ChatSummary, History, Turn, TurnState
+from tui.paste import Composed, Fold, folds_of
 from tui.tools import ToolResult
 
 _SUMMARY = "Summary of the conversation before this point:"
 _SUMMARISE = (
-    "Summarise our conversation so far, so that it can go on without the messages above: what I "
+    "Summarise our conversation so far, so that it can continue without the messages above: what I "
     "asked and want, what was found and decided, names, numbers, paths and code that are still "
     "needed, and what is open. Reply with the summary alone."
 )
@@ -28,6 +30,7 @@ class Conversation:
         turns: The branch that is shown, and that the model is asked with.
         chat_id: None until the first message: an empty chat is not stored.
         options: Of its requests, as `options` of Ollama's API; `truncate` stands among them.
+        preset: The one it began with; empty if there was none.
     """
 
     def __init__(self, history: History, model: str, effort: Effort) -> None:
@@ -37,6 +40,7 @@ class Conversation:
         self.turns: list[Turn] = []
         self.chat_id: int | None = None
         self.options: dict[str, Any] = {}
+        self.preset = ""
         self._system = ""
         self._unsaved: dict[int, dict[str, Any]] = {}  # by turn: what was to be stored, and is not
 
@@ -47,20 +51,35 @@ class Conversation:
     def new(self, system: str = "") -> None:
         """Begin an empty chat, which `system` is the system message of."""
         self.store()
-        self.chat_id, self.turns, self._system, self.options = None, [], system, {}
+        self.chat_id, self.turns, self._system = None, [], system
+        self.options, self.preset = {}, ""
+
+    def begin_with(self, name: str, preset: Preset) -> None:
+        """Begin an empty chat with a preset."""
+        self.new(preset.system)
+        self.preset = name
+        self.options = {key: value for key, value in preset.options.items() if value is not False}
+        self.effort = preset.effort or self.effort
+
+    @property
+    def instructions(self) -> str:
+        """Return the system message of the chat; empty if it has none."""
+        is_first = bool(self.turns) and self.turns[0].role == "system"
+        return self.turns[0].content if is_first else "" if self.turns else self._system
 
     def open(self, chat_id: int, turn_id: int | None = None) -> None:
-        """Go on with a stored chat, at its leaf or on the branch with `turn_id`."""
+        """Continue a stored chat, at its leaf or on the branch with `turn_id`."""
         self.store()
         chat = self._history.chat(chat_id)
         turns = self._history.select(turn_id) if turn_id else self._history.branch(chat.leaf_id)
         self.chat_id, self.turns, self.options = chat_id, turns, dict(chat.options)
+        self.preset = chat.preset
         self.model = chat.model or self.model
         if chat.effort in ("low", "medium", "high"):
             self.effort = chat.effort  # type: ignore[assignment]  # narrowed by the line above
 
     def set_model(self, model: str, effort: Effort) -> None:
-        """What the next answers are made with."""
+        """Set what the next answers are made with."""
         self.model, self.effort = model, effort
         if self.chat_id is not None:
             self._history.set_model(self.chat_id, model, effort)
@@ -74,23 +93,32 @@ class Conversation:
             self._history.set_options(self.chat_id, self.options)
 
     def fork(self, turn: Turn) -> None:
-        """Go on in a new chat, which has this branch down to a turn."""
+        """Continue in a new chat, which has this branch down to a turn."""
         self.open(self._history.fork(turn.id))
 
-    def ask(self, text: str, *, instead_of: Turn | None = None) -> Turn:
+    def ask(self, text: str, folds: Sequence[Fold] = (), *, instead_of: Turn | None = None) -> Turn:
         """Add a message of the user at the end, or as a sibling of an earlier one."""
         if self.chat_id is None:
-            self.chat_id = self._history.new_chat(self.model, self.effort)
+            self.chat_id = self._history.new_chat(self.model, self.effort, preset=self.preset)
             if self.options:
                 self._history.set_options(self.chat_id, self.options)
             if self._system:
                 self._add("system", self._system)
-        return self._add("user", text, before=instead_of)
+        stats = {"folds": [list(fold) for fold in folds]} if folds else {}
+        return self._add("user", text, before=instead_of, stats=stats)
 
     def begin_answer(self, *, instead_of: Turn | None = None) -> Turn:
         """Add an answer that streams, at the end or as a sibling of an earlier one."""
         made_with: Any = {"model": self.model, "effort": self.effort, "state": "streaming"}
         return self._add("assistant", "", before=instead_of, **made_with)
+
+    def continue_answer(self, turn: Turn) -> Turn:
+        """Let the last answer, which was cut, grow from where it is; it stays one turn."""
+        assert turn.id == self.turns[-1].id
+        self.store()
+        self._history.update(turn.id, state="streaming")
+        self.turns = [*self.turns[:-1], msgspec.structs.replace(turn, state="streaming")]
+        return self.turns[-1]
 
     def add_result(self, name: str, result: ToolResult) -> Turn:
         """Add what a call of a tool gave, at the end."""
@@ -100,7 +128,7 @@ class Conversation:
     def keep(self, turn: Turn, answer: Answer) -> Turn:
         """Take an answer as far as it is, for `store`; returns its turn as it is now."""
         state = _STATES.get(answer.phase, "streaming")
-        stats = answer.stats | ({"error": answer.error} if answer.error else {})
+        stats = _stats_of(answer, turn.stats) | ({"error": answer.error} if answer.error else {})
         changes: dict[str, Any] = {
             "content": answer.content,
             "reasoning": answer.reasoning,
@@ -142,7 +170,7 @@ class Conversation:
         return next(other for other in self.turns if other.id == siblings[idx])
 
     def place(self, turn_id: int) -> tuple[int, int]:
-        """Which of how many siblings a turn is, from 1."""
+        """Return the number of a turn among its siblings, from 1, and how many there are."""
         siblings = self._history.siblings(turn_id)
         return siblings.index(turn_id) + 1, len(siblings)
 
@@ -163,26 +191,35 @@ class Conversation:
                 return int(turn.stats.get("prompt_eval_count", 0) + n_generated)
         return 0
 
-    def request(self) -> dict[str, Any]:
-        """The body of `/api/chat` for the branch, without the answer that begins now."""
-        turns = [turn for turn in self.turns if turn.state != "streaming"]
+    def request(self, begun: Turn | None = None) -> dict[str, Any]:
+        """The body of `/api/chat` for the branch, without the answer that begins now.
+
+        Args:
+            begun: The answer, if a part of it is there: the model continues it.
+        """
+        begun_id = begun.id if begun is not None else None  # failed once if it did not fit
+        turns = [turn for turn in self.turns if turn.state != "streaming" and turn.id != begun_id]
+        messages = messages_of(turns)
+        if begun is not None and (begun.content or begun.reasoning):
+            messages.append(_message(begun) | {"thinking": begun.reasoning})
         options = {key: value for key, value in self.options.items() if key != "truncate"}
+        truncate = {"truncate": True} if self.options.get("truncate") else {}
         return {
             "model": self.model,
-            "messages": messages_of(turns),
+            "messages": messages,
             "think": self.effort,
             "options": options,
-            "truncate": bool(self.options.get("truncate")),
+            **truncate,
         }
 
     @property
     def can_drop(self) -> bool:
-        """Whether there are turns before the last question that are not left out already."""
+        """Return whether there are turns before the last question that are not left out already."""
         return self.can_summarise and not self.options.get("truncate")
 
     @property
     def can_summarise(self) -> bool:
-        """Whether there are turns before the last question."""
+        """Return whether there are turns before the last question."""
         return sum(turn.role == "user" for turn in self.turns) > 1
 
     def summary_request(self) -> dict[str, Any]:
@@ -233,8 +270,32 @@ class Conversation:
         return turn
 
 
+def was_cut(turn: Turn) -> bool:
+    """Return whether there is a part of an answer that could be continued."""
+    is_text = turn.role == "assistant" and bool(turn.content or turn.reasoning)
+    is_at_limit = turn.state == "done" and turn.stats.get("done_reason") == "length"
+    is_cut = turn.state in ("stopped", "failed") or is_at_limit
+    return is_text and is_cut and not turn.tool_calls
+
+
+def _stats_of(answer: Answer, earlier: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of an answer; until its last frame, those of the part before are kept."""
+    if answer.stats:
+        return answer.stats
+    kept = {name: value for name, value in earlier.items() if name != "error"}
+    if not answer.n_frames:
+        return kept
+    kept = {name: value for name, value in kept.items() if name not in ("tokens", "done_reason")}
+    return kept | (answer.measured if answer.reasoning else {})
+
+
+def composed_of(turn: Turn) -> Composed:
+    """Return a stored message with what stood as a chip in it."""
+    return Composed(turn.content, folds_of(turn.stats, turn.content))
+
+
 def messages_of(turns: Iterable[Turn]) -> list[dict[str, Any]]:
-    """Turns as messages of `/api/chat`; an answer that said nothing is none."""
+    """Return turns as messages of `/api/chat`, without answers that said nothing."""
     return [_message(turn) for turn in turns if turn.content or turn.tool_calls or turn.tool_name]
 
 

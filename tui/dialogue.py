@@ -1,29 +1,47 @@
-"""What is said next in the open chat: messages that are sent, edited, or wait for their turn."""
-
-from typing import TYPE_CHECKING
+"""Sends, edits and queues the next messages of the open chat."""
 
 from gptoss_local.errors import GptOssError, HistoryError
+from gptoss_local.history import Turn
 from tui.answer import Answer
+from tui.chat_view import ChatView
+from tui.conversation import Conversation, composed_of
+from tui.documents import image_note
 from tui.exchange import Exchange
-from tui.history import Turn
-from tui.screens.errors import telling
+from tui.message_queue import MessageQueue
+from tui.paste import FoldedTexts, current_folder
+from tui.screens.errors import errors_shown, show_error
+from tui.server import ChatServer
+from tui.tools import Toolbox
 from tui.widgets.turn_view import AssistantTurnView
-
-if TYPE_CHECKING:
-    from tui.screens.chat import ChatScreen
 
 
 class Dialogue:
     """Sends messages one after the other; at most one exchange runs.
 
+    Args:
+        folded: The texts that the chips of what is typed stand for.
+
     Attributes:
         editing: The message that the next one replaces.
     """
 
-    def __init__(self, screen: "ChatScreen") -> None:
+    def __init__(
+        self,
+        view: ChatView,
+        conversation: Conversation,
+        server: ChatServer,
+        toolbox: Toolbox,
+        queue: MessageQueue,
+        folded: FoldedTexts,
+    ) -> None:
         self.editing: Turn | None = None
         self._draft = ""  # what was in the input before the message that is edited
-        self._screen = screen
+        self._view = view
+        self._conversation = conversation
+        self._server = server
+        self._toolbox = toolbox
+        self._queue = queue
+        self._folded = folded
         self._exchange: Exchange | None = None
         self._is_steering = False
 
@@ -34,7 +52,7 @@ class Dialogue:
 
     @property
     def note(self) -> str:
-        """What happens while no answer streams."""
+        """Return what happens while no answer streams."""
         return self._exchange.note if self._exchange is not None else ""
 
     @property
@@ -46,29 +64,28 @@ class Dialogue:
         """Another chat or branch is shown."""
         self._exchange = None
 
-    async def say(self, text: str) -> None:
+    async def say(self, typed: str) -> None:
         """Send a message, or let it wait until the answer that streams is complete."""
         if not self.is_busy:
-            await self._send(text)
+            await self._send(typed)
         elif self.editing is None:
-            self._screen.queue.add(text)
+            self._queue.add(typed)
         else:  # another version of a message cannot wait: its branch is not the one shown
-            self._screen.refuse()
-            self.edit(self.editing, text)
+            self.refuse()
+            self.edit(self.editing, typed)
+
+    def refuse(self) -> None:
+        """Say that this has to wait for the answer."""
+        self._view.app.notify("An answer streams. Esc stops it.", severity="warning")
 
     async def begin(self, turn: Turn, *, is_new: bool) -> None:
         """Stream into a turn: a new one at the end, or one of a branch that is to be shown."""
-        screen = self._screen
-        screen.query_one("#hint").display = False
-        if is_new:
-            view = await screen.transcript.add(turn)
-        else:
-            await screen.show_branch()
-            view = screen.transcript.views()[-1]
-        assert isinstance(view, AssistantTurnView)
-        exchange = self._exchange = Exchange(screen)
-        screen.run_worker(self._run(exchange, turn, view), group="exchange")
-        screen.show_status()
+        view = self._view
+        shown = await view.show_answer(turn, is_new=is_new)
+        exchange = Exchange(view, self._conversation, self._server, self._toolbox)
+        self._exchange = exchange
+        view.run_worker(self._run(exchange, turn, shown), group="exchange")
+        view.show_status()
 
     def stop(self) -> None:
         """Stop the answer; what there is of it stays."""
@@ -79,11 +96,11 @@ class Dialogue:
         if self._exchange is not None and self.is_busy:
             await self._exchange.tick()
 
-    async def steer(self, text: str) -> None:
+    async def steer(self, typed: str) -> None:
         """Send a text, or else what waits, without waiting for the answer to end."""
-        queue = self._screen.queue
-        if text:
-            queue.add(text, is_next=True)
+        queue = self._queue
+        if typed:
+            queue.add(typed, is_next=True)
         if queue.is_empty:
             return
         if self.is_busy:
@@ -92,64 +109,66 @@ class Dialogue:
         else:
             await self._send(queue.take_first())
 
-    def edit(self, turn: Turn, text: str | None = None) -> None:
+    def edit(self, turn: Turn, typed: str | None = None) -> None:
         """Put a message into the input; what is sent becomes another version of it."""
         if self.editing is None:
-            self._draft = self._screen.prompt.text
+            self._draft = self._view.typed
         self.editing = turn
-        self._screen.prompt.set_editing(True)
-        self._screen.prompt.fill(turn.content if text is None else text)
+        self._view.fill(self._folded.refold(composed_of(turn)) if typed is None else typed)
 
     def leave_edit(self, *, typed: str = "") -> None:
         """The message stays as it is; a draft is in the input again, then what was `typed`."""
         if self.editing is not None:
             self.editing = None
-            self._screen.prompt.set_editing(False)
-            self._screen.prompt.fill("\n\n".join(filter(None, (self._draft, typed))))
-
-    def take_back_question(self) -> None:
-        """The last message is in the input again, to be made shorter."""
-        asked = self._screen.conversation.last("user")
-        if asked is not None and not self._screen.prompt.text:
-            self.edit(asked)
+            self._view.fill("\n\n".join(filter(None, (self._draft, typed))))
 
     def take_back_queue(self, *, is_last: bool = False) -> None:
         """Messages that waited are in the input again: all, or the last one."""
-        queue, prompt = self._screen.queue, self._screen.prompt
-        text = queue.take_last() if is_last else queue.take_all()
-        prompt.fill("\n\n".join(filter(None, (text, prompt.text))))
+        text = self._queue.take_last() if is_last else self._queue.take_all()
+        self._view.fill("\n\n".join(filter(None, (text, self._view.typed))))
 
-    async def _send(self, text: str) -> None:
+    def _take_back_question(self) -> None:
+        """The last message is in the input again, to be made shorter."""
+        asked = self._conversation.last("user")
+        if asked is not None and not self._view.typed:
+            self.edit(asked)
+
+    async def _send(self, typed: str) -> None:
         """Ask the model; replaces the message that is being edited.
 
-        A message that cannot be stored is in the input again, with all that wait behind it.
+        A message that cannot be stored goes back to the input, with all that wait after it.
         """
-        editing, conversation = self.editing, self._screen.conversation
+        editing, conversation, view = self.editing, self._conversation, self._view
+        n_before = len(conversation.turns)
+        if note := image_note(typed, current_folder()):
+            view.app.notify(f"{note} Only its path is sent.", severity="warning", markup=False)
         try:
-            turn = conversation.ask(text, instead_of=editing)
+            conversation.ask(*self._folded.unfold(typed), instead_of=editing)
         except HistoryError as error:
-            self._screen.show_error(error)
-            self._screen.queue.add(text, is_next=True)
+            show_error(view.app, error)
+            self._queue.add(typed, is_next=True)
             self.take_back_queue()
             return
-        self.leave_edit(typed=self._screen.prompt.text)
+        self.leave_edit(typed=view.typed)
         if editing is None:
-            await self._screen.transcript.add(turn)
+            for added in conversation.turns[n_before:]:  # instructions come with the first message
+                await view.add_turn(added)
         await self.begin(conversation.begin_answer(), is_new=editing is None)
 
-    async def _run(self, exchange: Exchange, turn: Turn, view: AssistantTurnView) -> None:
+    async def _run(self, exchange: Exchange, turn: Turn, shown: AssistantTurnView) -> None:
         """Worker: an exchange, and then the next message that waits."""
         try:
-            await exchange.run(turn, view)
+            await exchange.run(turn, shown)
         except GptOssError as error:  # the server is gone, or the disk is full
-            self._screen.show_error(error)
-        self._screen.show_speed()
-        self._screen.model_changed()
+            show_error(self._view.app, error)
+        if exchange.is_given_up:
+            self._take_back_question()
+        self._view.answer_ended()
         is_steered, self._is_steering = self._is_steering, False
-        if self._screen.queue.is_empty:
+        if self._queue.is_empty:
             return
         if exchange.ended_well or is_steered:
-            with telling(self._screen):
-                await self._send(self._screen.queue.take_first())
+            with errors_shown(self._view.app):
+                await self._send(self._queue.take_first())
         else:
             self.take_back_queue()

@@ -6,19 +6,20 @@ Runs as one worker of the screen, from top to bottom; what it waits for, Esc end
 import asyncio
 from collections.abc import Coroutine
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from gptoss_local.errors import ContextOverflowError
+from gptoss_local.history import Turn
 from tui.answer import Answer
+from tui.chat_view import ChatView
 from tui.conversation import Conversation
-from tui.history import Turn
 from tui.running_answer import RunningAnswer
 from tui.screens.approval import ApprovalDialog, Decision
+from tui.screens.dialog import Dialog
 from tui.screens.overflow import SUMMARISE, OverflowDialog, Way, larger_context
-from tui.tools import ToolResult
+from tui.server import ChatServer
+from tui.tools import Toolbox, ToolResult
 from tui.widgets.turn_view import AssistantTurnView
-
-if TYPE_CHECKING:
-    from tui.screens.chat import ChatScreen
 
 _T = TypeVar("_T")
 
@@ -28,20 +29,27 @@ _TOO_MANY = ToolResult("Not run: too many calls without an answer.", is_error=Tr
 
 
 class Exchange:
-    """What begins with a message of the user.
+    """One exchange, which begins with a message of the user.
 
     Attributes:
         note: What happens while no answer streams, for the status line.
         is_live: It is not over yet.
+        is_given_up: The prompt does not fit, and the user chose not to send it otherwise.
     """
 
-    def __init__(self, screen: "ChatScreen") -> None:
-        self._screen = screen
+    def __init__(
+        self, view: ChatView, conversation: Conversation, server: ChatServer, toolbox: Toolbox
+    ) -> None:
+        self._view = view
+        self._conversation = conversation
+        self._server = server
+        self._toolbox = toolbox
         self._running: RunningAnswer | None = None
         self._task: asyncio.Task[Any] | None = None
         self._is_stopped = False
         self.note = ""
         self.is_live = True
+        self.is_given_up = False
 
     @property
     def answer(self) -> Answer | None:
@@ -53,25 +61,22 @@ class Exchange:
         is_done = self.answer is not None and self.answer.phase == "done"
         return is_done and not (self.is_live or self._is_stopped)
 
-    async def run(self, turn: Turn, view: AssistantTurnView) -> None:
-        """Stream into `turn`, call what it asks for, and let the model go on with the results."""
-        conversation = self._conversation
+    async def run(self, turn: Turn, shown: AssistantTurnView) -> None:
+        """Stream into `turn`, call what it asks for, and continue with the results."""
         try:
             for n_rounds in range(_MAX_ROUNDS + 1):
-                turn = await self._answer(turn, view)
+                turn = await self._answer(turn, shown)
                 if turn.state != "done" or not turn.tool_calls:
                     return
                 if n_rounds == _MAX_ROUNDS:
-                    self._screen.notify(f"Stopped after {n_rounds} rounds of tools.")
+                    self._view.app.notify(f"Stopped after {n_rounds} rounds of tools.")
                     await self._call_tools(turn, _TOO_MANY)
                     return
                 await self._call_tools(turn)
                 if self._is_stopped:
                     return
-                turn = conversation.begin_answer()
-                added = await self._screen.transcript.add(turn)
-                assert isinstance(added, AssistantTurnView)
-                view = added
+                turn = self._conversation.begin_answer()
+                shown = await self._view.show_answer(turn, is_new=True)
         finally:
             self.is_live, self.note = False, ""
 
@@ -87,59 +92,48 @@ class Exchange:
         if self._running is not None and self._running.answer.is_live:
             await self._running.tick()
 
-    @property
-    def _conversation(self) -> Conversation:
-        return self._screen.conversation
-
-    async def _answer(self, turn: Turn, view: AssistantTurnView) -> Turn:
+    async def _answer(self, turn: Turn, shown: AssistantTurnView) -> Turn:
         """Stream one answer; one that does not fit is sent again as the user chooses."""
-        screen = self._screen
         while True:
-            running = self._running = RunningAnswer(self._conversation, turn, view)
-            await running.run(screen.server, self._body())
-            if not running.was_too_long:
+            running = self._running = RunningAnswer(self._conversation, turn, shown)
+            await running.run(self._server, self._body(turn))
+            if running.overflow is None:
                 return running.turn
-            way = await self._choose_way()
+            way = await self._choose_way(running.overflow)
             if way == SUMMARISE and (summary := await self._summarise()):
                 turn = self._conversation.go_on_with(summary)
-                await screen.show_branch()
-                last = screen.transcript.last_answer()
-                assert last is not None
-                view = last
+                shown = await self._view.show_answer(turn, is_new=False)
             elif way is None or way == SUMMARISE:
-                screen.dialogue.take_back_question()
+                self.is_given_up = True
                 return running.turn
             else:
                 self._conversation.set_option(way.option, way.value)
 
-    def _body(self) -> dict[str, Any]:
-        tools = self._screen.toolbox.declared()
-        return self._conversation.request() | ({"tools": tools} if tools else {})
+    def _body(self, answer: Turn) -> dict[str, Any]:
+        tools = self._toolbox.declared()
+        return self._conversation.request(answer) | ({"tools": tools} if tools else {})
 
-    async def _choose_way(self) -> Way | None:
+    async def _choose_way(self, error: ContextOverflowError) -> Way | None:
         """Ask what to do about a prompt that does not fit."""
-        screen = self._screen
-        size = await screen.server.prompt_size(self._body())
-        n_ctx = larger_context(size)
-        fits = await screen.server.fits(n_ctx) if n_ctx else {}
+        n_ctx = larger_context(error)
+        fits = await self._server.fits(n_ctx) if n_ctx else {}
         conversation = self._conversation
         dialog = OverflowDialog(
-            size,
+            error,
             n_ctx,
             fits.get(conversation.model),
             can_drop=conversation.can_drop,
             can_summarise=conversation.can_summarise,
         )
-        way: Way | None = await screen.app.push_screen_wait(dialog)
-        return way
+        return await self._ask("the prompt does not fit", dialog)
 
     async def _summarise(self) -> str | None:
-        """What the model says of all before the last question; nothing if that was stopped."""
+        """Return the model's summary of all before the last question; None if it was stopped."""
 
         async def receive() -> str:
             answer = Answer()
             body = self._conversation.summary_request()
-            async with aclosing(self._screen.server.stream_chat(body)) as frames:
+            async with aclosing(self._server.stream_chat(body)) as frames:
                 async for frame in frames:
                     answer.add(frame)
                     self.note = f"summarising: {answer.n_frames} tokens"
@@ -147,10 +141,20 @@ class Exchange:
 
         return await self._until_stopped("summarising", receive())
 
-    async def _until_stopped(self, note: str, work: Coroutine[Any, Any, _T]) -> _T | None:
-        """Do something that is no answer; None if Esc ended it."""
+    async def _ask(self, note: str, dialog: Dialog[_T | None]) -> _T | None:
+        """Show a question once the user does not type; None if Esc ended it."""
+        await self._until_stopped(note, self._view.typing.pause())
+        if self._is_stopped:
+            return None
         self.note = note
-        self._screen.show_status()
+        self._view.show_status()
+        answer: _T | None = await self._view.app.push_screen_wait(dialog)
+        return answer
+
+    async def _until_stopped(self, note: str, work: Coroutine[Any, Any, _T]) -> _T | None:
+        """Do something that is not an answer; None if Esc ended it."""
+        self.note = note
+        self._view.show_status()
         task = self._task = asyncio.create_task(work)
         try:
             await asyncio.wait((task,))
@@ -164,19 +168,15 @@ class Exchange:
         for call in turn.tool_calls:
             name, arguments = call["function"]["name"], call["function"]["arguments"]
             result = refusal or await self._run_if_allowed(name, arguments)
-            added = self._conversation.add_result(name, result)
-            await self._screen.transcript.add(added)
+            await self._view.add_turn(self._conversation.add_result(name, result))
 
     async def _run_if_allowed(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         if self._is_stopped:
             return _STOPPED
-        toolbox = self._screen.toolbox
+        toolbox = self._toolbox
         if name in toolbox.on and name not in toolbox.trusted:
-            self.note = f"may it run {name}?"
-            self._screen.show_status()
-            decision: Decision | None = await self._screen.app.push_screen_wait(
-                ApprovalDialog(toolbox.tools[name], arguments)
-            )
+            dialog = ApprovalDialog(toolbox.tools[name], arguments)
+            decision: Decision | None = await self._ask(f"may it run {name}?", dialog)
             if decision is None:
                 self._is_stopped = True
                 return _STOPPED

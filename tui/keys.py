@@ -8,13 +8,17 @@ from textual.binding import Binding
 from gptoss_local.errors import UsageError
 from tui.screens.chat import ChatScreen
 from tui.screens.chats import ChatsDialog
+from tui.screens.download import DownloadDialog
+from tui.screens.presets import PresetForm, PresetsDialog
 from tui.widgets.prompt import Prompt
-from tui.widgets.turn_view import AssistantTurnView, TurnView
+from tui.widgets.turn_view import AssistantTurnView, TurnView, UserTurnView
 
 
 def binding_names() -> list[str]:
-    """What keys can be given to."""
-    owners = (ChatScreen, Prompt, TurnView, AssistantTurnView, ChatsDialog)
+    """Return the names of what keys can be given to."""
+    views = (TurnView, UserTurnView, AssistantTurnView)
+    dialogs = (ChatsDialog, DownloadDialog, PresetsDialog, PresetForm)
+    owners = (ChatScreen, Prompt, *views, *dialogs)
     bindings = [binding for owner in owners for binding in owner.BINDINGS]
     return [each.id for each in bindings if isinstance(each, Binding) and each.id]
 
@@ -29,4 +33,4 @@ def check_keys(keys: Mapping[str, str]) -> None:
             raise UsageError(f"[keys]: there is nothing named '{name}'", hint=hint)
         if any(not key.strip() or "-" in key for key in spelled.split(",")):
             hint = "As f9, ctrl+t or alt+left; several with commas."
-            raise UsageError(f"[keys]: '{spelled}' for {name} is no key", hint=hint)
+            raise UsageError(f"[keys]: '{spelled}' for {name} is not a key", hint=hint)

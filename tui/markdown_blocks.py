@@ -1,39 +1,65 @@
 """Split a growing Markdown text into finished blocks and the open one. Pure, no Textual.
 
-A finished block never changes again, so it is rendered once; the open one is drawn by something
-cheap. A block is what Markdown renders the same alone: a fence, a heading, a table, a paragraph,
-or a whole list. Links that are defined in another block are not found; answers rarely have any.
+A finished block never changes again, so it is rendered once. A block is what Markdown renders the
+same alone: a fence, one item of a list, or anything else up to a place where Markdown certainly
+begins something new. Where that is in doubt the block is longer, never shorter: the parser decides
+what is in it.
 """
 
 import re
 from typing import Literal, NamedTuple
 
-Kind = Literal["fence", "table", "text"]
+Kind = Literal["fence", "item", "text"]
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$", re.DOTALL)
+FENCE = re.compile(r"^( {0,3})(`{3,}|~{3,})(.*)$", re.DOTALL)
 _HEADING = re.compile(r"^ {0,3}#{1,6}(\s|$)")
-_LIST_ITEM = re.compile(r"^ {0,3}([-*+]|\d{1,9}[.)])(\s|$)")
+_ITEM = re.compile(r"^( {0,3})(?:([-*+])|(\d{1,9})([.)]))( {1,4}(?=\S)|\s|$)")
+_RULE = re.compile(r"^ {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
 _INTERRUPTS = re.compile(r"^ {0,3}([-*+]|1[.)])\s+\S")  # a list begins without a blank line
-_PERHAPS_LIST_ITEM = re.compile(r"^ {0,3}([-*+]|\d{1,9}[.)]?)?$")
-_PERHAPS_FENCE = re.compile(r"^ {0,3}(`{1,2}|~{1,2})$")
+_PERHAPS_ITEM = re.compile(r"^ {0,3}([-*+]|\d{1,9}[.)]?)?$")
+_VERBATIM = (  # what begins a stretch without blocks, what ends it, and whether a blank line does
+    (r"<(?:script|pre|style|textarea)(?=\s|>|$)", r"</(?:script|pre|style|textarea)>", False),
+    (r"<!--", r"-->", False),
+    (r"<\?", r"\?>", False),
+    (r"<!\[CDATA\[", r"\]\]>", False),
+    (r"<(?:/?[a-z]|![a-z])", r"(?!)", True),
+    (r"\\\[", r"\\\]\s*$", True),
+    (r"\$\$", r"\$\$\s*$", True),
+)
+_VERBATIM_BEGINS = [re.compile(rf"^ {{0,3}}{begin}", re.I) for begin, _, _ in _VERBATIM]
+_VERBATIM_ENDS = [
+    re.compile(rf"{end}|^\s*$" if is_blank_end else end, re.I) for _, end, is_blank_end in _VERBATIM
+]
+_TAB = 4
 
 
 class Block(NamedTuple):
-    """A stretch of the text, with its line ends."""
+    """A stretch of the text, with its line ends.
+
+    Attributes:
+        number: Of an item of an ordered list, as it is shown.
+    """
 
     kind: Kind
     text: str
+    number: int | None = None
 
     @property
-    def n_lines(self) -> int:
-        return self.text.count("\n") + (not self.text.endswith("\n"))
+    def ends_blank(self) -> bool:
+        """True if a blank line follows it."""
+        return self.text[len(self.text.rstrip()) :].count("\n") > 1
 
 
 def code_blocks(text: str) -> list[str]:
-    """The code of all fences of a Markdown text, also of those within lists."""
+    """Return the code of all fences of a Markdown text, including those within lists."""
     from markdown_it import MarkdownIt  # PERF: 30 ms, and rarely needed
 
     return [token.content for token in MarkdownIt().parse(text) if token.type == "fence"]
+
+
+def shown_number(typed: int, typed_before: int, shown_before: int) -> int:
+    """Return the number of an item: as it was typed, or counted where all have the same."""
+    return shown_before + 1 if typed == typed_before else typed
 
 
 class BlockSplitter:
@@ -45,21 +71,22 @@ class BlockSplitter:
     def __init__(self) -> None:
         self._lines: list[str] = []  # complete lines of the open block
         self._partial = ""  # the last line, while it has no end
-        self._fence = ""  # the marker that opened the fence we are in
-        self._has_text = False  # blank lines alone go with what follows
-        self._is_list = False
+        self._kind: Kind | None = None  # of the open block; None while it is only blank lines
+        self._fence = ""  # the marker that opened the fence we are in, or may be in
+        self._indent = 0  # of what belongs to the open block: an item, or indented code
+        self._verbatim_end: re.Pattern[str] | None = None
+        self._is_lazy = False  # the item has a line that may belong to it, or not
+        self._is_unsure = False  # a list may have begun within the block
+        self._number: int | None = None  # of the open item
+        self._list = ("", 0, 0)  # marker of the item before, its number as typed and as shown
 
     @property
     def open(self) -> Block:
-        """What is not finished yet; its text may be empty."""
-        return Block(self._kind(), "".join(self._lines) + self._partial)
-
-    @property
-    def fence_info(self) -> str:
-        """The language behind the marker of an open fence; empty if there is none."""
-        found = _FENCE.match(self._lines[0]) if self._lines else None
-        words = found[2].split() if found and self._fence else []
-        return words[0] if words else ""
+        """Return the block that is not finished yet; its text may be empty."""
+        kind, number = self._kind, self._number
+        if kind is None:
+            kind, number = self._begins(self._partial)
+        return Block(kind, "".join(self._lines) + self._partial, number)
 
     def feed(self, piece: str) -> list[Block]:
         """Add a piece of the text and return the blocks that it finishes."""
@@ -74,7 +101,7 @@ class BlockSplitter:
         return finished
 
     def close(self) -> list[Block]:
-        """The text is over: what was open is finished."""
+        """Finish what was open: the text is over."""
         if self._partial:
             line, self._partial = self._partial, ""
             return self._add_line(line) + self._finish()
@@ -82,45 +109,111 @@ class BlockSplitter:
 
     def _add_line(self, line: str) -> list[Block]:
         finished = self._finish() if self._ends_before(line, is_partial=False) else []
-        marker = _FENCE.match(line)
-        if self._fence:
-            self._lines.append(line)
-            if marker and not marker[2].strip() and marker[1].startswith(self._fence):
-                self._fence = ""
-                finished += self._finish()
-            return finished
-        if line.strip() and not self._has_text:
-            self._has_text, self._is_list = True, bool(_LIST_ITEM.match(line))
         self._lines.append(line)
-        if marker and not self._is_list and not (marker[1][0] == "`" and "`" in marker[2]):
-            self._fence = marker[1]
-        elif _HEADING.match(line) and not self._is_list:
-            finished += self._finish()
+        if not line.strip():
+            if self._verbatim_end and self._verbatim_end.search(line):
+                self._verbatim_end = None
+        elif self._kind is None:
+            self._begin(line)
+            if self._kind == "text" and _HEADING.match(line):
+                finished += self._finish()
+        elif self._fence:
+            if _closes(line, self._fence):
+                self._fence = ""
+                if self._kind == "fence":
+                    finished += self._finish()
+        elif self._is_lazy or not self._is_inside(line):
+            self._look_for_verbatim(line)
+            self._is_lazy = True
+            self._is_unsure |= not self._verbatim_end and bool(_ITEM.match(line))
+            self._fence = _fence(line)  # of HTML perhaps: the block ends after it in any case
         return finished
 
+    def _begin(self, line: str) -> None:
+        """Take note of what the first line says about the open block."""
+        self._kind, self._number = self._begins(line)
+        if self._kind == "fence":
+            self._fence = _fence(line)
+        elif self._kind == "item":
+            item = _ITEM.match(line)
+            self._indent = item.end() if item else 0
+        else:
+            self._indent = _TAB if _indent(line) >= _TAB else 0
+            self._look_for_verbatim(line)
+
+    def _begins(self, line: str) -> tuple[Kind, int | None]:
+        """Return the kind of block that a line begins, and its number."""
+        if _fence(line):
+            return "fence", None
+        item = _ITEM.match(line)
+        if item is None or _RULE.match(line):
+            return "text", None
+        if item[3] is None:
+            return "item", None
+        marker, typed, shown = self._list
+        number = int(item[3])
+        return "item", shown_number(number, typed, shown) if marker == item[4] else number
+
+    def _look_for_verbatim(self, line: str) -> None:
+        """Find stretches of HTML and mathematics, in which nothing begins a block."""
+        if self._verbatim_end is not None:
+            if self._verbatim_end.search(line):
+                self._verbatim_end = None
+            return
+        for begin, end in zip(_VERBATIM_BEGINS, _VERBATIM_ENDS, strict=True):
+            if found := begin.match(line):
+                rest = line[found.end() :]
+                self._verbatim_end = None if rest.strip() and end.search(rest) else end
+                return
+
     def _ends_before(self, line: str, *, is_partial: bool) -> bool:
-        """Whether the open block is over when `line` follows; a partial line may leave it open."""
-        if not self._has_text or self._fence or not line.strip():
+        """Return whether the open block is over when `line` follows, which may be partial."""
+        if self._kind is None or self._fence or self._verbatim_end or not line.strip():
             return False
-        if is_partial and (_PERHAPS_LIST_ITEM.match(line) or _PERHAPS_FENCE.match(line)):
+        if self._is_inside(line):
             return False
-        is_indented = line[0] in " \t"
         if not self._lines[-1].strip():
-            return not self._is_list or not (is_indented or _LIST_ITEM.match(line))
-        if self._is_list and is_indented:
-            return False
-        if not self._is_list and _INTERRUPTS.match(line):
             return True
-        return bool(_FENCE.match(line)) or (not is_partial and bool(_HEADING.match(line)))
+        if self._is_unsure:
+            return not is_partial and bool(_fence(line) or _HEADING.match(line)) and line[0] != " "
+        if is_partial:
+            return self._begins_item(line) and not _PERHAPS_ITEM.match(line)
+        return self._begins_item(line) or bool(_fence(line) or _HEADING.match(line))
+
+    def _is_inside(self, line: str) -> bool:
+        """Return whether a line is indented as what is within the open block."""
+        least = 1 if self._is_unsure else self._indent
+        return least > 0 and _indent(line) >= least
+
+    def _begins_item(self, line: str) -> bool:
+        """Return whether an item of a list begins here, after a line that is not blank."""
+        is_sure = self._kind == "item" and not self._is_lazy
+        return bool((_ITEM if is_sure else _INTERRUPTS).match(line))
 
     def _finish(self) -> list[Block]:
-        block = Block(self._kind(), "".join(self._lines))
-        self._lines, self._fence = [], ""
-        self._has_text = self._is_list = False
+        block = Block(self._kind or "text", "".join(self._lines), self._number)
+        first = next((line for line in self._lines if line.strip()), "")
+        self._list = ("", 0, 0)
+        if block.number is not None and not self._is_unsure and (item := _ITEM.match(first)):
+            self._list = (item[4], int(item[3]), block.number)
+        self._lines, self._fence, self._indent = [], "", 0
+        self._is_lazy = self._is_unsure = False
+        self._kind = self._number = self._verbatim_end = None
         return [block] if block.text else []
 
-    def _kind(self) -> Kind:
-        first = next((line for line in [*self._lines, self._partial] if line.strip()), "")
-        if self._fence or (_FENCE.match(first) and not self._is_list):
-            return "fence"
-        return "table" if first.lstrip().startswith("|") else "text"
+
+def _fence(line: str) -> str:
+    """Return the marker of the fence that a line begins; empty if it begins none."""
+    marker = FENCE.match(line)
+    return marker[2] if marker and not (marker[2][0] == "`" and "`" in marker[3]) else ""
+
+
+def _closes(line: str, fence: str) -> bool:
+    marker = FENCE.match(line)
+    return marker is not None and marker[2].startswith(fence) and not marker[3].strip()
+
+
+def _indent(line: str) -> int:
+    """Return the columns before the first character."""
+    expanded = line.expandtabs(_TAB)
+    return len(expanded) - len(expanded.lstrip())

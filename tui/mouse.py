@@ -1,4 +1,4 @@
-"""Whose the mouse is: the app's, or the terminal's, which then selects text with it."""
+"""Gives the mouse to the app, or to the terminal, which then selects text with it."""
 
 from typing import Any
 

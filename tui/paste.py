@@ -2,75 +2,156 @@
 
 import os
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-
-from gptoss_local.errors import UsageError
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 _MAX_LINES = 8
 _MAX_CHARACTERS = 1000
-_MAX_FILE_BYTES = 1 << 20
-_BYTES_PER_TOKEN = 4  # of o200k: 4.1 in code, 4.7 in Chinese, 5.1 in English
-_CHIP = re.compile(r"\[(?:pasted|file) #(\d+)[^\]\n]*\]")
+BYTES_PER_TOKEN = 4  # of o200k: 4.1 in code, 4.7 in Chinese, 5.1 in English
+_CHIP = re.compile(r"\[\w+ #\d+: [^\]\n]*\]")
+_LABEL = re.compile(r"\w+: [^\]\n]*")
+_CHIP_AT_END = re.compile(rf"{_CHIP.pattern}\Z")
+_MAX_SHOWN_LINES, _MAX_SHOWN_CHARACTERS = 30, 3000  # of a typed message in the transcript
+_N_FIRST_LINES = 10
+_MAX_DROPPED = 8192  # characters
+
+
+class Fold(NamedTuple):
+    """A part of a message that is shown as one line.
+
+    Attributes:
+        start: Its first character.
+        end: The one after its last character.
+        label: What is shown: `pasted: 40 lines, ~310 tokens`.
+    """
+
+    start: int
+    end: int
+    label: str
+
+
+class Composed(NamedTuple):
+    """A message as it is sent, and which parts of it stood in the input as chips."""
+
+    text: str
+    folds: tuple[Fold, ...] = ()
 
 
 class FoldedTexts:
-    """The texts behind the chips of one message."""
+    """The texts that chips stand for, of all messages since the chat was started."""
 
     def __init__(self) -> None:
-        self._texts: dict[int, str] = {}
+        self._texts: dict[str, str] = {}  # by chip
 
     def fold_paste(self, text: str) -> str:
         """Return what stands in the input for a paste: the text itself if it is short."""
         n_lines = text.count("\n") + 1
-        if n_lines <= _MAX_LINES and len(text) <= _MAX_CHARACTERS:
+        is_short = n_lines <= _MAX_LINES and len(text) <= _MAX_CHARACTERS
+        if is_short or not text.strip():
             return text
-        return self._chip("pasted", _lines(n_lines), text)
+        return self.fold(f"pasted: {lines_text(n_lines)}, {about_tokens(text)}", text)
 
-    def fold_file(self, path: Path) -> str:
-        """Return a chip for a text file, which is sent with its name in a fence.
+    def fold(self, label: str, text: str) -> str:
+        """Return a chip that stands for a text: one of its own, unless the text has one already."""
+        what, _, about = label.translate({ord("]"): ")", ord("\n"): " "}).partition(": ")
+        for chip, known in self._texts.items():
+            if known == text and label_of(chip) == f"{what}: {about}":
+                return chip
+        chip = f"[{what} #{len(self._texts) + 1}: {about}]"
+        self._texts[chip] = text
+        return chip
 
-        Raises:
-            UsageError: it cannot be read, is no text, or is too large.
+    def refold(self, message: Composed) -> str:
+        """Return a message as it is typed: with a chip for each of its folds."""
+        text, typed, end = message.text, "", 0
+        for fold in message.folds:
+            typed += text[end : fold.start] + self.fold(fold.label, text[fold.start : fold.end])
+            end = fold.end
+        return typed + text[end:]
+
+    def unfold(self, typed: str) -> Composed:
+        """Put the texts in the place of their chips; a chip that was changed is plain text.
+
+        White space around what was typed is dropped, but not that at the beginning of a paste.
         """
-        text = read_text_file(path)
-        n_lines = text.count("\n") + 1
-        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-        end = "" if text.endswith("\n") else "\n"
-        whole = f"{path}:\n{fence}\n{text}{end}{fence}\n"
-        return self._chip("file", f"{path.name}, {_lines(n_lines)}", whole)
+        typed, text, end = typed.strip(), "", 0
+        folds: list[Fold] = []
+        for found in _CHIP.finditer(typed):
+            if (folded := self._texts.get(found[0])) is not None:
+                text += typed[end : found.start()]
+                folds.append(Fold(len(text), len(text) + len(folded), label_of(found[0])))
+                text, end = text + folded, found.end()
+        text = (text + typed[end:]).rstrip()
+        if folds:  # the last one may have ended in the white space
+            folds[-1] = folds[-1]._replace(end=min(folds[-1].end, len(text)))
+        return Composed(text, tuple(folds))
 
-    def unfold(self, text: str) -> str:
-        """Put the texts in the place of their chips; a chip that was changed is plain text."""
-        return _CHIP.sub(lambda found: self._texts.get(int(found[1]), found[0]), text)
-
-    def _chip(self, what: str, about: str, text: str) -> str:
-        number = len(self._texts) + 1
-        self._texts[number] = text
-        n_tokens = -(-len(text.encode()) // _BYTES_PER_TOKEN)
-        about = about.translate({ord("]"): ")"})
-        return f"[{what} #{number}: {about}, ~{n_tokens:,} tokens]"
+    def text_of(self, chip: str) -> str | None:
+        """Return the text that a chip stands for."""
+        return self._texts.get(chip)
 
 
-def _lines(n: int) -> str:
-    return "1 line" if n == 1 else f"{n:,} lines"
+def label_of(chip: str) -> str:
+    """Return what a chip says, without its brackets and its number."""
+    what, _, about = chip[1:-1].partition(": ")
+    return f"{what.partition(' #')[0]}: {about}"
 
 
-def read_text_file(path: Path) -> str:
-    """Read a text file that is to be attached.
+def chip_before(text: str) -> str:
+    """Return the chip that a text ends with; empty if there is none."""
+    found = _CHIP_AT_END.search(text)
+    return found[0] if found else ""
 
-    Raises:
-        UsageError: it cannot be read, is no text, or is too large.
+
+def folds_of(stats: dict[str, Any], text: str) -> tuple[Fold, ...]:
+    """Return the folds that are stored with a message, as far as they are in order."""
+    folds: list[Fold] = []
+    end = 0
+    for start, stop, label in stats.get("folds", ()):
+        if end <= start < stop <= len(text) and _LABEL.fullmatch(label):
+            folds.append(Fold(start, stop, label))
+            end = stop
+    return tuple(folds)
+
+
+def shown_parts(message: Composed) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a message: a text that is shown with an empty label, a fold with its own.
+
+    Of a text that is long without a fold, as one from `$EDITOR` or from an earlier version, the
+    first lines are shown.
     """
-    try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise UsageError(f"{path} is larger than 1 MiB", hint="Attach a part of it.")
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{path} is not a text file", hint="gpt-oss reads text only, no images."
-        ) from error
+    end = 0
+    for fold in message.folds:
+        yield from _cut(message.text[end : fold.start].strip("\n"))
+        yield fold.label, message.text[fold.start : fold.end]
+        end = fold.end
+    yield from _cut(message.text[end:].strip("\n"))
+
+
+def _cut(text: str) -> Iterator[tuple[str, str]]:
+    n_lines = text.count("\n") + 1
+    if n_lines <= _MAX_SHOWN_LINES and len(text) <= _MAX_SHOWN_CHARACTERS:
+        if text.strip():
+            yield "", text
+        return
+    lines = text.split("\n", _N_FIRST_LINES)
+    shown = "\n".join(lines[:_N_FIRST_LINES])[:_MAX_CHARACTERS]
+    rest = text[len(shown) :].removeprefix("\n")
+    yield "", shown
+    yield f"more: {lines_text(rest.count(chr(10)) + 1)}, {about_tokens(rest)}", rest
+
+
+def about_tokens(text: str) -> str:
+    """Return about how many tokens a text has, in words."""
+    return f"~{-(-len(text.encode(errors='replace')) // BYTES_PER_TOKEN):,} tokens"
+
+
+def lines_text(n: int) -> str:
+    """Return a number of lines in words."""
+    return "1 line" if n == 1 else f"{n:,} lines"
 
 
 def expanded(path: str) -> Path:
@@ -79,15 +160,43 @@ def expanded(path: str) -> Path:
 
 
 def current_folder() -> Path:
-    """Where the user is; `.` if that was removed meanwhile, in which there is nothing."""
+    """Return the user's folder; `.`, in which there is nothing, if that was removed."""
     try:
         return Path.cwd()
     except OSError:
         return Path()
 
 
+def dropped_paths(text: str) -> list[str]:
+    """Return the paths that a paste consists of, as terminals write files that are dropped.
+
+    They may be in quotes, have backslashes before spaces, or begin with `file://`. Nothing is
+    returned for a text in which there is anything else than paths that exist.
+    """
+    text = text.strip()
+    if not text or len(text) > _MAX_DROPPED or "\0" in text:
+        return []
+    if _is_there(text):
+        return [text]
+    try:
+        words = shlex.split(text, posix=os.name != "nt")
+    except ValueError:  # a quote that is not closed
+        return []
+    paths = [
+        unquote(word.removeprefix("file://")) if word.startswith("file://") else word.strip('"')
+        for word in words
+    ]
+    return paths if all(map(_is_there, paths)) else []
+
+
+def _is_there(path: str) -> bool:
+    """Return whether an absolute path, or one in the home folder, exists."""
+    place = expanded(path)
+    return place.is_absolute() and os.path.exists(place)
+
+
 def find_files(typed: str, folder: Path, limit: int = 8) -> list[str]:
-    """Complete the path behind an `@`: what begins so, folders with a slash; hidden ones if asked.
+    """Complete the path after an `@`: what begins so, folders with a slash; hidden ones if asked.
 
     Args:
         typed: Relative to `folder`, absolute, or below `~`.
@@ -101,7 +210,7 @@ def find_files(typed: str, folder: Path, limit: int = 8) -> list[str]:
     except OSError:
         return []
     found = [
-        f"{parent}{slash}{entry.name}{'/' if entry.is_dir() else ''}"
+        f"{parent}{slash}{entry.name}{'/' if os.path.isdir(entry) else ''}"
         for entry in entries
         if entry.name.lower().startswith(name.lower())
         and (name.startswith(".") or not entry.name.startswith("."))

@@ -9,10 +9,10 @@ from contextlib import aclosing
 from typing import Any
 
 from gptoss_local.errors import ContextOverflowError, GptOssError, HistoryError
-from tui.answer import Answer
+from gptoss_local.history import Turn
+from tui.answer import Answer, Growth
 from tui.conversation import Conversation
-from tui.history import Turn
-from tui.screens.errors import show_error
+from tui.screens.errors import READ_S, show_error
 from tui.server import ChatServer
 from tui.widgets.turn_view import AssistantTurnView
 
@@ -20,18 +20,26 @@ TICK_S = 1 / 20
 _SAVE_EVERY = 20  # ticks
 
 
+def growth_text(growth: Growth) -> str:
+    """Say that the model is loaded again for a long prompt."""
+    return (
+        f"The prompt has {growth.n_prompt:,} tokens, so the model is loaded again: "
+        f"its context grows from {growth.n_ctx_before:,} to {growth.n_ctx:,}."
+    )
+
+
 class RunningAnswer:
     """An answer, the turn it is stored in and the view it is painted in.
 
     Attributes:
         turn: As it is stored now.
-        was_too_long: The server refused the prompt because it does not fit in the context.
+        overflow: The server refused the prompt because it does not fit in the context.
     """
 
     def __init__(self, conversation: Conversation, turn: Turn, view: AssistantTurnView) -> None:
-        self.answer = Answer()
+        self.answer = Answer(begun=turn)
         self.turn = turn
-        self.was_too_long = False
+        self.overflow: ContextOverflowError | None = None
         self._conversation = conversation
         self._view = view
         self._task: asyncio.Task[None] | None = None
@@ -68,13 +76,13 @@ class RunningAnswer:
 
     async def paint(self) -> None:
         """Bring the view up to date."""
-        async with self._painting:  # the timer has a task of its own beside the screen's
+        async with self._painting:  # the timer has its own task alongside the screen's
             if self._view.is_attached:
                 self._n_painted = self.answer.n_frames
                 await self._view.show(self.answer)
 
     def save(self) -> None:
-        """Store the answer as far as it is; it goes on where the disk refuses that."""
+        """Store the answer as far as it is; it continues where the disk refuses that."""
         self.turn = self._view.turn = self._conversation.keep(self.turn, self.answer)
         try:
             self._conversation.store()
@@ -92,13 +100,17 @@ class RunningAnswer:
                 async for frame in frames:
                     if not answer.is_live:
                         break
-                    is_first = answer.phase == "waiting"
+                    is_first, was_growing = answer.phase == "waiting", answer.growth is not None
                     answer.add(frame)
+                    if answer.growth is not None and not was_growing:
+                        text = growth_text(answer.growth)
+                        self._view.notify(text, timeout=READ_S, markup=False)
                     if is_first and answer.phase != "waiting":
                         self._view.call_later(self.paint)  # without waiting for the timer
             answer.end("failed", "the answer ended early")
         except GptOssError as error:
-            self.was_too_long = isinstance(error, ContextOverflowError)
+            if isinstance(error, ContextOverflowError) and error.n_prompt is not None:
+                self.overflow = error
             answer.end("failed", f"{error.message}. {error.hint}".strip())
         finally:
             answer.end("failed", "internal error")

@@ -1,4 +1,4 @@
-"""What the chat asks of the server: answers, and what is loaded."""
+"""Asks the server on behalf of the chat: for answers, and what is loaded."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -29,19 +29,19 @@ class LoadedModel(NamedTuple):
 
     @property
     def gpu_share(self) -> float:
-        """Of its bytes, what is on the GPU, 0.0 .. 1.0."""
+        """Return the share of its bytes on the GPU, 0.0 .. 1.0."""
         return self.vram_bytes / max(1, self.size_bytes)
 
 
 class ModelLoad(NamedTuple):
-    """How far a model is on its way into memory: what the server does, bytes read, and all."""
+    """The progress of a load: what the server does, bytes read, and all bytes."""
 
     status: str
     n_read_bytes: int
     n_bytes: int
 
 
-class Look(NamedTuple):
+class MachineState(NamedTuple):
     """The server's machine at a moment.
 
     Attributes:
@@ -53,18 +53,12 @@ class Look(NamedTuple):
     loading: dict[str, ModelLoad]
 
 
-class PromptSize(NamedTuple):
-    """Tokens: of a prompt, of the context it went to, of the largest one the model can have."""
-
-    n_prompt: int
-    n_ctx: int
-    n_ctx_max: int
-
-
 class AnswerSource(Protocol):
-    """Where frames come from; `AsyncClient` is one."""
+    """The source of frames, such as `AsyncClient`."""
 
     def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]: ...
+
+    def stream(self, path: str, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]: ...
 
     async def get(self, path: str) -> dict[str, Any]: ...
 
@@ -107,17 +101,21 @@ class ChatServer:
                 yield frame
 
     async def installed_models(self) -> list[dict[str, Any]]:
-        """As `/api/tags` has them."""
+        """Return the models as `/api/tags` has them."""
         models: list[dict[str, Any]] = (await self._source.get("/api/tags"))["models"]
         return models
 
     async def running_models(self) -> list[dict[str, Any]]:
-        """As `/api/ps` has them."""
+        """Return the models as `/api/ps` has them."""
         models: list[dict[str, Any]] = (await self._source.get("/api/ps"))["models"]
         return models
 
-    async def look(self) -> Look:
-        """What the server's machine does now."""
+    def pull(self, name: str) -> AsyncGenerator[dict[str, Any], None]:
+        """Fetch a model and yield the frames of `/api/pull`; closing the generator ends it."""
+        return self._source.stream("/api/pull", {"model": name})
+
+    async def look(self) -> MachineState:
+        """Return what the server's machine does now."""
         found = await self._source.get("/api/gptoss/status")
         gpus = [
             Gpu(gpu["total_bytes"] - gpu["free_bytes"], gpu["total_bytes"])
@@ -127,10 +125,10 @@ class ChatServer:
             load["model"]: ModelLoad(load["status"], load["completed"], load["total"])
             for load in found.get("loading", ())
         }
-        return Look(gpus, loads)
+        return MachineState(gpus, loads)
 
     async def fits(self, n_ctx: int = 0) -> dict[str, dict[str, Any]]:
-        """By name, where each model would go, with so much context; 0 leaves that to the plan."""
+        """Return by name where each model would go with this context; 0 leaves it to the plan."""
         query = f"?n_ctx={n_ctx}" if n_ctx else ""
         models = (await self._source.get(f"/api/gptoss/fits{query}"))["models"]
         return {model["name"]: model for model in models}
@@ -138,14 +136,6 @@ class ChatServer:
     async def inspect(self, body: dict[str, Any]) -> dict[str, Any]:
         """A conversation in harmony's messages and tokens, as `/api/gptoss/inspect` has it."""
         return await self._source.post("/api/gptoss/inspect", body)
-
-    async def prompt_size(self, body: dict[str, Any]) -> PromptSize:
-        """How long the prompt of a request is, and what the model could hold."""
-        name = body["model"]
-        counted, loaded = await self.inspect(body), await self.loaded(name)
-        tags = {tag["name"]: tag for tag in await self.installed_models()}
-        n_ctx_max = tags.get(name, {"details": {}})["details"].get("context_length", 0)
-        return PromptSize(counted["n_tokens"], loaded.n_ctx if loaded else 0, n_ctx_max)
 
     async def loaded(self, name: str) -> LoadedModel | None:
         """Facts of a model in memory; None if it is not loaded."""

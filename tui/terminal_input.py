@@ -1,6 +1,6 @@
-"""What the terminal sends, made safe before Textual parses it. No widget.
+"""Makes what the terminal sends safe before Textual parses it. Knows no widgets.
 
-Textual ends the app at a byte that is no UTF-8, and takes what follows an ESC in a paste for keys:
+Textual ends the app at a byte that is not UTF-8, and takes what follows an ESC in a paste for keys:
 a BEL there opened the editor, and an Enter would have sent the message.
 """
 
@@ -9,13 +9,13 @@ import importlib
 import sys
 from typing import Any
 
-from tui.history.plain import plain_text
+from gptoss_local.history.plain import plain_text
 
 _START, _END = "\x1b[200~", "\x1b[201~"  # of a bracketed paste
 
 
 class InputDecoder(codecs.IncrementalDecoder):
-    """Bytes to text, in pieces of any size; of pastes only tabs and newlines are no characters."""
+    """Turns bytes into text, in pieces of any size; pastes keep no controls but tab and newline."""
 
     def __init__(self, errors: str = "replace") -> None:
         super().__init__(errors)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gptoss_local.errors import UsageError
-from gptoss_local.settings import ToolCommand
+from gptoss_local.settings import ToolCommand, environment_without_secrets
 
 _MAX_OUTPUT_BYTES = 32 * 1024
 _CUT = f"\n(cut after {_MAX_OUTPUT_BYTES // 1024} KiB)"
@@ -30,7 +30,7 @@ Arguments = Mapping[str, Any]
 
 
 class ToolResult(NamedTuple):
-    """What the model is told of a call; `is_error` if it came to nothing."""
+    """The result of a call that the model gets; `is_error` if it came to nothing."""
 
     text: str
     is_error: bool = False
@@ -43,7 +43,7 @@ class Tool:
 
     Attributes:
         parameters: JSON schema of the object that it takes.
-        run: Does the work; raises UsageError for what the model may mend.
+        run: Does the work; raises UsageError for what the model may correct.
         about: What it does, for the user.
         argv: The program that a call runs, and its arguments; None for what is built in.
     """
@@ -57,7 +57,7 @@ class Tool:
 
 
 class Toolbox:
-    """The tools of a chat: which there are, which the model is told of, and which are trusted.
+    """The tools of a chat: all there are, those that the model may use, and those that are trusted.
 
     Args:
         commands: The user's, by name; these are on, the built-in ones are off.
@@ -116,7 +116,7 @@ class Toolbox:
 def _check(name: str, command: ToolCommand) -> None:
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"[tools.{name}]: '{name}' is no name of a function",
+            f"[tools.{name}]: '{name}' is not a name for a function",
             hint="Letters, digits, _ and -, at most 64, a letter first.",
         )
     kind = command.parameters.get("type", "object")
@@ -177,6 +177,7 @@ async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: P
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             cwd=folder,
+            env=environment_without_secrets(),
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -189,7 +190,7 @@ async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: P
         raise UsageError(f"{argv[0]} took longer than {timeout_s:g} s and was stopped") from error
     finally:
         _kill(process)
-        await process.communicate()  # `wait` hangs if the pipe is full and nobody reads its end
+        await process.communicate()  # `wait` hangs if the pipe is full and not read
     text = output.decode("utf-8", "replace")
     if is_cut:
         return text + _CUT
@@ -243,7 +244,7 @@ def _read_file(folder: Path) -> Tool:
 
 
 def _beginning_of(path: Path) -> str:
-    """A text file up to the limit. Raises UsageError: it cannot be read, or is no text."""
+    """Read a text file up to the limit. Raise UsageError if it cannot be read or is not text."""
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_OUTPUT_BYTES + 1)

@@ -8,11 +8,11 @@ from typing import Any
 from textual.pilot import Pilot
 
 from gptoss_local.client import AsyncClient
+from gptoss_local.history import History
 from gptoss_local.settings import Settings, ToolCommand
 from tests.conftest import RunningServer
 from tui.app import ChatApp
 from tui.conversation import Conversation
-from tui.history import History
 from tui.server import ChatServer
 from tui.tools import Toolbox
 from tui.widgets.turn_view import TurnView
@@ -85,6 +85,7 @@ async def run_chat(
     size: tuple[int, int] = (80, 24),
     tools: dict[str, ToolCommand] | None = None,
     folder: Path | None = None,
+    notifications: bool = False,
     **options: Any,
 ) -> AsyncIterator[Chat]:
     history = History(path)
@@ -94,7 +95,7 @@ async def run_chat(
     toolbox = Toolbox(tools or {}, folder or path.parent)
     app = ChatApp(ChatServer(source), history, conversation, toolbox, **options)
     try:
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=notifications) as pilot:
             await pilot.pause()
             yield Chat(app, pilot)
     finally:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from textual.events import Key, Paste
+from textual.screen import ModalScreen
 
+from gptoss_local.history import History
 from tests.conftest import RunningServer
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat
 from tui import running_answer
-from tui.history import History
 from tui.widgets.turn_view import AssistantTurnView
 
 COUNT = "Count from 1 to 900."
@@ -184,26 +186,51 @@ async def test_a_branch_is_what_the_model_sees(open_chat: OpenChat) -> None:
         assert "Peter" in await chat.ask("What is my name?")
 
 
-async def test_a_message_that_does_not_fit_stays_in_the_input(open_chat: OpenChat) -> None:
+async def test_a_message_that_no_context_holds_stays_in_the_input(open_chat: OpenChat) -> None:
+    """As it was typed, with the paste folded."""
     async with open_chat() as chat:
-        text = "word " * 40_000 + "end"
-        chat.app.chat.prompt.fill(text)
+        await chat.type("Look: ")
+        text = "word\n" * 70_000
+        chat.app.chat.prompt.post_message(Paste(text))
+        await chat.until(lambda: "[pasted #1" in chat.screen())
+        typed = chat.app.chat.prompt.text
         await chat.press("enter")
-        await chat.until(lambda: "The conversation does not fit" in chat.screen())
-        assert re.search(
-            r"It has 40,\d{3} tokens and the context holds 32,768: \d,\d{3} too", chat.screen()
-        )
-        assert "with 57,344 tokens of context" in chat.screen()
+        await chat.until(lambda: "The conversation does not fit" in chat.screen(), timeout_s=60)
+        shown = " ".join(chat.screen().replace("│", " ").split())
+        assert re.search(r"It has at least 13\d,\d{3} tokens and the model reads 131,072", shown)
+        assert re.search(r"at most: \d,\d{3} or more too many", shown)
+        assert "of context" not in chat.screen()  # a larger one would not help
         assert "Leave out" not in chat.screen()  # there are no other turns
         await chat.press("escape")
         await chat.answered()
         await chat.until(lambda: "✗ failed" in chat.screen())
         assert chat.turns()[-1].state == "failed"
-        assert chat.app.chat.prompt.text == text
+        again = chat.app.chat.prompt.text  # folded again, under a number of its own
+        assert again.replace("#2", "#1") == typed
         chat.app.chat.prompt.fill(FRANCE)
         await chat.press("enter")
         assert await chat.answered() == PARIS
         assert len(chat.turns()) == 2
+
+
+async def test_the_context_grows_for_a_long_message(
+    own_server: RunningServer, open_own_chat: OpenChat
+) -> None:
+    """By itself, as `gptoss run` does it: the chat says so and shows the load."""
+    seen: set[str] = set()
+    async with open_own_chat() as chat:
+        await chat.ask(FRANCE)
+        await chat.until(lambda: "/32,768" in chat.screen())
+        chat.app.chat.prompt.fill("word " * 33_000)
+        await chat.press("enter")
+        await chat.until(lambda: "its context grows from 32,768 to 65,536" in chat.notices())
+        await chat.until(
+            lambda: seen.update(chat.screen().split("│")) or "ctx ~33,091/65" in chat.screen(), 60
+        )
+        assert any("loading" in part for part in seen)
+        assert not isinstance(chat.app.screen, ModalScreen)
+        await chat.until(lambda: "reading " in chat.screen())  # which takes a minute here
+        await chat.press("escape")
 
 
 async def test_effort_cycles(open_chat: OpenChat) -> None:
@@ -242,7 +269,7 @@ async def test_resume_rename_delete(open_chat: OpenChat) -> None:
         await chat.until(lambda: f"{FRANCE} xy" in chat.screen())
         await chat.press("f8", "n")
         await chat.press("f8", "y")
-        await chat.until(lambda: len(chat.app.chat.history.chats()) == 1)
+        await chat.until(lambda: len(chat.app.chat.parts.history.chats()) == 1)
 
 
 async def test_search_opens_the_place(open_chat: OpenChat) -> None:
@@ -266,7 +293,7 @@ async def test_export_and_copy(open_chat: OpenChat, tmp_path: Path) -> None:
         await chat.enter(f"/export {tmp_path}/a.json")
         assert json.loads((tmp_path / "a.json").read_text())["turns"]
         await chat.enter(f"/export {tmp_path}/a.md")
-        await chat.until(lambda: "exists already" in chat.notices())
+        await chat.until(lambda: "already exists" in chat.notices())
         await chat.enter("/copy")
         assert chat.app.clipboard == PARIS
         await chat.enter("/copy 1")
@@ -274,7 +301,7 @@ async def test_export_and_copy(open_chat: OpenChat, tmp_path: Path) -> None:
         await chat.enter("/export ~nobody-of-that-name/a.md")
         await chat.until(lambda: "cannot be written" in chat.notices())
         await chat.enter(f"/copy {'9' * 5000}")  # more digits than Python makes a number of
-        await chat.until(lambda: "is no number" in chat.notices())
+        await chat.until(lambda: "is not a number" in chat.notices())
 
 
 async def test_a_system_message_begins_a_chat(open_chat: OpenChat) -> None:
@@ -293,7 +320,7 @@ async def test_models(open_chat: OpenChat) -> None:
         assert "not on this machine" in chat.screen()
         await chat.press("enter")
         assert chat.app.chat.conversation.model == "nano"
-        await chat.enter("/model gpt-oss:20b")
+        await chat.enter("/model nobody")
         await chat.until(lambda: "is not on this machine" in chat.notices())
 
 
@@ -326,3 +353,50 @@ async def test_sizes(open_chat: OpenChat, size: tuple[int, int]) -> None:
         await chat.until(lambda: "Keys" in chat.screen())
         await chat.press("escape")
         assert "Paris" in chat.screen()
+
+
+@pytest.mark.parametrize("keys", [["f1"], ["f2"], ["f3"], [*"/tools", "enter"], ["f9"], ["f12"]])
+async def test_escape_while_a_dialog_opens(open_chat: OpenChat, keys: list[str]) -> None:
+    """Both come at once from a terminal; the app ended with a traceback."""
+    async with open_chat() as chat:
+        await chat.ask(FRANCE)
+        for key in (*keys, "escape"):
+            chat.app.post_message(Key(key, key if len(key) == 1 else None))
+        await chat.until(lambda: not isinstance(chat.app.screen, ModalScreen))
+        await chat.pilot.pause(0.5)
+        await chat.press("escape")
+        await chat.until(lambda: not isinstance(chat.app.screen, ModalScreen))
+        assert await chat.ask(FRANCE) == PARIS
+
+
+async def test_ctrl_q_is_ctrl_c(open_chat: OpenChat) -> None:
+    """It stops an answer and ends nothing, unless it is pressed twice."""
+    async with open_chat() as chat:
+        await chat.enter("Count from 1 to 900.")
+        await chat.until(lambda: "20, 21" in chat.screen())
+        await chat.type("a draft")
+        await chat.press("ctrl+q")
+        assert chat.app.chat.prompt.text == ""
+        assert chat.app.chat.is_answering
+        await chat.press("ctrl+q")
+        await chat.until(lambda: chat.turns()[-1].state == "stopped")
+        await chat.press("f1")
+        await chat.press("ctrl+q")
+        assert not isinstance(chat.app.screen, ModalScreen)
+        await chat.press("ctrl+q")
+        assert "Ctrl-C again quits." in chat.notices()
+        assert chat.app.is_running
+        await chat.press("ctrl+q")
+        await chat.until(lambda: not chat.app.is_running)
+
+
+async def test_help_lists_the_keys_of_every_mode(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 120), keys={"turn.copy": "y"}) as chat:
+        await chat.press("f1")
+        shown = chat.screen().replace("│", "")
+        for key, what in (("^p", "palette"), ("shift+tab", "To the messages"), ("f4, ^t", "Effort"),
+                          ("↑, ↓", "what you sent before"), ("⏎", "Send"), ("^j", "New line"),
+                          ("e", "Edit or retry"), ("y", "Copy"), ("space, ⏎", "Reasoning"),
+                          ("f2", "Rename"), ("a", "Always in this chat")):  # fmt: skip
+            pattern = rf"^\W*{re.escape(key)}  +.*{what}"
+            assert re.search(pattern, shown, re.MULTILINE | re.IGNORECASE), (key, what)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import HistoryError
+from gptoss_local.history import History
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer
-from tui.history import History
 
 
 def slow() -> ScriptedServer:
@@ -19,7 +19,7 @@ def quick() -> ScriptedServer:
 
 
 def refuse_writes(chat: Chat, is_refused: bool) -> None:
-    chat.app.chat.history._database.execute(f"PRAGMA query_only = {is_refused:d}")
+    chat.app.chat.parts.history._database.execute(f"PRAGMA query_only = {is_refused:d}")
 
 
 async def test_an_answer_goes_on_and_is_stored_later(history_path: Path) -> None:
@@ -31,11 +31,11 @@ async def test_an_answer_goes_on_and_is_stored_later(history_path: Path) -> None
         assert (await chat.answered()).endswith("98 99")
         assert len(chat.app._notifications) == 1  # not once a second
         turn_id = chat.turns()[-1].id
-        assert "99" not in chat.app.chat.history.turn(turn_id).content
+        assert "99" not in chat.app.chat.parts.history.turn(turn_id).content
 
         refuse_writes(chat, False)
         await chat.ask("and?")
-        stored = chat.app.chat.history.turn(turn_id)
+        stored = chat.app.chat.parts.history.turn(turn_id)
         assert (stored.state, stored.content[-5:]) == ("done", "98 99")
 
 

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.history import History
+from tests.tui.documents import BLOCKS
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer, measure_lag, percentile
-from tui.history import History
+from tui.actions.chats import open_chat
 from tui.screens.chats import Place
 
 _SECONDS = 3
-_MOST_S = 0.060
+_MOST_S = 0.050
 _CODE = "    value = compute(index, offset)  # row\n"
 _ROW = "| cell one | cell two | cell three |\n"
 
@@ -60,6 +62,38 @@ async def test_event_loop_lag(
     raise AssertionError(f"keys wait {p95_s * 1000:.1f} ms")
 
 
+_MIXED = "\n\n".join(BLOCKS.values()) + "\n\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "unit"),
+    [
+        ("", _MIXED),
+        ("", "A sentence with **bold** words and `code`, one of many. " * 5 + "\n\n"),
+        ("", "words of one paragraph that has no end "),
+        ("", "- an item of a list that has a thousand of them\n"),
+        ("```python\n", _CODE),
+        ("| a | b | c |\n|---|---|---|\n", _ROW),
+    ],
+    ids=["mixed", "paragraphs", "one paragraph", "list", "code", "table"],
+)
+async def test_lag_of_an_answer_of_100_kb(first: str, unit: str, history_path: Path) -> None:
+    """Of its second half, at 500 tokens a second."""
+    text = first + unit * (100_000 // len(unit) + 1)
+    pieces = [text[n : n + 4] for n in range(0, len(text), 4)]
+    n_before = len(pieces) - 500 * (_SECONDS + 8)
+    for _ in range(3):  # another process may have had the machine
+        server = ScriptedServer("".join(pieces[:n_before]), pieces[n_before:], 500)
+        async with run_chat(server, history_path, size=(120, 40)) as chat:
+            p95_s = await lag_p95(chat)
+            print(f"{len(text):,} characters: lag p95 {p95_s * 1000:.1f} ms")
+            chat.app.chat.dialogue.stop()
+            await chat.answered()
+        if p95_s <= _MOST_S:
+            return
+    raise AssertionError(f"keys wait {p95_s * 1000:.1f} ms")
+
+
 async def test_opening_a_long_chat(history_path: Path) -> None:
     history = History(history_path)
     chat_id, parent_id = history.new_chat("nano", "medium"), None
@@ -70,7 +104,7 @@ async def test_opening_a_long_chat(history_path: Path) -> None:
     history.close()
     async with run_chat(ScriptedServer("", [], 1), history_path, size=(120, 40)) as chat:
         start_s = time.thread_time()
-        await chat.app.chat.open_chat(Place(chat_id, None))
+        await open_chat(chat.app.chat.parts, Place(chat_id, None))
         await chat.until(lambda: "print(249)" in chat.screen())
         elapsed_s = time.thread_time() - start_s
         print(f"500 turns: open after {elapsed_s * 1000:.0f} ms")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.errors import ContextOverflowError
+from gptoss_local.history import History
 from tests.conftest import RunningServer, run_server
 from tests.tui.running_chat import Chat, OpenChat, opener
 from tui.conversation import Conversation
-from tui.history import History
 from tui.screens.overflow import larger_context
-from tui.server import PromptSize
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,13 @@ async def fill_up(chat: Chat) -> None:
     await chat.ask(LONG)
     await chat.ask(LONG)
     await chat.enter(LONG)
+    await is_asked(chat)
+
+
+async def is_asked(chat: Chat) -> None:
+    """The question is there, and no key was pressed for a while."""
     await chat.until(lambda: "The conversation does not fit" in chat.screen())
+    await chat.pilot.pause(0.6)
 
 
 async def test_the_guard_drops_the_oldest_turns(open_small: OpenChat) -> None:
@@ -56,7 +62,8 @@ async def test_the_guard_asks_for_more_context(nano_home: Path, history_path: Pa
         async with opener(server, history_path)() as chat:
             await chat.enter("/set num_predict 5")
             await chat.enter(LONG * 3)
-            await chat.until(lambda: "with 8,192 tokens of context" in chat.screen())
+            await is_asked(chat)
+            assert "with 8,192 tokens of context" in chat.screen()
             await chat.press("enter")
             await chat.answered()
             assert chat.turns()[-1].state == "done"
@@ -64,11 +71,33 @@ async def test_the_guard_asks_for_more_context(nano_home: Path, history_path: Pa
             assert chat.app.chat.conversation.options["num_ctx"] == 8192
 
 
+async def test_a_part_that_does_not_fit_is_sent_once(nano_home: Path, history_path: Path) -> None:
+    history = History(history_path)
+    chat_id = history.new_chat("nano", "medium")
+    asked = history.add(chat_id, None, "user", "Repeat.")
+    history.add(chat_id, asked.id, "assistant", "word " * 1100, state="stopped")
+    history.close()
+    with run_server(nano_home, context_length="1024") as server:  # its model is loaded anew
+        async with opener(server, history_path)(chat_id) as chat:
+            await chat.enter("/set num_predict 5")
+            await chat.enter("/continue")
+            await is_asked(chat)
+            found = re.search(r"It has (\S+) tokens", chat.screen())
+            assert found
+            await chat.press("enter")
+            await chat.answered()
+            assert f"{chat.turns()[-1].stats['prompt_eval_count']:,}" == found[1]
+
+
 def test_larger_context() -> None:
-    assert larger_context(PromptSize(1300, 1024, 131_072)) == 8192
-    assert larger_context(PromptSize(40_000, 32_768, 131_072)) == 57_344
-    assert larger_context(PromptSize(130_000, 32_768, 131_072)) == 131_072
-    assert larger_context(PromptSize(140_000, 131_072, 131_072)) == 0
+    def larger(n_prompt: int, n_ctx: int) -> int:
+        error = ContextOverflowError("", n_prompt=n_prompt, n_ctx=n_ctx, n_ctx_max=131_072)
+        return larger_context(error)
+
+    assert larger(1300, 1024) == 8192
+    assert larger(40_000, 32_768) == 57_344
+    assert larger(130_000, 32_768) == 131_072
+    assert larger(140_000, 131_072) == 0
 
 
 async def test_the_guard_goes_on_with_a_summary(open_small: OpenChat) -> None:

@@ -1,15 +1,19 @@
 """Blocks of a growing text: nothing lost, the same however it is cut, whole to Markdown."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
+from tests.tui.documents import at_random, every_pair
 from tui.markdown_blocks import Block, BlockSplitter
+from tui.markdown_parser import parse
 
 _LINES = st.sampled_from(
     ["", "a word", "  ", "# title", "- item", "  more", "2. two", "12", "```py", "```", "~~~~",
-     "| a | b |", "|---|---|", "x = `1`", "    code", "-", "*bold*", "1.", "``", "> quoted"]
+     "| a | b |", "|---|---|", "x = `1`", "    code", "-", "*bold*", "1.", "``", "> quoted", "---",
+     "10. ten", "   - nested", "<div>", "<!-- c", "-->", "<b>", "\\[", "\\]", "$$", "```a`b"]
 )  # fmt: skip
 _TEXTS = st.one_of(st.text(max_size=80), st.lists(_LINES, max_size=25).map("\n".join))
 
@@ -68,27 +72,62 @@ The end."""
 def test_blocks_of_an_answer() -> None:
     blocks = split([ANSWER])
     assert [block.kind for block in blocks] == [
-        "text", "text", "fence", "text", "text", "table", "text"
+        "text", "text", "fence", "text", "item", "item", "item", "item", "text", "text"
     ]  # fmt: skip
     assert blocks[2].text == "```python\ndef f(xs):\n\n    return sorted(xs)\n```\n"
-    assert blocks[4].text.startswith("- one")
-    assert "2. second" in blocks[4].text
-
-
-def test_blocks_render_as_the_whole_does() -> None:
-    markdown = MarkdownIt("commonmark").enable("table")
-    apart = "".join(markdown.render(block.text) for block in split([ANSWER]))
-    assert apart == markdown.render(ANSWER)
+    assert blocks[4].text == "- one\n\n  still one\n"
+    assert "```sh" in blocks[5].text
+    assert [block.number for block in blocks[4:8]] == [None, None, 1, 2]
+    assert [block.ends_blank for block in blocks[4:8]] == [False, False, True, True]
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "info"),
-    [("```python\nx", "fence", "python"), ("~~~\n", "fence", ""), ("| a |", "table", "")],
+    ("typed", "shown"),
+    [
+        ([1, 2, 3], [1, 2, 3]),
+        ([1, 1, 1], [1, 2, 3]),
+        ([3, 5, 7], [3, 5, 7]),
+        ([1, 2, 1], [1, 2, 1]),
+    ],
 )
-def test_open_block(text: str, kind: str, info: str) -> None:
+def test_numbers_are_those_that_were_typed(typed: list[int], shown: list[int]) -> None:
+    blocks = split(["".join(f"{n}. item\n" for n in typed)])
+    assert [block.number for block in blocks] == shown
+
+
+@given(st.lists(_LINES, max_size=4).map("\n".join))
+def test_blocks_are_to_markdown_what_the_whole_is(text: str) -> None:
+    apart = [token for block in split([text]) for token in tokens_of(block.text)]
+    assert apart == tokens_of(text)
+
+
+def test_all_kinds_of_blocks_are_to_markdown_what_the_whole_is() -> None:
+    rng = random.Random(3)
+    for text in [*every_pair(rng), *(at_random(rng, 12) for _ in range(20)), ANSWER]:
+        text = text.replace("\r", "")
+        apart = [token for block in split([text]) for token in tokens_of(block.text)]
+        assert apart == tokens_of(text)
+
+
+def tokens_of(text: str) -> list[tuple[str, str, str]]:
+    """What Markdown sees in a text, but for where lists begin and end: items are blocks here."""
+    return [
+        (token.type, token.content.rstrip("\n"), token.markup)
+        for node in parse(text).walk(include_self=False)
+        if node.type not in ("bullet_list", "ordered_list")
+        for token in (node.to_tokens()[0],)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("```python\nx", "fence"), ("~~~\n", "fence"), ("| a |", "text"), ("- a", "item"),
+     ("7) a", "item"), ("- - -", "text"), ("```a` b", "text")],
+)  # fmt: skip
+def test_open_block(text: str, kind: str) -> None:
     splitter = BlockSplitter()
     assert splitter.feed(text) == []
-    assert (splitter.open.kind, splitter.fence_info) == (kind, info)
+    assert splitter.open.kind == kind
     assert splitter.open.text == text
 
 

@@ -2,19 +2,25 @@
 
 import re
 from pathlib import Path
+from threading import Event
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.segment import Segment
 from textual.app import App, ComposeResult
+from textual.color import Color
 from textual.events import Paste
+from textual.pilot import Pilot
 
 from gptoss_local.errors import UsageError
+from gptoss_local.printable import printable
 from tui.actions import REGISTRY
 from tui.answer import Answer
+from tui.app import Printable
+from tui.attachments import attach
 from tui.markdown_blocks import code_blocks
-from tui.paste import FoldedTexts, find_files
-from tui.printable import printable
+from tui.paste import find_files
 from tui.widgets.prompt import Prompt
 
 
@@ -28,8 +34,16 @@ class Host(App[None]):
         yield self.prompt
 
     def on_prompt_submitted(self, event: Prompt.Submitted) -> None:
-        self.sent.append(event.text)
+        self.sent.append(self.prompt.folded.unfold(event.text).text)
         self.prompt.accepted()
+
+
+async def attached(pilot: Pilot[None]) -> None:
+    """Wait until files are read."""
+    host = pilot.app
+    assert isinstance(host, Host)
+    while "[reading " in host.prompt.text:
+        await pilot.pause(0.01)
 
 
 async def test_enter_sends_and_other_enters_do_not() -> None:
@@ -75,12 +89,14 @@ async def test_at_attaches_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         host.prompt.fill("Read @no")
         assert host.prompt.completions() == ["@notes.md"]
         await pilot.press("tab")
+        await attached(pilot)
         chip = r"\[file #1: notes\.md, 4 lines, ~\d+ tokens\]"  # its path counts
         assert re.fullmatch(f"Read {chip} ", host.prompt.text)
         await pilot.press("enter")
         assert host.sent[0].endswith("notes.md:\n````\n```py\nx\n```\n````")
         host.prompt.fill("@pic")
         await pilot.press("tab")
+        await attached(pilot)
         assert host.prompt.text == "@pic"
 
 
@@ -97,6 +113,7 @@ async def test_paths_with_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         await pilot.press(*"of", "space")
         assert host.prompt.completions() == ["@my notes/of may.md"]
         await pilot.press("tab")
+        await attached(pilot)
         assert host.prompt.text.startswith("ask @bob, read [file #1: of may.md, 1 line,")
         host.prompt.fill("@my own words\nare not one")
         assert host.prompt.completions() == []
@@ -113,7 +130,36 @@ async def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.Monke
         for typed in ("@~nobody-of-that-name/x", "@x", "@~nobody-of-that-name"):
             host.prompt.fill(typed)
             await pilot.press("tab")
+            await attached(pilot)
             assert host.prompt.text == typed
+
+
+@pytest.mark.parametrize("typed", [f"@bob, what of {'this ' * 60}?", "猫" * 120 + ".png"])
+async def test_text_that_is_too_long_for_a_name(typed: str) -> None:
+    """The chat ended as it was typed."""
+    async with Host().run_test() as pilot:
+        host = pilot.app
+        assert isinstance(host, Host)
+        host.prompt.fill(typed)
+        await pilot.press("tab")
+        await attached(pilot)
+        await pilot.press("x")
+        assert host.prompt.text == f"{typed}x"
+
+
+async def test_a_file_is_read_while_its_space_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes.md").write_text("x")
+    monkeypatch.chdir(tmp_path)
+    async with Host().run_test() as pilot:
+        host = pilot.app
+        assert isinstance(host, Host)
+        host.prompt.attach("notes.md")
+        host.prompt.action_delete_left()
+        host.prompt.insert("?")
+        await attached(pilot)
+        assert host.prompt.text.endswith(" tokens] ?")
 
 
 async def test_up_recalls_what_was_sent() -> None:
@@ -166,20 +212,11 @@ def test_commands_are_ranked() -> None:
     assert REGISTRY.complete("/zz") == []
 
 
-@given(st.text(), st.text(min_size=1))
-def test_folding_loses_nothing(before: str, pasted: str) -> None:
-    folded = FoldedTexts()
-    chip = folded.fold_paste(pasted)
-    assert len(chip) <= 1000
-    if "[" not in before + pasted:
-        assert folded.unfold(f"{before}{chip}") == before + pasted
-
-
 def test_files_that_cannot_be_attached(tmp_path: Path) -> None:
     (tmp_path / "large").write_text("x" * (1 << 20) + "x")
-    for name in ("missing", "large"):
+    for name in ("missing", "large", "/dev/zero"):
         with pytest.raises(UsageError, match=name):
-            FoldedTexts().fold_file(tmp_path / name)
+            attach(name, tmp_path, Event())
     assert find_files(f"{tmp_path}/l", tmp_path) == [f"{tmp_path}/large"]
     assert find_files("nowhere/x", tmp_path) == []
 
@@ -189,6 +226,13 @@ def test_no_text_drives_the_terminal(text: str) -> None:
     shown = printable(f"{text}\x1b]52;c;AAAA\x07\x9b31m\u202e")
     assert not any((ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 for c in shown)
     assert "\u202e" not in shown
+
+
+def test_pieces_of_a_row_that_are_clean_stay() -> None:
+    clean = Segment("a")
+    kept, changed = Printable().apply([clean, Segment("b\x1b")], Color(0, 0, 0))
+    assert kept is clean
+    assert changed.text == "b"
 
 
 def test_code_blocks_also_in_lists() -> None:

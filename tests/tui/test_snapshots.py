@@ -13,6 +13,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
+from gptoss_local.history import History
 from tests.tui.running_chat import Chat
 from tests.tui.snapshots.picture import picture
 from tests.tui.snapshots.screen_cases import CHATS, DIALOGS, SMALL, StillServer, talk
@@ -20,7 +21,6 @@ from tests.tui.snapshots.values import toolbox
 from tests.tui.snapshots.widget_cases import THEME, WIDGETS, Stage, act_on
 from tui.app import ChatApp
 from tui.conversation import Conversation
-from tui.history import History
 from tui.server import ChatServer
 
 

@@ -6,44 +6,84 @@ import pytest
 from rich.style import Style
 from textual.theme import BUILTIN_THEMES
 
+from gptoss_local.history import History
 from tests.tui.running_chat import Chat
-from tests.tui.snapshots.screen_cases import StillServer, talk
-from tests.tui.snapshots.values import toolbox
+from tests.tui.snapshots.screen_cases import StillServer, answer, talk
+from tests.tui.snapshots.values import MARKDOWN, toolbox
 from tui.app import ChatApp
 from tui.conversation import Conversation
-from tui.history import History
 from tui.server import ChatServer
 
-_LEAST_CONTRAST = 4.0  # WCAG 2.2 asks for 4.5, and for 3 where letters are large or bold
+_LEAST_CONTRAST = 4.5  # of text in WCAG 2.2, 1.4.3
+_LEAST_CONTRAST_OF_FRAMES = 3.0  # 1.4.11
+_FRAMES = set("─│┌┐└┘├┤┼╭╮╰╯▌")
+_ANSWER = (
+    MARKDOWN
+    + """
+### Third
+#### Fourth
+##### Fifth
+###### Sixth
+
+So \\( a^2 \\), ~~not~~ <br>:
+
+```js
+const text = "string" + 12; // a comment
+function f(a) { return null; }
+```
+
+| a | long cell |
+|---|---|
+| 1 | """
+    + "words " * 20
+    + """|
+| 2 | b |
+"""
+)
 
 
 @pytest.mark.parametrize("theme", BUILTIN_THEMES)
-async def test_all_text_is_readable(theme: str, history: History) -> None:
+async def test_all_text_and_all_frames_are_seen(theme: str, history: History) -> None:
     conversation = Conversation(history, "nano", "medium")
     talk(conversation)
+    answer(conversation, content=_ANSWER)
     server = ChatServer(StillServer())
     app = ChatApp(server, history, conversation, toolbox(), theme=theme)
-    async with app.run_test(size=(100, 40), notifications=True) as pilot:
+    async with app.run_test(size=(100, 90), notifications=True) as pilot:
         chat = Chat(app, pilot)
-        await chat.until(lambda: app.chat.loaded)
+        await chat.until(lambda: app.chat.loaded and "Sixth" in chat.screen())
+        app.chat.prompt.cursor_blink = False  # what is under the cursor is not read
+        check(chat, theme)  # the input has the focus and is empty
         chat.views()[3].focus()
         await chat.press("space", "space")  # the reasoning
+        check(chat, theme)
         await chat.type("/s")  # completions
-        styles = dict(styles_of_words(chat))
-        assert len(styles) > 20
-        for text, style in styles.items():
-            assert style.color is not None
-            assert style.bgcolor is not None
-            if theme.startswith("ansi"):
-                assert style.color.triplet is style.bgcolor.triplet is None, text
-            else:
-                assert contrast(style) >= _LEAST_CONTRAST, text
+        check(chat, theme)
+
+
+def check(chat: Chat, theme: str) -> None:
+    styles = set(styles_of_words(chat))
+    assert len(styles) > 40
+    for text, style in styles:
+        assert style.color is not None
+        assert style.bgcolor is not None
+        if theme.startswith("ansi"):
+            assert style.color.triplet is style.bgcolor.triplet is None, text
+            continue
+        is_frame = set(text.strip()) <= _FRAMES
+        least = _LEAST_CONTRAST_OF_FRAMES if is_frame else _LEAST_CONTRAST
+        assert contrast(style) >= least, text
 
 
 def styles_of_words(chat: Chat) -> Iterator[tuple[str, Style]]:
-    for strip in chat.app.screen._compositor.render_strips():
+    cursor = chat.app.chat.prompt.cursor_screen_offset
+    for y, strip in enumerate(chat.app.screen._compositor.render_strips()):
+        x = 0
         for segment in strip:
-            if segment.style and any(character.isalnum() for character in segment.text):
+            is_cursor = (x, y) == cursor
+            x += segment.cell_length
+            is_seen = any(c.isalnum() or c in _FRAMES for c in segment.text)
+            if segment.style and is_seen and not is_cursor:
                 yield segment.text, segment.style
 
 

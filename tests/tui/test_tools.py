@@ -15,11 +15,11 @@ import psutil
 import pytest
 
 from gptoss_local.errors import UsageError
+from gptoss_local.history import History
 from gptoss_local.settings import Settings, ToolCommand
 from tests.tui.running_chat import Chat, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
 from tui import tools
-from tui.history import History
 from tui.screens.approval import ApprovalDialog
 from tui.tools import Toolbox, filled_in
 
@@ -156,7 +156,7 @@ async def test_escape_kills_a_tool_that_runs(open_chat: OpenChat, tmp_path: Path
 
 async def test_tools_are_switched(open_chat: OpenChat, tmp_path: Path) -> None:
     async with open_chat(tools=weather(tmp_path / "log")) as chat:
-        toolbox = chat.app.chat.toolbox
+        toolbox = chat.app.chat.parts.toolbox
         assert toolbox.on == {"get_current_weather"}
         await chat.enter("/tools")
         await chat.until(lambda: "off   read_file" in chat.screen())
@@ -195,6 +195,17 @@ async def test_results(tmp_path: Path) -> None:
     assert large.endswith("(cut after 32 KiB)")
     assert len(large) < 33_000
     assert "there is no function g" in (await Toolbox({}, tmp_path).run("g", {})).text
+
+
+async def test_a_tool_gets_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be a program of others; what it needs itself it still gets."""
+    monkeypatch.setenv("GPTOSS_API_KEY", "s3cret")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setenv("WEATHER_KEY", "of the tool")
+    result = await run(tmp_path, program("import os; print(dict(os.environ))"))
+    assert "of the tool" in result
+    assert "hf_secret" not in result
+    assert "s3cret" not in result
 
 
 async def test_output_that_nobody_reads_does_not_keep_a_killed_program(
@@ -271,7 +282,7 @@ def test_tools_that_no_model_could_call(
 
 async def test_calls_without_end_are_ended(history_path: Path, tmp_path: Path) -> None:
     async with run_chat(Caller(), history_path, tools=weather(tmp_path / "log")) as chat:
-        chat.app.chat.toolbox.trusted.add("get_current_weather")
+        chat.app.chat.parts.toolbox.trusted.add("get_current_weather")
         await chat.enter("go")
         await chat.until(lambda: not chat.app.chat.is_answering, timeout_s=60)
         results = [turn.content for turn in chat.turns() if turn.role == "tool"]

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from gptoss_local.history import History
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer
-from tui.history import History
 
 
 def long_chat(path: Path, n_questions: int = 60) -> int:

@@ -2,88 +2,125 @@
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gptoss_local.errors import UsageError
+from gptoss_local.history import read_export
+from gptoss_local.presets import Preset
+from tui.chat_parts import ChatParts
 from tui.paste import expanded
 from tui.screens.chats import ChatsDialog, Place
-from tui.screens.errors import telling
+from tui.screens.errors import errors_shown
 from tui.widgets.turn_view import TurnView
 
-if TYPE_CHECKING:
-    from tui.screens.chat import ChatScreen
+
+async def open_chat(
+    chat: ChatParts,
+    place: Place | None,
+    *,
+    system: str = "",
+    preset: tuple[str, Preset] | None = None,
+) -> None:
+    """Open a stored chat, or begin one, with a system message or a preset."""
+    conversation, dialogue = chat.conversation, chat.dialogue
+    if place is not None:
+        conversation.open(place.chat_id, place.turn_id)
+    elif preset is not None:
+        conversation.begin_with(*preset)
+    else:
+        conversation.new(system)
+    dialogue.reset()
+    dialogue.leave_edit()
+    chat.toolbox.trusted.clear()
+    found = [turn for turn in conversation.turns if place and turn.id == place.turn_id]
+    await chat.view.show_branch(found[0] if found else None)
+    chat.view.model_changed()
+    chat.view.focus_prompt()
 
 
-async def new(screen: "ChatScreen", _argument: str) -> None:
+async def new(chat: ChatParts, _argument: str) -> None:
     """Begin an empty chat."""
-    await screen.open_chat(None)
+    await open_chat(chat, None)
 
 
-async def system(screen: "ChatScreen", argument: str) -> None:
+async def system(chat: ChatParts, argument: str) -> None:
     """Begin an empty chat with instructions."""
     if not argument:
         raise UsageError("/system needs a text", hint="/system Answer in one sentence.")
-    await screen.open_chat(None, system=argument)
-    screen.notify("A new chat begins with these instructions.", markup=False)
+    await open_chat(chat, None, system=argument)
+    chat.app.notify("A new chat begins with these instructions.", markup=False)
 
 
-async def resume(screen: "ChatScreen", argument: str) -> None:
-    """Choose a chat to go on with; words search all chats."""
+async def resume(chat: ChatParts, argument: str) -> None:
+    """Choose a chat to continue; words search all chats."""
 
     async def chosen(place: Place | None) -> None:
         if place is not None:
-            with telling(screen):
-                await screen.open_chat(place)
+            with errors_shown(chat.app):
+                await open_chat(chat, place)
 
     async def deleted(chat_id: int) -> None:
-        if chat_id == screen.conversation.chat_id:  # its next message would have no place
-            await screen.open_chat(None)
+        if chat_id == chat.conversation.chat_id:  # its next message would have no place
+            await open_chat(chat, None)
 
-    export = partial(write_export, screen)
-    dialog = ChatsDialog(screen.history, export, deleted, argument)
-    screen.app.push_screen(dialog, chosen)
+    export, import_ = partial(write_export, chat), partial(import_chat, chat)
+    dialog = ChatsDialog(chat.history, export, import_, deleted, words=argument)
+    chat.app.push_screen(dialog, chosen)
 
 
-async def branch(screen: "ChatScreen", _argument: str) -> None:
-    """Go on in a new chat with this branch, up to the focused message; this chat stays."""
-    turns = screen.conversation.turns
-    focused = screen.focused
+async def branch(chat: ChatParts, _argument: str) -> None:
+    """Continue in a new chat with this branch, up to the focused message; this chat stays."""
+    turns = chat.conversation.turns
+    focused = chat.view.focused
     turn = focused.turn if isinstance(focused, TurnView) else turns[-1] if turns else None
     if turn is None:
         raise UsageError("there is nothing to branch from yet")
-    screen.conversation.fork(turn)
-    screen.dialogue.reset()
-    await screen.show_branch()
-    screen.prompt.focus()
-    screen.notify("A new chat goes on from here; the old one is among your chats.")
+    chat.conversation.fork(turn)
+    chat.dialogue.reset()
+    await chat.view.show_branch()
+    chat.view.focus_prompt()
+    chat.app.notify("A new chat continues from here; the old one is among your chats.")
 
 
-async def export(screen: "ChatScreen", argument: str) -> None:
+async def export(chat: ChatParts, argument: str) -> None:
     """Write the chat to a file, as JSON if its name ends so, else as Markdown."""
-    chat = screen.conversation.summary
-    if chat is None:
+    stored = chat.conversation.summary
+    if stored is None:
         raise UsageError("there is nothing to export yet")
-    write_export(screen, chat.id, argument)
+    write_export(chat, stored.id, argument)
 
 
-def write_export(screen: "ChatScreen", chat_id: int, argument: str = "") -> None:
+def write_export(chat: ChatParts, chat_id: int, argument: str = "") -> None:
     """Write a chat to a new file; one that exists is never overwritten."""
-    title = screen.history.chat(chat_id).title
+    title = chat.history.chat(chat_id).title
     name = re.sub(r"[^\w-]+", "-", title).strip("-").lower()[:50] or "chat"
     path = expanded(argument or f"{name}.md")
     is_json = path.suffix == ".json"
-    history = screen.history
+    history = chat.history
     text = history.export_json(chat_id) if is_json else history.export_markdown(chat_id)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise UsageError(f"{path} exists already", hint="/export OTHER-NAME.md") from error
+        raise UsageError(f"{path} already exists", hint="/export OTHER-NAME.md") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    screen.notify(f"Wrote {path.resolve()}", markup=False)
+    chat.app.notify(f"Wrote {path.resolve()}", markup=False)
 
 
-async def quit_chat(screen: "ChatScreen", _argument: str) -> None:
+async def import_(chat: ChatParts, argument: str) -> None:
+    """Add a chat that was exported as JSON, and open it."""
+    if not argument:
+        raise UsageError("/import needs a file", hint="/export NAME.json writes one.")
+    await open_chat(chat, Place(import_chat(chat, argument), None))
+
+
+def import_chat(chat: ChatParts, argument: str) -> int:
+    """Add a chat that was exported as JSON, and return its number."""
+    chat_id = chat.history.import_json(read_export(expanded(argument)))
+    chat.app.notify(f"Imported “{chat.history.chat(chat_id).title}”.", markup=False)
+    return chat_id
+
+
+async def quit_chat(chat: ChatParts, _argument: str) -> None:
     """Leave; everything is saved."""
-    screen.app.exit()
+    chat.app.exit()

@@ -1,7 +1,8 @@
-"""Whether a call of a tool may run: the question is put with all arguments."""
+"""Asks whether a call of a tool may run, and shows all that would."""
 
+import re
 import shlex
-import time
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
@@ -9,19 +10,22 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.events import Key
+from textual.errors import NoWidget
+from textual.events import Resize
 from textual.widgets import Input, Static
 
-from tui.printable import printable
+from gptoss_local.printable import visible
 from tui.screens.dialog import Dialog
 from tui.tools import Tool
 
+_N_ROWS_AROUND = 6  # of the dialog: frame, what it is about, margins, keys
 _KEYS = "y once   a always in this chat   n no   r no, because   Esc stop"
-_QUIET_S = 0.5  # without a key, before one counts
+_UNSEEN_KEYS = "End shows the rest, then y or a   n no   r no, because   Esc stop"
+_LINE_ENDS = re.compile(r"(\n+)")
 
 
 class Decision(NamedTuple):
-    """What the user said; `reason` is for the model."""
+    """The user's answer; `reason` is for the model."""
 
     is_allowed: bool
     is_for_chat: bool = False
@@ -30,6 +34,8 @@ class Decision(NamedTuple):
 
 class ApprovalDialog(Dialog[Decision | None]):
     """Ask about one call; None stops the whole answer. No other key than these allows it.
+
+    It can be allowed once the end of what would run has been on the screen.
 
     Args:
         tool: What is called.
@@ -46,8 +52,10 @@ class ApprovalDialog(Dialog[Decision | None]):
 
     def __init__(self, tool: Tool, arguments: dict[str, Any]) -> None:
         super().__init__()
+        self.comes_unasked = True
         self._tool = tool
         self._arguments = arguments
+        self._has_shown_end = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -question") as dialog:
@@ -55,26 +63,48 @@ class ApprovalDialog(Dialog[Decision | None]):
             yield Static(f"It {self._tool.about}.", markup=False)
             with VerticalScroll():
                 if self._tool.argv is not None:
-                    command = shlex.join(self._tool.argv(self._arguments))
-                    yield Static(printable(f"$ {command}\n"), markup=False)
+                    command = shell_text(self._tool.argv(self._arguments))
+                    yield Static(f"$ {command}\n", markup=False)
                 yield Static(pretty(self._arguments), markup=False)
-            yield Input(placeholder="Why not? Enter tells the model", classes="-hidden")
+            yield Input(placeholder="Why not? Enter sends it to the model", classes="-hidden")
             yield Static(_KEYS, classes="keys", markup=False)
 
-    def on_mount(self) -> None:
-        self._last_key_s = time.monotonic()
-        self.query_one(VerticalScroll).focus()
+    def opened(self) -> None:
+        scroll = self.query_one(VerticalScroll)
+        scroll.focus()
+        self.watch(scroll, "scroll_y", self._look_later)
 
-    def on_key(self, event: Key) -> None:
-        """Letters of a message that is being typed when the question appears decide nothing."""
-        now_s = time.monotonic()
-        is_typing = now_s - self._last_key_s < _QUIET_S
-        self._last_key_s = now_s
-        if is_typing and event.key != "escape" and not isinstance(self.focused, Input):
-            event.stop()
+    def on_resize(self, event: Resize) -> None:
+        n_rows = event.size.height * 85 // 100 - _N_ROWS_AROUND
+        for scroll in self.query(VerticalScroll):
+            scroll.styles.max_height = max(1, n_rows)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self.call_after_refresh(self._look)
+
+    def _look(self) -> None:
+        """Say how many lines are not on the screen, and note whether the last one was."""
+        if self not in self.app.screen_stack:
+            return
+        try:
+            on_screen = self.find_widget(self.query_one(VerticalScroll))
+        except NoWidget:  # a terminal without room for it
+            return
+        scroll, n_shown = self.query_one(VerticalScroll), on_screen.visible_region.height
+        n_below = max(0, scroll.virtual_size.height - scroll.scroll_offset.y - n_shown)
+        self._has_shown_end |= n_shown > 0 and not n_below
+        lines = "line" if n_below == 1 else "lines"
+        more = f"{n_below:,} more {lines} below" if n_below else ""
+        self.query_one(".dialog").border_subtitle = more
+        keys = _KEYS if self._has_shown_end else _UNSEEN_KEYS
+        self.query_one(".keys", Static).update(keys)
 
     def action_allow(self, is_for_chat: bool) -> None:
-        self.dismiss(Decision(True, is_for_chat))
+        if self._has_shown_end:
+            self.dismiss(Decision(True, is_for_chat))
+        else:
+            self.app.bell()
 
     def action_deny(self) -> None:
         self.dismiss(Decision(False))
@@ -93,6 +123,27 @@ class ApprovalDialog(Dialog[Decision | None]):
         self.dismiss(Decision(False, reason=event.value.strip()))
 
 
+def shell_text(argv: Sequence[str]) -> str:
+    r"""Return a command line as a shell would take it, with every character that cannot be seen.
+
+    These are escapes in a word such as `$'one\n'`; the rest of it begins a row of its own.
+    """
+    return " ".join(map(_word, argv))
+
+
+def _word(word: str) -> str:
+    if visible(word) == word:
+        return shlex.quote(word)
+    pieces = _LINE_ENDS.split(word)  # texts, and between them line ends
+    texts = [visible(text.replace("\\", "\\\\").replace("'", "\\'")) for text in pieces[::2]]
+    ends = [len(ends) * r"\n" for ends in pieces[1::2]]
+    rows = [text + end for text, end in zip(texts, [*ends, ""], strict=True)]
+    if not rows[-1]:
+        rows.pop()
+    return "$'" + "\n".join(rows) + "'"
+
+
 def pretty(arguments: object) -> str:
-    """JSON for reading, without control characters."""
-    return printable(msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode())
+    """Return JSON for reading, with escapes for what cannot be seen."""
+    text = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+    return "\n".join(map(visible, text.split("\n")))

@@ -3,6 +3,8 @@
 What commands do is in `actions`, what is stored in `conversation`.
 """
 
+import time
+from collections.abc import Mapping
 from importlib import import_module
 from typing import ClassVar
 
@@ -13,15 +15,19 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gptoss_local.errors import GptOssError
+from gptoss_local.history import History, Turn
+from gptoss_local.history.plain import one_line
 from tui import actions
 from tui.answer import Answer
-from tui.conversation import Conversation
+from tui.chat_parts import ChatParts
+from tui.conversation import Conversation, composed_of
 from tui.dialogue import Dialogue
-from tui.history import History, Turn
+from tui.downloads import Download, Downloads
+from tui.message_queue import MessageQueue
 from tui.running_answer import TICK_S
-from tui.screens.chats import Place
-from tui.screens.errors import show_error, telling
-from tui.server import ChatServer, LoadedModel, Look
+from tui.screens.dialog import Typing
+from tui.screens.errors import errors_shown, show_error
+from tui.server import ChatServer, LoadedModel, MachineState
 from tui.tools import Toolbox
 from tui.widgets.prompt import CompletionList, Prompt
 from tui.widgets.queue_view import QueueView
@@ -39,11 +45,19 @@ gpt-oss, on this machine. Nothing you type leaves it.
 
 Enter sends, Ctrl-J begins a new line, Esc stops an answer.
 / lists the commands, F2 your chats, F1 all keys."""
-_BUSY = "An answer streams. Esc stops it."
+_MAX_INSTRUCTIONS = 300
+
+
+def hint_text(conversation: Conversation) -> str:
+    """Return what an empty chat shows: the first keys, and what it begins with."""
+    about = one_line(conversation.instructions, _MAX_INSTRUCTIONS)
+    name = f"Preset {conversation.preset}: " if conversation.preset else "Instructions: "
+    begins = f"\n\n{name}{about}" if about or conversation.preset else ""
+    return f"{_HINT}{begins}"
 
 
 class ChatScreen(Screen[None]):
-    """One chat at a time."""
+    """One chat at a time; a `ChatView`, which says what the methods are for."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f1", "command('help')", "Help", id="chat.help"),
@@ -52,10 +66,11 @@ class ChatScreen(Screen[None]):
         Binding("f4,ctrl+t", "command('effort next')", "Effort", id="chat.effort"),
         Binding("ctrl+o", "reasoning", "Reasoning: folded, tail, full", id="chat.reasoning"),
         Binding("ctrl+n", "command('new')", "New chat", id="chat.new", priority=True),
-        Binding("ctrl+r", "command('retry')", "Answer anew", id="chat.retry"),
+        Binding("ctrl+r", "command('retry')", "Answer again", id="chat.retry"),
         Binding("f5", "command('again')", "The same prompt, other effort", id="chat.again"),
         Binding("f8", "command('stats')", "Speed of the answers", id="chat.stats"),
         Binding("f9", "command('inspect')", "What the model saw", id="chat.inspect"),
+        Binding("f12", "command('preset')", "Presets", id="chat.preset"),
         Binding("ctrl+s,ctrl+enter", "steer", "Stop and send", id="chat.steer", priority=True),
         Binding("ctrl+g", "command('editor')", "Editor", id="chat.editor"),
         Binding("alt+left", "walk(-1)", "Version before", id="chat.previous", priority=True),
@@ -65,37 +80,49 @@ class ChatScreen(Screen[None]):
         Binding("pageup", "scroll(-10)", "Ten rows up", priority=True, id="chat.page_up"),
         Binding("pagedown", "scroll(10)", "Ten rows down", priority=True, id="chat.page_down"),
         Binding("escape", "escape", "Stop; leave", id="chat.stop"),
-        Binding("ctrl+c", "interrupt", "Clear, stop, quit", id="chat.interrupt", priority=True),
+        Binding(
+            "ctrl+c,ctrl+q", "interrupt", "Clear, stop, quit", id="chat.interrupt", priority=True
+        ),
     ]
 
     def __init__(
-        self, server: ChatServer, history: History, conversation: Conversation, toolbox: Toolbox
+        self,
+        server: ChatServer,
+        history: History,
+        conversation: Conversation,
+        toolbox: Toolbox,
+        keys: Mapping[str, str],
     ) -> None:
         super().__init__()
-        self.server = server
-        self.history = history
-        self.conversation = conversation
-        self.toolbox = toolbox
         self.loaded: LoadedModel | None = None
-        self._machine = Look([], {})
-        self.dialogue = Dialogue(self)
+        self._machine = MachineState([], {})
         self._n_ticks = 0
-        self._is_leaving = False
+        self._leaves_until_s = 0.0
+        self._hint = Static(_HINT, id="hint", markup=False)
         self.transcript = Transcript(conversation.place)
         self.prompt = Prompt(actions.REGISTRY)
-        self.completions = CompletionList()
-        self.queue = QueueView()
-        self.speed = SpeedPanel()
-        self.status = StatusLine()
+        self._completions = CompletionList()
+        self._queue_view = QueueView()
+        self._speed = SpeedPanel()
+        self._status = StatusLine()
+        self.typing = Typing()
+        self.conversation = conversation
+        self.queue = MessageQueue(self._queue_view.show)
+        folded = self.prompt.folded
+        self.dialogue = Dialogue(self, conversation, server, toolbox, self.queue, folded)
+        downloads = Downloads(server, self._downloaded)
+        self.parts = ChatParts(
+            self, server, history, conversation, toolbox, self.dialogue, downloads, keys
+        )
 
     def compose(self) -> ComposeResult:
-        yield Static(_HINT, id="hint", markup=False)
+        yield self._hint
         yield self.transcript
-        yield self.speed
-        yield self.queue
-        yield self.completions
+        yield self._speed
+        yield self._queue_view
+        yield self._completions
         yield self.prompt
-        yield self.status
+        yield self._status
 
     async def on_mount(self) -> None:
         self.prompt.focus()
@@ -103,7 +130,7 @@ class ChatScreen(Screen[None]):
         self.set_interval(_LOOK_S, self._look)
         await self.show_branch()
         self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
-        self.call_after_refresh(import_module, "tui.widgets.answer_markdown")
+        self.call_after_refresh(import_module, "tui.markdown_rows")
 
     @property
     def answer(self) -> Answer | None:
@@ -115,54 +142,84 @@ class ChatScreen(Screen[None]):
         """An answer streams, or a tool runs or waits for a word of the user."""
         return self.dialogue.is_busy
 
-    async def open_chat(self, place: Place | None, *, system: str = "") -> None:
-        """Open a stored chat, or begin one, with a system message."""
-        if place is None:
-            self.conversation.new(system)
-        else:
-            self.conversation.open(place.chat_id, place.turn_id)
-        self.dialogue.reset()
-        self.dialogue.leave_edit()
-        self.toolbox.trusted.clear()
-        found = [turn for turn in self.conversation.turns if place and turn.id == place.turn_id]
-        await self.show_branch(found[0] if found else None)
-        self.model_changed()
+    @property
+    def typed(self) -> str:
+        return self.prompt.text
+
+    def fill(self, text: str) -> None:
+        self.prompt.set_editing(self.dialogue.editing is not None)
+        self.prompt.fill(text)
+
+    def attach(self, path: str) -> None:
+        self.prompt.attach(path)
+        self.prompt.focus()
+
+    def focus_prompt(self) -> None:
         self.prompt.focus()
 
     async def show_branch(self, at: Turn | None = None) -> None:
-        """Show the conversation as it is now, at its end or at a turn."""
         turns = self.conversation.turns
-        self.query_one("#hint").display = not turns
+        self._hint.display = not turns
+        self._hint.update(hint_text(self.conversation))
         await self.transcript.open(turns, at)
-        self.prompt.remember([turn.content for turn in turns if turn.role == "user"])
-        self.show_speed()
+        self.prompt.remember(composed_of(turn) for turn in turns if turn.role == "user")
+        self._show_speed()
         self.show_status()
 
-    def show_speed(self) -> None:
+    async def add_turn(self, turn: Turn) -> TurnView:
+        self._hint.display = False
+        return await self.transcript.add(turn)
+
+    async def show_answer(self, turn: Turn, *, is_new: bool) -> AssistantTurnView:
+        if is_new:
+            await self.add_turn(turn)
+        else:
+            await self.show_branch()
+        shown = self.transcript.last_answer()
+        assert shown is not None
+        return shown
+
+    def toggle_speed(self) -> None:
+        self._speed.toggle()
+        self._show_speed()
+
+    def _show_speed(self) -> None:
         """Bring the speed panel up to date: of the last answer that was finished."""
         turn = self.conversation.last("assistant")
-        self.speed.show(turn.stats if turn is not None else {})
+        self._speed.show(turn.stats if turn is not None else {})
+
+    def answer_ended(self) -> None:
+        self._show_speed()
+        self.model_changed()
 
     def show_status(self) -> None:
-        """Bring the status line up to date."""
         chat, loaded = self.conversation, self.loaded
         n_ctx, share = (loaded.n_ctx, loaded.gpu_share) if loaded else (None, 0.0)
         what = (chat.model, chat.effort, self.answer, self.dialogue.note, chat.n_context_tokens)
         load = self._machine.loading.get(chat.model)
-        self.status.show(Status(*what, n_ctx, self._machine.gpus, load, share))
+        self._status.show(Status(*what, n_ctx, self._machine.gpus, load, share, chat.preset))
 
     def show_error(self, error: GptOssError) -> None:
-        """What happened and what to do, beside the chat."""
+        """Show what happened and what to do, next to the chat."""
         show_error(self, error)
+
+    def on_unmount(self) -> None:
+        self.parts.downloads.close()
+
+    def _downloaded(self, download: Download) -> None:
+        """Say that a model is here, or why not."""
+        if download.error is not None:
+            self.show_error(download.error)
+        elif download.is_here:
+            self.notify(f"{download.name} is here: /model {download.name} takes it", markup=False)
 
     @work(group="loaded", exclusive=True)
     async def model_changed(self) -> None:
-        """Ask the server what it says of the model."""
         try:
-            self.loaded = await self.server.loaded(self.conversation.model)
-            self._machine = await self.server.look()
+            self.loaded = await self.parts.server.loaded(self.conversation.model)
+            self._machine = await self.parts.server.look()
         except GptOssError as error:
-            self._machine = Look([], {})
+            self._machine = MachineState([], {})
             self.show_error(error)
         self.show_status()
 
@@ -176,14 +233,10 @@ class ChatScreen(Screen[None]):
             return
         self.prompt.accepted()
         if is_command:
-            await self.action_command(event.text.removeprefix("/"))
+            await self.action_command(self.prompt.folded.unfold(event.text).text.removeprefix("/"))
             return
-        with telling(self):
+        with errors_shown(self):
             await self.dialogue.say(event.text)
-
-    def refuse(self) -> None:
-        """Say that this has to wait for the answer."""
-        self.notify(_BUSY, severity="warning")
 
     async def _tick(self) -> None:
         if not self.is_answering:
@@ -193,21 +246,23 @@ class ChatScreen(Screen[None]):
         if self._n_ticks % _STATUS_EVERY == 0:
             self.show_status()
             if self.answer is not None and self.answer.is_live:
-                self.speed.show_live(self.answer)
-        if self.loaded is None and self._n_ticks % _ASK_EVERY == 0:
+                self._speed.show_live(self.answer)
+        growth = self.answer.growth if self.answer is not None else None
+        n_ctx = growth.n_ctx if growth is not None else 0
+        if self._n_ticks % _ASK_EVERY == 0 and (self.loaded is None or self.loaded.n_ctx < n_ctx):
             self.model_changed()
 
     def _look(self) -> None:
-        """What other programs take of the GPU changes at any time."""
+        """Look at the GPU, as what other programs take of it changes at any time."""
         if self._machine.gpus:
             self.model_changed()
 
     async def walk(self, turn: Turn, step: int) -> None:
         """Show another version of a turn, with what follows it."""
         if self.is_answering:
-            self.refuse()
+            self.dialogue.refuse()
             return
-        with telling(self):
+        with errors_shown(self):
             if (other := self.conversation.walk(turn, step)) is not None:
                 self.dialogue.reset()
                 await self.show_branch(other)
@@ -215,36 +270,37 @@ class ChatScreen(Screen[None]):
 
     @on(Prompt.Completions)
     def show_completions(self, event: Prompt.Completions) -> None:
-        self.completions.show(event.lines)
+        self._completions.show(event.lines, event.note)
 
     @on(TurnView.Wanted)
     async def fulfil(self, event: TurnView.Wanted) -> None:
-        """What a key on a turn asks for."""
+        """Do what a key on a turn asks for."""
         if event.wish == "copy":
-            actions.copy_text(self, event.turn.content)
+            actions.copy_text(self.parts, event.turn.content)
         elif event.wish in ("previous", "next"):
             await self.walk(event.turn, -1 if event.wish == "previous" else 1)
         elif self.is_answering:
-            self.refuse()
+            self.dialogue.refuse()
         else:
-            with telling(self):
-                await actions.edit_turn(self, event.turn)
+            act = actions.continue_turn if event.wish == "continue" else actions.edit_turn
+            with errors_shown(self):
+                await act(self.parts, event.turn)
 
     async def action_command(self, text: str) -> None:
-        """Run a command, given as behind its slash."""
+        """Run a command, given as it follows the slash."""
         parsed = actions.REGISTRY.parse(f"/{text}")
         assert parsed is not None
         command, argument = parsed
         if self.is_answering and not command.available_during_turn:
-            self.refuse()
+            self.dialogue.refuse()
             return
-        with telling(self):
-            await command.action(self, argument)
+        with errors_shown(self):
+            await command.action(self.parts, argument)
         self.show_status()
 
     async def action_walk(self, step: int) -> None:
         """Walk the versions of the last turn that has several."""
-        with telling(self):
+        with errors_shown(self):
             if turn := self.conversation.last_with_siblings():
                 await self.walk(turn, step)
 
@@ -273,7 +329,7 @@ class ChatScreen(Screen[None]):
         if self.prompt.text.startswith("/"):
             self.prompt.submit()
         else:
-            with telling(self):
+            with errors_shown(self):
                 await self.dialogue.steer(self.prompt.take())
 
     def action_interrupt(self) -> None:
@@ -286,12 +342,8 @@ class ChatScreen(Screen[None]):
             self.prompt.text = ""
         elif self.is_answering:
             self.dialogue.stop()
-        elif self._is_leaving:
+        elif time.monotonic() < self._leaves_until_s:
             self.app.exit()
         else:
-            self._is_leaving = True
+            self._leaves_until_s = time.monotonic() + _LEAVING_S
             self.notify("Ctrl-C again quits.", timeout=_LEAVING_S)
-            self.set_timer(_LEAVING_S, self._stay)
-
-    def _stay(self) -> None:
-        self._is_leaving = False

@@ -1,4 +1,4 @@
-"""The list of chats: open, search, rename, delete, export."""
+"""The list of chats: open, search, rename, pin, delete, export, import."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -13,17 +13,17 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from tui.history import MATCH_END, MATCH_START, ChatSummary, History, Hit
+from gptoss_local.history import MATCH_END, MATCH_START, ChatSummary, History, Hit
 from tui.screens.dialog import ConfirmDialog, Dialog, LineDialog
-from tui.screens.errors import telling
+from tui.screens.errors import errors_shown
 
-_KEYS = "Enter open   F2 rename   F8 delete   F5 export   Esc leave"
+_KEYS = "Enter open  F2 rename  F5 export  F6 pin  F7 import  F8 delete  Esc"
 _SEARCH_AFTER_S = 0.15
 _MAX_SHOWN = 300
 
 
 class Place(NamedTuple):
-    """What was chosen: a chat, perhaps at one of its turns."""
+    """The choice: a chat, perhaps at one of its turns."""
 
     chat_id: int
     turn_id: int | None
@@ -34,8 +34,9 @@ class ChatsDialog(Dialog[Place | None]):
 
     Args:
         export: Writes a chat to a file.
+        import_: Adds the chat of a file, and returns its number.
         deleted: Called when a chat is gone.
-        words: What to search for at once.
+        words: What to search for first.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -43,6 +44,8 @@ class ChatsDialog(Dialog[Place | None]):
         Binding("f2", "rename", "Rename", id="chats.rename"),
         Binding("f8", "delete", "Delete", id="chats.delete"),
         Binding("f5", "export", "Export", id="chats.export"),
+        Binding("f6", "pin", "Pin, or no longer", id="chats.pin"),
+        Binding("f7", "import", "Import", id="chats.import"),
         Binding("down", "move(1)", show=False, priority=True),
         Binding("up", "move(-1)", show=False, priority=True),
     ]
@@ -51,11 +54,14 @@ class ChatsDialog(Dialog[Place | None]):
         self,
         history: History,
         export: Callable[[int], None],
+        import_: Callable[[str], int],
         deleted: Callable[[int], Awaitable[None]],
+        *,
         words: str = "",
     ) -> None:
         super().__init__()
         self._export = export
+        self._import = import_
         self._deleted = deleted
         self._history = history
         self._words = words
@@ -68,7 +74,7 @@ class ChatsDialog(Dialog[Place | None]):
             yield OptionList(markup=False)
             yield Static(_KEYS, classes="keys", markup=False)
 
-    def on_mount(self) -> None:
+    def opened(self) -> None:
         self.query_one(Input).focus()
         self._refill()
 
@@ -93,11 +99,11 @@ class ChatsDialog(Dialog[Place | None]):
 
             def rename(title: str | None) -> None:
                 if title:
-                    with telling(self):
+                    with errors_shown(self):
                         self._history.rename(place.chat_id, title)
-                    self._refill()
+                    self._refill(place.chat_id)
 
-            with telling(self):
+            with errors_shown(self):
                 old = self._history.chat(place.chat_id).title
                 self.app.push_screen(LineDialog("Rename the chat", old), rename)
 
@@ -106,33 +112,50 @@ class ChatsDialog(Dialog[Place | None]):
 
             async def delete(is_sure: bool | None) -> None:
                 if is_sure:
-                    with telling(self):
+                    with errors_shown(self):
                         self._history.delete(place.chat_id)
                         await self._deleted(place.chat_id)
                     self._refill()
 
-            with telling(self):
+            with errors_shown(self):
                 title = self._history.chat(place.chat_id).title
                 self.app.push_screen(ConfirmDialog(f"Delete “{title}” for good?"), delete)
 
     def action_export(self) -> None:
         if place := self._marked():
-            with telling(self):
+            with errors_shown(self):
                 self._export(place.chat_id)
+
+    def action_pin(self) -> None:
+        """List the marked chat before the others, or no longer."""
+        if place := self._marked():
+            with errors_shown(self):
+                chat = self._history.chat(place.chat_id)
+                self._history.pin(chat.id, not chat.is_pinned)
+            self._refill(place.chat_id)
+
+    def action_import(self) -> None:
+        def add(path: str | None) -> None:
+            if path:
+                with errors_shown(self):
+                    self._refill(self._import(path))
+
+        self.app.push_screen(LineDialog("Import a chat: the JSON file of an export"), add)
 
     def _marked(self) -> Place | None:
         idx = self.query_one(OptionList).highlighted
         return None if idx is None else self._places[idx]
 
     def _refill_if(self, words: str) -> None:
-        """Search, unless more was typed meanwhile."""
+        """Search, unless more has been typed by now."""
         if words == self._words:
             self._refill()
 
-    def _refill(self) -> None:
+    def _refill(self, marked_id: int | None = None) -> None:
+        """Show what there is now; the first line is marked, or that of a chat."""
         options = self.query_one(OptionList)
         found: list[tuple[Place, Content]] = []
-        with telling(self):
+        with errors_shown(self):
             found = self._find()
         more = "more words find fewer" if self._words else "words find older ones"
         about = f"the first {_MAX_SHOWN}; {more}" if len(found) == _MAX_SHOWN else ""
@@ -141,24 +164,27 @@ class ChatsDialog(Dialog[Place | None]):
         options.clear_options()
         options.add_options([Option(line) for _, line in found])
         if found:
-            options.highlighted = 0
+            ids = [place.chat_id for place in self._places]
+            options.highlighted = ids.index(marked_id) if marked_id in ids else 0
         else:
             words = "Nothing found." if self._words else "There are no chats yet."
             options.add_option(Option(words, disabled=True))
 
     def _find(self) -> list[tuple[Place, Content]]:
-        """What the list shows: where the words are, or else the newest chats."""
+        """Return what the list shows: where the words are, or else the newest chats."""
         if self._words:
             hits = self._history.search(self._words, _MAX_SHOWN)
             return [(Place(hit.chat_id, hit.turn_id), _hit_line(hit)) for hit in hits]
-        chats = self._history.chats(_MAX_SHOWN)
+        chats = self._history.chats(_MAX_SHOWN, pinned_first=True)
         return [(Place(chat.id, None), _chat_line(chat)) for chat in chats]
 
 
 def _chat_line(chat: ChatSummary) -> Content:
     messages = "message" if chat.n_turns == 1 else "messages"
     about = f"{age(time.time() - chat.updated_s)} · {chat.n_turns} {messages} · {chat.model}"
-    return Content.assemble(chat.title or "(no title)", "\n", (f"  {about}", "dim"))
+    about += f" · {chat.preset}" if chat.preset else ""
+    pin = "★ " if chat.is_pinned else ""
+    return Content.assemble(pin, chat.title or "(no title)", "\n", (f"  {about}", "dim"))
 
 
 def _hit_line(hit: Hit) -> Content:
@@ -170,7 +196,7 @@ def _hit_line(hit: Hit) -> Content:
 
 
 def age(seconds: float) -> str:
-    """How long ago something was, in its largest unit."""
+    """Return how long ago something was, in its largest unit."""
     for name, unit_s in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds >= unit_s:
             n = int(seconds // unit_s)

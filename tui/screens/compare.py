@@ -1,4 +1,4 @@
-"""Versions of an answer beside each other; on a narrow terminal below each other."""
+"""Shows versions of an answer side by side; on a narrow terminal, below each other."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,8 +10,8 @@ from textual.containers import Container, VerticalScroll
 from textual.events import Resize
 from textual.widgets import Static
 
-from tui.history import Turn
-from tui.printable import printable
+from gptoss_local.history import Turn
+from gptoss_local.printable import printable
 from tui.screens.dialog import Dialog
 from tui.widgets.answer_view import AnswerView
 from tui.widgets.turn_view import call_fold
@@ -32,8 +32,8 @@ class CompareDialog(Dialog[None]):
     CompareDialog {
         #versions { layout: vertical; height: 1fr; }
         #versions.-wide { layout: horizontal; }
-        .version { width: 1fr; height: 1fr; border: round $primary; padding: 0 1; }
-        .version:focus { border: round $accent; }
+        .version { width: 1fr; height: 1fr; border: round $text-primary; padding: 0 1; }
+        .version:focus { border: round $text-accent; }
         .reasoning { color: $text-muted; margin: 0 0 1 0; }
         .error { color: $text-error; }
     }
@@ -62,12 +62,12 @@ class CompareDialog(Dialog[None]):
                             yield Static(printable(error), classes="error", markup=False)
             yield Static("Tab next   Esc leave", classes="keys", markup=False)
 
-    def on_mount(self) -> None:
+    def opened(self) -> None:
         self.query(VerticalScroll).last().focus()
 
     def on_resize(self, event: Resize) -> None:
         is_wide = event.size.width >= _MIN_COLUMN * len(self._versions)
-        self.query_one("#versions").set_class(is_wide, "-wide")
+        self.query("#versions").set_class(is_wide, "-wide")
 
 
 def _figures(turn: Turn) -> str:

@@ -1,22 +1,78 @@
-"""What all dialogs share; and small ones: one line of text, and a question to confirm."""
+"""Holds what all dialogs share, and two small ones: a line of text, and a confirmation."""
 
+import asyncio
+import time
 from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 _T = TypeVar("_T")
 
+QUIET_S = 0.5  # without a key, before a dialog that the user did not ask for takes the keyboard
+_MOVES = ("up", "down", "left", "right", "pageup", "pagedown", "home", "end", "tab", "shift+tab")
+
+
+class Typing:
+    """Knows when keys came, so that no dialog takes the keyboard from a user who types.
+
+    Attributes:
+        n_keys: How many have come.
+    """
+
+    def __init__(self) -> None:
+        self.n_keys = 0
+        self._last_s = 0.0
+
+    def note(self) -> None:
+        """A key or a paste came."""
+        self.n_keys += 1
+        self._last_s = time.monotonic()
+
+    async def pause(self) -> None:
+        """Wait until no key has come for half a second."""
+        while (left_s := self._last_s + QUIET_S - time.monotonic()) > 0:
+            await asyncio.sleep(left_s)
+
 
 class Dialog(ModalScreen[_T]):
-    """What all dialogs share: Ctrl-C copies what is selected, and else leaves as Esc does."""
+    """The base of all dialogs: Ctrl-C copies what is selected, or else leaves as Esc does.
+
+    Attributes:
+        comes_unasked: It appears without a key that asks for it: what decides counts only after
+            half a second without a key. Esc, and keys that move, count always.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "copy_or_leave", show=False, priority=True)
+        Binding("ctrl+c,ctrl+q", "copy_or_leave", show=False, priority=True)
     ]
+
+    comes_unasked = False
+    _last_key_s = 0.0
+
+    def on_mount(self) -> None:
+        if self in self.app.screen_stack:  # Esc may come while it opens
+            self.opened()
+
+    def opened(self) -> None:
+        """Do what needs the widgets of the dialog, once they are there."""
+
+    def on_screen_resume(self) -> None:
+        self._last_key_s = time.monotonic()
+
+    def on_key(self, event: Key) -> None:
+        """Let keys of a message that is being typed decide nothing."""
+        if not self.comes_unasked or event.key in _MOVES or isinstance(self.focused, Input):
+            return
+        now_s = time.monotonic()
+        is_typing = now_s - self._last_key_s < QUIET_S
+        self._last_key_s = now_s
+        if is_typing and event.key != "escape":
+            event.stop()
 
     def action_copy_or_leave(self) -> None:
         focused = self.focused

@@ -1,22 +1,27 @@
-"""What failed is said beside the chat, which goes on."""
+"""Shows what failed next to the chat, which continues."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from textual.app import App
 from textual.widget import Widget
 
 from gptoss_local.errors import GptOssError
 
+READ_S = 8.0  # for two sentences that were not expected
 
-def show_error(widget: Widget, error: GptOssError) -> None:
-    """What happened and what to do."""
-    widget.notify(f"{error.message}\n{error.hint}".strip(), severity="error", markup=False)
+
+def show_error(shown_by: Widget | App[Any], error: GptOssError) -> None:
+    """Say what happened and what to do."""
+    text = f"{error.message}\n{error.hint}".strip()
+    shown_by.notify(text, severity="error", timeout=READ_S, markup=False)
 
 
 @contextmanager
-def telling(widget: Widget) -> Iterator[None]:
+def errors_shown(shown_by: Widget | App[Any]) -> Iterator[None]:
     """Show an error instead of raising it: one that leaves a handler ends the app."""
     try:
         yield
     except GptOssError as error:
-        show_error(widget, error)
+        show_error(shown_by, error)

@@ -1,6 +1,6 @@
-"""F1: what the focused part does, all keys and all commands, made from what is there."""
+"""F1: what the focused part does, all keys and all commands."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -9,20 +9,21 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from tui.commands import Registry
 from tui.screens.dialog import Dialog
+
+Section = tuple[str, Sequence[tuple[str, str]]]
+"""A title, and pairs of a key or command and what it does."""
 
 
 class HelpDialog(Dialog[None]):
-    """Args: about: help of the focused widget; keys: pairs of a key and what it does."""
+    """Args: about: help of the focused widget; sections: what there is."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q", "dismiss(None)", "Leave")]
 
-    def __init__(self, about: str, keys: Iterable[tuple[str, str]], registry: Registry) -> None:
+    def __init__(self, about: str, sections: Sequence[Section]) -> None:
         super().__init__()
         self._about = about
-        self._keys = tuple(keys)
-        self._registry = registry
+        self._sections = sections
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog") as dialog:
@@ -31,13 +32,9 @@ class HelpDialog(Dialog[None]):
             yield Static(self._content(), markup=False)
 
     def _content(self) -> Content:
-        commands = [
-            (command.usage, command.summary + ("" if command.available_during_turn else " *"))
-            for command in self._registry.commands
-        ]
-        width = max(len(name) for name, _ in (*commands, *self._keys)) + 2
+        width = max(len(name) for _, rows in self._sections for name, _ in rows) + 2
         lines = [Content(self._about), Content("")]
-        for title, rows in (("Keys", self._keys), ("Commands", commands)):
+        for title, rows in self._sections:
             lines.append(Content.styled(title, "bold"))
             lines += [Content(f"  {name.ljust(width)}{text}") for name, text in rows]
             lines.append(Content(""))

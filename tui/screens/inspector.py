@@ -1,4 +1,4 @@
-"""What the model saw and wrote: harmony's messages, their token ids, what the next prompt drops."""
+"""Shows what the model saw and wrote: messages, their token ids, what the next prompt drops."""
 
 from typing import Any, ClassVar
 
@@ -8,7 +8,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from tui.printable import printable
+from gptoss_local.printable import printable
 from tui.screens.dialog import Dialog
 
 _MAX_CHARS = 4000  # of a message; the ids of longer ones are cut with it
@@ -55,7 +55,7 @@ class InspectorDialog(Dialog[None]):
                     yield view
             yield Static("Space token ids   Esc leave", classes="keys", markup=False)
 
-    def on_mount(self) -> None:
+    def opened(self) -> None:
         scroll = self.query_one(VerticalScroll)
         scroll.focus()
         scroll.scroll_end(animate=False)

@@ -14,6 +14,7 @@ from textual.widgets.option_list import Option
 
 from gptoss_local.catalog import CatalogModel, catalog
 from gptoss_local.errors import GptOssError
+from tui.downloads import Download
 from tui.screens.dialog import Dialog
 
 
@@ -25,6 +26,7 @@ class ModelsDialog(Dialog[str | None]):
         loaded: `models` of `/api/ps`.
         current: The model that is in use.
         fits: Asks where each would go, which takes a moment: the list is there before.
+        downloading: Finds the download of a model that is on its way here.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
@@ -35,28 +37,39 @@ class ModelsDialog(Dialog[str | None]):
         loaded: list[dict[str, Any]],
         current: str,
         fits: Callable[[], Awaitable[dict[str, dict[str, Any]]]],
+        downloading: Callable[[str], Download | None],
     ) -> None:
         super().__init__()
         self._tags = tags
         self._ask_fits = fits
+        self._downloading = downloading
         self._fits: dict[str, dict[str, Any]] = {}
         self._loaded = {model["name"] for model in loaded}
         self._current = current
         names = {tag["name"] for tag in tags}
         self._missing = [model for model in catalog() if model.name not in names]
+        self.chosen_place = ""
+        """The place of the chosen model, in words."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Models"
             yield OptionList(*self._options(), markup=False)
-            yield Static("Enter choose   Esc leave", classes="keys", markup=False)
+            yield Static("Enter choose, or download   Esc leave", classes="keys", markup=False)
 
-    def on_mount(self) -> None:
+    def opened(self) -> None:
         options = self.query_one(OptionList)
         options.focus()
         names = [tag["name"] for tag in self._tags]
         options.highlighted = names.index(self._current) if self._current in names else 0
         self._mark_fits()
+        self.set_interval(1.0, self._mark_downloads)
+
+    def _mark_downloads(self) -> None:
+        options = self.query_one(OptionList)
+        for model in self._missing:
+            if self._downloading(model.name):
+                options.replace_option_prompt(model.name, self._missing_line(model))
 
     @work
     async def _mark_fits(self) -> None:
@@ -74,19 +87,29 @@ class ModelsDialog(Dialog[str | None]):
     @on(OptionList.OptionSelected)
     def choose(self, event: OptionList.OptionSelected) -> None:
         event.stop()
+        fit = self._fits.get(event.option.id or "")
+        self.chosen_place = place_text(fit) if fit else ""
         self.dismiss(event.option.id)
 
     def _options(self) -> list[Option]:
         options = [Option(self._line(tag), id=tag["name"]) for tag in self._tags]
         for model in self._missing:
-            options.append(Option(self._missing_line(model), id=model.name, disabled=True))
+            line = self._missing_line(model)
+            options.append(Option(line, id=model.name, disabled=not model.repo))
         return options
 
     def _missing_line(self, model: CatalogModel) -> Content:
-        how = f"gptoss pull {model.name}" if model.repo else "built on first use"
         fit = self._fits.get(model.name)
-        facts = [f"not on this machine: {how}", place_text(fit) if fit else ""]
+        facts = [self._how_to_get(model), place_text(fit) if fit else ""]
         return Content.assemble(model.name, "\n  ", (" · ".join(filter(None, facts)), "dim"))
+
+    def _how_to_get(self, model: CatalogModel) -> str:
+        if (download := self._downloading(model.name)) is not None:
+            return f"downloading: {download.progress_text()}"
+        if not model.repo:
+            return "built on first use"
+        size = f"{decimal(model.download_bytes)} " if model.download_bytes else ""
+        return f"not on this machine: {size}to download"
 
     def _line(self, tag: dict[str, Any]) -> Content:
         details = tag["details"]
@@ -101,14 +124,14 @@ class ModelsDialog(Dialog[str | None]):
 
 
 def fit_text(fit: dict[str, Any] | None) -> str:
-    """Where a model would go, in words; empty while that is not known."""
+    """Return where a model would go, in words; empty while that is not known."""
     if fit is None:
         return ""
     return place_text(fit) + (f" · ctx {fit['n_ctx']:,}" if fit["n_ctx"] else "")
 
 
 def place_text(fit: dict[str, Any]) -> str:
-    """Where a model would go, without its context."""
+    """Return where a model would go, without its context."""
     words = {
         "vram": "✓ fits in VRAM",
         "split": f"◐ {100 * fit['vram_share']:.0f} % in VRAM",

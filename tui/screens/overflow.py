@@ -9,16 +9,16 @@ from textual.containers import Vertical
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from gptoss_local.errors import ContextOverflowError
 from tui.screens.dialog import Dialog
 from tui.screens.models import place_text
-from tui.server import PromptSize
 
 _FOR_ANSWER = 1.25  # how much more than the prompt a larger context holds, at least
 _STEP = 8192
 
 
 class Way(NamedTuple):
-    """An option of the chat that makes the prompt fit; `SUMMARISE` is none of them."""
+    """An option of the chat that makes the prompt fit; `SUMMARISE` is not one of them."""
 
     option: str
     value: Any
@@ -31,8 +31,8 @@ class OverflowDialog(Dialog[Way | None]):
     """Choose a way; None does not send the message.
 
     Args:
-        size: The figures.
-        n_ctx: A context that holds the prompt; 0: the model can have none.
+        error: Says how long the prompt is, and what is there for it.
+        n_ctx: A context that holds the prompt; 0: the model has none.
         fit: Where the model would go with that, as `ChatServer.fits` has it.
         can_drop: There are earlier turns that could be left out.
         can_summarise: There are earlier turns.
@@ -42,7 +42,7 @@ class OverflowDialog(Dialog[Way | None]):
 
     def __init__(
         self,
-        size: PromptSize,
+        error: ContextOverflowError,
         n_ctx: int,
         fit: dict[str, Any] | None,
         *,
@@ -50,31 +50,27 @@ class OverflowDialog(Dialog[Way | None]):
         can_summarise: bool,
     ) -> None:
         super().__init__()
-        self._prompt = size
+        self.comes_unasked = True
+        self._error = error
         self._ways: list[tuple[str, Way | None]] = []
         if can_drop:
             self._ways.append(("Leave out the oldest turns, in this chat", Way("truncate", True)))
         if can_summarise:
-            self._ways.append(("Go on with a summary, which the model makes now", SUMMARISE))
+            self._ways.append(("Continue with a summary, which the model makes now", SUMMARISE))
         if n_ctx and (fit is None or fit["fits"] != "no"):
             place = f": {place_text(fit)}" if fit else ""
-            text = f"Load the model anew with {n_ctx:,} tokens of context{place}"
+            text = f"Load the model again with {n_ctx:,} tokens of context{place}"
             self._ways.append((text, Way("num_ctx", n_ctx)))
         self._ways.append(("Do not send it; I shorten it", None))
 
     def compose(self) -> ComposeResult:
-        size = self._prompt
         with Vertical(classes="dialog -question") as dialog:
             dialog.border_title = "The conversation does not fit"
-            yield Static(
-                f"It has {size.n_prompt:,} tokens and the context holds {size.n_ctx:,}: "
-                f"{size.n_prompt - size.n_ctx + 1:,} too many.",
-                markup=False,
-            )
+            yield Static(overflow_text(self._error), markup=False)
             yield OptionList(*(Option(text) for text, _ in self._ways), markup=False)
             yield Static("Enter choose   Esc do not send", classes="keys", markup=False)
 
-    def on_mount(self) -> None:
+    def opened(self) -> None:
         self.query_one(OptionList).focus()
 
     @on(OptionList.OptionSelected)
@@ -83,8 +79,20 @@ class OverflowDialog(Dialog[Way | None]):
         self.dismiss(self._ways[event.option_index][1])
 
 
-def larger_context(size: PromptSize) -> int:
-    """A context with room for the prompt and an answer; 0 if the model can have none."""
-    wanted = -(-int(size.n_prompt * _FOR_ANSWER) // _STEP) * _STEP
-    n_ctx = min(wanted, size.n_ctx_max)
-    return n_ctx if n_ctx > max(size.n_prompt, size.n_ctx) else 0
+def overflow_text(error: ContextOverflowError) -> str:
+    """Say by how much a prompt is too long, for the model or for the context that is loaded."""
+    n_prompt = error.n_prompt or 0
+    if n_prompt >= error.n_ctx_max:  # the server counts no further
+        n_over = n_prompt - error.n_ctx_max + 1
+        limit = f"the model reads {error.n_ctx_max:,} at most"
+        return f"It has at least {n_prompt:,} tokens and {limit}: {n_over:,} or more too many."
+    n_over = n_prompt - error.n_ctx + 1
+    return f"It has {n_prompt:,} tokens and the context holds {error.n_ctx:,}: {n_over:,} too many."
+
+
+def larger_context(error: ContextOverflowError) -> int:
+    """Return a context with room for the prompt and an answer; 0 if the model has none."""
+    n_prompt = error.n_prompt or 0
+    wanted = -(-int(n_prompt * _FOR_ANSWER) // _STEP) * _STEP
+    n_ctx = min(wanted, error.n_ctx_max)
+    return n_ctx if n_ctx > max(n_prompt, error.n_ctx) else 0

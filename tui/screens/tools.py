@@ -1,4 +1,4 @@
-"""The list of tools: which the model is told of."""
+"""Lists the tools, to choose those that the model may use."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 from tui.screens.dialog import Dialog
 from tui.tools import Tool, Toolbox
 
-_ABOUT = "The model asks before each call. docs/chat.md says how to declare your own."
+_ABOUT = "The model asks before each call. [tools.NAME] tables in config.toml are your own."
 
 
 class ToolsDialog(Dialog[None]):
@@ -35,7 +35,7 @@ class ToolsDialog(Dialog[None]):
             yield OptionList(markup=False)
             yield Static("Enter, Space on or off   Esc leave", classes="keys", markup=False)
 
-    def on_mount(self) -> None:
+    def opened(self) -> None:
         self.query_one(OptionList).focus()
         self._refill(0)
 

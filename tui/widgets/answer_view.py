@@ -1,124 +1,282 @@
-"""An answer in Markdown: finished blocks are rendered once, the open one by `LineBlock`."""
+"""Show an answer in Markdown: finished blocks are rendered once, only the open one repeatedly."""
 
-from typing import TYPE_CHECKING
+import re
+from abc import ABC, abstractmethod
+from bisect import bisect_right
 
-from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.geometry import Size
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import Visual
+from textual.widget import Widget
 
-from tui.markdown_blocks import Block, BlockSplitter
-from tui.widgets.line_block import LineBlock
+from tui.code_rows import ANSI_DARK, ANSI_LIGHT, DARK, LIGHT, CodeRows, CodeStyle, label_rows
+from tui.markdown_blocks import FENCE, Block, BlockSplitter
+from tui.rows import LineRows, Row
 
-if TYPE_CHECKING:
-    from tui.widgets.answer_markdown import AnswerMarkdown
-
-_MAX_LINES = {"fence": 400, "table": 40, "text": 1000}
-"""PERF: longer blocks stay as they streamed; Textual's Markdown blocks keys for 0.2 s at that."""
-
-_MAX_MARKDOWN = 2000  # characters of text in one widget
+_MAX_OPEN = 4000  # PERF: characters; a longer block is shown as it is typed while it is open
+_MAX_RENDERED = 30_000  # PERF: a longer one stays so; Markdown of that length takes 0.2 s
+_PER_BRACKET = 30  # PERF: a bracket takes the parser as long as so many other characters, or longer
 
 
-class AnswerView(Vertical):
+class AnswerView(Widget):
     """Shows a text that grows.
 
     Args:
         text: What is there when it is mounted, complete if `is_complete`.
     """
 
-    BLANK = True  # PERF: else all its rows are rendered, however few are seen
-    DEFAULT_CSS = "AnswerView { height: auto; }"
+    DEFAULT_CSS = """
+    AnswerView { height: auto; }
+    """
 
     def __init__(self, text: str = "", *, is_complete: bool = False) -> None:
         super().__init__()
         self._splitter = BlockSplitter()
         self._n_shown = 0
-        self._open: LineBlock | None = None
-        self._last: AnswerMarkdown | None = None  # takes more blocks, if there is one
-        self._initial: list[Block] = []
-        if text:
-            self._n_shown = len(text)
-            self._initial = self._splitter.feed(text)
-            if is_complete:
-                self._initial += self._splitter.close()
-
-    def compose(self) -> ComposeResult:
-        text = ""  # small blocks share one widget
-        for block in self._initial:
-            if _is_small(block):
-                text += block.text
-                continue
-            if text.strip():
-                yield rendered(text)
-            text = ""
-            lines = self._lines_of(block)
-            yield lines
-        if text.strip():
-            yield rendered(text)
+        self._parts: list[_Part] = []
+        self._starts: list[int] = []  # the row at which each part starts
+        self._open: _Part | None = None
+        self._n_rows = 0
+        self._made_for: tuple[int, CodeStyle, object] | None = None  # what the rows are made for
+        self._strips: dict[int, Strip] = {}
+        self.auto_links = False  # links are shown and not opened: a model wrote them
+        self._add(text, is_complete=is_complete)
 
     async def show(self, text: str, *, is_complete: bool = False) -> None:
         """Show the text so far; it begins with what was shown before."""
-        finished = self._splitter.feed(text[self._n_shown :])
+        n_rows = self._n_rows
+        self._add(text, is_complete=is_complete)
+        self.refresh(layout=self._n_rows != n_rows or self._made_for is None)
+
+    def _add(self, text: str, *, is_complete: bool) -> None:
+        finished = self._splitter.feed(text[self._n_shown :].replace("\r", ""))
         self._n_shown = len(text)
         if is_complete:
             finished += self._splitter.close()
-        with self.app.batch_update():
-            for block in finished:
-                await self._finish(block)
-            await self._show_open(self._splitter.open)
-
-    async def _finish(self, block: Block) -> None:
-        old = self._open
-        if _is_small(block):
-            await self._render_block(block)
-            if old is not None:
-                await old.remove()
+        n_same = len(self._parts) - (self._open is not None)
+        for block in finished:
+            self._put(block, is_complete=True)
             self._open = None
-            return
-        self._open = self._last = None
-        if old is None:
-            await self.mount(self._lines_of(block))
-        else:
-            old.show(block.text)
-            old.close()
+        if self._splitter.open.text.strip():
+            self._put(self._splitter.open, is_complete=False)
+        self._place(n_same)
 
-    async def _render_block(self, block: Block) -> None:
-        """Render a finished block.
-
-        PERF: text joins the widget before it, as each layout costs by the number of widgets.
-        """
-        if self._last is not None and block.kind == "text":
-            await self._last.append(block.text)
-        elif block.text.strip():
-            self._last = rendered(block.text)
-            await self.mount(self._last, before=self._open)
-        if self._last is not None and len(self._last.source) > _MAX_MARKDOWN:
-            self._last = None
-
-    async def _show_open(self, block: Block) -> None:
+    def _put(self, block: Block, *, is_complete: bool) -> None:
+        """Show a block in the place of the open one, if there is one, else at the end."""
         if not block.text.strip():
             return
-        if self._open is not None and self._open.kind != block.kind:
-            await self._open.remove()  # the first characters looked like something else
-            self._open = None
-        if self._open is None:
-            self._open = LineBlock(block.kind, self._splitter.fence_info)
-            await self.mount(self._open)
-        self._open.show(block.text)
+        part = self._open
+        if part is None or not part.show(block, is_complete=is_complete):
+            if part is not None:
+                self._parts.pop()
+            part = _FencePart() if block.kind == "fence" else _TextPart()
+            part.show(block, is_complete=is_complete)
+            self._parts.append(part)
+        self._open = part
 
-    def _lines_of(self, block: Block) -> LineBlock:
-        words = block.text.split("\n", 1)[0].strip(" `~").split()
-        lines = LineBlock(block.kind, words[0] if words and block.kind == "fence" else "")
-        lines.show(block.text)
-        lines.close()
-        return lines
+    def _place(self, first: int) -> None:
+        """Find the rows of the parts from one on."""
+        if self._made_for is None:
+            return
+        width, look, _ = self._made_for
+        start_before = self._starts[first : first + 1]
+        del self._starts[first:]
+        row = self._starts[-1] + self._parts[first - 1].n_rows if first else 0
+        n_same = row
+        for n, part in enumerate(self._parts[first:], first):
+            part.fit(width, look)
+            row += n > 0 and self._is_apart(n)
+            self._starts.append(row)
+            if n == first:
+                n_same = row + part.n_same if start_before == [row] else min(row, n_same)
+            row += part.n_rows
+        for y in [y for y in self._strips if y >= n_same]:
+            del self._strips[y]
+        self._n_rows = row + bool(self._parts)  # a blank row parts it from what follows
+
+    def _is_apart(self, n: int) -> bool:
+        """Return whether a blank row is before a part: items are as close as they were typed."""
+        before, block = self._parts[n - 1].block, self._parts[n].block
+        are_items = before.kind == block.kind == "item"
+        return before.ends_blank if are_items else True
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        self._fit(width)
+        return self._n_rows
+
+    def render_line(self, y: int) -> Strip:
+        self._fit(self.content_size.width)
+        strip = self._strips.get(y)
+        if strip is None:
+            strip = self._strips[y] = self._strip(y)
+        return strip
+
+    def _fit(self, width: int) -> None:
+        """Make rows for this width and the present theme."""
+        made_for = (max(2, width), self._look(), (self.app.theme, self.visual_style))
+        if made_for != self._made_for:
+            self._made_for = made_for
+            self._strips.clear()
+            self._place(0)
+
+    def _look(self) -> CodeStyle:
+        is_dark = self.app.current_theme.dark
+        if self.app.native_ansi_color:
+            return ANSI_DARK if is_dark else ANSI_LIGHT
+        return DARK if is_dark else LIGHT
+
+    def _row(self, y: int) -> Row:
+        n = bisect_right(self._starts, y) - 1
+        y -= self._starts[n] if n >= 0 else 0
+        return self._parts[n].row(y) if n >= 0 and y < self._parts[n].n_rows else Row()
+
+    def _strip(self, y: int) -> Strip:
+        content = self._row(y).content
+        width = max(1, self.content_size.width)
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(y)) is not None:
+            start, end = span
+            style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
+            content = content.stylize(style, start, len(content) if end == -1 else end)
+        [strip] = Visual.to_strips(
+            self, content, width, 1, self.visual_style, apply_selection=False, pad=True
+        )
+        return strip.apply_offsets(0, y)
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self._strips.clear()
+        self.refresh()
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Return what is selected: rows that were one line are one line again."""
+        text = ""
+        for y in range(self._n_rows):
+            if (span := selection.get_span(y)) is None:
+                continue
+            row = self._row(y)
+            start, end = span
+            end = len(row.content) if end == -1 else end
+            if text:
+                text += "\n" if row.joins is None else row.joins
+            text += row.content.plain[max(start, row.n_mark) : max(end, row.n_mark)].rstrip()
+        return text, "\n"
 
 
-def rendered(text: str) -> "AnswerMarkdown":
-    """Finished Markdown as a widget."""
-    # PERF: the first prompt is there 60 ms sooner; the chat screen imports it right after that.
-    from tui.widgets.answer_markdown import AnswerMarkdown
+class _Part(ABC):
+    """A block, and its rows for a width.
 
-    return AnswerMarkdown(text)
+    Attributes:
+        n_same: Rows at its beginning that the last `fit` left as they were.
+    """
+
+    block: Block
+    n_rows = 0
+    n_same = 0
+
+    @abstractmethod
+    def show(self, block: Block, *, is_complete: bool) -> bool:
+        """Take the block as far as it is; False if it cannot be shown by this part."""
+
+    @abstractmethod
+    def fit(self, width: int, look: CodeStyle) -> None:
+        """Make its rows."""
+
+    @abstractmethod
+    def row(self, y: int) -> Row: ...
 
 
-def _is_small(block: Block) -> bool:
-    return block.n_lines <= _MAX_LINES[block.kind]
+class _TextPart(_Part):
+    """A block of Markdown; a very long one stays as it was typed."""
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._typed: LineRows | None = None
+        self._made_for: tuple[int, CodeStyle] | None = None
+
+    def show(self, block: Block, *, is_complete: bool) -> bool:
+        if block.kind == "fence":
+            return False
+        self.block, self._made_for = block, None
+        n_brackets = block.text.count("[") + block.text.count("\\(")
+        cost = max(len(block.text), n_brackets * _PER_BRACKET)
+        if cost > (_MAX_RENDERED if is_complete else _MAX_OPEN):
+            self._typed = self._typed or LineRows()
+            self._typed.show(block.text.rstrip() if is_complete else block.text)
+        else:
+            self._typed = None
+        return True
+
+    def fit(self, width: int, look: CodeStyle) -> None:
+        if self._typed is not None:
+            self._typed.fit(width)
+            self.n_rows, self._rows = self._typed.n_rows, []
+            self.n_same = self._typed.n_same
+        elif self._made_for != (width, look):
+            from tui.markdown_rows import markdown_rows  # PERF: the first prompt comes before it
+
+            before, self._made_for = self._rows, (width, look)
+            self._rows = markdown_rows(self.block.text, width, look, self.block.number)
+            self.n_rows = len(self._rows)
+            pairs = enumerate(zip(before, self._rows, strict=False))
+            self.n_same = next((n for n, (a, b) in pairs if not a.content.is_same(b.content)),
+                               min(len(before), self.n_rows))  # fmt: skip
+
+    def row(self, y: int) -> Row:
+        return self._typed.row(y) if self._typed is not None else self._rows[y]
+
+
+class _FencePart(_Part):
+    """A fence: its lines are highlighted when they are seen, and all of them once it is closed."""
+
+    def __init__(self) -> None:
+        self._code = CodeRows("", DARK)
+        self._label: list[Row] = []
+        self._made_as: tuple[str, CodeStyle] | None = None
+        self._is_complete = False
+
+    def show(self, block: Block, *, is_complete: bool) -> bool:
+        if block.kind != "fence":
+            return False
+        self.block, self._is_complete = block, is_complete
+        return True
+
+    def fit(self, width: int, look: CodeStyle) -> None:
+        info, code = _code_of(self.block.text, is_complete=self._is_complete)
+        is_new = (info, look) != self._made_as
+        if is_new:
+            self._made_as, self._code = (info, look), CodeRows(info, look)
+        self._label = label_rows(info, width, look)
+        self._code.show(code)
+        self._code.fit(width)
+        if self._is_complete:
+            self._code.close()
+        self.n_rows = len(self._label) + self._code.n_rows
+        self.n_same = 0 if is_new or self._is_complete else len(self._label) + self._code.n_same
+
+    def row(self, y: int) -> Row:
+        n_label = len(self._label)
+        return self._label[y] if y < n_label else self._code.row(y - n_label)
+
+
+def _code_of(text: str, *, is_complete: bool) -> tuple[str, str]:
+    """Return what stands after the marker of a fence, and its code without the markers."""
+    opener, _, code = text.lstrip("\n").partition("\n")
+    while not opener.strip():
+        opener, _, code = code.partition("\n")
+    found = FENCE.match(opener)
+    assert found is not None
+    indent, marker, info = found.groups()
+    lines = code.split("\n")
+    if indent:
+        lines = [re.sub(rf"^ {{1,{len(indent)}}}", "", line) for line in lines]
+    while len(lines) > 1 and is_complete and not lines[-1].strip():
+        lines.pop()
+    least = len(marker) if is_complete else 1  # a line that may become the end is not shown yet
+    if re.fullmatch(rf" {{0,3}}{re.escape(marker[0])}{{{least},}}\s*", lines[-1]):
+        lines.pop()
+    return info.strip(), "\n".join(lines)

@@ -5,7 +5,7 @@ from textual.containers import Vertical
 from textual.events import Click
 from textual.widgets import Static
 
-from tui.printable import printable
+from gptoss_local.printable import printable
 from tui.widgets.line_block import LineBlock
 
 

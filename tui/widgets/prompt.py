@@ -3,8 +3,12 @@
 Below it stand completions of commands (`/`) and of files (`@`).
 """
 
+import asyncio
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Event
 from typing import ClassVar
 
 from textual import events
@@ -13,9 +17,19 @@ from textual.message import Message
 from textual.widgets import Static, TextArea
 
 from gptoss_local.errors import UsageError
+from gptoss_local.history.plain import plain_text
+from tui.attachments import attach, is_pattern
 from tui.commands import Registry
-from tui.history.plain import plain_text
-from tui.paste import FoldedTexts, current_folder, expanded, find_files
+from tui.documents import image_note, is_image
+from tui.paste import (
+    Composed,
+    FoldedTexts,
+    chip_before,
+    current_folder,
+    dropped_paths,
+    expanded,
+    find_files,
+)
 
 _NEWLINE = ("ctrl+j", "shift+enter", "alt+enter")
 _AT = re.compile(r"(?:^|\s)@((?:(?!\s@).)*)$")  # a path may have spaces in it
@@ -23,7 +37,11 @@ _MAX_SHOWN = 6
 
 
 class Prompt(TextArea):
-    """What is typed; sends `Submitted`, and `Completions` whenever these change."""
+    """The input; sends `Submitted`, and `Completions` whenever these change.
+
+    Attributes:
+        folded: The texts of the chips in it, and in what was sent.
+    """
 
     HELP = "Enter sends. Ctrl-J begins a new line. / lists commands, @ attaches a file."
     DEFAULT_CSS = """
@@ -31,12 +49,13 @@ class Prompt(TextArea):
         height: auto;
         min-height: 3;
         max-height: 12;
-        border: round $primary;
+        border: round $text-primary;
         background: transparent;
         padding: 0 1;
         scrollbar-size-vertical: 1;
-        &:focus { border: round $accent; background: transparent; }
-        &.-editing { border: round $warning; }
+        &:focus { border: round $text-accent; background: transparent; }
+        &.-editing { border: round $text-warning; }
+        & > .text-area--placeholder { color: $text-muted; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -46,18 +65,19 @@ class Prompt(TextArea):
     ]
 
     class Submitted(Message):
-        """A message or a command, with the texts of its chips."""
+        """A message or a command as it is typed, with its chips."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class Completions(Message):
-        """What Tab could make of what is typed."""
+        """The completions that Tab offers for what is typed, and a note about it."""
 
-        def __init__(self, lines: list[str]) -> None:
+        def __init__(self, lines: list[str], note: str) -> None:
             super().__init__()
             self.lines = lines
+            self.note = note
 
     def __init__(self, registry: Registry) -> None:
         super().__init__(
@@ -68,7 +88,9 @@ class Prompt(TextArea):
             placeholder="Message, /command or @file",
         )
         self._registry = registry
-        self._folded = FoldedTexts()
+        self.folded = FoldedTexts()
+        self._reading: dict[str, Event] = {}  # by placeholder; set: what is read is not wanted
+        self._dropped = ""  # paths that the last paste consisted of, as they stand in the input
         self._sent: list[str] = []
         self._recalled = 0  # how many messages back is what the input shows
 
@@ -87,11 +109,21 @@ class Prompt(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()  # the base class has a handler of its own, which would paste again
-        text = event.text.replace("\r\n", "\n").replace("\r", "\n")
-        self.insert(self._folded.fold_paste(plain_text(text)))
+        text = plain_text(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        paths = dropped_paths(text)
+        self._dropped = text if paths and not any(is_image(Path(path)) for path in paths) else ""
+        self.insert(self.folded.fold_paste(text))
 
     def on_text_area_changed(self) -> None:
-        self.post_message(self.Completions(self.completions()))
+        for placeholder, unwanted in self._reading.items():
+            if placeholder not in self.text:
+                unwanted.set()
+        note = image_note(self.text, current_folder())
+        self.post_message(self.Completions(self.completions(), note))
+
+    def on_unmount(self) -> None:
+        for unwanted in self._reading.values():
+            unwanted.set()
 
     def fill(self, text: str) -> None:
         """Replace what is typed, e.g. by an earlier message that is edited."""
@@ -109,8 +141,15 @@ class Prompt(TextArea):
         typed = self._before_cursor()
         if commands := self._registry.complete(typed):
             return [f"{c.usage}  {c.summary}" for c in commands[:_MAX_SHOWN]]
-        found = _AT.search(typed)
-        return [f"@{path}" for path in find_files(found[1], current_folder())] if found else []
+        if self.folded.text_of(chip_before(typed)) is not None:
+            return ["unfold it"]
+        if self._dropped and typed.endswith(self._dropped):
+            names = (Path(path).name for path in dropped_paths(self._dropped))
+            return [f"attach {', '.join(names)}"]
+        if not (found := _AT.search(typed)):
+            return []
+        whole = [f"@{found[1]}  {about}"] if (about := _as_a_whole(found[1])) else []
+        return whole + [f"@{path}" for path in find_files(found[1], current_folder())]
 
     def action_newline(self) -> None:
         self.insert("\n")
@@ -119,6 +158,17 @@ class Prompt(TextArea):
         typed = self._before_cursor()
         if commands := self._registry.complete(typed):
             self.fill(f"/{commands[0].name} ")
+        elif (text := self.folded.text_of(chip := chip_before(typed))) is not None:
+            row, column = self.cursor_location
+            self.replace(text, (row, column - len(chip)), (row, column))
+        elif self._dropped and typed.endswith(self._dropped):
+            paths, end = dropped_paths(self._dropped), self.cursor_location
+            start = _location(typed, len(typed) - len(self._dropped))
+            self.replace("", start, end)
+            for path in paths:
+                start = self.cursor_location
+                self.insert(path)  # what stays if it cannot be attached
+                self.attach(str(expanded(path)), start)
         elif found := _AT.search(typed):
             self._complete_file(found[1])
 
@@ -142,52 +192,96 @@ class Prompt(TextArea):
             super().action_cursor_down(select)
 
     def _complete_file(self, typed: str) -> None:
-        """Attach the file, or write the path as far as one completion leads."""
-        found = find_files(typed, current_folder(), limit=1)
+        """Attach what is named, or write the path as far as one completion leads."""
+        found = [typed] if _as_a_whole(typed) else find_files(typed, current_folder(), limit=1)
         if not found:
             return
         row, column = self.cursor_location
         start = (row, column - len(typed) - 1)
-        if found[0].endswith("/"):
+        if found[0].endswith("/") and found[0] != typed:
             self.replace(f"@{found[0]}", start, (row, column))
-            return
+        else:
+            self.attach(str(expanded(found[0])), start)
+
+    def attach(self, typed: str, start: tuple[int, int] | None = None) -> None:
+        """Put a chip for a file, a folder or a pattern before the cursor, once it is read.
+
+        Args:
+            typed: Relative to the current folder, or absolute.
+            start: Where the text begins that the chip replaces.
+        """
+        placeholder, end = f"[reading {typed} …]", self.cursor_location
+        if placeholder not in self._reading:
+            self._reading[placeholder] = Event()
+            replaced = self.get_text_range(start or end, end)
+            self.replace(f"{placeholder} ", start or end, end)
+            self.run_worker(self._read(typed, placeholder, replaced), group="reading")
+
+    async def _read(self, typed: str, placeholder: str, replaced: str) -> None:
+        """Worker: put a chip in the place of its placeholder, or back what was there before."""
         try:
-            chip = self._folded.fold_file(current_folder() / expanded(found[0]))
+            unwanted = self._reading[placeholder]
+            found = await asyncio.to_thread(attach, typed, current_folder(), unwanted)
+            text, said = self.folded.fold(found.label, found.text) + " ", found.note
         except UsageError as error:
-            self.notify(f"{error.message}. {error.hint}", severity="warning", markup=False)
+            text, said = replaced, f"{error.message}. {error.hint}".strip()
+        del self._reading[placeholder]
+        if (at := self.text.find(placeholder)) < 0:  # the user removed it
             return
-        self.replace(f"{chip} ", start, (row, column))
+        end = at + len(placeholder)
+        end += self.text.startswith(" ", end)  # unless the user removed the space
+        self.replace(text, _location(self.text, at), _location(self.text, end))
+        if said:
+            failed = text == replaced
+            self.notify(said, severity="warning" if failed else "information", markup=False)
 
     def submit(self) -> None:
-        """As Enter does."""
+        """Do what Enter does."""
         if self._before_cursor().endswith("\\"):  # for terminals without Ctrl-J
             row, column = self.cursor_location
             self.replace("\n", (row, column - 1), (row, column))
+        elif any(placeholder in self.text for placeholder in self._reading):
+            self.notify("A file is still being read.", severity="warning")
         elif self.text.strip():
-            self.post_message(self.Submitted(self._folded.unfold(self.text).strip()))
+            self.post_message(self.Submitted(self.text.strip()))
 
     def take(self) -> str:
-        """What would be sent, which goes its way now; empty if there is nothing."""
-        text = self._folded.unfold(self.text).strip()
+        """Clear the input and return what was typed; empty if there is nothing."""
+        typed = self.text.strip()
         self.accepted()
-        return text
+        return typed
 
     def accepted(self) -> None:
-        """What was submitted went its way: remember it and clear the input."""
+        """Remember what was submitted and clear the input."""
         if self.text.strip() and (not self._sent or self._sent[-1] != self.text):
             self._sent.append(self.text)
         self._recalled = 0
         self.text = ""
 
-    def remember(self, texts: Sequence[str]) -> None:
-        """What was sent in an earlier run can be recalled, too, behind what was in this one."""
-        self._sent = [text for text in texts if text not in self._sent] + self._sent
+    def remember(self, messages: Iterable[Composed]) -> None:
+        """Let messages of an earlier run be recalled, too, after those of this one."""
+        typed = map(self.folded.refold, messages)
+        self._sent = [text for text in typed if text not in self._sent] + self._sent
 
     def _before_cursor(self) -> str:
         row, column = self.cursor_location
         lines = self.text.split("\n")[: row + 1]
         lines[-1] = lines[-1][:column]
         return "\n".join(lines)
+
+
+def _location(text: str, index: int) -> tuple[int, int]:
+    """Return the row and column of a character."""
+    before = text[:index].split("\n")
+    return len(before) - 1, len(before[-1])
+
+
+def _as_a_whole(typed: str) -> str:
+    """Return what is attached as it is typed: a pattern or a folder; empty for anything else."""
+    place = current_folder() / expanded(typed)
+    if typed.endswith("/") and os.path.isdir(place):  # pathlib's raises for a name that is too long
+        return "the whole folder"
+    return "what matches" if is_pattern(typed) and not os.path.exists(place) else ""
 
 
 class CompletionList(Static):
@@ -200,7 +294,9 @@ class CompletionList(Static):
     def __init__(self) -> None:
         super().__init__(markup=False)
 
-    def show(self, lines: list[str]) -> None:
-        """Show what Tab takes, the first line."""
-        self.display = bool(lines)
-        self.update("\n".join(("⇥ " if n == 0 else "  ") + line for n, line in enumerate(lines)))
+    def show(self, lines: list[str], note: str = "") -> None:
+        """Show what Tab takes, the first line, and below the others a note."""
+        marked = [("⇥ " if n == 0 else "  ") + line for n, line in enumerate(lines)]
+        marked += [f"! {note}"] if note else []
+        self.display = bool(marked)
+        self.update("\n".join(marked))

@@ -25,7 +25,7 @@ class ReasoningView(Vertical):
         display: none;
         color: $text-muted;
         Static { height: 1; text-style: italic; }
-        LineBlock { padding: 0 0 1 2; }
+        LineBlock { padding: 0 0 1 2; max-width: 102; }  /* as prose */
         &:ansi LineBlock { text-style: dim; }
     }
     """

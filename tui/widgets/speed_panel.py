@@ -1,4 +1,4 @@
-"""Where the time of the last answer went: prefill, first token, decode, one bar per token."""
+"""Shows where the time of the last answer went: prefill, first token, decode, a bar per token."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ class SpeedPanel(Vertical):
 
     DEFAULT_CSS = """
     SpeedPanel {
-        height: auto; display: none; padding: 0 1; border-top: solid $primary;
+        height: auto; display: none; padding: 0 1; border-top: solid $text-primary;
         color: $text-muted;
         Static { height: auto; }
         Sparkline { height: 2; }
@@ -85,7 +85,7 @@ def stats_lines(stats: Mapping[str, Any]) -> list[str]:
 
 
 def latency_text(latencies_ms: Sequence[float]) -> str:
-    """How evenly the tokens came. Several at once (drafts) arrive as one frame."""
+    """Describe how evenly the tokens came. Several together (drafts) arrive as one frame."""
     ordered = sorted(latencies_ms)
     median, p95 = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.95)]
     return f"between tokens: median {median:.1f} ms, p95 {p95:.1f} ms, most {ordered[-1]:.1f} ms"

@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
+from gptoss_local.printable import printable
 from gptoss_local.types import Effort
 from tui.answer import Answer
 from tui.server import Gpu, ModelLoad
@@ -15,7 +16,7 @@ _MAX_NAME = 28  # characters
 
 
 class Status(NamedTuple):
-    """What the line tells.
+    """The content of the line.
 
     Attributes:
         effort: What the next answer is made with.
@@ -26,6 +27,7 @@ class Status(NamedTuple):
         gpus: Those of the server; none where it computes on the CPU.
         load: How far the model is while it loads.
         gpu_share: Of the model's bytes, what is in VRAM.
+        preset: What the chat began with; empty without one.
     """
 
     model: str
@@ -37,6 +39,7 @@ class Status(NamedTuple):
     gpus: Sequence[Gpu] = ()
     load: ModelLoad | None = None
     gpu_share: float = 0.0
+    preset: str = ""
 
 
 class StatusLine(Horizontal):
@@ -76,7 +79,7 @@ class StatusLine(Horizontal):
 def status_parts(status: Status) -> list[str]:
     """The pieces of the line, the most important first: a narrow terminal cuts the last ones."""
     answer, n_used = status.answer, status.n_used
-    parts = [_short(status.model), status.effort]
+    parts = [_short(status.model), status.effort, _short(printable(status.preset))]
     if status.note:
         parts.append(status.note)
     elif answer is not None:
@@ -94,14 +97,14 @@ def status_parts(status: Status) -> list[str]:
     return [part for part in parts if part]
 
 
-def _short(model: str) -> str:
-    """A long name without its middle: what is behind it matters more in one line."""
+def _short(name: str) -> str:
+    """Shorten a long name in its middle: its end matters more in one line."""
     half = _MAX_NAME // 2
-    return model if len(model) <= _MAX_NAME else f"{model[:half]}…{model[1 - half :]}"
+    return name if len(name) <= _MAX_NAME else f"{name[:half]}…{name[1 - half :]}"
 
 
 def activity(answer: Answer, *, is_loaded: bool = True, load: ModelLoad | None = None) -> list[str]:
-    """What an answer does, and how fast."""
+    """Return what an answer does, and how fast."""
     if answer.phase == "waiting":
         return [f"{_wait(answer, is_loaded, load)} {answer.elapsed_s:.1f} s"]
     about = "~" if answer.is_live else ""
@@ -114,7 +117,7 @@ def activity(answer: Answer, *, is_loaded: bool = True, load: ModelLoad | None =
 
 
 def _wait(answer: Answer, is_loaded: bool, load: ModelLoad | None) -> str:
-    """What the first token waits for."""
+    """Return what the first token waits for."""
     prefill = answer.prefill
     if prefill is None and load is not None and load.n_bytes:
         if load.status == "measuring":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from textual.containers import VerticalScroll
 
-from tui.history import Turn
+from gptoss_local.history import Turn
 from tui.widgets.turn_view import AssistantTurnView, TurnView, view_of
 
 _N_FIRST = 8
@@ -44,6 +44,7 @@ class Transcript(VerticalScroll, can_focus=False):
             await self.remove_children()
             self._older, self._newer = list(turns[:start]), list(turns[end:])
             await self.mount_all(self._view(turn) for turn in turns[start:end])
+            self._mark_last()
         self.anchor(at is None)
         if at is None:
             self.call_after_refresh(self._fill)
@@ -57,6 +58,7 @@ class Transcript(VerticalScroll, can_focus=False):
             await self.open([*self._older, *mounted, *self._newer])
         view = self._view(turn)
         await self.mount(view)
+        self._mark_last()
         self.anchor()
         return view
 
@@ -106,7 +108,14 @@ class Transcript(VerticalScroll, can_focus=False):
         """Mount a few more below."""
         turns, self._newer = self._newer[:_N_MORE], self._newer[_N_MORE:]
         await self.mount_all([self._view(turn) for turn in turns])
+        self._mark_last()
         self._is_loading = False
+
+    def _mark_last(self) -> None:
+        views = self.views()
+        for n, view in enumerate(views, 1):
+            if isinstance(view, AssistantTurnView):
+                view.set_last(n == len(views) and not self._newer)
 
     def _show_at_top(self, turn: Turn) -> None:
         for view in self.views():

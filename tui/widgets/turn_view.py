@@ -13,19 +13,23 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Static
 
+from gptoss_local.history import Turn
+from gptoss_local.printable import printable
 from tui.answer import Answer
-from tui.history import Turn
-from tui.printable import printable
+from tui.conversation import composed_of, was_cut
+from tui.paste import shown_parts
 from tui.widgets.answer_view import AnswerView
 from tui.widgets.fold import Fold
 from tui.widgets.reasoning_view import ReasoningView
 
-Wish = Literal["edit", "retry", "copy", "previous", "next"]
+Wish = Literal["edit", "continue", "copy", "previous", "next"]
 _STATES = {"stopped": "■ stopped", "failed": "✗ failed", "streaming": "…"}
+_CUT = "✂ reached its length limit"
+_CONTINUE = "/continue resumes it"
 
 
 class TurnView(Vertical, can_focus=True):
-    """What the two kinds share: focus, keys, and the marker of siblings.
+    """The base of both kinds: focus, keys, and the marker of siblings.
 
     Args:
         turn: As it is stored.
@@ -39,7 +43,7 @@ class TurnView(Vertical, can_focus=True):
         margin: 0 0 1 0;
         padding: 0 1;
         border-left: blank;
-        &:focus { border-left: outer $accent; }
+        &:focus { border-left: outer $text-accent; }
         .meta { color: $text-muted; height: auto; }
     }
     """
@@ -88,20 +92,42 @@ class TurnView(Vertical, can_focus=True):
 
 
 class UserTurnView(TurnView):
-    """A message of the user, or the system message."""
+    """A message of the user, or the system message; long pastes in it are folded."""
 
+    HELP = (
+        "A message. e edits it, left and right walk its versions, c copies it, "
+        "Space opens and folds pastes and files."
+    )
     DEFAULT_CSS = """
     UserTurnView {
         background: $boost;
-        Static { height: auto; }
+        .text { height: auto; }
         &:ansi { background: transparent; text-style: bold; }
     }
     """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space,enter", "fold", "Open or fold pastes and files", id="turn.unfold"),
+    ]
 
     def compose(self) -> ComposeResult:
         mark = "❯" if self.turn.role == "user" else f"[{self.turn.role}]"
-        yield Static(f"{mark} {printable(self.turn.content)}", markup=False)
+        self._folds: list[Fold] = []
+        for n, (label, text) in enumerate(shown_parts(composed_of(self.turn))):
+            if not n:
+                first = mark if label else f"{mark} {printable(text)}"
+                yield Static(first, classes="text", markup=False)
+            elif not label:
+                yield Static(printable(text), classes="text", markup=False)
+            if label:
+                self._folds.append(Fold(label, text))
+                yield self._folds[-1]
         yield self._meta
+
+    def action_fold(self) -> None:
+        """Open all of them, or fold those that are open."""
+        is_open = not any(fold.is_open for fold in self._folds)
+        for fold in self._folds:
+            fold.set_open(is_open)
 
 
 class AssistantTurnView(TurnView):
@@ -115,6 +141,7 @@ class AssistantTurnView(TurnView):
     }
     """  # Markdown ends in a blank row
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("g", "wish('continue')", "Continue an answer that was cut", id="turn.continue"),
         Binding("space,enter", "reasoning", "Reasoning", id="turn.reasoning"),
     ]
 
@@ -124,7 +151,9 @@ class AssistantTurnView(TurnView):
         self.reasoning = ReasoningView(printable(turn.reasoning))
         self._answer = AnswerView(printable(turn.content), is_complete=not is_live)
         self._calls = [call_fold(call) for call in turn.tool_calls]
+        self._is_last = False
         self._state: str = turn.state
+        self._reason = turn.stats.get("done_reason", "")
         self._error = str(turn.stats.get("error", ""))
 
     def compose(self) -> ComposeResult:
@@ -139,14 +168,22 @@ class AssistantTurnView(TurnView):
             self.reasoning.show(
                 printable(self.turn.reasoning),
                 n_tokens=n_tokens,
-                seconds=stats["reasoning_s"],
+                seconds=stats.get("reasoning_s", 0.0),
                 is_live=False,
             )
 
     @property
     def meta(self) -> str:
-        state = _STATES.get(self._state, "")
-        return "  ".join(filter(None, (state, self._error, super().meta)))
+        is_done = self._state == "done"
+        state = _CUT if is_done and self._reason == "length" else _STATES.get(self._state, "")
+        way = _CONTINUE if self._is_last and was_cut(self.turn) else ""
+        return "  ".join(filter(None, (state, self._error, way, super().meta)))
+
+    def set_last(self, is_last: bool) -> None:
+        """Say whether it is the last turn, the one that can be continued."""
+        if is_last != self._is_last:
+            self._is_last = is_last
+            self._show_meta()
 
     def _show_meta(self) -> None:
         super()._show_meta()
@@ -167,6 +204,7 @@ class AssistantTurnView(TurnView):
             await self.mount_all(new, before=self._meta)
         self._state = "streaming" if answer.phase == "waiting" else answer.phase
         self._error = answer.error
+        self._reason = answer.stats.get("done_reason", "")
         self._show_meta()
 
     def action_reasoning(self) -> None:
@@ -177,7 +215,7 @@ class AssistantTurnView(TurnView):
 
 
 class ToolTurnView(TurnView):
-    """What a call of a tool gave."""
+    """The result of a call of a tool."""
 
     HELP = "The result of a tool. Space opens and folds it, c copies it."
     BINDINGS: ClassVar[list[BindingType]] = [Binding("space,enter", "fold", "Open or fold")]

@@ -5,7 +5,9 @@ from typing import Any
 
 from textual.screen import Screen
 
-from gptoss_local.errors import ServerUnavailableError
+from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
+from gptoss_local.history import History
+from gptoss_local.presets import Preset
 from tests.tui.running_chat import Chat
 from tests.tui.snapshots.values import (
     CALL,
@@ -18,9 +20,7 @@ from tests.tui.snapshots.values import (
     tag,
     toolbox,
 )
-from tui.actions import REGISTRY
 from tui.conversation import Conversation
-from tui.history import History
 from tui.screens.approval import ApprovalDialog
 from tui.screens.chats import ChatsDialog
 from tui.screens.compare import CompareDialog
@@ -29,8 +29,8 @@ from tui.screens.help import HelpDialog
 from tui.screens.inspector import InspectorDialog
 from tui.screens.models import ModelsDialog
 from tui.screens.overflow import OverflowDialog
+from tui.screens.presets import PresetForm, PresetsDialog
 from tui.screens.tools import ToolsDialog
-from tui.server import PromptSize
 from tui.tools import ToolResult
 
 SMALL, LARGE = (80, 24), (120, 40)
@@ -57,7 +57,7 @@ def _models(_history: History) -> ModelsDialog:
     async def ask() -> dict[str, dict[str, Any]]:
         return fits
 
-    return ModelsDialog(tags, tags[1:2], "gpt-oss:20b", ask)
+    return ModelsDialog(tags, tags[1:2], "gpt-oss:20b", ask, lambda _name: None)
 
 
 async def _leave_it(_id: int) -> None:
@@ -69,7 +69,8 @@ def _chats(words: str = "") -> Callable[[History], Screen[Any]]:
         for title in ("Capitals of Europe", "Sums"):
             chat_id = history.new_chat("nano", "medium", title)
             history.add(chat_id, None, "user", f"Tell me of {title.lower()}, [b]all[/b] of them")
-        return ChatsDialog(history, lambda _id: None, _leave_it, words)
+        history.pin(1, True)
+        return ChatsDialog(history, lambda _id: None, lambda _path: 0, _leave_it, words=words)
 
     return make
 
@@ -91,12 +92,11 @@ def _approval(_history: History) -> ApprovalDialog:
 
 
 def _overflow(n_ctx: int, fits: str) -> Callable[[History], Screen[Any]]:
-    size, fit = (
-        PromptSize(40_000, 32_768, 131_072),
-        {"fits": fits, "n_ctx": n_ctx, "vram_share": 0.62},
-    )
+    n_prompt = 40_000 if n_ctx else 150_069
+    error = ContextOverflowError("", n_prompt=n_prompt, n_ctx=32_768, n_ctx_max=131_072)
+    fit = {"fits": fits, "n_ctx": n_ctx, "vram_share": 0.62}
     return lambda _history: OverflowDialog(
-        size, n_ctx, fit, can_drop=bool(n_ctx), can_summarise=bool(n_ctx)
+        error, n_ctx, fit, can_drop=bool(n_ctx), can_summarise=bool(n_ctx)
     )
 
 
@@ -112,9 +112,13 @@ def _compare(_history: History) -> CompareDialog:
 
 
 def _help(_history: History) -> HelpDialog:
-    return HelpDialog("Enter sends.", [("F1", "Help"), ("^o", "Reasoning")], REGISTRY)
+    keys = [("F1", "Help"), ("^o", "Reasoning: folded, tail, full")]
+    return HelpDialog("Enter sends.", [("Keys", keys), ("On a message", [("e", "Edit or retry")])])
 
 
+_PRESET = Preset(
+    system="Answer in Japanese.\nBe brief.", effort="low", options={"temperature": 0.3, "seed": 7}
+)
 DIALOGS: dict[str, DialogCase] = {
     "models": (_models, (), SMALL),
     "models-wide": (_models, (), LARGE),
@@ -133,6 +137,9 @@ DIALOGS: dict[str, DialogCase] = {
     "tools-switched": (lambda _history: ToolsDialog(toolbox()), ("down", "space"), SMALL),
     "help": (_help, (), SMALL),
     "help-wide": (_help, (), LARGE),
+    "presets-none": (lambda _history: PresetsDialog("", Preset()), (), SMALL),
+    "preset-form": (lambda _history: PresetForm("[b]tutor", _PRESET), (), SMALL),
+    "preset-form-wrong": (lambda _history: PresetForm("", _PRESET), ("ctrl+s",), LARGE),
     "line": (lambda _history: LineDialog("Rename the chat", "Sums"), (), SMALL),
     "confirm": (lambda _history: ConfirmDialog("Delete “[b]Sums[/b]” for good?"), (), SMALL),
 }
@@ -141,16 +148,16 @@ DIALOGS: dict[str, DialogCase] = {
 def talk(conversation: Conversation) -> None:
     """A chat with versions, a call of a tool and an answer in Markdown."""
     conversation.ask("What is the weather in Tokyo?")
-    _answer(conversation, tool_calls=(CALL,))
+    answer(conversation, tool_calls=(CALL,))
     conversation.add_result("get_weather", ToolResult('{"celsius": 21}', seconds=0.25))
-    _answer(conversation, content="It is sunny.")
+    answer(conversation, content="It is sunny.")
     conversation.begin_answer(instead_of=conversation.turns[-1])
     _finish(conversation, content="It is **sunny** at 21 °C.")
     conversation.ask("And tomorrow?")
-    _answer(conversation, content="I was about to", state="stopped")
+    answer(conversation, content="I was about to", state="stopped")
 
 
-def _answer(conversation: Conversation, **fields: Any) -> None:
+def answer(conversation: Conversation, **fields: Any) -> None:
     conversation.begin_answer()
     _finish(conversation, **fields)
 

@@ -76,9 +76,9 @@ def _status(status: Status) -> WidgetCase:
     return StatusLine, lambda line: line.show(status)
 
 
-def _lines(kind: Any, text: str, language: str = "", width: int | None = None) -> WidgetCase:
+def _lines(text: str, width: int) -> WidgetCase:
     def make() -> LineBlock:
-        block = LineBlock(kind, language)
+        block = LineBlock()
         block.styles.width = width
         block.show(text)
         return block
@@ -100,11 +100,7 @@ def _live_speed(panel: SpeedPanel) -> None:
 
 
 def _queue(*texts: str) -> WidgetCase:
-    def act(queue: QueueView) -> None:
-        for text in texts:
-            queue.add(text)
-
-    return QueueView, act
+    return QueueView, lambda view: view.show(texts)
 
 
 def _prompt(text: str, is_editing: bool = False) -> WidgetCase:
@@ -132,6 +128,32 @@ def _numbered(n: int, role: str) -> Any:
 
 _FENCE = "Look:\n\n```python\nfor n in range(3):\n    print(n)  # and"
 _TABLE = "| model | size |\n|---|---:|\n| 20b | 12 |\n| 120"
+_MATHEMATICS = r"""The roots of \( ax^2 + bx + c \), for $5 or $6:
+
+\[
+x = \frac{-b \pm \sqrt{b^2-4ac}}{2a}
+\]
+
+As it was typed: \( \overline{AB} \).
+"""
+_WIDE = f"""```js
+const text = "{"a long line " * 8}";
+```
+
+| name | year | what it is | 説明 |
+|---|---:|---|---|
+| first | 2024 | {"words of a long cell " * 4}| 日本語の長い説明文です |
+| second | 2025 | short | 短い |
+"""
+_HTML = """Press <kbd>Ctrl</kbd>.
+
+<details>
+  <summary>More</summary>
+
+- [x] inside
+
+</details>
+"""
 _WAITING = {"processed": 12_000, "total": 60_000, "cache": 1000}
 _LEFT_OUT = _WAITING | {"left_out": 4}
 _LOAD = ModelLoad("loading", 8 * 10**9, 12 * 10**9)
@@ -146,6 +168,9 @@ WIDGETS: dict[str, WidgetCase] = {
     "turn-version": (_view(turn("user", "Again"), place=(2, 3)), None),
     "turn-focused": (_view(answered(), place=(1, 2)), TurnView.focus),
     "answer-markdown": (_view(answered(MARKDOWN, reasoning="", stats={})), None),
+    "answer-mathematics": (_view(answered(_MATHEMATICS, reasoning="", stats={})), None),
+    "answer-wide": (_view(answered(_WIDE, reasoning="", stats={})), None),
+    "answer-html": (_view(answered(_HTML, reasoning="", stats={})), None),
     "answer-waiting": _live(streaming()),
     "answer-reasons": _live(streaming(*thinking(*(f"Thought {n}\n" for n in range(8))))),
     "answer-open-paragraph": _live(streaming(*saying("# Title\n\nSome **bold** and `co"))),
@@ -167,9 +192,8 @@ WIDGETS: dict[str, WidgetCase] = {
     "tool-result-open": (_view(_result), lambda view: view.action_fold()),
     "tool-denied": (_view(turn("tool", "The user denied this call. Not today",
                                tool_name="get_weather", stats={"is_error": True})), None),
-    "lines-wrapped": _lines("text", "Some words that wrap, 日本語の長い文字列です, and\na tab\tend",
+    "lines-wrapped": _lines("Some words that wrap, 日本語の長い文字列です, and\na tab\tend",
                             width=20),
-    "lines-code": _lines("fence", "```rust\nfn main() {\n    let x = 1;\n", "rust", width=30),
     "transcript-end": (_transcript, _long),
     "prompt-empty": _prompt(""),
     "prompt-lines": _prompt("\n".join(f"line {n}" for n in range(14))),

@@ -1,0 +1,200 @@
+"""A question shows all that would run, and takes the keyboard from no one who types."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Key
+
+from gptoss_local.settings import ToolCommand
+from tests.tui.running_chat import Chat, run_chat
+from tui.screens.approval import ApprovalDialog, shell_text
+from tui.screens.models import ModelsDialog
+
+SCHEMA = {"type": "object", "properties": {"cmd": {"type": "string"}}}
+SHELL = {"sh": ToolCommand(command=("sh", "-c", "{cmd}"), parameters=SCHEMA)}
+
+
+class Caller:
+    """A server whose model calls a tool once, after a while, and then is content."""
+
+    def __init__(self, cmd: str, after_s: float = 0.0) -> None:
+        self._cmd, self._after_s = cmd, after_s
+        self._n_asked = 0
+        self.may_list = asyncio.Event()
+
+    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        await asyncio.sleep(self._after_s)
+        self._n_asked += 1
+        call = {"function": {"name": "sh", "arguments": {"cmd": self._cmd}}}
+        calls = {"tool_calls": [call]} if self._n_asked == 1 else {}
+        yield {"message": {"content": "well", **calls}, "done": False}
+        yield {"message": {"content": ""}, "done": True}
+
+    async def get(self, path: str) -> dict[str, Any]:
+        if path == "/api/tags":
+            await self.may_list.wait()
+        if path.startswith("/api/gptoss/fits"):
+            return {"models": []}
+        details = {"parameter_size": "", "context_length": 9}
+        return {"models": [{"name": "nano", "size": 1, "size_vram": 0, "details": details,
+                            "context_length": 9}]}  # fmt: skip
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError(path)
+
+
+async def asked(chat: Chat) -> None:
+    await chat.enter("run it")
+    await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
+    await chat.pilot.pause(0.6)
+
+
+@pytest.mark.parametrize("size", [(100, 30), (80, 24), (40, 16)])
+async def test_what_stands_after_many_line_ends_is_seen(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    cmd = "echo hello" + "\n" * 80 + "; touch PWNED"
+    async with run_chat(Caller(cmd), tmp_path / "c", size=size, tools=SHELL) as chat:
+        await asked(chat)
+        shown = chat.screen()
+        assert "hello\\n\\n" in shown
+        assert "y once" in shown or "End shows the rest" in shown
+        if "more line" not in shown:
+            assert "; touch PWNED'" in shown
+        await chat.press("end")
+        await chat.until(lambda: "more line" not in chat.screen())
+        assert "; touch PWNED" in chat.screen()
+        await chat.press("n")
+        await chat.answered()
+    assert not (tmp_path / "PWNED").exists()
+
+
+async def test_it_counts_once_the_end_was_on_the_screen(tmp_path: Path) -> None:
+    cmd = "\n".join(f"echo {n} >> log" for n in range(300)) + "\ntouch LAST"
+    async with run_chat(Caller(cmd), tmp_path / "c", size=(80, 24), tools=SHELL) as chat:
+        await asked(chat)
+        assert "more lines below" in chat.screen()
+        assert "LAST" not in chat.screen()
+        for key in ("y", "a"):
+            await chat.press(key)
+            await chat.pilot.pause(0.6)
+            assert isinstance(chat.app.screen, ApprovalDialog)
+        assert not (tmp_path / "log").exists()
+        await chat.press("pagedown")
+        await chat.until(lambda: "echo 15 " in chat.screen())
+        await chat.press("end")
+        await chat.until(lambda: "more line" not in chat.screen())
+        assert "LAST" in chat.screen()
+        await chat.press("home")
+        await chat.until(lambda: "more lines below" in chat.screen())
+        await chat.pilot.pause(0.6)
+        await chat.press("y")
+        await chat.answered()
+    assert (tmp_path / "LAST").exists()
+
+
+async def test_a_terminal_that_has_no_room_for_it_allows_nothing(tmp_path: Path) -> None:
+    async with run_chat(Caller("touch RAN"), tmp_path / "c", size=(40, 5), tools=SHELL) as chat:
+        await asked(chat)
+        await chat.press("y")
+        await chat.pilot.pause(0.3)
+        assert isinstance(chat.app.screen, ApprovalDialog)
+        await chat.pilot.resize_terminal(80, 24)
+        await chat.until(lambda: "touch RAN" in chat.screen())
+        await chat.pilot.pause(0.6)
+        await chat.press("y")
+        await chat.answered()
+    assert (tmp_path / "RAN").exists()
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("plain", "plain"),
+        ("two words", "'two words'"),
+        ("it's 你好 👍", "'it'\"'\"'s 你好 👍'"),
+        ("a\nb", "$'a\\n\nb'"),
+        ("a\n\n\nb\n", "$'a\\n\\n\\n\nb\\n'"),
+        ("tab\t \u200b\u3164\u00a0\u202e\ufeff", r"$'tab\t \u200b\u3164\u00a0\u202e\ufeff'"),
+        ("\x1b]0;x\x07\x7f\x9b", r"$'\u001b]0;x\u0007\u007f\u009b'"),
+        ("back\\slash and 'quote'\n", r"$'back\\slash and \'quote\'\n'"),
+        ("\\n is not a line end\n", r"$'\\n is not a line end\n'"),
+        ("\U000e0041\u2028\r", r"$'\U000e0041\u2028\r'"),
+        ("", "''"),
+    ],
+)  # fmt: skip
+def test_words(word: str, shown: str) -> None:
+    assert shell_text(["sh", word]) == f"sh {shown}"
+
+
+async def test_arguments_show_what_cannot_be_seen(tmp_path: Path) -> None:
+    cmd = "rm \u200breport\u00a0\u202etxt.exe\u2800"
+    async with run_chat(Caller(cmd), tmp_path / "c", tools=SHELL) as chat:
+        await asked(chat)
+        for text in (r"$'rm \u200breport\u00a0\u202etxt.exe\u2800'",
+                     r'"cmd": "rm \u200breport\u00a0\u202etxt.exe\u2800"'):  # fmt: skip
+            assert text in chat.screen()
+        await chat.press("n")
+        await chat.answered()
+
+
+async def test_it_waits_until_the_user_pauses(tmp_path: Path) -> None:
+    """Every letter of the message is in the input."""
+    text = "a message that takes a while to type, yes"
+    async with run_chat(Caller("touch RAN", 0.3), tmp_path / "c", tools=SHELL) as chat:
+        await chat.enter("run it")
+        for letter in text:
+            await chat.pilot.press("space" if letter == " " else letter)
+            assert not isinstance(chat.app.screen, ApprovalDialog)
+            await asyncio.sleep(0.05)
+        assert chat.app.chat.prompt.text == text
+        assert "may it run sh?" in chat.screen()
+        await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
+        await chat.press("y")  # no half second has passed since it is there
+        await chat.pilot.pause(0.3)
+        assert isinstance(chat.app.screen, ApprovalDialog)
+        await chat.press("escape")
+        await chat.until(lambda: not chat.app.chat.is_answering)
+        assert chat.app.chat.prompt.text == text
+    assert not (tmp_path / "RAN").exists()
+
+
+async def test_escape_while_it_waits(tmp_path: Path) -> None:
+    async with run_chat(Caller("touch RAN"), tmp_path / "c", tools=SHELL) as chat:
+        await chat.enter("run it")
+        await chat.until(lambda: "may it run sh?" in chat.screen())
+        await chat.press("escape")
+        await chat.until(lambda: not chat.app.chat.is_answering)
+        assert chat.turns()[-1].content == "The user stopped this call."
+
+
+async def test_a_list_that_comes_late_waits_too(tmp_path: Path) -> None:
+    """The server takes a while to answer, and the user goes on typing."""
+    caller = Caller("")
+    async with run_chat(caller, tmp_path / "c") as chat:
+        await chat.type("/model")
+        chat.app.post_message(Key("enter", "\r"))  # the pilot would wait for the server
+        for n, letter in enumerate("hello there"):
+            await asyncio.sleep(0.05)
+            if n == 5:
+                caller.may_list.set()
+            chat.app.post_message(Key("space" if letter == " " else letter, letter))
+            assert not isinstance(chat.app.screen, ModelsDialog)
+        await chat.pilot.pause()
+        assert chat.app.chat.prompt.text == "hello there"
+        await chat.until(lambda: isinstance(chat.app.screen, ModelsDialog))
+        await chat.press("enter")
+        assert isinstance(chat.app.screen, ModelsDialog)
+
+
+async def test_a_list_that_was_asked_for_takes_keys_immediately(tmp_path: Path) -> None:
+    caller = Caller("")
+    caller.may_list.set()
+    async with run_chat(caller, tmp_path / "c") as chat:
+        await chat.press("f3")
+        await chat.until(lambda: isinstance(chat.app.screen, ModelsDialog))
+        await chat.press("down", "up", "enter")
+        assert not isinstance(chat.app.screen, ModelsDialog)

@@ -1,0 +1,305 @@
+"""Files, folders, patterns and PDFs in a message; images are refused with a sentence."""
+
+import os
+import random
+import re
+import subprocess
+from io import BytesIO
+from pathlib import Path
+from threading import Event
+
+import pypdf
+import pytest
+
+from gptoss_local.errors import UsageError
+from tests.tui.pdf import make_pdf
+from tests.tui.running_chat import Chat, run_chat
+from tests.tui.test_folds import SIZES, Recorder, paste
+from tui.attachments import attach
+from tui.paste import find_files
+
+PNG = b"\x89PNG\r\n\x1a\n\xff\xfe"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as users have them."""
+    files = {
+        ".gitignore": "*.log\nbuild/\n!keep.log\n",
+        ".env": "SECRET=1",
+        "README.md": "# Read me\n",
+        "keep.log": "kept\n",
+        "noise.log": "ignored\n",
+        "build/out.py": "ignored\n",
+        "node_modules/a/index.js": "ignored\n",
+        "lib/.gitignore": "generated.py\n",
+        "lib/a.py": "a = 1\n",
+        "lib/b.py": "b = '````'\n",
+        "lib/generated.py": "ignored\n",
+        "lib/deep/c.py": "c = 3\n",
+        "lib/deep/日本.txt": "こんにちは\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "project" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    folder = tmp_path / "project"
+    (folder / "logo.png").write_bytes(PNG)
+    (folder / "data.bin").write_bytes(bytes(range(256)))
+    (folder / "huge.csv").write_text("1,2\n" * 300_000)
+    (folder / "loop").symlink_to(folder, target_is_directory=True)
+    os.mkfifo(folder / "pipe")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+async def attached(chat: Chat) -> None:
+    await chat.until(lambda: "[reading " not in chat.app.chat.prompt.text)
+
+
+def names_in(text: str) -> list[str]:
+    return re.findall(r"^(\S+):\n`{3,}$", text, re.MULTILINE)
+
+
+@SIZES
+async def test_a_folder(project: Path, tmp_path: Path, size: tuple[int, int]) -> None:
+    server = Recorder()
+    async with run_chat(server, tmp_path / "c", size=size) as chat:
+        await chat.type("Explain @li")
+        await chat.press("tab")
+        assert chat.app.chat.prompt.text == "Explain @lib/"
+        assert "⇥ @lib/  the whole folder" in chat.screen()
+        assert "@lib/a.py" in chat.screen()
+        await chat.press("tab")
+        await attached(chat)
+        assert re.search(r"Explain \[folder #1: lib, 4 files, ~\d+ tokens\]", chat.screen())
+        await chat.ask("")
+        [sent] = server.asked
+        assert names_in(sent) == ["lib/a.py", "lib/b.py", "lib/deep/c.py", "lib/deep/日本.txt"]
+        assert "lib/b.py:\n`````\nb = '````'\n`````\n" in sent
+        assert "ignored" not in sent.replace("ignored or hidden", "")
+        assert re.search(r"▸ folder: lib, 4 files, ~\d+ tokens", chat.screen())
+
+
+@SIZES
+async def test_what_is_left_out_is_said(
+    project: Path, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    server = Recorder()
+    async with run_chat(server, tmp_path / "c", size=size, notifications=True) as chat:
+        await chat.enter("/attach .")
+        await attached(chat)
+        await chat.until(lambda: "Left out: " in chat.screen())
+        said = " ".join(chat.screen().split())
+        assert re.search(r"\[folder #1: \., 6 files, ~\d+ tokens\]", said)
+        for words in ("2 not text", "1 over 1 MiB", "1 that cannot be read"):
+            assert words in chat.notices()
+        assert re.search(r"6 files, ~\d+ tokens, of at most 98,304\.", chat.notices())
+        assert "6 ignored or hidden" in chat.notices()
+        await chat.ask("what is this?")
+        assert names_in(server.asked[0])[:2] == ["README.md", "keep.log"]
+        assert "SECRET" not in server.asked[0]
+
+
+async def test_a_pattern(project: Path, tmp_path: Path) -> None:
+    server = Recorder()
+    async with run_chat(server, tmp_path / "c") as chat:
+        for typed, names in (
+            ("@**/*.py", ["lib/a.py", "lib/b.py", "lib/generated.py", "lib/deep/c.py"]),
+            ("@lib/*.py", ["lib/a.py", "lib/b.py", "lib/generated.py"]),
+            ("@*.log", ["keep.log", "noise.log"]),
+            (f"@{project}/lib/[ab].py", [f"{project}/lib/a.py", f"{project}/lib/b.py"]),
+        ):
+            await chat.type(typed)
+            assert f"⇥{typed}whatmatches" in "".join(chat.screen().split())
+            await chat.press("tab")
+            await attached(chat)
+            assert "[files #" in chat.app.chat.prompt.text
+            await chat.ask("")
+            assert names_in(server.asked[-1]) == names
+        await chat.type("@*.nothing")
+        await chat.press("tab")
+        await attached(chat)
+        assert chat.app.chat.prompt.text == "@*.nothing"
+        assert "*.nothing has no text files to attach" in chat.notices()
+
+
+def test_the_limit(tmp_path: Path) -> None:
+    for n in range(12):
+        (tmp_path / f"{n:02}.txt").write_text("x" * 50_000)
+    (tmp_path / "small.txt").write_text("small")
+    found = attach(str(tmp_path), tmp_path, Event())
+    assert "5 over the limit of 98,304 tokens" in found.note
+    assert names_in(found.text) == [f"{tmp_path}/{n:02}.txt" for n in range(7)] + [
+        f"{tmp_path}/small.txt"
+    ]
+    assert "Left out: 5 over the limit" in found.text
+
+
+def test_names_that_are_too_long(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "link").symlink_to("x" * 300)
+    assert names_in(attach(".", tmp_path, Event()).text) == ["a.txt"]
+    assert find_files("l", tmp_path) == ["link"]
+    for typed in ("x" * 300, f"{'x' * 300}?", f"{'x' * 300}/y/*.py"):
+        with pytest.raises(UsageError):
+            attach(typed, tmp_path, Event())
+
+
+@pytest.mark.parametrize("pattern", ["[z-a].py", "*\\"])
+def test_what_is_no_pattern(tmp_path: Path, pattern: str) -> None:
+    """It is refused, but as a line of `.gitignore` it is skipped."""
+    (tmp_path / ".gitignore").write_text(f"{pattern}\nb.py\n")
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("text")
+    with pytest.raises(UsageError, match="is not a pattern"):
+        attach(pattern, tmp_path, Event())
+    assert names_in(attach(".", tmp_path, Event()).text) == ["a.py"]
+
+
+_PATTERNS = ["*.py", "/a", "a/", "!a", "b/*", "**/b", "a/**", "!*.py", "a.*", "[ab].md", "\\#x",
+             "# no rule", "", "!", "a/b", "b/**/a.py", "*.m?"]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_git_agrees_on_what_is_ignored(tmp_path: Path, seed: int) -> None:
+    source = random.Random(seed)
+    for place in ("", "a/", "b/", "a/b/", "b/a/", "a/b/a/"):
+        (tmp_path / place).mkdir(exist_ok=True, parents=True)
+        for name in ("a.py", "b.py", "a.md", "b.md", "#x", "c"):
+            (tmp_path / place / name).write_text("text")
+        if source.random() < 0.5:
+            lines = source.sample(_PATTERNS, source.randint(1, 5))
+            (tmp_path / place / ".gitignore").write_text("\n".join(lines))
+    run = {"cwd": tmp_path, "check": True, "capture_output": True, "text": True}
+    subprocess.run(["git", "init", "-q"], **run)  # type: ignore[call-overload]
+    for start in ("", "a/", "b/a/"):
+        listed = subprocess.run(  # type: ignore[call-overload]
+            ["git", "ls-files", "--others", "--exclude-standard", f"./{start}"], **run
+        ).stdout.split()
+        wanted = sorted(name for name in listed if ".gitignore" not in name)
+        if not wanted:  # git ignores the folder, but the user named it
+            continue
+        found = attach(start or ".", tmp_path, Event())
+        assert sorted(names_in(found.text)) == wanted, start
+
+
+@SIZES
+async def test_a_pdf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "paper.pdf").write_bytes(
+        make_pdf([["On MXFP4", "It has 32 values."], ["The end."]])
+    )
+    server = Recorder()
+    async with run_chat(server, tmp_path / "c", size=size) as chat:
+        await chat.type("Summarise @pa")
+        await chat.press("tab")
+        await attached(chat)
+        assert re.search(r"\[PDF #1: paper\.pdf, 2 pages, ~\d+ tokens\]", chat.screen())
+        await chat.ask("")
+        assert "[page 1]\nOn MXFP4\nIt has 32 values.\n\n[page 2]\nThe end." in server.asked[0]
+
+
+def test_pdfs_without_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    good = make_pdf([["Hello"]])
+    writer, locked = pypdf.PdfWriter(BytesIO(good)), BytesIO()
+    writer.encrypt("secret", algorithm="RC4-128")
+    writer.write(locked)
+    for data, words in (
+        (make_pdf([[], []]), "has no text. It may be a scan"),
+        (locked.getvalue(), "is protected by a password. Save a copy without it"),
+        (b"", "is not a PDF that can be read. It may be damaged"),
+        (b"%PDF-1.4\n" + bytes(range(256)) * 9, "is not a PDF that can be read"),
+        (good[:200], "is not a PDF that can be read"),
+        (good.replace(b"/Kids", b"/Kinds"), "cannot be read|has no text|not a PDF"),
+    ):
+        (tmp_path / "x.pdf").write_bytes(data)
+        with pytest.raises(UsageError) as caught:
+            attach("x.pdf", tmp_path, Event())
+        assert re.search(words, f"{caught.value.message}. {caught.value.hint}")
+    assert capfd.readouterr() == ("", "")  # the screen is the chat's
+
+
+async def test_a_file_that_takes_long_can_be_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, unwanted = Event(), Event()
+
+    def slow(typed: str, folder: Path, stop: Event) -> None:
+        started.set()
+        stop.wait(20)
+        unwanted.set()
+        raise UsageError("stopped")
+
+    monkeypatch.setattr("tui.widgets.prompt.attach", slow)
+    async with run_chat(Recorder(), tmp_path / "c") as chat:
+        await chat.enter("/attach big")
+        assert "[reading big …]" in chat.screen()
+        await chat.until(started.is_set)
+        await chat.press("enter")
+        assert "A file is still being read." in chat.notices()
+        assert chat.turns() == []
+        await chat.press("ctrl+c")
+        await chat.until(unwanted.is_set)
+        await chat.pilot.pause(0.1)
+        assert chat.app.chat.prompt.text == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("pic.png", "what is in {0}?"),
+        ("pic.png", "what is in pic.png"),
+        ("pic.png", "@pic.png tell me"),
+        ("my holiday.JPG", "'{0}' "),
+        ("my holiday.JPG", '"{0}"'),
+        ("my holiday.JPG", "look at @my holiday.JPG"),
+        ("my holiday.JPG", "{1}"),
+        ("ü.webp", "file://{0}"),
+    ],
+)
+async def test_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, typed: str
+) -> None:
+    """Typed, pasted or dropped: said before it is sent, and when it is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(PNG)
+    path = str(tmp_path / name)
+    text = typed.format(path, path.replace(" ", "\\ "))
+    async with run_chat(Recorder(), tmp_path / "c") as chat:
+        await paste(chat, text)
+        assert f"! {name} is an image. gpt-oss reads text only." in chat.screen()
+        assert "⇥ attach" not in chat.screen()
+        await chat.ask("")
+        assert "Only its path is sent." in chat.notices()
+        assert "is an image" not in chat.screen().split("╭")[1]
+
+
+async def test_names_of_images_that_are_not_there_are_words(tmp_path: Path) -> None:
+    async with run_chat(Recorder(), tmp_path / "c") as chat:
+        await chat.type("Rename a.png to b.png in every file of /nowhere/x.png")
+        assert "is an image" not in chat.screen()
+
+
+async def test_a_file_that_is_dropped(tmp_path: Path) -> None:
+    """Its path is text until Tab."""
+    (tmp_path / "my notes.md").write_text("remember\n")
+    (tmp_path / "b.md").write_text("b\n")
+    server = Recorder()
+    async with run_chat(server, tmp_path / "c") as chat:
+        await chat.type("read ")
+        dropped = f"'{tmp_path}/my notes.md' file://{tmp_path}/b.md "
+        await paste(chat, dropped)
+        assert chat.app.chat.prompt.text == f"read {dropped}"
+        assert "⇥ attach my notes.md, b.md" in chat.screen()
+        await chat.press("tab")
+        await attached(chat)
+        assert re.fullmatch(
+            r"read \[file #\d: my notes\.md,[^]]+\] *\[file #\d: b\.md,[^]]+\] *",
+            chat.app.chat.prompt.text,
+        )
+        await chat.ask("")
+        assert "remember" in server.asked[0]

@@ -1,0 +1,213 @@
+"""An answer that was cut goes on from where it was, and stays one turn."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.history import History, TurnState
+from tests.conftest import RunningServer
+from tests.scripted_engine import Script, answer, calls, run_scripted_server
+from tests.tui.documents import BLOCKS
+from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat, opener
+from tests.tui.test_folds import SIZES
+from tests.tui.test_tools import weather
+from tui.conversation import was_cut
+
+TEXT = "\n\n".join(BLOCKS.values())
+REASONING = "First I look at every block, then I write them one after the other. " * 3
+QUESTION = "Everything"
+
+
+@pytest.fixture(scope="module")
+def scripted_server(nano_home: Path, vocabulary: Vocabulary) -> Iterator[RunningServer]:
+    script = Script(vocabulary)
+    script.say(QUESTION, answer(TEXT, REASONING, tok_s=2000, n_per_frame=3))
+    script.say("Die", answer(TEXT, dies_at=60, tok_s=2000))
+    script.say("Fail", answer(TEXT, fails_at=30, tok_s=2000))
+    script.say(
+        "Weather?",
+        calls("get_current_weather", {"location": "Paris"}, "I look it up."),
+        answer("It is sunny in Paris, and it stays so until the evening.", "Now I know."),
+    )
+    script.say("Slow", answer("one two three four five six seven eight", tok_s=4))
+    with run_scripted_server(nano_home, script) as server:
+        yield server
+
+
+def rows(chat: Chat) -> list[str]:
+    """What is on the screen between the label of the reasoning and the input."""
+    found = chat.screen().split("\n")
+    first = next(n for n, row in enumerate(found) if "reasoned" in row)
+    last = next(n for n, row in enumerate(found) if n > first and row.startswith("╭"))
+    return found[first + 1 : last]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+async def test_piece_by_piece_it_is_the_whole(
+    scripted_server: RunningServer, tmp_path: Path, width: int
+) -> None:
+    """Cut by its length, in its reasoning and in every kind of block."""
+    size = (width, 400)
+    async with opener(scripted_server, tmp_path / "a")(size=size) as chat:
+        assert await chat.ask(QUESTION) == TEXT
+        await chat.pilot.pause(0.3)
+        whole, stats = rows(chat), chat.turns()[-1].stats
+    async with opener(scripted_server, tmp_path / "b")(size=size) as chat:
+        await chat.enter("/set num_predict 20")
+        await chat.ask(QUESTION)
+        n_parts = 1
+        assert chat.turns()[-1].content == ""
+        assert "✂ reached its length limit  /continue resumes it" in chat.screen()
+        while chat.turns()[-1].stats["done_reason"] == "length":
+            if n_parts == 4:
+                await chat.enter("/set num_predict 90")
+            await chat.enter("/continue")
+            await chat.answered()
+            n_parts += 1
+            assert n_parts < 40
+        assert n_parts > 10
+        [_, turn] = chat.turns()
+        assert (turn.reasoning, turn.content, turn.state) == (REASONING, TEXT, "done")
+        assert "✂" not in chat.screen()
+        await chat.pilot.pause(0.3)
+        assert rows(chat) == whole
+        assert turn.stats["eval_count"] == stats["eval_count"]
+        assert turn.stats["prompt_eval_count"] == stats["prompt_eval_count"]
+        await chat.enter("/continue")
+        assert "this answer was not cut" in chat.notices()
+    async with opener(scripted_server, tmp_path / "b")(1, size=size) as chat:
+        await chat.pilot.pause(0.3)
+        assert rows(chat) == whole
+
+
+@SIZES
+async def test_stopped_on_the_real_model(open_chat: OpenChat, size: tuple[int, int]) -> None:
+    async with open_chat(size=size) as chat:
+        await chat.enter("/effort low")
+        await chat.enter("Count from 1 to 100.")
+        await chat.until(lambda: "5, 6, 7" in chat.screen())
+        await chat.press("escape")
+        part = await chat.answered()
+        await chat.until(lambda: "■ stopped  /continue resumes it" in chat.screen())
+        await chat.enter("/continue")
+        await chat.until(lambda: len(chat.turns()[-1].content) > len(part) + 40)
+        await chat.press("escape")
+        longer = await chat.answered()
+        assert longer.startswith(part)
+        chat.views()[-1].focus()
+        await chat.press("g")
+        await chat.until(lambda: chat.turns()[-1].state == "done", timeout_s=60)
+        numbers = ", ".join(str(n + 1) for n in range(100))
+        assert chat.turns()[-1].content == f"{numbers}"
+        assert len(chat.turns()) == 2
+        assert "stopped" not in chat.screen()
+        await chat.enter("/effort medium")
+        assert await chat.ask(FRANCE) == PARIS
+        assert "/continue" not in chat.screen()
+
+
+@pytest.mark.parametrize("question", ["Die", "Fail"])
+async def test_after_a_failure(
+    scripted_server: RunningServer, tmp_path: Path, question: str
+) -> None:
+    async with opener(scripted_server, tmp_path / "c")(size=(120, 40)) as chat:
+        part = await chat.ask(question)
+        assert TEXT.startswith(part)
+        assert part
+        await chat.until(lambda: "/continue resumes it" in chat.screen())
+        assert "✗ failed" in chat.screen()
+        await chat.enter("/continue")
+        assert await chat.answered() == TEXT
+        assert "failed" not in chat.screen()
+
+
+@SIZES
+async def test_after_the_chat_was_killed(
+    scripted_server: RunningServer, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    path = tmp_path / "c"
+    history = History(path)
+    chat_id = history.new_chat("nano", "medium")
+    asked = history.add(chat_id, None, "user", QUESTION)
+    part = TEXT[: TEXT.index(" is *Paris")]
+    history.add(chat_id, asked.id, "assistant", part, reasoning=REASONING, state="streaming")
+    history.close()
+    async with opener(scripted_server, path)(chat_id, size=size) as chat:
+        await chat.until(lambda: "■ stopped  /continue resumes it" in chat.screen())
+        await chat.enter("/continue")
+        assert await chat.answered() == TEXT
+        assert len(chat.turns()) == 2
+
+
+async def test_after_a_tool(scripted_server: RunningServer, tmp_path: Path) -> None:
+    """The tool loop is still running, so the call and its result are in the prompt."""
+    async with opener(scripted_server, tmp_path / "c")(tools=weather(tmp_path / "log")) as chat:
+        chat.app.chat.parts.toolbox.trusted.add("get_current_weather")
+        await chat.enter("/set num_predict 40")
+        await chat.enter("Weather?")
+        await chat.until(lambda: len(chat.turns()) == 4)
+        await chat.enter("/set num_predict 12")
+        await chat.answered()
+        await chat.enter("/retry")
+        await chat.answered()
+        while chat.turns()[-1].stats["done_reason"] == "length":
+            await chat.enter("/continue")
+            await chat.answered()
+        assert chat.turns()[-1].content.startswith("It is sunny in Paris, and")
+        assert chat.turns()[-1].content.endswith("until the evening.")
+        assert len(chat.turns()) == 4
+
+
+async def test_figures_of_the_part_before(own_server: RunningServer, tmp_path: Path) -> None:
+    """They stay until the rest is there."""
+    async with opener(own_server, tmp_path / "c")() as chat:
+        await chat.enter("/set num_predict 20")
+        await chat.ask("Count from 1 to 900.")
+        before = chat.turns()[-1].stats
+        assert "/continue resumes it" in chat.screen()
+        await chat.enter("/set num_predict 2000")
+        await chat.enter("/continue")
+        await chat.until(lambda: "20, 21" in chat.screen())
+        assert "/continue resumes it" not in chat.screen()
+        await chat.press("escape")
+        await chat.answered()
+        stopped = chat.turns()[-1].stats
+        assert stopped["eval_count"] == before["eval_count"]
+        assert not {"tokens", "done_reason"} & stopped.keys()
+        own_server.process.kill()
+        await chat.enter("/continue")
+        await chat.answered()
+        failed = dict(chat.turns()[-1].stats)
+        assert "no server answers" in failed.pop("error")
+        assert failed == stopped
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "is_cut"),
+    [("done", "length", True), ("done", "stop", False), ("streaming", "length", False)],
+)
+def test_what_was_cut(history: History, state: TurnState, reason: str, is_cut: bool) -> None:
+    chat_id = history.new_chat("nano", "low")
+    turn = history.add(chat_id, None, "assistant", "x", state=state, stats={"done_reason": reason})
+    assert was_cut(turn) == is_cut
+
+
+async def test_what_cannot_be_continued(scripted_server: RunningServer, tmp_path: Path) -> None:
+    async with opener(scripted_server, tmp_path / "c")() as chat:
+        await chat.enter("/continue")
+        assert "there is no answer to continue" in chat.notices()
+        await chat.enter("Slow")
+        await chat.until(lambda: "one two" in chat.screen())
+        await chat.enter("/continue")
+        assert "An answer streams" in chat.notices()
+        await chat.press("escape")
+        await chat.answered()
+        await chat.enter("Slow")
+        await chat.press("escape")
+        await chat.answered()
+        chat.views()[1].focus()
+        await chat.press("g")
+        assert "only the last answer can be continued" in chat.notices()
+        assert len(chat.turns()) == 4

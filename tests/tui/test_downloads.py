@@ -1,0 +1,153 @@
+"""A model that is not here is fetched from the list of models, and watched."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Key
+
+from gptoss_local.errors import DownloadError
+from tests.tui.running_chat import Chat, run_chat
+from tui.screens.dialog import ConfirmDialog
+from tui.screens.download import DownloadDialog
+
+GB = 10**9
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+
+
+class Store:
+    """A server that has nano alone, and fetches others as far as a test lets it."""
+
+    def __init__(self) -> None:
+        self.frames: asyncio.Queue[dict[str, Any] | Exception] = asyncio.Queue()
+        self.names = ["nano"]
+        self.n_pulls = self.n_left = 0
+
+    async def get(self, path: str) -> dict[str, Any]:
+        if path == "/api/tags":
+            details = {"parameter_size": "10M", "context_length": 131_072}
+            return {"models": [{"name": n, "size": GB, "details": details} for n in self.names]}
+        if path.startswith("/api/gptoss/fits"):
+            return {
+                "models": [{"name": "gpt-oss:20b", "fits": "vram", "vram_share": 1.0, "n_ctx": 9}]
+            }
+        return {"models": []}
+
+    async def stream(self, path: str, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        assert (path, body["model"]) == ("/api/pull", "gpt-oss:20b")
+        self.n_pulls += 1
+        try:
+            while (frame := await self.frames.get()).get("status") != "success":  # type: ignore[union-attr]
+                yield frame  # type: ignore[misc]
+        except AttributeError:
+            raise DownloadError("no network", hint="Try again.") from None
+        finally:
+            self.n_left += 1
+
+    def say(self, done_gb: float) -> None:
+        frame = {"status": "pulling x", "total": 14 * GB, "completed": int(done_gb * GB)}
+        self.frames.put_nowait(frame)
+
+
+async def choose(chat: Chat) -> None:
+    """Choose the 20b in the list, until only a yes is missing."""
+    await chat.enter("/model")
+    await chat.until(lambda: "fits in VRAM" in chat.screen())
+    assert "to download" in chat.screen()
+    await chat.press("down", "enter")
+    assert "Download gpt-oss:20b (" in chat.screen()
+    assert "fits in VRAM" in chat.screen()
+    await asyncio.sleep(0.6)  # no key counts just after a dialog has opened
+
+
+async def begin(chat: Chat) -> None:
+    await choose(chat)
+    await chat.press("y")
+    await chat.until(lambda: isinstance(chat.app.screen, DownloadDialog))
+
+
+@SIZES
+async def test_it_is_watched_to_its_end(tmp_path: Path, size: tuple[int, int]) -> None:
+    store = Store()
+    async with run_chat(store, tmp_path / "c", size=size, notifications=True) as chat:
+        await begin(chat)
+        assert "asking the hub" in chat.screen()
+        store.say(1)
+        await asyncio.sleep(0.4)
+        store.say(1.5)
+        await chat.until(lambda: "1.5 GB of 14.0 GB" in chat.screen())
+        assert "/s · " in chat.screen()
+        assert " left" in chat.screen()
+        store.names.append("gpt-oss:20b")
+        store.frames.put_nowait({"status": "success"})
+        await chat.until(lambda: not isinstance(chat.app.screen, DownloadDialog))
+        assert "gpt-oss:20b is here" in chat.notices()
+        await chat.enter("/model gpt-oss:20b")
+        assert chat.app.chat.conversation.model == "gpt-oss:20b"
+
+
+async def test_it_goes_on_without_the_dialog_and_can_be_seen_again(tmp_path: Path) -> None:
+    store = Store()
+    async with run_chat(store, tmp_path / "c") as chat:
+        await begin(chat)
+        store.say(2)
+        await chat.press("escape")
+        await chat.enter("/model")
+        await chat.until(lambda: "downloading: 2.0 GB of 14.0 GB" in chat.screen())
+        store.say(3)
+        await chat.until(lambda: "downloading: 3.0 GB of 14.0 GB" in chat.screen())
+        await chat.press("escape")
+        await chat.enter("/model gpt-oss:20b")
+        await chat.until(lambda: "3.0 GB of 14.0 GB" in chat.screen())
+        assert store.n_pulls == 1
+        await chat.press("x")
+        await chat.until(lambda: not isinstance(chat.app.screen, DownloadDialog))
+        assert store.n_left == 1
+        await chat.enter("/model")
+        await chat.until(lambda: "to download" in chat.screen())
+
+
+async def test_its_end_closes_no_other_dialog(tmp_path: Path) -> None:
+    store = Store()
+    async with run_chat(store, tmp_path / "c", notifications=True) as chat:
+        await begin(chat)
+        chat.app.push_screen(above := ConfirmDialog("Run it?"))
+        store.frames.put_nowait({"status": "success"})
+        await chat.until(lambda: "gpt-oss:20b is here" in chat.notices())
+        await asyncio.sleep(0.6)  # the dialog below looks every quarter of a second
+        assert chat.app.screen is above
+        await chat.press("n")
+        await chat.until(lambda: chat.app.screen is chat.app.chat)
+
+
+async def test_escape_while_its_dialog_opens(tmp_path: Path) -> None:
+    store = Store()
+    async with run_chat(store, tmp_path / "c") as chat:
+        await choose(chat)
+        chat.app.post_message(Key("y", "y"))
+        chat.app.post_message(Key("escape", None))
+        await chat.until(lambda: store.n_pulls)
+        await asyncio.sleep(0.3)
+        await chat.press("escape")
+        await chat.until(lambda: chat.app.screen is chat.app.chat)
+
+
+async def test_why_it_failed_is_said(tmp_path: Path) -> None:
+    store = Store()
+    async with run_chat(store, tmp_path / "c", notifications=True) as chat:
+        await begin(chat)
+        store.frames.put_nowait(DownloadError("no network"))
+        await chat.until(lambda: "no network" in chat.notices())
+        await chat.until(lambda: not isinstance(chat.app.screen, DownloadDialog))
+        await begin(chat)
+        assert store.n_pulls == 2
+
+
+async def test_leaving_the_chat_ends_it(tmp_path: Path) -> None:
+    store = Store()
+    async with run_chat(store, tmp_path / "c") as chat:
+        await begin(chat)
+    await asyncio.sleep(0)
+    assert store.n_left == 1

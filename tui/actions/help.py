@@ -1,0 +1,65 @@
+"""Shows what F1 opens: every key of every mode, with the user's own keys in place of ours."""
+
+from typing import Any
+
+from textual.binding import Binding
+
+from tui.chat_parts import ChatParts
+from tui.commands import Registry
+from tui.screens.approval import ApprovalDialog
+from tui.screens.chats import ChatsDialog
+from tui.screens.download import DownloadDialog
+from tui.screens.help import HelpDialog, Section
+from tui.screens.presets import PresetForm, PresetsDialog
+from tui.widgets.prompt import Prompt
+from tui.widgets.turn_view import AssistantTurnView, TurnView, UserTurnView
+
+_WRITING = [
+    ("⏎", "Send; while an answer streams, the message waits"),
+    ("shift+⏎, alt+⏎, \\⏎", "New line, where the terminal sends it"),
+    ("↑, ↓", "In an empty input: what you sent before"),
+]
+_ANYWHERE = [("^p", "All commands in a palette"), ("^q", "As ^c")]
+
+
+def show_help(chat: ChatParts, registry: Registry) -> None:
+    """Show what the focused part does, all keys and all commands."""
+    about = getattr(chat.view.focused, "HELP", None) or ""
+    commands = [
+        (command.usage, command.summary + ("" if command.available_during_turn else " *"))
+        for command in registry.commands
+    ]
+    sections: list[Section] = [
+        ("Keys", [*_keys(chat, chat.view), *_ANYWHERE]),
+        ("In the input", [*_WRITING, *_keys(chat, Prompt)]),
+        (
+            "On a message",
+            [*_keys(chat, TurnView, UserTurnView, AssistantTurnView), ("↑, ↓", "Walk")],
+        ),
+        ("In the list of chats", _keys(chat, ChatsDialog)),
+        ("In the list of presets", _keys(chat, PresetsDialog)),
+        ("In a preset", _keys(chat, PresetForm)),
+        ("While a model downloads", _keys(chat, DownloadDialog)),
+        ("When a tool is to run", _keys(chat, ApprovalDialog)),
+        ("Commands", commands),
+    ]
+    chat.app.push_screen(HelpDialog(about, sections))
+
+
+def _keys(chat: ChatParts, *owners: Any) -> list[tuple[str, str]]:
+    """Each key with what it does, as the user has them."""
+    bindings = [each for owner in owners for each in owner.BINDINGS if isinstance(each, Binding)]
+    return [
+        (", ".join(_display(chat, key) for key in _keys_of(chat, each)), each.description)
+        for each in bindings
+        if each.description
+    ]
+
+
+def _keys_of(chat: ChatParts, binding: Binding) -> list[str]:
+    keys = chat.keys.get(binding.id or "", binding.key)
+    return [key.strip() for key in keys.split(",") if key.strip() != "ctrl+q"]
+
+
+def _display(chat: ChatParts, key: str) -> str:
+    return chat.app.get_key_display(Binding(key, ""))

@@ -1,0 +1,238 @@
+"""Reads what is attached to a message: a file, a folder, or files that match a pattern.
+
+Knows no widgets. A folder is read as git sees it: what `.gitignore` names, hidden files, and what
+is not text are left out, and the attachment says so.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, NamedTuple
+
+from gptoss_local.errors import UsageError
+from tui.documents import MAX_FILE_BYTES, Unreadable, is_pdf, read_document
+from tui.paste import BYTES_PER_TOKEN, about_tokens
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+    _Rules = list[tuple[Path, GitIgnoreSpec]]
+
+_MAX_TOKENS = 98_304  # of a folder: three quarters of what gpt-oss can read
+_MAX_BYTES = _MAX_TOKENS * BYTES_PER_TOKEN
+_MAX_SEEN = 20_000  # files and folders
+_NEVER = ("node_modules", "__pycache__")
+_WILD = re.compile(r"[*?\[]")
+_OVER_LIMIT = f"over the limit of {_MAX_TOKENS:,} tokens"
+
+
+class Attachment(NamedTuple):
+    """The text that stands for a file or a folder in a message.
+
+    Attributes:
+        label: For its chip: `file: notes.md, 4 lines, ~22 tokens`.
+        text: What is sent.
+        note: What else the user should know: what is not in it.
+    """
+
+    label: str
+    text: str
+    note: str = ""
+
+
+def is_pattern(typed: str) -> bool:
+    """Return whether a path has wildcards."""
+    return bool(_WILD.search(typed))
+
+
+def attach(typed: str, folder: Path, stop: Event) -> Attachment:
+    """Read what a path or a pattern names.
+
+    Args:
+        typed: Absolute, or relative to `folder`; its `~` is expanded already.
+        folder: Where the user is.
+        stop: Once it is set, what is left to read is given up.
+
+    Raises:
+        UsageError: there is nothing to attach, or reading was stopped.
+    """
+    path = folder / typed
+    if os.path.isdir(path):  # pathlib's raises for a name that is too long
+        return _Folder(path, typed.rstrip("/") or typed, "").read(stop)
+    if is_pattern(typed) and not os.path.exists(path):
+        base, pattern = _split_pattern(typed)
+        return _Folder(folder / base, base, pattern).read(stop)
+    try:
+        text, length = read_document(path, stop)
+    except Unreadable as error:
+        raise UsageError(f"{path} {error.why}", hint=error.hint) from error
+    whole = f"{path}:\n{_fenced(text)}"
+    what = "PDF" if is_pdf(path) else "file"
+    return Attachment(f"{what}: {path.name}, {length}, {about_tokens(whole)}", whole)
+
+
+def _split_pattern(typed: str) -> tuple[str, str]:
+    """Return the folder that a pattern begins with, and the rest of it."""
+    parts = re.split(r"[/\\]" if os.name == "nt" else "/", typed)
+    n_plain = next(n for n, part in enumerate(parts) if is_pattern(part))
+    base = "/".join(parts[:n_plain])
+    return base or ("/" if typed.startswith("/") else "."), "/".join(parts[n_plain:])
+
+
+class _Folder:
+    """A folder whose text files are read, or those of them that match a pattern.
+
+    Args:
+        folder: Where it is.
+        name: As the user wrote it.
+        pattern: Relative to it; empty for all files.
+    """
+
+    def __init__(self, folder: Path, name: str, pattern: str) -> None:
+        self._folder = folder.resolve()
+        self._name = name
+        self._pattern = pattern
+        self._n_left_out: Counter[str] = Counter()  # by the reason
+
+    def read(self, stop: Event) -> Attachment:
+        """Read the files, in the order of their names, until the limit is reached."""
+        texts: list[str] = []
+        n_bytes = 0
+        for path in self._walk(stop):
+            inside = path.relative_to(self._folder).as_posix()
+            name = inside if self._name == "." else f"{self._name}/{inside}"
+            try:
+                text = self._read_file(path, name, _MAX_BYTES - n_bytes, stop)
+            except Unreadable as error:
+                self._n_left_out[error.kind] += 1
+            else:
+                texts.append(text)
+                n_bytes += len(text.encode())
+        shown = f"{self._name}/{self._pattern}".removeprefix("./") if self._pattern else self._name
+        counts = ", ".join(f"{n:,} {why}" for why, n in self._n_left_out.items())
+        left_out = f"Left out: {counts}." if counts else ""
+        if not texts:
+            raise UsageError(f"{shown} has no text files to attach", hint=left_out)
+        n_files = "1 file" if len(texts) == 1 else f"{len(texts):,} files"
+        whole = "\n".join((f"{shown}: {n_files}. {left_out}".rstrip() + "\n", *texts))
+        length = f"{n_files}, {about_tokens(whole)}"
+        return Attachment(
+            f"{'files' if self._pattern else 'folder'}: {shown}, {length}",
+            whole,
+            f"{length}, of at most {_MAX_TOKENS:,}. {left_out}".rstrip(),
+        )
+
+    def _read_file(self, path: Path, name: str, n_left: int, stop: Event) -> str:
+        """Return a file of it for the message.
+
+        Raises:
+            Unreadable: it is left out.
+        """
+        try:
+            n_bytes = 0 if is_pdf(path) else path.stat().st_size
+        except OSError as error:
+            raise Unreadable("cannot be read") from error
+        if n_left < n_bytes <= MAX_FILE_BYTES:
+            raise Unreadable("is too much", kind=_OVER_LIMIT)
+        text = f"{name}:\n{_fenced(read_document(path, stop)[0])}"
+        if len(text.encode()) > n_left:
+            raise Unreadable("is too much", kind=_OVER_LIMIT)
+        return text
+
+    def _walk(self, stop: Event) -> Iterator[Path]:
+        """Yield files, those of a folder before those of the folders in it."""
+        from pathspec import GitIgnoreSpec  # PERF: 50 ms
+
+        try:
+            matches = GitIgnoreSpec.from_lines([f"/{self._pattern}"]) if self._pattern else None
+        except (ValueError, re.error) as error:
+            hint = "A pattern is as in .gitignore: *.py, src/**/*.md, [a-z].txt."
+            raise UsageError(f"{self._pattern} is not a pattern", hint=hint) from error
+        todo, n_seen = [(self._folder, _rules_above(self._folder))], 0
+        while todo:
+            place, rules = todo.pop()
+            if spec := _rules_of(place):
+                rules = [*rules, (place, spec)]
+            try:
+                entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+            except OSError:
+                self._n_left_out["that cannot be read"] += 1
+                continue
+            inner = []
+            for entry in entries:
+                n_seen += 1
+                if stop.is_set():
+                    raise UsageError(f"{self._name} was not read to its end")
+                if n_seen > _MAX_SEEN:
+                    self._n_left_out[f"or more after the first {_MAX_SEEN:,}"] += 1
+                    return
+                path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
+                if is_folder and not _is_ignored(path, rules, is_folder=True):
+                    inner.append((path, rules))
+                elif not is_folder and self._is_wanted(path, rules, matches):
+                    yield path
+            todo += reversed(inner)
+
+    def _is_wanted(self, path: Path, rules: "_Rules", matches: "GitIgnoreSpec | None") -> bool:
+        """Return whether a file is read. A pattern also names files that git ignores."""
+        if matches is None:
+            is_ignored = _is_ignored(path, rules, is_folder=False)
+            self._n_left_out.update({"ignored or hidden": 1} if is_ignored else {})
+            return not is_ignored
+        is_hidden = path.name.startswith(".") and not self._pattern.rpartition("/")[2].startswith(
+            "."
+        )
+        return not is_hidden and matches.match_file(path.relative_to(self._folder).as_posix())
+
+
+def _is_ignored(path: Path, rules: "_Rules", *, is_folder: bool) -> bool:
+    """Return whether a path is left out; the rules of the innermost folder decide."""
+    if (
+        path.name.startswith(".")
+        or path.name in _NEVER
+        or (os.path.islink(path) and os.path.isdir(path))
+    ):
+        return True
+    for base, spec in reversed(rules):
+        name = path.relative_to(base).as_posix() + "/" * is_folder
+        if (is_included := spec.check_file(name).include) is not None:
+            return is_included
+    return False
+
+
+def _rules_above(folder: Path) -> "_Rules":
+    """Return the rules of the repository that a folder is in, unless they ignore the folder."""
+    root = next((place for place in folder.parents if os.path.exists(place / ".git")), None)
+    if root is None or os.path.exists(folder / ".git"):
+        return []
+    outer = [place for place in reversed(folder.parents) if place.is_relative_to(root)]
+    rules = [(place, spec) for place in outer if (spec := _rules_of(place))]
+    return [] if _is_ignored(folder, rules, is_folder=True) else rules
+
+
+def _rules_of(folder: Path) -> "GitIgnoreSpec | None":
+    """Return the rules of a folder's `.gitignore`; a line that is not one is skipped, as by git."""
+    from pathspec import GitIgnoreSpec
+
+    def is_rule(line: str) -> bool:
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except (ValueError, re.error):
+            return False
+        return True
+
+    try:
+        text = (folder / ".gitignore").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return GitIgnoreSpec.from_lines(filter(is_rule, text.splitlines()))
+
+
+def _fenced(text: str) -> str:
+    """Return a text in a fence that is longer than any in it."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    end = "" if text.endswith("\n") else "\n"
+    return f"{fence}\n{text}{end}{fence}\n"

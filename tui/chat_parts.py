@@ -1,0 +1,66 @@
+"""The parts of the open chat, which commands act on."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from textual.app import App
+
+from gptoss_local.history import History
+from tui.chat_view import ChatView
+from tui.conversation import Conversation
+from tui.dialogue import Dialogue
+from tui.downloads import Downloads
+from tui.screens.dialog import Dialog
+from tui.server import ChatServer
+from tui.tools import Toolbox
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ChatParts:
+    """The parts of the chat that a command gets.
+
+    Attributes:
+        keys: Ids of bindings, and the keys that the user gave them.
+    """
+
+    view: ChatView
+    server: ChatServer
+    history: History
+    conversation: Conversation
+    toolbox: Toolbox
+    dialogue: Dialogue
+    downloads: Downloads
+    keys: Mapping[str, str]
+
+    @property
+    def app(self) -> App[Any]:
+        return self.view.app
+
+    def open_dialog(
+        self,
+        dialog: Dialog[_T | None],
+        done: Callable[[_T | None], None] | None = None,
+        *,
+        since: int,
+    ) -> None:
+        """Open what a command asked for, perhaps a while ago.
+
+        Args:
+            dialog: If keys came since the command, it waits until no more do.
+            done: Gets what was chosen.
+            since: `view.typing.n_keys` when the command began.
+        """
+        typing = self.view.typing
+        if typing.n_keys == since:
+            self.app.push_screen(dialog, done)
+            return
+
+        async def open_later() -> None:
+            await typing.pause()
+            self.app.push_screen(dialog, done)
+
+        dialog.comes_unasked = True
+        self.view.run_worker(open_later(), group="dialog", exclusive=True)

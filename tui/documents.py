@@ -1,0 +1,140 @@
+"""Read one file as text: a text file, or the text of a PDF. Images are found and refused.
+
+Knows no widgets.
+"""
+
+import codecs
+import logging
+import os
+import re
+import stat
+from pathlib import Path
+from threading import Event
+
+from tui.paste import lines_text
+
+MAX_FILE_BYTES = 1 << 20
+_MAX_PDF_BYTES = 64 << 20
+_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_IMAGE = r"\.(?:png|jpe?g|gif|webp|bmp|tiff?|heic|avif|ico)"
+_IMAGE_END = re.compile(rf"{_IMAGE}(?![\w.])", re.IGNORECASE)
+_NO_IMAGES = "gpt-oss reads text only, no images."
+_A_PART = "Attach a part of it."
+
+
+class Unreadable(Exception):
+    """A file cannot be attached.
+
+    Attributes:
+        why: Follows the name of the file.
+        hint: What to do.
+        kind: Files of a folder that are left out are counted by it.
+    """
+
+    def __init__(self, why: str, hint: str = "", kind: str = "that cannot be read") -> None:
+        super().__init__(why)
+        self.why = why
+        self.hint = hint
+        self.kind = kind
+
+
+def is_pdf(path: Path) -> bool:
+    """Return whether a file has the name of a PDF."""
+    return path.suffix.lower() == ".pdf"
+
+
+def is_image(path: Path) -> bool:
+    """Return whether a file has the name of an image."""
+    return bool(re.fullmatch(_IMAGE, path.suffix, re.IGNORECASE))
+
+
+def image_in(text: str, folder: Path) -> Path | None:
+    """Return the first path in a text that leads to an image that exists.
+
+    Paths may have spaces, be in quotes, have backslashes before spaces, or begin with `file://`, as
+    terminals write a file that is dropped on them.
+    """
+    for found in _IMAGE_END.finditer(text):
+        before = text[: found.end()].rpartition("\n")[2]
+        starts = [match.end() for match in re.finditer(r"^|[\s\"'@(]|file://", before)]
+        for start in starts[-12:]:  # the longest name first
+            name = re.sub(r"\\(.)", r"\1", before[start:]) if os.name != "nt" else before[start:]
+            path = folder / os.path.expanduser(name)
+            if os.path.isfile(path):  # pathlib's raises for a name that is too long
+                return path
+    return None
+
+
+def image_note(text: str, folder: Path) -> str:
+    """Return what is to be said about an image that a text names; empty if there is none."""
+    image = image_in(text, folder)
+    return f"{image.name} is an image. gpt-oss reads text only." if image else ""
+
+
+def read_document(path: Path, stop: Event) -> tuple[str, str]:
+    """Return the text of a file, and how long it is in words.
+
+    Args:
+        path: What to read.
+        stop: Once it is set, a PDF is read no further.
+
+    Raises:
+        Unreadable: it cannot be attached.
+    """
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise Unreadable("is not a file")
+        if is_image(path):
+            raise Unreadable("is an image", _NO_IMAGES, "not text")
+        if status.st_size > (_MAX_PDF_BYTES if is_pdf(path) else MAX_FILE_BYTES):
+            most = "64 MiB" if is_pdf(path) else "1 MiB"
+            raise Unreadable(f"is larger than {most}", _A_PART, f"over {most}")
+        return _read_pdf(path, stop) if is_pdf(path) else _read_text(path)
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from error
+
+
+def _read_text(path: Path) -> tuple[str, str]:
+    data = path.read_bytes()
+    encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise Unreadable("is not a text file", _NO_IMAGES, "not text") from error
+    if "\0" in text:
+        raise Unreadable("is not a text file", _NO_IMAGES, "not text")
+    text = text.replace("\r\n", "\n")
+    return text, lines_text(text.count("\n") + 1)
+
+
+def _read_pdf(path: Path, stop: Event) -> tuple[str, str]:
+    """Return the text of a PDF by its pages."""
+    import pypdf  # PERF: 150 ms
+    from pypdf.errors import DependencyError
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL + 1)  # the screen is the chat's
+    pages: list[str] = []
+    try:
+        reader = pypdf.PdfReader(path)
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise Unreadable("is protected by a password", "Save a copy without it.")
+        n_pages = len(reader.pages)
+        for n, page in enumerate(reader.pages, 1):
+            if stop.is_set():
+                raise Unreadable("was not read to its end")
+            if text := page.extract_text().strip():
+                pages.append(f"[page {n}]\n{text}")
+            if sum(map(len, pages)) > MAX_FILE_BYTES:
+                raise Unreadable("has more than 1 MiB of text", _A_PART, "over 1 MiB")
+    except (OSError, Unreadable):
+        raise
+    except DependencyError as error:
+        raise Unreadable("is encrypted", "Save a copy that is not.") from error
+    except Exception as error:  # pypdf raises whatever a damaged file makes of its code
+        raise Unreadable("is not a PDF that can be read", "It may be damaged.") from error
+    if not pages:
+        hint = "It may be a scan, and gpt-oss reads no images."
+        raise Unreadable("has no text", hint, "not text")
+    text = "\n\n".join(pages).encode(errors="replace").decode()
+    return text, "1 page" if n_pages == 1 else f"{n_pages:,} pages"

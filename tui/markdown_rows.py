@@ -1,0 +1,204 @@
+"""Turn Markdown into rows of a screen that fit the width, without losing a character.
+
+Imports the parser, so it is imported after the first prompt is shown.
+"""
+
+from typing import NamedTuple
+
+from markdown_it.tree import SyntaxTreeNode
+from textual.content import Content, Span
+
+from tui.code_rows import CodeStyle, code_rows
+from tui.markdown_blocks import shown_number
+from tui.markdown_math import formula, formula_rows
+from tui.markdown_parser import MAX_NESTING, normal_link, parse, surplus_cells
+from tui.markdown_table import Cell, table_rows
+from tui.rows import Row, wrapped
+
+_BULLETS = "•◦▪"
+_LEAST_WIDTH = 16  # what is nested deeper is not indented any more
+_READING_WIDTH = 100  # of prose, however wide the window is
+
+_HEADINGS = {
+    "h1": "bold underline $text-primary",
+    "h2": "bold underline $text-primary",
+    "h3": "bold $text-primary",
+    "h4": "bold $text-primary",
+    "h5": "bold",
+    "h6": "bold",
+}
+_STYLES = {"strong": "bold", "em": "italic", "s": "strike", "link": "underline"}
+
+
+class _Place(NamedTuple):
+    """The place of blocks: the columns there are, and how many lists are around them."""
+
+    width: int
+    lines: list[str]
+    look: CodeStyle
+    n_lists: int = 0
+
+
+def markdown_rows(text: str, width: int, look: CodeStyle, number: int | None = None) -> list[Row]:
+    """Return the rows of a Markdown text.
+
+    Args:
+        text: One block of `BlockSplitter`, or several.
+        width: Cells of a row; a row is never wider.
+        look: Of code in the theme.
+        number: Of the first item, if the text begins with an ordered list.
+    """
+    tree = parse(text)
+    if any(node.level >= MAX_NESTING - 2 for node in tree.walk(include_self=False)):
+        return wrapped(Content(text.rstrip("\n")), width)  # the parser has left something out
+    place = _Place(width, text.split("\n"), look)
+    rows: list[Row] = []
+    for node in tree.children:
+        if rows:
+            rows.append(Row())
+        rows += _block(node, place, number)
+        number = None
+    return rows
+
+
+def _block(node: SyntaxTreeNode, place: _Place, number: int | None = None) -> list[Row]:
+    match node.type:
+        case "paragraph":
+            return _prose(_inline(node, place), place)
+        case "heading":
+            return _prose(_inline(node, place).stylize_before(_HEADINGS[node.tag]), place)
+        case "bullet_list" | "ordered_list":
+            return _list(node, place, number)
+        case "blockquote":
+            bar = Content.styled("▌ ", "$text-primary")
+            inner = place._replace(width=place.width - 2)
+            if inner.width < _LEAST_WIDTH:
+                return _children(node, place)
+            rows = _children(node, inner) or [Row()]
+            return [row.after(bar, is_mark=True) for row in rows]
+        case "fence" | "code_block":
+            lines = node.content.rstrip("\n").split("\n")
+            return code_rows(lines, node.info, place.width, place.look)
+        case "table":
+            return table_rows(_cells(node, place), place.width)
+        case "hr":
+            return [Row(Content.styled("─" * min(place.width, _READING_WIDTH), "$text-muted"))]
+        case "math_block":
+            if (drawn := formula_rows(node.info, place.width - 4)) is None:
+                return _lines(node.content, place)
+            return [Row(Content.styled(f"  {row}", "italic")) for row in drawn]
+        case _:  # HTML
+            return _lines(node.content, place)
+
+
+def _children(node: SyntaxTreeNode, place: _Place) -> list[Row]:
+    """Return blocks one below the other, with a blank row where the source has a blank line."""
+    rows: list[Row] = []
+    for child in node.children:
+        if rows and child.map is not None and not place.lines[child.map[0] - 1].strip(" \t>"):
+            rows.append(Row())
+        rows += _block(child, place)
+    return rows
+
+
+def _list(node: SyntaxTreeNode, place: _Place, number: int | None) -> list[Row]:
+    rows: list[Row] = []
+    typed_before = -1
+    for item in node.children:
+        if node.type == "ordered_list":
+            if rows or number is None:
+                number = shown_number(int(item.info), typed_before, number or 0)
+            typed_before, mark = int(item.info), f"{number}{item.markup} "
+        else:
+            mark = f"{_BULLETS[min(place.n_lists, len(_BULLETS) - 1)]} "
+        if rows and item.map is not None and not place.lines[item.map[0] - 1].strip(" \t>"):
+            rows.append(Row())
+        is_deep = place.width - len(mark) < _LEAST_WIDTH
+        indent = 0 if is_deep else len(mark)
+        inner = place._replace(width=place.width - indent, n_lists=place.n_lists + 1)
+        own = _children(item, inner) or [Row()]
+        if is_deep:
+            rows += wrapped(Content.styled(mark, "$text-primary"), place.width) + own
+            continue
+        rows.append(own[0].after(Content.styled(mark, "$text-primary")))
+        rows += [row.after(Content(" " * indent)) for row in own[1:]]
+    return rows
+
+
+def _prose(content: Content, place: _Place) -> list[Row]:
+    return wrapped(content, min(place.width, _READING_WIDTH))
+
+
+def _lines(text: str, place: _Place) -> list[Row]:
+    """Return text as it was typed, line by line."""
+    return wrapped(Content(text.rstrip("\n")), place.width)
+
+
+def _cells(table: SyntaxTreeNode, place: _Place) -> list[list[Cell]]:
+    """Return the rows of a table, its header first."""
+    rows = [row for part in table.children for row in part.children]
+    cells = [
+        [Cell(_inline(cell, place), _alignment(cell)) for cell in row.children] for row in rows
+    ]
+    for row, node in zip(cells, rows, strict=True):
+        line = place.lines[node.map[0]] if node.map else ""
+        if surplus := surplus_cells(line, len(row)):  # Markdown would drop them
+            last = row[-1].content + Content(" | ".join(["", *surplus]))
+            row[-1] = row[-1]._replace(content=last)
+    return cells
+
+
+def _alignment(cell: SyntaxTreeNode) -> str:
+    return str(cell.attrs.get("style", "")).removeprefix("text-align:") or "left"
+
+
+def _inline(block: SyntaxTreeNode, place: _Place) -> Content:
+    """Return the text of a paragraph, a heading or a cell with its styles."""
+    builder = _Inline(place.look)
+    for child in block.children:
+        builder.add(child)
+    return Content("".join(builder.parts), builder.spans)
+
+
+class _Inline:
+    """Collects the text of inline nodes, and where styles begin and end in it."""
+
+    def __init__(self, look: CodeStyle) -> None:
+        self._styles = _STYLES | {"code_inline": look.inline}
+        self.parts: list[str] = []
+        self.spans: list[Span] = []
+        self._n = 0
+
+    def add(self, node: SyntaxTreeNode) -> None:
+        start = self._n
+        match node.type:
+            case "softbreak":
+                self._append(" ")
+            case "hardbreak":
+                self._append("\n")
+            case "math_inline":
+                self._add_formula(node)
+            case "image":
+                self._append(f"🖼 {node.content} ({normal_link(node.attrs['src'])})")
+            case _ if node.children:
+                for child in node.children:
+                    self.add(child)
+            case _:
+                self._append(node.content)
+        if node.type in self._styles and self._n > start:
+            self.spans.append(Span(start, self._n, self._styles[node.type]))
+        if node.type == "link":
+            target = normal_link(node.attrs["href"])
+            if target.removeprefix("mailto:") != "".join(self.parts)[start:]:
+                self._append(f" ({target})")
+
+    def _add_formula(self, node: SyntaxTreeNode) -> None:
+        shown = formula(node.info)
+        start = self._n
+        self._append(node.content if shown is None else shown)
+        if shown is not None:
+            self.spans.append(Span(start, self._n, "italic"))
+
+    def _append(self, text: str) -> None:
+        self.parts.append(text)
+        self._n += len(text)
