@@ -1,33 +1,29 @@
-"""gptoss and llama-server side by side: the same GGUF, the same prompts, over HTTP, in one run.
+"""Compare gptoss and llama-server: the same GGUF and prompts, over HTTP, in one run.
 
     python bench/against_llama_server.py LLAMA_SERVER [--model FILE.gguf] [--threads N] [--gpu]
 
 LLAMA_SERVER is built from the llama.cpp that our llama-cpp-python ships (its source distribution,
 vendor/llama.cpp: `cmake -B build && cmake --build build --target llama-server`). Both sample as
-gpt-oss is meant to be (temperature 1, all filters off). Measured are decode of 1 stream, of 8, and
-of 1 again, 32 requests at once, and the time to first token of each turn of a conversation. There
-what a turn generates is its analysis, and the next prompt has a short answer in its place. The same
-conversation once more is what a user does who goes back to its beginning. Rounds
+gpt-oss is meant to be sampled (temperature 1, all filters off). Measured are the decode of 1
+stream, of 8, and of 1 again, 32 requests at the same time, and the time to the first token of each
+turn of a conversation. In it, a turn generates its analysis, and the next prompt has a short answer
+in its place. The conversation is then repeated, as if the user went back to its beginning. Rounds
 alternate; medians are printed.
 """
 
 import argparse
-import json
 import os
 import random
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import httpx
+from peers import SAMPLING, Answer, Ours, Peer, Theirs, free_url, serving
 
 from gptoss_local.chat import ChatRequest, Message, Vocabulary
 from gptoss_local.chat.render import render_chat
@@ -36,98 +32,27 @@ from gptoss_local.settings import Settings, load_settings
 from gptoss_local.store import adopt_file, read_tokens
 
 N_PARALLEL, N_CTX, N_QUEUED = 8, 32_768, 32
-SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 GREEDY = {"temperature": 0.0}
 PAUSE_S = 0.5  # between two turns
 ANSWER_WORDS = 60  # of what a turn leaves in the conversation
 
 
-class Answer(NamedTuple):
-    """When the first token came, how long the others took, how many there were."""
-
-    ttft_s: float
-    decode_s: float
-    n_tokens: int
-
-
-class Ours:
-    """`gptoss serve`, asked by text."""
-
-    name = "gptoss"
-
-    def __init__(self, url: str, model: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=600)
-        self._model = model
-
-    def complete(self, prompt: str, n_tokens: int, options: dict[str, float]) -> Answer:
-        body = {"prompt": prompt, "raw": True, "options": options | {"num_predict": n_tokens}}
-        return self._stream("/api/generate", body)
-
-    def _stream(self, path: str, body: dict[str, Any]) -> Answer:
-        start_s, first_s, n_tokens = time.perf_counter(), 0.0, 0
-        with self._client.stream("POST", path, json=body | {"model": self._model}) as response:
-            for line in lines(response):
-                frame = json.loads(line)
-                if "error" in frame:
-                    raise SystemExit(frame["error"])
-                first_s = first_s or time.perf_counter()
-                n_tokens = frame.get("eval_count", 0)
-        return Answer(first_s - start_s, time.perf_counter() - first_s, n_tokens)
-
-
-class Theirs:
-    """`llama-server`, asked by token ids, so that both read the same ones."""
-
-    name = "llama-server"
-
-    def __init__(self, url: str, vocabulary: Vocabulary) -> None:
-        self._client = httpx.Client(base_url=url, timeout=600)
-        self._vocabulary = vocabulary
-
-    def complete(self, prompt: str, n_tokens: int, options: dict[str, float]) -> Answer:
-        return self._stream(self._vocabulary.encode_tagged(prompt), n_tokens, options)
-
-    def _stream(self, prompt: list[int], n_tokens: int, options: dict[str, float]) -> Answer:
-        body = options | {"prompt": prompt, "n_predict": n_tokens, "stream": True}
-        body |= {"cache_prompt": True}
-        start_s, first_s, n_tokens = time.perf_counter(), 0.0, 0
-        with self._client.stream("POST", "/completion", json=body) as response:
-            for line in lines(response):
-                if not line.startswith(b"data: {"):
-                    continue
-                frame = json.loads(line[6:])
-                first_s = first_s or time.perf_counter()
-                n_tokens = frame.get("tokens_predicted", n_tokens)
-        return Answer(first_s - start_s, time.perf_counter() - first_s, n_tokens)
-
-
-def lines(response: httpx.Response) -> Iterator[bytes]:
-    """Not `iter_lines`, which also breaks lines at separators that an answer may hold."""
-    rest = b""
-    for data in response.iter_raw():
-        *whole, rest = (rest + data).split(b"\n")
-        yield from whole
-
-
-Peer = Ours | Theirs
-
-
 def decode_rate(peer: Peer, n_streams: int, n_tokens: int, seed: int) -> float:
-    """Tokens per second of all streams together, from the first token on."""
+    """Return tokens per second of all streams together, from the first token on."""
     answers = together(peer, n_streams, n_tokens, seed)
     n_decoded = sum(answer.n_tokens - 1 for answer in answers)
     return n_decoded / max(answer.decode_s for answer in answers)
 
 
 def queue(peer: Peer, seed: int) -> tuple[float, float]:
-    """Seconds until all of 32 requests are answered, and the median time to first token."""
+    """Return seconds until 32 requests are answered, and the median time to first token."""
     start_s = time.perf_counter()
     answers = together(peer, N_QUEUED, 64, seed)
     return time.perf_counter() - start_s, statistics.median(a.ttft_s for a in answers)
 
 
 def together(peer: Peer, n_requests: int, n_tokens: int, seed: int) -> list[Answer]:
-    """Ask everything at once; stories in many words, so that no answer stops soon."""
+    """Send all requests at the same time; for long stories, so that no answer stops soon."""
     rng = random.Random(seed)
     prompts = [
         f"<|start|>user<|message|>{words(rng, 90)}<|end|><|start|>assistant<|channel|>"
@@ -140,7 +65,7 @@ def together(peer: Peer, n_requests: int, n_tokens: int, seed: int) -> list[Answ
 def turns(
     peer: Peer, vocabulary: Vocabulary, n_turns: int, n_words: int, n_analysis: int
 ) -> list[Answer]:
-    """A conversation that grows by as many words a turn; the user reads between two of them."""
+    """Hold a conversation that grows by the same number of words a turn, with pauses to read."""
     rng, messages, answers = random.Random(1), list[Message](), []
     for _ in range(n_turns):
         messages.append(Message(role="user", content=words(rng, n_words)))
@@ -155,29 +80,6 @@ def turns(
 def words(rng: random.Random, n_words: int) -> str:
     letters = "abcdefghijklmnoprstuvw"
     return " ".join("".join(rng.choices(letters, k=rng.randint(2, 6))) for _ in range(n_words))
-
-
-@contextmanager
-def running(command: list[str], environment: dict[str, str], url: str) -> Iterator[None]:
-    process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)  # fmt: skip
-    try:
-        for _ in range(1200):
-            try:
-                if httpx.get(f"{url}/health").status_code in (200, 404):
-                    break
-            except httpx.TransportError:
-                time.sleep(0.1)
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def free_url() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
 
 
 def main() -> None:
@@ -209,7 +111,10 @@ def main() -> None:
         name = adopt_file(model, Settings(home=Path(home))).name
         command = [sys.executable, "-m", "gptoss_local", "serve"]
         patient = {"GOMP_SPINCOUNT": "1000"}  # as our engine has it; kind to a busy machine
-        with running(command, environment, ours), running(server, patient, theirs):
+        with (
+            serving(command, environment, f"{ours}/api/version"),
+            serving(server, patient, f"{theirs}/health"),
+        ):
             compare([Ours(ours, name), Theirs(theirs, vocabulary)], vocabulary, arguments)
 
 

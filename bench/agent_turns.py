@@ -1,11 +1,11 @@
-"""What an agent waits for in each turn: from its request to the first token, over Chat Completions.
+"""Measure what an agent waits for in each turn, from request to first token, in Chat Completions.
 
     python bench/agent_turns.py LLAMA_CPP_BIN FILE.gguf [--tokens 10000 40000] [--free-gib 15.6]
 
-gptoss and `llama-server`, one after the other, with their defaults but `--ctx` tokens, get the very
-same requests: a conversation in which an agent has read files of this repository with a tool, then
-turns of one more call and its short result each. Seconds of a whole request for one token, which
-has none of the wait for a header of harmony in it.
+gptoss and `llama-server` run one after the other, with their defaults except for `--ctx` tokens,
+and get the same requests: a conversation in which an agent has read files of this repository with a
+tool, then turns of one more call and its short result. Prints seconds of a whole request for one
+token, which does not include the wait for a header of harmony.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from against_llama_server import free_url
-from offload import ballast, gptoss, load, serving
+from offload import ballast, gptoss
+from peers import check, free_url, load, serving
 
 N_TURNS, PAUSE_S, CHARACTERS_A_TOKEN = 8, 0.3, 4
 FUNCTION = {
@@ -78,7 +78,7 @@ def measure(side: str, url: str, name: str, sizes: list[int]) -> None:
 
 
 def conversation(n_tokens: int) -> list[Json]:
-    """Of about so many tokens."""
+    """Make a conversation of about this many tokens."""
     messages: list[Json] = []
     n_left = n_tokens * CHARACTERS_A_TOKEN
     paths = sorted(Path(__file__).parents[1].glob("gptoss_local/**/*.py"))
@@ -107,12 +107,10 @@ def body(name: str, messages: list[Json]) -> Json:
 
 
 def ask(client: httpx.Client, name: str, messages: list[Json]) -> tuple[float, int]:
-    """Seconds, and tokens of the prompt."""
+    """Return seconds, and the number of tokens of the prompt."""
     start_s = time.perf_counter()
-    answer = client.post("/v1/chat/completions", json=body(name, messages))
+    answer = check(client.post("/v1/chat/completions", json=body(name, messages)))
     seconds = time.perf_counter() - start_s
-    if answer.status_code != 200:
-        raise SystemExit(f"{answer.status_code}: {answer.text[:500]}")
     return seconds, answer.json()["usage"]["prompt_tokens"]
 
 

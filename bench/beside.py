@@ -1,11 +1,12 @@
-"""What a long conversation costs the next one, and what it costs to come back to it, over HTTP.
+"""Measure, over HTTP, what a long conversation costs the next one and what returning to it costs.
 
     python bench/beside.py FILE.gguf [--long 65536] [--rounds 3]
 
-`gptoss serve` answers a message of so many tokens, then others of 4,096, then the first one with
-another of 64 behind it. Once the first stays in the cache all the while, as with no prefixes on
-disk. Once it is on disk and leaves the cache as soon as another has been answered and nothing is
-asked for a second, which by default takes ten seconds, and two minutes without use of the first.
+`gptoss serve` answers a message of `--long` tokens, then others of 4,096, then the first one
+followed by another of 64. In one way, the first stays in the cache, as it does without prefixes on
+disk. In the other, it is on disk and leaves the cache as soon as another has been answered and a
+second has passed without a request; by default that takes ten seconds, and two minutes without use
+of the first.
 """
 
 import argparse
@@ -15,8 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from against_llama_server import SAMPLING, Ours, free_url
-from offload import load, serving, text, whole_words
+from peers import SAMPLING, Ours, free_url, load, serving, text, whole_words
 
 from gptoss_local.settings import Settings
 from gptoss_local.store import adopt_file
@@ -64,17 +64,17 @@ def measure(arguments: argparse.Namespace, home: Path, environment: dict[str, st
     speed, each_ms = (statistics.median(values) for values in zip(*found, strict=True))
     return (
         f"{arguments.long} tokens read in {first_s:.2f} s; then prompts with {speed:.0f} tokens/s,"
-        f" {each_ms:.2f} ms a token; {N_NEW} tokens behind the first again after {back_s:.2f} s"
+        f" {each_ms:.2f} ms a token; {N_NEW} tokens after the first again in {back_s:.2f} s"
     )
 
 
 def message(words: list[str], n_tokens: int, seed: int) -> str:
-    """It can be gone on behind its end, as prompts of a chat can."""
+    """Make a message after which the conversation can continue, as in a chat."""
     return f"<|start|>user<|message|>{text(words, n_tokens, seed)}<|end|>"
 
 
 def wait_for_files(home: Path) -> None:
-    """Until all three are on disk, and what makes way has done so."""
+    """Wait until all three are on disk, and what leaves the cache has left it."""
     while len(list(home.rglob("*.prefix"))) < 3:
         time.sleep(0.2)
     time.sleep(2)

@@ -1,10 +1,10 @@
-"""How long a cancel takes: until the engine is idle again, and until somebody else has a token.
+"""Measure how long a cancel takes: until the engine is idle, and until the next request's token.
 
     python bench/cancel.py [--model FILE.gguf] [--prompt N] [--batch N] [--rounds N]
 
-Starts an engine process and cancels, at random moments, a lone prefill of `--prompt` tokens and a
-decode. Prints milliseconds, median and worst, and the first token of the same short request when
-nothing was cancelled before it.
+Starts an engine process and cancels, at random moments, a prefill of `--prompt` tokens that runs
+alone, and a decode. Prints milliseconds, median and worst, and the first token of the same short
+request when nothing was cancelled before it.
 """
 
 import argparse
@@ -33,7 +33,7 @@ class Bench:
         return [self._random.randrange(1000, 190_000) for _ in range(n)]
 
     async def first_token_s(self) -> float:
-        """Until the first token of a short request of one token."""
+        """Return seconds until the first token of a short request for one token."""
         start_s = time.monotonic()
         answer = self._client.generate(
             self._tokens(N_NEXT), SamplingParams(), stop_tokens=[], max_tokens=1
@@ -54,7 +54,7 @@ class Bench:
         return time.monotonic() - start_s
 
     async def cancel(self, n_prompt: int, after_s: float) -> tuple[float, float]:
-        """Seconds until idle, and until the first token of a request sent with the cancel."""
+        """Return seconds until idle, and to the first token of a request sent with the cancel."""
         running = asyncio.create_task(self._run(n_prompt))
         await asyncio.sleep(after_s)
         if running.done():

@@ -1,10 +1,10 @@
-"""Converts a checkpoint and copies it, in turns, with one worker and with all: GB/s of each.
+"""Convert a checkpoint and copy it, in turns, with one worker and with all: GB/s of each.
 
     python bench/synth_checkpoint.py 20b DIR
     python bench/convert_speed.py DIR OUT_FOLDER [--rounds 2] [--cold]
 
-Each figure ends when the bytes are on the disk. The source comes from the page cache, as far as it
-fits there; with --cold the cache is emptied before each measurement (as root).
+Each figure ends when the bytes are on disk. The source comes from the page cache, as far as it fits
+there; with --cold the cache is emptied before each measurement (as root).
 """
 
 import argparse

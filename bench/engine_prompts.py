@@ -1,11 +1,11 @@
-"""How fast an engine reads prompts, one after the other, without HTTP.
+"""Measure how fast an engine reads prompts, one after the other, without HTTP.
 
-    GGML_CUDA_GRAPH_OPT=1 python bench/engine_prompts.py FILE.gguf [--sizes 4096 64 16384]
+    python bench/engine_prompts.py FILE.gguf [--sizes 4096 64 16384]
 
-Each is a new prompt of so many tokens behind those that are cached, but one of less than 1,024 goes
-on with the conversation before it. Behind the time of the first token, the milliseconds of each
-step until then, those of the `llama_decode` call in brackets. Before each, the engine rests as it
-does when nobody asks for a moment, unless `--at-once`. The variable is what an engine process has.
+Each is a new prompt of that many tokens, with the earlier ones still in the cache; one of less than
+1,024 continues the conversation before it. Prints the time of the first token and the milliseconds
+of each step until then, with those of the `llama_decode` call in brackets. Before each, the engine
+rests as it does when no request has come for a moment, unless `--at-once`.
 """
 
 import argparse
@@ -14,8 +14,10 @@ import random
 import time
 from pathlib import Path
 
-from gptoss_local.engine.engine import Engine
+from peers import checked
+
 from gptoss_local.engine.protocol import Finished, Generate, Tokens
+from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.llama import Context, ContextParams, Model
 from gptoss_local.types import SamplingParams
 
@@ -45,11 +47,11 @@ def rest(engine: Engine) -> None:
     start_s = time.perf_counter()
     while engine.rest_s() is not None:
         engine.rest()
-    print(f"behind {1e3 * (time.perf_counter() - start_s):.0f} ms of rest", end="")
+    print(f"after {1e3 * (time.perf_counter() - start_s):.0f} ms of rest", end="")
 
 
 def read(engine: Engine, prompt: list[int]) -> list[int]:
-    """Print what it takes; return the answer."""
+    """Read a prompt and print how long it takes; return the answer."""
     start_s = time.perf_counter()
     engine.add_request(
         Generate(
@@ -67,7 +69,7 @@ def read(engine: Engine, prompt: list[int]) -> list[int]:
     first_s, is_over = 0.0, False
     while not is_over:
         begun_s, launched = time.perf_counter(), [math.nan]
-        events = engine.step(lambda at=launched: at.append(time.perf_counter()))
+        events = checked(engine.step(lambda at=launched: at.append(time.perf_counter())))
         now_s = time.perf_counter()
         answer += [t for event in events if isinstance(event, Tokens) for t in event.tokens]
         is_over = any(isinstance(event, Finished) for event in events)
@@ -89,7 +91,7 @@ def main() -> None:
     parser.add_argument("--ctx", type=int, default=131_072)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=16)
-    parser.add_argument("--at-once", action="store_true", help="without rest before each")
+    parser.add_argument("--at-once", action="store_true", help="without a rest before each")
     parser.add_argument("--step-s", type=float, default=0.25)
     arguments = parser.parse_args()
     engine = make_engine(Model(arguments.model), arguments)

@@ -1,9 +1,9 @@
-"""How long `gptoss run nano` takes to its first token, from nothing to warm.
+"""Measure how long `gptoss run nano` takes to its first token, from first use to warm.
 
     python bench/first_token.py [--rounds N]
 
 Every round starts in an empty home: first use (nano is unpacked and converted), cold (no server),
-unloaded (server without the model), warm. Prints medians of the time from starting the command.
+unloaded (server without the model), warm. Prints medians of the time since the command started.
 """
 
 import argparse
@@ -58,9 +58,11 @@ def first_token_s(environment: dict[str, str]) -> float:
     )
     with process:
         assert process.stdout is not None
-        process.stdout.readline()
+        line = process.stdout.readline()
         seconds = time.perf_counter() - start_s
-        process.stdout.read()
+        line += process.stdout.read()
+    if process.returncode:
+        raise SystemExit(f"a request failed: {line.decode()}")
     return seconds
 
 

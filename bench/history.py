@@ -1,4 +1,4 @@
-"""What the store of chats costs at the size of years of use: 1,000 chats of 20 turns of 2 KB.
+"""Measure the store of chats at the size of years of use: 1,000 chats of 20 turns of 2 KB.
 
     python bench/history.py
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tui.history import History
+from gptoss_local.history import History
 
 N_CHATS, N_TURNS, N_WORDS = 1000, 20, 300
 N_RANKS = 50_000  # different words

@@ -1,13 +1,13 @@
-"""Experts in RAM beside a GPU: how they are held, and what else a prompt or a token waits for.
+"""Measure ways to hold experts in RAM, and what else a prompt or a token waits for.
 
     python bench/host_experts.py FILE.gguf [--free-gib 7.5] [--modes mmap pinned none] [--batch N]
 
-In one process, with the plan that gptoss makes and llama.cpp alone: seconds to load, prompts of
-4,096 tokens three times over, and the median of 64 further tokens. Then, in the last mode, what the
-same prompt takes behind others that are cached, and prompts and tokens in our engine. What is set
-as GGML_OP_OFFLOAD_MIN_BATCH counts: with 1, single tokens, too, are computed with experts that come
-to the GPU, with 2 to 4 their biases alone are (`gptoss_local/plan/measured.py`). The file should be
-in the page cache; it may be random (`synth_gguf.py`).
+In one process, with the plan that gptoss makes and bare llama.cpp: seconds to load, prompts of
+4,096 tokens three times over, and the median of 64 further tokens. Then, in the last mode, the same
+prompt with earlier ones in the cache, and prompts and tokens in our engine.
+GGML_OP_OFFLOAD_MIN_BATCH has its usual effect: with 1, single tokens are also computed with experts
+that come to the GPU; with 2 to 4, only their biases are (`gptoss_local/plan/measured.py`). FILE
+should be in the page cache; it may be random (`synth_gguf.py`).
 """
 
 import argparse
@@ -17,13 +17,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from offload import ballast
+from peers import checked
 
-from gptoss_local.engine.engine import Engine
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Generate, Tokens
+from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu
 from gptoss_local.llama.model import LoadMode
-from gptoss_local.plan.outcome import Plan
-from gptoss_local.server.placing import plan_load
+from gptoss_local.plan.result import Plan
+from gptoss_local.runner.planning import plan_load
 from gptoss_local.settings import load_settings
 from gptoss_local.types import SamplingParams
 
@@ -74,12 +75,12 @@ def params(plan: Plan, n_batch: int) -> ContextParams:
 
 
 def prompt(seed: int) -> list[int]:
-    """Tokens that all differ, and choose different experts."""
+    """Make a prompt of different tokens, which choose different experts."""
     return [1000 + (seed + 7919 * i) % 150_000 for i in range(N_PROMPT)]
 
 
 def read(context: Context, seed: int, seq_id: int = 0) -> float:
-    """Milliseconds that a prompt takes."""
+    """Return the milliseconds that a prompt takes."""
     tokens, start_s = prompt(seed), time.perf_counter()
     for i in range(0, N_PROMPT, context.n_batch):
         context.decode(tokens[i : i + context.n_batch], position=i, seq_id=seq_id)
@@ -107,7 +108,7 @@ def alone(model: Model, sizes: ContextParams, mode: str) -> None:
 def beside_others(model: Model, sizes: ContextParams) -> None:
     context = Context(model, sizes)
     prompts = [read(context, seed, seq_id=seed) for seed in range(N_ROUNDS)]
-    print(f"each behind those before it, cached: {rounded(prompts)} ms", flush=True)
+    print(f"each with those before it in the cache: {rounded(prompts)} ms", flush=True)
     context.close()
 
 
@@ -123,7 +124,7 @@ def in_the_engine(model: Model, sizes: ContextParams) -> None:
         seen_s = [time.perf_counter()]
         engine.add_request(request)
         while engine.has_work:
-            if any(isinstance(event, Tokens) for event in engine.step()):
+            if any(isinstance(event, Tokens) for event in checked(engine.step())):
                 seen_s.append(time.perf_counter())
         each, *others = (1e3 * (b - a) for a, b in pairwise(seen_s))
         first.append(each)

@@ -1,11 +1,11 @@
-"""What gptoss adds to llama.cpp: a model over HTTP against the same GGUF in a bare loop.
+"""Measure what gptoss adds to llama.cpp: a model over HTTP against the same GGUF in a bare loop.
 
     python bench/http_overhead.py [--model FILE.gguf] [--threads N] [--tokens N] [--rounds N]
 
-Both sides decode the same greedy tokens in turns, in one run; the bare loop is the shortest
-possible one over llama_cpp (decode, sample, repeat) with the engine's own sizes. The HTTP side is
-a real `gptoss serve` process, read through a plain socket, so that little of the client is
-measured. Prints medians over the rounds, and of the differences pair by pair.
+Both sides decode the same greedy tokens in turns, in one run. The bare loop is the shortest one
+possible over llama_cpp (decode, sample, repeat) with the engine's own sizes. The HTTP side is a
+real `gptoss serve` process, read through a plain socket, so that little of the client is measured.
+Prints medians over the rounds, and of the differences pair by pair.
 """
 
 import os
@@ -80,14 +80,14 @@ def report(bare: list["Run"], http: list["Run"], threads: int) -> None:
 
 
 def spread(values: list[float], digits: int) -> str:
-    """Median and quartiles of differences taken pair by pair, so that drift cancels."""
+    """Return median and quartiles of differences taken pair by pair, so that drift cancels."""
     low, middle, high = (f"{q:+.{digits}f}" for q in statistics.quantiles(values, n=4))
     return f"{middle} ({low} .. {high})"
 
 
 @dataclass
 class Run:
-    """When one answer began to come, and when it was over."""
+    """Times of the first token and of the end of one answer."""
 
     n_tokens: int
     start_s: float

@@ -1,21 +1,18 @@
-"""A card that is too small: gptoss, llama-server and llama-bench side by side, in one run.
+"""Compare gptoss, llama-server and llama-bench on a card that is too small, in one run.
 
     python bench/offload.py FOLDER FILE.gguf --free-gib 15.6 [--bench "-ncmoe 31 -ub 4096" ...]
 
-FOLDER holds llama.cpp's `llama-server` and `llama-bench`, of the build that gptoss uses. The rest
-of the first GPU's memory is held by `vram_ballast.py`. `gptoss serve` and `llama-server -m FILE`
-run with their defaults and are asked over HTTP with gpt-oss's sampling: a prompt of 4,096 tokens,
-an answer, and the same prompt with 64 tokens more. Each set of `--bench` flags is one run of
-llama-bench. For gptoss, the VRAM that its plan predicts is printed beside what the driver lost.
-With `--grab GIB`, gptoss alone is loaded while another program takes so much of what its plan
+FOLDER holds llama.cpp's `llama-server` and `llama-bench`, of the build that gptoss uses.
+`vram_ballast.py` holds the rest of the first GPU's memory. `gptoss serve` and `llama-server -m
+FILE` run with their defaults and get requests over HTTP with gpt-oss's sampling: a prompt of 4,096
+tokens, an answer, and the same prompt with 64 tokens more. Each set of `--bench` flags is one run
+of llama-bench. For gptoss, the VRAM that its plan predicts is printed next to what the driver lost.
+With `--grab GIB`, only gptoss is loaded, while another program takes that much of what its plan
 counts on. FILE may be random: `bench/synth_gguf.py`.
 """
 
 import argparse
 import json
-import os
-import random
-import re
 import shlex
 import statistics
 import subprocess
@@ -29,18 +26,27 @@ from typing import Any
 
 import httpx
 import msgspec
-from against_llama_server import SAMPLING, Ours, Theirs, free_url
+from peers import (
+    SAMPLING,
+    Ours,
+    Theirs,
+    check,
+    free_url,
+    load,
+    serving,
+    text,
+    vocabulary_of,
+    whole_words,
+)
 from vram_ballast import GIB, free_bytes
 
-from gptoss_local.chat import Vocabulary
 from gptoss_local.plan.measured import Measured, read_measured
-from gptoss_local.plan.outcome import Plan
-from gptoss_local.server.placing import plan_load
+from gptoss_local.plan.result import Plan
+from gptoss_local.runner.planning import plan_load
 from gptoss_local.settings import Settings, load_settings
-from gptoss_local.store import adopt_file, read_tokens
+from gptoss_local.store import adopt_file
 
 N_PROMPT, N_NEW, N_ANSWER = 4096, 64, 64
-_START_S = 400.0
 PAUSE_S = 2.5  # before each prompt: more than our engine needs to rest
 MIB = 2**20
 
@@ -86,7 +92,7 @@ def ours(model: Path, n_rounds: int) -> Row:
         plan = plan_load(model, settings, None, tuning=measured(settings).tuning)
         before = free_bytes()
         load_s = load(url, name)
-        (running,) = httpx.get(f"{url}/api/ps").json()["models"]
+        (running,) = check(httpx.get(f"{url}/api/ps")).json()["models"]
         figures = measure(peer, whole_words(model), n_rounds, N_PROMPT)
         used = before - free_bytes()  # llama.cpp gives nothing back
         outcome = measured(settings).outcome
@@ -111,14 +117,14 @@ def ours(model: Path, n_rounds: int) -> Row:
 
 
 def measured(settings: Settings) -> Measured:
-    """What is known of the one model of these settings."""
+    """Return what has been measured for the only model of these settings."""
     (path,) = (settings.cache_dir / "measured").iterdir()
     return read_measured(path)
 
 
 @contextmanager
 def gptoss(model: Path) -> Iterator[tuple[Ours, str, str, Plan, Settings]]:
-    """A server of ours, the plan that it will make, and its settings."""
+    """Return a gptoss server, the plan that it will make, and its settings."""
     with tempfile.TemporaryDirectory() as home:
         settings = load_settings(home=Path(home))
         name = adopt_file(model, Settings(home=Path(home))).name
@@ -130,17 +136,10 @@ def gptoss(model: Path) -> Iterator[tuple[Ours, str, str, Plan, Settings]]:
             yield Ours(url, name), url, name, plan, settings
 
 
-def load(url: str, name: str) -> float:
-    start_s = time.monotonic()
-    answer = httpx.post(f"{url}/api/generate", json={"model": name}, timeout=_START_S)
-    if answer.status_code != 200 or "error" in answer.text:
-        raise SystemExit(f"gptoss did not load: {answer.text}")
-    return time.monotonic() - start_s
-
-
 def unload(url: str, name: str) -> None:
-    httpx.post(f"{url}/api/generate", json={"model": name, "keep_alive": 0}, timeout=60)
-    while httpx.get(f"{url}/api/ps").json()["models"]:
+    body = {"model": name, "keep_alive": 0}
+    check(httpx.post(f"{url}/api/generate", json=body, timeout=60))
+    while check(httpx.get(f"{url}/api/ps")).json()["models"]:
         time.sleep(0.1)
 
 
@@ -152,7 +151,7 @@ def theirs(folder: Path, model: Path, n_rounds: int) -> Row:
     try:
         with serving(command, {}, f"{url}/health"):
             load_s = time.monotonic() - start_s
-            n_ctx = httpx.get(f"{url}/props").json()["default_generation_settings"]["n_ctx"]
+            n_ctx = check(httpx.get(f"{url}/props")).json()["default_generation_settings"]["n_ctx"]
             vocabulary = vocabulary_of(model)
             n_prompt = min(N_PROMPT, n_ctx - 256)  # leaves room for the answer and the 64 tokens
             figures = measure(Theirs(url, vocabulary), whole_words(model), n_rounds, n_prompt)
@@ -163,7 +162,7 @@ def theirs(folder: Path, model: Path, n_rounds: int) -> Row:
 
 
 def measure(peer: Ours | Theirs, words: list[str], n_rounds: int, n_prompt: int) -> Row:
-    """Medians of some rounds, each with a prompt of its own."""
+    """Return medians of some rounds, each with its own prompt."""
     peer.complete(text(words, n_prompt, seed=0), 4, SAMPLING)  # llama-bench warms up, too
     prefill, decode, follow_s = [], [], []
     for seed in range(1, n_rounds + 1):
@@ -184,40 +183,26 @@ def measure(peer: Ours | Theirs, words: list[str], n_rounds: int, n_prompt: int)
     }
 
 
-def whole_words(model: Path) -> list[str]:
-    """The words of its vocabulary that are one token each, with the space before them."""
-    return [" " + token[1:] for token in read_tokens(model) if re.fullmatch("\u0120[a-z]+", token)]
-
-
-def text(words: list[str], n_tokens: int, seed: int) -> str:
-    """Random words, a token each, as llama-bench reads random tokens."""
-    return "".join(random.Random(seed).choices(words, k=n_tokens))
-
-
-def vocabulary_of(model: Path) -> Vocabulary:
-    return Vocabulary.from_model(read_tokens(model), load_settings().cache_dir)
-
-
 def bench(folder: Path, model: Path, flags: str) -> Row:
     command = [str(folder / "llama-bench"), "-m", str(model), *shlex.split(flags)]
     command += ["-p", str(N_PROMPT), "-n", str(N_ANSWER), "-r", "2"]
     done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True)
-    results = json.loads(done.stdout) if done.returncode == 0 else []
-    rates = {bool(r["n_gen"]): r["avg_ts"] for r in results}
+    if done.returncode != 0:
+        raise SystemExit(f"{shlex.join(command)} failed: {done.stderr[-1000:]}")
+    rates = {bool(r["n_gen"]): r["avg_ts"] for r in json.loads(done.stdout)}
     command[0] = "llama-bench"
     row: Row = {"what": "llama-bench", "command": " ".join(command)}
-    row |= {"prefill_tok_s": rates.get(False, 0.0), "decode_tok_s": rates.get(True, 0.0)}
-    return row if done.returncode == 0 else row | {"error": done.stderr[-500:]}
+    return row | {"prefill_tok_s": rates[False], "decode_tok_s": rates[True]}
 
 
 def survive(model: Path, grab_gib: float) -> None:
-    """Load while another program takes VRAM, and answer all the same."""
+    """Load while another program takes VRAM, and check that it answers anyway."""
     with gptoss(model) as (peer, url, name, plan, _):
         command = ["--grab", str(grab_gib), "--when", "0.2"]  # CUDA's own, before the weights
         with helper(command) as (_, read_line):
             seconds = load(url, name)
             print(f"the other program: {read_line()}")
-            (running,) = httpx.get(f"{url}/api/ps").json()["models"]
+            (running,) = check(httpx.get(f"{url}/api/ps")).json()["models"]
             answer = peer.complete(text(whole_words(model), 100, seed=1), 16, SAMPLING)
             print(
                 f"planned {plan.shape.n_ctx} tokens, batches of {plan.shape.n_batch}, experts of "
@@ -250,31 +235,6 @@ def helper(flags: list[str]) -> Iterator[tuple[str, Callable[[], str]]]:
     finally:
         process.kill()
         process.wait()
-
-
-@contextmanager
-def serving(command: list[str], environment: dict[str, str], url: str) -> Iterator[None]:
-    """A server until the end of the block, from when it answers; its words, should it die."""
-    with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, env=os.environ | environment, stdout=log, stderr=log)
-        try:
-            end_s = time.monotonic() + _START_S
-            while time.monotonic() < end_s and process.poll() is None and not is_ready(url):
-                time.sleep(0.1)
-            yield
-        finally:
-            if process.poll() is not None:
-                log.seek(0)
-                print(f"{command[0]} has ended: {log.read()[-2000:]}", file=sys.stderr)
-            process.terminate()
-            process.wait()
-
-
-def is_ready(url: str) -> bool:
-    try:
-        return httpx.get(url).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def describe(row: Row) -> str:

@@ -1,12 +1,12 @@
-"""Predicted memory of a GPU against what llama.cpp and the driver say, over a grid.
+"""Compare a GPU's predicted memory with what llama.cpp and the driver report, over a grid.
 
     python bench/plan_memory.py FILE.gguf [--real] [--verbose]
 
-Without `--real` nothing is allocated, so FILE may be sparse (`bench/synth_gguf.py --sparse`): for
-each number of layers with experts in RAM, context, batch and number of answers, the graph's buffer
-as llama.cpp would make it. With it, an engine is made for a few of these in a process of its own
-and answers as many requests as it can at once, with drafts; then the driver's figure is compared
-with all that the plan counts, CUDA's own memory included.
+Without `--real` nothing is allocated, so FILE may be sparse (`bench/synth_gguf.py --sparse`). For
+each number of layers with experts in RAM, context, batch and number of answers, it compares the
+graph's buffer as llama.cpp would make it. With `--real`, an engine in its own process is made for a
+few of these and answers as many requests as it can at the same time, with drafts; then the driver's
+figure is compared with all that the plan counts, CUDA's own memory included.
 """
 
 import argparse
@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gptoss_local.engine.engine import Engine
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Failed, Generate
+from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.llama import Context, ContextParams, Model, ModelParams
 from gptoss_local.llama.memory import logged_buffers
-from gptoss_local.nvidia import read_gpus
+from gptoss_local.machine.nvidia import read_gpus
 from gptoss_local.plan.facts import ModelFacts, read_facts
 from gptoss_local.plan.memory import Shape, device_sampling_bytes, host_map_bytes
 from gptoss_local.plan.placement import Placement, iter_placements
@@ -34,7 +34,7 @@ REAL = ((32_768, 512, 4), (32_768, 4096, 4), (131_072, 2048, 1), (131_072, 2048,
 
 
 class Row(NamedTuple):
-    """Bytes by what they are for, of the first GPU."""
+    """Bytes on the first GPU, by purpose."""
 
     label: str
     predicted: dict[str, int]
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """Share of the whole that the prediction is above what is really taken."""
+        """Return how far the prediction is above what was taken, as a share of the whole."""
         return sum(self.predicted.values()) / sum(self.actual.values()) - 1
 
 
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--host-layers", type=int, nargs="+", help="layers with experts in RAM")
-    parser.add_argument("--verbose", action="store_true", help="all rows, not the extremes alone")
+    parser.add_argument("--verbose", action="store_true", help="all rows, not just the extremes")
     arguments = parser.parse_args()
     facts = read_facts(arguments.model)
     n = facts.n_layers
@@ -87,10 +87,10 @@ def rows_without_memory(path: Path, depths: tuple[int, ...]) -> Iterator[Row]:
             model = model or Model(path, model_params(placement, no_alloc=True))
             context = make_context(model, shape)
             (gpu,) = placement.gpus
-            # No sampler is there, and the way to pinned memory is none of llama.cpp's buffers.
+            # There are no samplers, and what maps pinned memory is not one of llama.cpp's buffers.
             compute = gpu.compute - device_sampling_bytes(facts, shape)
             compute -= host_map_bytes(facts, is_copy=True) if n_host else 0
-            fixed = {"model": gpu.weights, "kv": gpu.cache}  # not allocated, so not told
+            fixed = {"model": gpu.weights, "kv": gpu.cache}  # not allocated, so not reported
             actual = of_gpu(model, context)["compute"]
             yield Row(label, fixed | {"compute": compute}, fixed | {"compute": actual})
             context.close()
@@ -99,7 +99,7 @@ def rows_without_memory(path: Path, depths: tuple[int, ...]) -> Iterator[Row]:
 
 
 def real_rows(path: Path, depths: tuple[int, ...]) -> Iterator[Row]:
-    """Each from a process of its own, as an engine is."""
+    """Yield rows, each from its own process, as an engine has one."""
     spawning = multiprocessing.get_context("spawn")
     facts = read_facts(path)
     for n_host in depths:
@@ -114,7 +114,7 @@ def real_rows(path: Path, depths: tuple[int, ...]) -> Iterator[Row]:
 
 
 def answer(path: Path, shape: Shape, n_host: int) -> tuple[dict[str, int], int]:
-    """In a process: what llama.cpp says it took, and what the driver has left at work."""
+    """Return what llama.cpp reports as taken, and what the driver has left at work."""
     placement = place(read_facts(path), shape, n_host)
     model = Model(path, model_params(placement))
     context = make_context(model, shape)
@@ -143,7 +143,7 @@ def model_params(placement: Placement, *, no_alloc: bool = False) -> ModelParams
 
 
 def make_context(model: Model, shape: Shape) -> Context:
-    """As `engine/process.py` does."""
+    """Make a context as `engine/worker/process.py` does."""
     params: dict[str, Any] = {"n_threads_prefill": 8, "n_threads_decode": 8}
     return Context(
         model,
@@ -159,7 +159,7 @@ def make_context(model: Model, shape: Shape) -> Context:
 
 
 def of_gpu(model: Model, context: Context) -> dict[str, int]:
-    """As llama.cpp logged it; the graph's buffer grows when samplers join the graph."""
+    """Return buffers as llama.cpp logged them; the graph's grows when samplers join it."""
     grown = [buffer for buffer in logged_buffers() if buffer.purpose == "compute"]
     constant = [b for b in context.buffers if b.purpose != "compute" or not grown]
     found: Counter[str] = Counter()

@@ -1,10 +1,10 @@
-"""How long an agent's conversation takes to become tokens, turn after turn.
+"""Measure how long an agent's conversation takes to become tokens, turn after turn.
 
     python bench/render.py [--tokens 10000 40000 100000]
 
-Files of this repository stand for what an agent has read, one a turn. Milliseconds of the first
-rendering, of the next turn's, which has two messages more, and of openai-harmony alone, which
-renders all of it each time.
+Files of this repository stand for what an agent has read, one a turn. Prints milliseconds of the
+first rendering, of the next turn's, which has two messages more, and of openai-harmony, which
+renders the whole conversation each time.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from gptoss_local.chat import ChatRequest, Vocabulary
 from gptoss_local.chat.parts import RenderedParts
 from gptoss_local.chat.render import render_chat
 from gptoss_local.nano import ensure_gguf
-from gptoss_local.server.openai_chat_request import ChatCompletionBody
+from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody
 from gptoss_local.settings import load_settings
 from gptoss_local.store import read_tokens
 
@@ -40,7 +40,7 @@ def render_ms(vocabulary: Vocabulary, request: ChatRequest) -> float:
 
 
 def harmony_ms(vocabulary: Vocabulary, request: ChatRequest) -> float:
-    """Texts alone, in messages of one kind."""
+    """Measure openai-harmony with plain texts in messages of one kind."""
     start_s = time.perf_counter()
     texts = [HarmonyMessage.from_role_and_content(Role.USER, m.content) for m in request.messages]
     vocabulary.encoding.render_conversation(Conversation.from_messages(texts))

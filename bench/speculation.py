@@ -1,11 +1,11 @@
-"""What drafts give and cost: an edit of a 300-line file, and free text, with and without them.
+"""Measure what drafts gain and cost: an edit of a 300-line file, and free text.
 
     python bench/speculation.py [--model FILE.gguf] [--rounds N] [--temperature T]
 
-The answers are forced: every token is computed and sampled as ever, and then replaced by the one of
-a script, so that a model of random weights serves as well as a real one. The edit's script is the
-prompt's file with one line changed; the free text is this project's documentation. Runs alternate
-in one process; prints medians of tokens per second.
+The answers are forced: every token is computed and sampled as usual, then replaced by that of a
+script, so that a model with random weights serves as well as a real one. The edit's script is the
+prompt's file with one line changed; the free text is this project's documentation. Runs with and
+without drafts alternate in one process. Prints medians of tokens per second.
 """
 
 import os
@@ -19,9 +19,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from peers import checked
+
 from gptoss_local.chat import Vocabulary
-from gptoss_local.engine.engine import Engine
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate
+from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.llama import Context, ContextParams, Model, Sampler, has_gpu
 from gptoss_local.nano import ensure_gguf
 from gptoss_local.settings import load_settings
@@ -33,7 +35,7 @@ N_FREE = 400  # tokens of free text in each round
 
 
 def edit_task(vocabulary: Vocabulary, number: int) -> tuple[list[int], list[int]]:
-    """A prompt that holds a file of 300 lines, and the file with one change."""
+    """Return a prompt with a file of 300 lines, and the file with one change."""
     source = (ROOT / "gptoss_local" / "server" / "ollama_request.py").read_text()
     lines = (source + (ROOT / "gptoss_local" / "chat" / "render.py").read_text()).splitlines()[:300]
     changed = list(lines)
@@ -43,7 +45,7 @@ def edit_task(vocabulary: Vocabulary, number: int) -> tuple[list[int], list[int]
 
 
 def free_text(vocabulary: Vocabulary, number: int) -> tuple[list[int], list[int]]:
-    """A question, and prose that comes neither from it nor from another round."""
+    """Return a question, and prose that is in neither it nor another round."""
     pages = sorted((ROOT / "docs").glob("*.md"))
     prose = vocabulary.encode("\n".join(page.read_text() for page in pages))
     question = vocabulary.encode((ROOT / "README.md").read_text())
@@ -52,7 +54,7 @@ def free_text(vocabulary: Vocabulary, number: int) -> tuple[list[int], list[int]
 
 @contextmanager
 def forced(script: Iterable[int]) -> Iterator[None]:
-    """Every token that is sampled becomes the next one of the script."""
+    """Replace every sampled token with the next one of the script."""
     sample, left = Sampler.sample, iter(script)
 
     def sample_and_replace(self: Sampler, context: Context, row: int = -1) -> int:
@@ -74,7 +76,7 @@ def run(engine: Engine, seq_id: int, prompt: list[int], script: list[int], t: fl
     with forced(script):
         engine.add_request(request)
         while True:
-            for event in engine.step():
+            for event in checked(engine.step()):
                 if isinstance(event, Finished):
                     return event
 

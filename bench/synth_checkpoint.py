@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def write_configuration(folder: Path, n_layers: int, n_experts: int) -> None:
-    """nano's configuration and tokenizer, with the sizes of the large model."""
+    """Write nano's configuration and tokenizer with the sizes of the large model."""
     with tempfile.TemporaryDirectory() as temporary:
         materialize(Path(temporary))
         for path in Path(temporary).glob("*.json"):

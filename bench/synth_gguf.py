@@ -19,7 +19,7 @@ import numpy as np
 from synth_checkpoint import LAYERS_EXPERTS, layer_tensors, outer_tensors, write_configuration
 
 from convert.pipeline import plan_conversion
-from gptoss_local.gguf_file import TensorInfo, read_info
+from gptoss_local.formats.gguf_file import TensorInfo, read_info
 
 F32, Q8_0, MXFP4 = 0, 8, 39  # ggml_type, ggml.h
 BLOCK_BYTES = {F32: 4, Q8_0: 34, MXFP4: 17}
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def write_header(size: str, target: Path) -> None:
-    """Write what the converter would write of a checkpoint of these shapes, without the weights."""
+    """Write what the converter writes for a checkpoint of these shapes, without the weights."""
     with tempfile.TemporaryDirectory() as folder:
         write_sparse_checkpoint(Path(folder), *LAYERS_EXPERTS[size])
         file = plan_conversion(Path(folder), target).files[0]
@@ -65,7 +65,7 @@ def write_sparse_checkpoint(folder: Path, n_layers: int, n_experts: int) -> None
 
 
 def fill(path: Path) -> None:
-    """Write the weights, by as many threads as there are cores."""
+    """Write the weights with as many threads as there are cores."""
     info = read_info(path)
     start = -(-info.n_header_bytes // ALIGNMENT) * ALIGNMENT
     pools = random_pools(np.random.default_rng(0))

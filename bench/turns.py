@@ -1,18 +1,17 @@
-"""Time to the first token of each turn of a growing conversation, over HTTP, on nano.
+"""Measure the time to the first token of each turn of a growing conversation, over HTTP, on nano.
 
     python bench/turns.py [--turns N] [--tokens N] [--pause S]
     python bench/turns.py --restart [--tokens N]
 
 Starts a server in an empty home. Every turn adds a message of about `--tokens` tokens and waits
-`--pause` seconds after the answer, as a reader does. Some turns are asked a second time with
-another first message, so that nothing of them is cached. Prints both times.
+`--pause` seconds after the answer, as a reader does. Some turns are sent a second time with another
+first message, so that nothing of them is cached. Prints both times.
 
-With `--restart` a conversation of one long message goes on in a server that was started anew, with
+With `--restart`, a conversation of one long message continues after the server was restarted, with
 prefixes on disk and without.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -22,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from peers import frames
 
 PORT = "11997"
 URL = f"http://127.0.0.1:{PORT}"
 
 
 def ask(messages: list[dict[str, Any]]) -> tuple[float, dict[str, Any], dict[str, Any]]:
-    """Seconds to the first token, the answer's message, the last frame."""
+    """Return seconds to the first token, the answer's message and the last frame."""
     body = {
         "model": "nano",
         "messages": messages,
@@ -37,8 +37,7 @@ def ask(messages: list[dict[str, Any]]) -> tuple[float, dict[str, Any], dict[str
     start_s, first_s = time.perf_counter(), 0.0
     content = thinking = ""
     with httpx.stream("POST", f"{URL}/api/chat", json=body, timeout=600, trust_env=False) as reply:
-        for line in reply.iter_lines():
-            frame = json.loads(line)
+        for frame in frames(reply):
             first_s = first_s or time.perf_counter() - start_s
             content += frame["message"]["content"]
             thinking += frame["message"].get("thinking", "")

@@ -1,9 +1,9 @@
-"""Hold memory of the first GPU until stdin ends: a smaller card, or a program that is in the way.
+"""Hold memory of the first GPU until stdin ends: a smaller card, or a program in the way.
 
-    python bench/vram_ballast.py --leave GIB            so much stays free
-    python bench/vram_ballast.py --grab GIB --when GIB  takes so much once others have taken so much
+    python bench/vram_ballast.py --leave GIB            leaves this much free
+    python bench/vram_ballast.py --grab GIB --when GIB  takes this much after others took --when GIB
 
-Needs NVIDIA's driver and nothing else. Prints one line when it is done.
+Needs only NVIDIA's driver. Prints one line when it is done.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import ctypes
 import sys
 import time
 
-from gptoss_local.nvidia import read_gpus
+from gptoss_local.machine.nvidia import read_gpus
 
 GIB = 2**30
 _STEP_BYTES = 4 * GIB
@@ -22,7 +22,7 @@ def free_bytes() -> int:
 
 
 class Cuda:
-    """A context of CUDA's driver, in which plain memory can be had."""
+    """A context of CUDA's driver that can allocate plain memory."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL("libcuda.so.1")
