@@ -1,26 +1,35 @@
-"""Make the pictures of the chat in docs/: real sessions with nano.
+"""Make the pictures of the chat in docs/.
 
-    python docs/screenshots.py [FOLDER [THEME]]
+    python -m docs.screenshots [FOLDER [THEME]]
 
-It uses the server that answers, or starts one. With a theme all pictures have it, to look at them.
+The chat and the server are the real ones; the model is a script (`tests/scripted_engine`), so the
+answers are the same every time. With a theme all pictures have it, to look at them.
 """
 
 import asyncio
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 from textual.pilot import Pilot
 
-from gptoss_local.client import AsyncClient, Client
-from gptoss_local.settings import Settings, ToolCommand, load_settings
+from gptoss_local.chat import Vocabulary
+from gptoss_local.client import AsyncClient
+from gptoss_local.history import History
+from gptoss_local.nano import ensure_gguf
+from gptoss_local.settings import Settings, ToolCommand
+from gptoss_local.store import read_tokens
+from tests.conftest import RunningServer
+from tests.scripted_engine import Script, answer, calls, run_scripted_server
 from tui.app import ChatApp
 from tui.conversation import Conversation
-from tui.history import History
 from tui.server import ChatServer
 from tui.tools import Toolbox
 
+_MODEL = "gpt-oss:20b"
 _WEATHER = ToolCommand(
     command=("echo", '{"temperature": 21, "description": "sunny"}'),
     description="Gets the current weather in the provided location.",
@@ -30,8 +39,80 @@ _WEATHER = ToolCommand(
         "required": ["location"],
     },
 )
-_LARGE, _WIDE, _SMALL = (120, 40), (120, 20), (80, 24)
+_LARGE, _WIDE, _SMALL = (100, 40), (120, 22), (80, 24)
 _DARK, _LIGHT = "textual-dark", "textual-light"
+
+_DUPLICATES = "How do I find duplicate files in a folder with Python?"
+_DUPLICATES_ANSWER = '''\
+Files with the same content have the same hash. **Compare sizes first**: most files differ there,
+and need not be read.
+
+```python
+from collections import defaultdict
+from hashlib import sha256
+from pathlib import Path
+
+
+def duplicates(folder: Path) -> list[list[Path]]:
+    """Return groups of files with the same content."""
+    by_size = defaultdict(list)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            by_size[path.stat().st_size].append(path)
+    by_hash = defaultdict(list)
+    for paths in by_size.values():
+        for path in paths if len(paths) > 1 else []:
+            by_hash[sha256(path.read_bytes()).digest()].append(path)
+    return [paths for paths in by_hash.values() if len(paths) > 1]
+```
+
+How much is read, for \\( n \\) files of which \\( k \\) share a size:
+
+| Method             | Files read | Finds renamed copies |
+|--------------------|-----------:|:--------------------:|
+| Compare names      |          0 |          no          |
+| Hash everything    |        all |         yes          |
+| Sizes, then hashes |   \\( k \\)    |         yes          |
+
+For very large files, hash in pieces with `hashlib.file_digest`.
+'''
+_DUPLICATES_REASONING = (
+    "The user wants duplicate files. Hashing everything reads all bytes; grouping by size first "
+    "avoids most of that. I will give a short function, and a table that compares the methods."
+)
+_WEATHER_QUESTION = "What is the weather in Tokyo? As a table, please."
+_WEATHER_ANSWER = """\
+| City  | Temperature | Sky   |
+|-------|------------:|-------|
+| Tokyo |       21 °C | sunny |
+"""
+_PRIMES = "Is 221 a prime number?"
+
+
+def make_script(vocabulary: Vocabulary) -> Script:
+    script = Script(vocabulary)
+    script.say(
+        _DUPLICATES, answer(_DUPLICATES_ANSWER, _DUPLICATES_REASONING, tok_s=120, prefill_s=0.2)
+    )
+    script.say(
+        _WEATHER_QUESTION,
+        calls("get_current_weather", {"location": "Tokyo"}, "I need the weather in Tokyo."),
+        answer(_WEATHER_ANSWER, "Now I have it."),
+    )
+    script.say(_PRIMES, answer("No: 221 = 13 × 17.", "221 / 13 = 17, so it is not."))
+    script.say(
+        _PRIMES,
+        answer(
+            "No. It is enough to try the primes up to √221 ≈ 14.9:\n\n"
+            "| Divisor | Remainder |\n|--------:|----------:|\n"
+            "| 2 | 1 |\n| 3 | 2 |\n| 5 | 1 |\n| 7 | 4 |\n| 11 | 1 |\n| 13 | **0** |\n\n"
+            "So \\( 221 = 13 \\times 17 \\).",
+            "Try the primes up to the root: 2, 3, 5, 7, 11, 13. 13 * 17 = 221. Not a prime.",
+        ),
+        effort="high",
+    )
+    script.otherwise(answer("one, two, three, " * 200, tok_s=20))
+    return script
 
 
 class Session:
@@ -63,21 +144,17 @@ class Session:
 
 
 async def empty(_session: Session) -> None:
-    """What one sees first."""
+    """Show the start of a chat."""
 
 
 async def talk(session: Session) -> None:
-    """Questions, versions, reasoning in full, and where the time went."""
-    await session.ask("What is the capital of France?")
-    await session.ask("What is 123 + 456?")
-    await session.press("f5")
-    await session.answered()
-    await session.press("f8", "ctrl+o", "ctrl+o")
+    """A question, and an answer with code and a table."""
+    await session.ask(_DUPLICATES)
 
 
 async def approve(session: Session) -> None:
     """A call of a tool waits for a word."""
-    await session.enter("What is the weather in Tokyo?")
+    await session.enter(_WEATHER_QUESTION)
     while not session.app.chat.dialogue.note:
         await session.pilot.pause(0.2)
     await session.pilot.pause(1)
@@ -97,35 +174,29 @@ async def tool(session: Session) -> None:
 
 async def inspect(session: Session) -> None:
     """Harmony's messages."""
-    await session.ask("What is the capital of France?")
-    await session.ask("What is 123 + 456?")
+    await approve(session)
+    await session.press("y")
+    await session.answered()
     await session.press("f9")
 
 
 async def compare(session: Session) -> None:
-    """Two efforts beside each other."""
-    await session.ask("What is 123 + 456?")
+    """Two efforts side by side."""
+    await session.ask(_PRIMES)
     await session.press("f5")
     await session.answered()
     await session.enter("/compare")
 
 
-async def failed(session: Session) -> None:
-    """A prompt that does not fit."""
-    session.app.chat.prompt.fill("word " * 40_000)
-    await session.press("enter")
-    await session.pilot.pause(4)
-
-
 async def wait(session: Session) -> None:
     """A message that waits while an answer streams."""
     await session.enter("Count from 1 to 300.")
-    await session.enter("What is the capital of France?")
+    await session.enter(_PRIMES)
     await session.pilot.pause(1.5)
 
 
 Scene = Callable[[Session], Awaitable[None]]
-_PICTURES: dict[str, tuple[Scene, tuple[int, int], str]] = {
+PICTURES: dict[str, tuple[Scene, tuple[int, int], str]] = {
     "chat": (talk, _LARGE, _DARK),
     "chat-light": (tool, _SMALL, _LIGHT),
     "chat-harmony": (inspect, _LARGE, _DARK),
@@ -134,30 +205,41 @@ _PICTURES: dict[str, tuple[Scene, tuple[int, int], str]] = {
 _TO_LOOK_AT: dict[str, tuple[Scene, tuple[int, int], str]] = {
     "empty": (empty, _SMALL, _DARK),
     "approve": (approve, _SMALL, _DARK),
-    "failed": (failed, _SMALL, _DARK),
     "wait": (wait, _SMALL, _DARK),
 }
 
 
-async def main(folder: Path, theme: str) -> None:
-    settings = load_settings()
-    Client(settings).ensure_running()
-    for name, picture in (_PICTURES | (_TO_LOOK_AT if theme else {})).items():
-        scene, size, own_theme = picture
-        text = await photograph(settings, scene, size, theme or own_theme)
-        (folder / f"{name}.svg").write_text(text, encoding="utf-8")
+def main(folder: Path, theme: str) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        ensure_gguf(Path(home) / "cache")
+        with run_script(Path(home)) as server:
+            for name, picture in (PICTURES | (_TO_LOOK_AT if theme else {})).items():
+                scene, size, own_theme = picture
+                text = asyncio.run(photograph(server, scene, size, theme or own_theme))
+                (folder / f"{name}.svg").write_text(text, encoding="utf-8")
 
 
-async def photograph(settings: Settings, scene: Scene, size: tuple[int, int], theme: str) -> str:
+@contextmanager
+def run_script(home: Path) -> Iterator[RunningServer]:
+    """Start a server with the script as its model; nano is in the cache of `home`."""
+    cache = home / "cache"
+    vocabulary = Vocabulary.from_model(read_tokens(ensure_gguf(cache)), cache)
+    with run_scripted_server(home, make_script(vocabulary)) as server:
+        copy = {"source": "nano", "destination": _MODEL}
+        httpx.post(f"{server.url}/api/copy", json=copy, trust_env=False).raise_for_status()
+        yield server
+
+
+async def photograph(server: RunningServer, scene: Scene, size: tuple[int, int], theme: str) -> str:
     """Play a scene and return what is on the screen then, as SVG."""
-    client = AsyncClient(settings)
+    client = AsyncClient(Settings(port=int(server.url.rpartition(":")[2])))
     with tempfile.TemporaryDirectory() as chats:
         history = History(Path(chats) / "chats.sqlite3")
-        conversation = Conversation(history, "nano", "medium")
-        conversation.set_option("temperature", 0)
-        tools = {"get_current_weather": _WEATHER} if scene in (tool, approve) else {}
-        toolbox = Toolbox(tools, Path(chats))
-        app = ChatApp(ChatServer(client), history, conversation, toolbox, theme=theme)
+        conversation = Conversation(history, _MODEL, "medium")
+        tools = {"get_current_weather": _WEATHER} if scene in (tool, approve, inspect) else {}
+        app = ChatApp(
+            ChatServer(client), history, conversation, Toolbox(tools, Path(chats)), theme=theme
+        )
         async with app.run_test(size=size) as pilot:
             await pilot.pause(0.5)
             await scene(Session(app, pilot))
@@ -169,9 +251,7 @@ async def photograph(settings: Settings, scene: Scene, size: tuple[int, int], th
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    asyncio.run(
-        main(
-            Path(arguments[0]) if arguments else Path(__file__).parent,
-            arguments[1] if len(arguments) > 1 else "",
-        )
+    main(
+        Path(arguments[0]) if arguments else Path(__file__).parent,
+        arguments[1] if len(arguments) > 1 else "",
     )

@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "bench").rglob("*.md")),
+    ROOT / "tests" / "nano" / "recipe" / "README.md",
+]
 
 _FENCE = re.compile(
     r"^(?P<notes>(?:[ \t]*<!--.*?-->\n)*)"

@@ -48,6 +48,12 @@ def test_every_page_is_in_the_index() -> None:
     )
 
 
+def test_every_bench_is_in_its_table() -> None:
+    bench = ROOT / "bench"
+    named = re.findall(r"`(\w+\.py)`", (bench / "README.md").read_text(encoding="utf-8"))
+    assert set(named) == {path.name for path in bench.glob("*.py")}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_are_there(page: Path) -> None:
     """Also in what no test runs."""

@@ -1,0 +1,48 @@
+"""The pictures of the chat and of commands can be made again, and show what is in them."""
+
+import html
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from docs import terminal_pictures
+from docs.screenshots import PICTURES, photograph, run_script
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+async def test_the_first_picture(empty_home: Path) -> None:
+    with run_script(empty_home) as server:
+        text = await photograph(server, *PICTURES["chat"])
+    for words in ("python", "defaultdict", "Hash", "everything"):
+        assert words in text
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_are_there_and_full(name: str) -> None:
+    text = (DOCS / f"{name}.svg").read_text(encoding="utf-8")
+    rows = {float(y) for y in re.findall(r'<text [^>]*y="([\d.]+)"', text)}
+    assert len(rows) > 0.7 * PICTURES[name][1][1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no pty on Windows")
+def test_the_picture_of_a_plan_is_that_of_today(empty_home: Path) -> None:
+    """It is of an imagined machine, so it is the same everywhere."""
+    environment = {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": "1"}
+    text = terminal_pictures.photograph(environment, terminal_pictures.PICTURES["plan"])
+    assert _words(text) == _words((DOCS / "plan.svg").read_text(encoding="utf-8"))
+    assert "answers" in _words(text)
+
+
+@pytest.mark.parametrize("name", terminal_pictures.PICTURES)
+def test_pictures_of_commands_show_the_commands(name: str) -> None:
+    words = _words((DOCS / f"{name}.svg").read_text(encoding="utf-8"))
+    assert words.count("gptoss") > len(terminal_pictures.PICTURES[name])
+    assert "loading" not in words
+
+
+def _words(svg: str) -> list[str]:
+    texts = re.findall(r"<text [^>]*>([^<]*)</text>", svg)
+    return " ".join(html.unescape(text) for text in texts).split()
