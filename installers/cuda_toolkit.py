@@ -1,4 +1,4 @@
-"""NVIDIA's CUDA toolkit out of the package index, so that no CUDA need be on the system.
+"""Get NVIDIA's CUDA toolkit from the package index, so that the system needs no CUDA.
 
 NVIDIA's package `cuda-toolkit` pins the wheels of one release. They hold the compiler and the
 libraries, but not the names without a version that a linker looks for, nor the driver's library.
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from steps import SetupError, answer_of
 
-# 13.3 mended what nvcc 13.2 compiled wrongly, 13.2 the clash with glibc 2.42 that 13.0 has; 13.4
-# knows GCC 16. With machine code for the very GPU every driver of CUDA 13 runs it.
+# 13.3 fixed what nvcc 13.2 compiled wrongly, 13.2 the clash with glibc 2.42 that 13.0 has; 13.4
+# supports GCC 16. With machine code for the exact GPU, every driver of CUDA 13 runs it.
 _VERSION = "13.4.3"
 COMPILER = f"cuda-toolkit[nvcc,cccl,cudart,cublas]=={_VERSION}"
 RUNTIME = f"cuda-toolkit[cudart,cublas]=={_VERSION}"
@@ -36,7 +36,7 @@ def build_environment(site: Path) -> dict[str, str]:
 
 
 def link_runtime(site: Path) -> None:
-    """Put CUDA's libraries beside llama.cpp's, the one folder where these look for others.
+    """Put CUDA's libraries next to llama.cpp's, the one folder where these look for others.
 
     They are links, on Windows hard links, so they take no space.
     """
@@ -68,7 +68,7 @@ def _add_link(link: Path, target: Path) -> None:
 
 
 def _driver_library() -> Path:
-    """Where NVIDIA's driver put `libcuda.so.1`; LD_LIBRARY_PATH comes first."""
+    """Return where NVIDIA's driver put `libcuda.so.1`; LD_LIBRARY_PATH comes first."""
     listed = answer_of(["ldconfig", "-p"]) or answer_of(["/sbin/ldconfig", "-p"]) or ""
     cached = [line.rpartition("=> ")[2] for line in listed.splitlines() if "libcuda.so.1 " in line]
     folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")), *_FOLDERS]

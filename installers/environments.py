@@ -1,4 +1,4 @@
-"""Python environments of the installer's own, and the C++ compiler that builds into them."""
+"""Make Python environments for the installer, and find the C++ compiler for them."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ _WINDOWS = os.name == "nt"
 
 
 def make_environment(log: Log, folder: Path) -> Path:
-    """Make an environment with pip out of the Python that runs this; return its Python.
+    """Make an environment with pip from the Python that runs this; return its Python.
 
     Debian's Python lacks ensurepip until python3-venv is there; `GPTOSS_UV` then names a uv that
     can do without.
@@ -51,7 +51,7 @@ def program_of(environment: Path, name: str) -> Path:
 
 
 def site_of(environment: Path) -> Path:
-    """Where its packages lie."""
+    """Return the folder of its packages."""
     if _WINDOWS:
         return environment / "Lib" / "site-packages"
     return next((environment / "lib").glob("python3*")) / "site-packages"
@@ -63,12 +63,12 @@ def pip(log: Log, python: Path, *arguments: str | Path, doing: str) -> None:
         [python, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments],
         failed=f"pip failed to {doing}",
         hint="Without a network, or behind a proxy? pip follows HTTPS_PROXY and --index. "
-        "The same command goes on where this one stopped.",
+        "Run the same command again to resume.",
     )
 
 
 def find_compiler() -> str | None:
-    """The program, or on Windows the folder of Visual Studio, that compiles C++ here."""
+    """Return the C++ compiler, or on Windows the folder of Visual Studio."""
     if _WINDOWS:
         return _visual_studio()
     names = (os.environ.get("CXX") or "c++", "g++", "clang++")
@@ -76,7 +76,7 @@ def find_compiler() -> str | None:
 
 
 def compiler_environment() -> dict[str, str]:
-    """Variables that the compiler needs: Visual Studio's, as its own batch file sets them."""
+    """Return variables that the compiler needs: Visual Studio's, as its batch file sets them."""
     folder = find_compiler()
     if not _WINDOWS:  # nvcc would look for g++, and for nothing else
         path = shutil.which(folder or "")

@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
 
 
 def set_up(extra: str) -> None:
-    """Make `.venv` hold this clone and its dependencies; nothing happens when it does already."""
+    """Install this clone and its dependencies into `.venv`, unless they are there already."""
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     wanted = pyproject + CONSTRAINTS.read_text(encoding="utf-8")
     version, args = pinned_version(pyproject), llama_wheel.cmake_args()
@@ -82,7 +82,7 @@ def set_up(extra: str) -> None:
 
 
 def pinned_version(pyproject: str) -> str:
-    """The one version of the binding whose structs match the library, from pyproject.toml."""
+    """Return the version of the binding whose structs match the library, from pyproject.toml."""
     for dependency in tomllib.loads(pyproject)["project"]["dependencies"]:
         if dependency.startswith(f"{llama_wheel.NAME}=="):
             return str(dependency.partition("==")[2].strip())
@@ -91,7 +91,7 @@ def pinned_version(pyproject: str) -> str:
 
 def run_pip(*arguments: str) -> None:
     if subprocess.call([PYTHON, "-m", "pip", *arguments]):
-        raise SystemExit("pip failed, see above; the same command goes on where this one stopped")
+        raise SystemExit("pip failed, see above. Run the same command again to resume")
 
 
 if __name__ == "__main__":

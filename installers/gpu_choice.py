@@ -1,4 +1,4 @@
-"""Which llama.cpp suits this machine's GPUs: a pure function of facts, and the facts."""
+"""Choose the llama.cpp that suits this machine's GPUs: a pure function, and its inputs."""
 
 import platform
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ PREBUILT_CUDA = "cu130"  # not cu132: nvcc 13.2 compiled some quantized kernels 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as the driver tells it: (8, 9) is Ada."""
+    """One GPU as the driver reports it: (8, 9) is Ada."""
 
     name: str
     capability: tuple[int, int]
@@ -26,12 +26,12 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the choice depends on.
+    """The facts that the choice depends on.
 
     Attributes:
         driver: Major version of NVIDIA's driver; None without one.
-        machine: As `platform.machine()` tells it.
-        compiler: What compiles C++ here; None if nothing does.
+        machine: As `platform.machine()` reports it.
+        compiler: The C++ compiler; None without one.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -42,12 +42,12 @@ class Facts:
 
 @dataclass(frozen=True)
 class Choice:
-    """How this machine gets its llama.cpp.
+    """The way this machine gets its llama.cpp.
 
     Attributes:
         architectures: What the CUDA code is compiled for, `89-real`; empty for the CPU.
         prebuilt: Part of the maintainer's index to try first, `cu130`; empty for none.
-        build: Compile here, if there is no prebuilt one or it does not suit.
+        build: Compile here, if no prebuilt one exists or it does not suit.
         reason: Why, in a sentence for the user.
         advice: What the user could do for a better one; empty if nothing.
     """
@@ -77,7 +77,9 @@ def choose(facts: Facts, wanted: Backend = "auto") -> Choice:
     if facts.compiler:
         return Choice((), "", True, reason, advice)
     if not _is_x86(facts.machine):
-        raise SetupError("There is no C++ compiler, which llama.cpp needs here.", COMPILER_HINT)
+        raise SetupError(
+            "llama.cpp needs a C++ compiler on this machine, and none was found.", COMPILER_HINT
+        )
     slower = f"With a C++ compiler it would use all that this CPU can do. {COMPILER_HINT}"
     return Choice((), "cpu", False, reason, f"{advice} {slower}".strip())
 
@@ -93,7 +95,7 @@ def read_facts(compiler: str | None) -> Facts:
 
 
 def parse_gpus(listed: str) -> tuple[tuple[Gpu, ...], int | None]:
-    """Read nvidia-smi's lines `NVIDIA GeForce RTX 4090, 8.9, 580.82.07`; skip what is none."""
+    """Read nvidia-smi's lines `NVIDIA GeForce RTX 4090, 8.9, 580.82.07`; skip other lines."""
     gpus, driver = [], None
     for line in listed.splitlines():
         name, _, rest = line.partition(",")
@@ -113,7 +115,7 @@ COMPILER_HINT = (
 
 
 def _obstacle(facts: Facts) -> tuple[str, str]:
-    """Why CUDA cannot be had, and what to do about it; two empty strings if it can."""
+    """Return why CUDA cannot be used, and what to do about it; two empty strings if it can."""
     again = "then run the installer again."
     if not facts.gpus or facts.driver is None:
         advice = f"If there is an NVIDIA card: install its driver, {OLDEST_DRIVER} or newer, "
@@ -126,7 +128,7 @@ def _obstacle(facts: Facts) -> tuple[str, str]:
     if not usable:
         return f"{names}: CUDA 13 needs an RTX 20 or newer.", ""
     if not facts.compiler and not _prebuilt(facts):
-        reason = f"{names}: there is no prebuilt llama.cpp for it, and no C++ compiler here."
+        reason = f"{names}: no prebuilt llama.cpp supports it, and no C++ compiler was found."
         return reason, COMPILER_HINT
     return "", ""
 

@@ -1,4 +1,4 @@
-"""A new version beside the old one; only when it has answered does it take the old one's place."""
+"""Install a new version next to the old one, which it replaces once it has answered."""
 
 import contextlib
 import email.parser
@@ -32,7 +32,7 @@ CONSTRAINTS = Path(__file__).with_name("constraints.txt")
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be installed, and how.
+    """The options of an installation.
 
     Attributes:
         source: A folder, an archive, a wheel or a URL, for pip.
@@ -60,7 +60,7 @@ class Package:
 
 
 def install(log: Log, places: Places, order: Order) -> None:
-    """Install, or upgrade; if anything fails, what was there before works on.
+    """Install, or upgrade; if anything fails, the old version keeps working.
 
     Raises:
         SetupError: with what to do.
@@ -93,7 +93,7 @@ def install(log: Log, places: Places, order: Order) -> None:
 
 
 def _check_space(places: Places, order: Order) -> None:
-    """Refuse before the first byte where a disk is too full."""
+    """Refuse before the first byte if a disk is too full."""
     needed_bytes = _CUDA_BYTES if order.choice.is_cuda else _CPU_BYTES
     for folder in (places.app, order.wheels):
         while not folder.is_dir():
@@ -130,7 +130,7 @@ def _make_package(log: Log, python: Path, source: str, folder: Path) -> Package:
 
 
 def _fill(log: Log, environment: Path, package: Package, order: Order) -> str:
-    """Install gptoss with the first llama.cpp that suits; return how that one was got."""
+    """Install gptoss with the first llama.cpp that suits; return how it was obtained."""
     python, choice = environments.python_of(environment), order.choice
     reason = ""
     options: list[str | Path] = ["--constraint", CONSTRAINTS] if CONSTRAINTS.is_file() else []
@@ -147,12 +147,12 @@ def _fill(log: Log, environment: Path, package: Package, order: Order) -> str:
             return how
         log.say(f"llama.cpp, {how}, does not suit. {reason}")
     hint = "--backend cpu does without the GPU. " if choice.is_cuda else ""
-    hint += f"Without {wheel} it would be made anew. Log: {log.path}"
+    hint += f"Delete {wheel} to have it built again. Log: {log.path}"
     raise SetupError(f"No llama.cpp suits this machine. {reason}", hint)
 
 
 def _candidates(log: Log, python: Path, version: str, order: Order) -> Iterator[tuple[str, Path]]:
-    """Wheels of llama.cpp, the quick way first; each is fetched or built when it is asked for."""
+    """Yield wheels of llama.cpp, the quick way first; each is fetched or built on demand."""
     choice = order.choice
     if choice.prebuilt and order.index:
         url = f"{order.index}/{choice.prebuilt}"
@@ -171,7 +171,7 @@ def _candidates(log: Log, python: Path, version: str, order: Order) -> Iterator[
         folder = llama_wheel.wheel_folder(order.wheels, version, args)
         wheel = llama_wheel.wheel_in(folder)
         if wheel is None:
-            log.say("compiling llama.cpp, once on this machine; Ctrl-C, and later it goes on")
+            log.say("compiling llama.cpp, once for this machine (after Ctrl-C, it resumes later)")
             wheel = llama_wheel.build(log, version, args, folder, choice.is_cuda)
         yield "compiled here", wheel
     elif not order.index:

@@ -1,6 +1,6 @@
-"""llama.cpp with its Python binding as a wheel: from the cache, from the maintainer, or built.
+"""Get llama.cpp with its Python binding as a wheel: cached, from the maintainer, or built.
 
-A build goes on where it was broken off: its folder stays until the wheel is there.
+A build resumes where it was interrupted: its folder stays until the wheel is there.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ from steps import Log, SetupError
 NAME = "llama-cpp-python"
 INDEX = "https://abetlen.github.io/llama-cpp-python/whl"  # the maintainer's, by CUDA's version
 _TOOLS = ("scikit-build-core[pyproject]>=0.9.2", "cmake>=3.28", "ninja")
-_JOB_BYTES = 2 * 2**30  # of RAM, for each compiler that runs beside others
+_JOB_BYTES = 2 * 2**30  # of RAM for each compiler that runs at the same time
 
 
 def cmake_args(architectures: tuple[str, ...] = ()) -> str:
-    """Options of the build: for the CPU, or for these CUDA architectures; `CMAKE_ARGS` follow."""
+    """Return build options, for the CPU or these CUDA architectures; `CMAKE_ARGS` follow."""
     options = ["-DLLAVA_BUILD=OFF"]
     if architectures:
         # NCCL: where found, it brings a libstdc++ of its own, and importing llama_cpp crashes.
@@ -34,13 +34,13 @@ def cmake_args(architectures: tuple[str, ...] = ()) -> str:
 
 
 def cache_folder() -> Path:
-    """Where wheels are kept, unless the user says otherwise; shared by all installations."""
+    """Return where wheels are kept by default, for all installations."""
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "gptoss" / "wheels"
 
 
 def wheel_folder(root: Path, version: str, how: str) -> Path:
-    """The folder of one wheel: of this version, made this way, for this processor.
+    """Return the folder of one wheel: of this version, made this way, for this processor.
 
     A build uses all instructions of the processor, so another one must not get it.
     `how` are the options of the build, or where it was downloaded from.
@@ -62,7 +62,7 @@ def download(log: Log, python: Path, version: str, folder: Path, index: str) -> 
     """Fetch the maintainer's wheel from an index for one version of CUDA, `…/whl/cu130`.
 
     Raises:
-        SetupError: there is none of this version, or no network.
+        SetupError: the index has no such version, or the network is down.
     """
     options = ("--only-binary", ":all:", "--no-deps", "--index-url", index, "--dest", folder)
     log.say(f"looking for a prebuilt llama.cpp at {index}")
@@ -92,7 +92,7 @@ def build(log: Log, version: str, args: str, folder: Path, cuda: bool = False) -
     folder.mkdir(parents=True, exist_ok=True)
     built = _only_wheel(work / "out")
     wheel = Path(shutil.move(built, folder / built.name))
-    shutil.rmtree(work, ignore_errors=True)  # the wheel is there; what is left harms nobody
+    shutil.rmtree(work, ignore_errors=True)  # the wheel is there; leftovers do no harm
     return wheel
 
 
@@ -126,14 +126,14 @@ def _compile(log: Log, python: Path, args: str, work: Path, source: Path, cuda: 
         [*command, "--wheel-dir", work / "out", source],
         failed="llama.cpp did not build",
         hint="If the compiler was killed, memory was short: CMAKE_BUILD_PARALLEL_LEVEL=1 builds "
-        "one file at a time. The same command goes on where this one stopped.",
+        "one file at a time. Run the same command again to resume.",
         env=environment,
         on_line=_Progress(log),
     )
 
 
 def n_jobs() -> int:
-    """How many compilers run at once: one per CPU, as far as the RAM goes."""
+    """Return how many compilers to run at the same time: one per CPU, as far as the RAM goes."""
     n_cpus = os.cpu_count() or 1
     if not hasattr(os, "sysconf"):
         return n_cpus
@@ -142,7 +142,7 @@ def n_jobs() -> int:
 
 
 class _Progress:
-    """Says every tenth of the way how far ninja is."""
+    """Report every tenth of ninja's progress."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -159,4 +159,4 @@ class _Progress:
 def _only_wheel(folder: Path) -> Path:
     if wheel := wheel_in(folder):
         return wheel
-    raise SetupError(f"There is no wheel in {folder}.", "Remove that folder and run this again.")
+    raise SetupError(f"{folder} has no wheel.", "Remove that folder and run this again.")

@@ -1,4 +1,4 @@
-"""Where an installation lies, and the record of what it put elsewhere, so that it can go again."""
+"""Record where an installation is and what it put elsewhere, so that it can be removed."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from steps import SetupError
 
 @dataclass(frozen=True)
 class Places:
-    """Folders of this user; nothing of the program lies anywhere else.
+    """Folders of this user; the program puts nothing anywhere else.
 
     Attributes:
         app: The program: an environment per installed version, and the record.
@@ -26,7 +26,7 @@ class Places:
 
 @dataclass
 class Receipt:
-    """What one installation is made of.
+    """The record of one installation.
 
     Attributes:
         version: Of gptoss.
@@ -46,13 +46,13 @@ class Receipt:
 
 
 def places() -> Places:
-    """The platform's folders for programs of one user; `XDG_*` move them."""
+    """Return the platform's folders for programs of one user; `XDG_*` move them."""
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
         root = (Path(local) if local else Path.home() / "AppData" / "Local") / "gptoss"
         return Places(root / "app", root / "bin", root / "install.log")
     if sys.platform != "linux":
-        raise SetupError("gptoss runs on Linux and Windows.", "On a Mac nobody has tried it.")
+        raise SetupError("gptoss runs on Linux and Windows.", "It has not been tried on a Mac.")
     data = _folder("XDG_DATA_HOME", ".local/share")
     state = _folder("XDG_STATE_HOME", ".local/state")
     log = state / "gptoss" / "log" / "install.log"
@@ -60,10 +60,10 @@ def places() -> Places:
 
 
 def read(app: Path) -> Receipt | None:
-    """The record of what is installed; None if nothing is.
+    """Return the record of what is installed; None if nothing is.
 
     Raises:
-        SetupError: there is one that this installer does not understand.
+        SetupError: this installer does not understand it.
     """
     path = app / "install.json"
     if not path.is_file():
@@ -71,8 +71,8 @@ def read(app: Path) -> Receipt | None:
     try:
         return Receipt(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
-        hint = f"Remove the folder {app} and install again; models and chats lie elsewhere."
-        raise SetupError(f"{path} is no record of an installation: {error}", hint) from error
+        hint = f"Remove the folder {app} and install again; models and chats are kept elsewhere."
+        raise SetupError(f"{path} is not a record of an installation: {error}", hint) from error
 
 
 def write(app: Path, receipt: Receipt) -> None:

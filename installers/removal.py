@@ -1,4 +1,4 @@
-"""Take gptoss away again: what its receipt lists, and if wished models and chats."""
+"""Remove gptoss: what its receipt lists, and on request models and chats."""
 
 import json
 import shutil
@@ -42,11 +42,11 @@ def uninstall(
 ) -> None:
     """Remove the program; say what stays, and where.
 
-    With `purge` models, chats, settings, caches and logs go, too. `confirm` asks the user, and
-    raises if that is a no.
+    With `purge`, models, chats, settings, caches and logs are removed, too. `confirm` asks the
+    user and raises if the answer is no.
 
     Raises:
-        SetupError: it cannot be told where the models lie, or the user said no.
+        SetupError: it is unknown where the models are, or the user said no.
     """
     environment = places.app / receipt.environment
     owned = _owned(environment)
@@ -79,12 +79,12 @@ def uninstall(
 
 
 def stop_programs(places: Places, environment: Path) -> None:
-    """End what runs out of the app folder, and no other gptoss that may run here."""
+    """Stop what runs from the app folder, and no other gptoss."""
     answer_of([python_of(environment), "-c", _STOP, places.app / "env-"])
 
 
 def _owned(environment: Path) -> list[Path] | None:
-    """Everything that gptoss keeps outside the program, as its own settings say."""
+    """Return everything that gptoss keeps outside the program, as its settings say."""
     shown = answer_of([python_of(environment), "-c", _ASK])
     if shown is None:
         return None
@@ -109,6 +109,6 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _size(path: Path) -> int:
-    """Bytes in a file or a folder; what links point at is not counted."""
+    """Return the bytes in a file or a folder, without following links."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_size for file in files if not file.is_symlink() and file.is_file())

@@ -1,4 +1,4 @@
-"""A server that starts at login: a systemd user unit on Linux, a scheduled task on Windows."""
+"""Start a server at login: a systemd user unit on Linux, a scheduled task on Windows."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ def install(log: Log, places: Places, receipt: Receipt) -> str:
         receipt.has_service = True
         return "The scheduled task gptoss starts the server at every login."
     if answer_of(["systemctl", "--user", "show-environment"]) is None:
-        return "No service: there is no systemd for users here. gptoss run starts a server, too."
+        return "No service: systemd has no user session here. gptoss run starts a server, too."
     unit = _unit_file()
     unit.parent.mkdir(parents=True, exist_ok=True)
     # systemd reads % and a backslash in its own way
@@ -54,7 +54,7 @@ def install(log: Log, places: Places, receipt: Receipt) -> str:
 
 
 def remove(log: Log) -> None:
-    """End the server and its start at login; the unit's file goes with the receipt."""
+    """Stop the server and its start at login; the unit's file goes with the receipt."""
     if sys.platform == "win32":
         _powershell(log, _UNTASK)
     elif _unit_file().is_file():
@@ -73,7 +73,7 @@ def _systemctl(log: Log, *words: str) -> None:
             failed=f"systemctl --user {words[0]} failed",
             hint="systemctl --user status gptoss says more.",
         )
-    except SetupError as error:  # the program itself is installed: that is no reason to stop
+    except SetupError as error:  # not a reason to stop: the program itself is installed
         log.say(f"{error} {error.hint}")
 
 

@@ -63,7 +63,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def prepare_environment(index: str | None) -> None:
-    """Keep settings of the user's Python out of the environments to be made."""
+    """Keep settings of the user's Python out of the new environments."""
     for name in ("PYTHONPATH", "PYTHONHOME", "PIP_TARGET", "PIP_PREFIX", "VIRTUAL_ENV"):
         os.environ.pop(name, None)
     os.environ["PIP_USER"] = "0"
@@ -74,14 +74,14 @@ def prepare_environment(index: str | None) -> None:
 def set_up(options: argparse.Namespace, places: Places, log: Log) -> int:
     source = options.source or own_source()
     if "://" not in source and not Path(source).exists():
-        raise SetupError(f"{source} is not there.", "--from wants gptoss's folder, file or URL.")
+        raise SetupError(f"{source} does not exist.", "--from takes gptoss's folder, file or URL.")
     previous = records.read(places.app)
     choice = gpu_choice.choose(gpu_choice.read_facts(find_compiler()), options.backend)
     print("\n".join(plan(options, places, source, previous, choice)))
     if options.dry_run:
         print("\nNothing was changed.")
         return 0
-    confirm("Go on?", options.yes)
+    confirm("Continue?", options.yes)
     is_served = options.service or bool(previous and previous.has_service)
     if not (is_served or options.yes):
         is_served = ask("Start a server now and at every login?", default=False)
@@ -100,7 +100,7 @@ def plan(
     previous: Receipt | None,
     choice: Choice,
 ) -> list[str]:
-    """What will be done, in lines for the user."""
+    """Return what will be done, in lines for the user."""
     llama = f"compiled here for {', '.join(choice.architectures) or 'this CPU'}"
     if choice.prebuilt and options.llama_index:
         first = f"the maintainer's build {choice.prebuilt}"
@@ -124,7 +124,7 @@ def plan(
 def remove(options: argparse.Namespace, places: Places, log: Log) -> int:
     found = records.read(places.app)
     if found is None:
-        raise SetupError(f"gptoss is not installed in {places.app}.", "There is nothing to remove.")
+        raise SetupError(f"gptoss is not installed in {places.app}.", "Nothing to remove.")
     if not options.dry_run:
         with log.alone():  # Windows removes no file that is open, so it is not held
             pass
@@ -133,11 +133,11 @@ def remove(options: argparse.Namespace, places: Places, log: Log) -> int:
 
 
 def own_source() -> str:
-    """The tree that this installer lies in."""
+    """Return the source tree of this installer."""
     if (ROOT / "pyproject.toml").is_file():
         return str(ROOT)
     hint = "No version is published on a package index yet: name an archive or a wheel with --from."
-    raise SetupError("gptoss itself does not lie beside this installer.", hint)
+    raise SetupError("gptoss itself is not next to this installer.", hint)
 
 
 def confirm(question: str, is_sure: bool) -> None:
@@ -147,7 +147,10 @@ def confirm(question: str, is_sure: bool) -> None:
 
 def ask(question: str, default: bool) -> bool:
     if not sys.stdin.isatty():
-        raise SetupError("Nobody is there to answer.", "Say --yes, or look first with --dry-run.")
+        raise SetupError(
+            "Confirmation needs a terminal.",
+            "Pass --yes, or look first with --dry-run.",
+        )
     try:
         answer = input(f"\n{question} [{'Y/n' if default else 'y/N'}] ").strip().lower()
     except EOFError:  # Ctrl-D

@@ -1,4 +1,4 @@
-"""The command on PATH, with completion. Every change goes into the receipt and can be undone."""
+"""Put the command on PATH, with completion. The receipt records every change, to undo it."""
 
 import os
 import re
@@ -81,7 +81,7 @@ def _command(places: Places) -> Path:
 
 
 def _write_completion(places: Places, program: Path, receipt: Receipt) -> None:
-    """Put scripts where bash and fish look for them by themselves; zsh's lies with the app."""
+    """Put scripts where bash and fish look for them; zsh's stays with the app."""
     data = places.app.parents[1]
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     files = {"bash": data / "bash-completion" / "completions" / "gptoss"}
@@ -97,7 +97,7 @@ def _write_completion(places: Places, program: Path, receipt: Receipt) -> None:
 
 
 def _lines(places: Places, shell: str) -> list[str]:
-    """What the start-up file must hold; what it holds of ours already counts as needed."""
+    """Return lines that the start-up file needs, including ours that it already has."""
     form = 'set -gx PATH "{}" $PATH' if shell == "fish" else 'export PATH="{}:$PATH"'
     line = form.format(_inside_quotes(places.bin, shell))
     is_on_path = str(places.bin) in os.environ.get("PATH", "").split(os.pathsep)
@@ -110,7 +110,7 @@ def _lines(places: Places, shell: str) -> list[str]:
 
 
 def _inside_quotes(path: Path, shell: str) -> str:
-    """A path between double quotes, where fish takes a backtick as it is."""
+    """Escape a path for double quotes; fish takes a backtick as it is."""
     return re.sub(r'[\\"$]' if shell == "fish" else r'[\\"$`]', r"\\\g<0>", str(path))
 
 
@@ -151,7 +151,7 @@ def _without_ours(data: bytes) -> bytes:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Give a file of the user new content, or leave it whole where a disk is full."""
+    """Give a file of the user new content, or leave it as it is if the disk is full."""
     file = file.resolve()  # a link, as in a repository of such files, stays one
     partial = file.with_name(f"{file.name}.gptoss.partial")
     try:

@@ -1,4 +1,4 @@
-"""What every part of the installer needs: to say, to log, to run a program, to fail with a remedy.
+"""Provide what every part of the installer needs: to print, log, run a program, and fail.
 
 Standard library alone, because all of the installer runs before anything is installed.
 """
@@ -16,7 +16,7 @@ _SHOWN = 15  # lines of a failed program
 
 
 class SetupError(Exception):
-    """Something the installer cannot get past: what happened, and what to do about it.
+    """Something that stops the installer: what happened, and what to do about it.
 
     `tail` is what a program that failed printed last.
     """
@@ -32,7 +32,7 @@ class SetupError(Exception):
 
 
 class Log:
-    """Says things to the user and keeps them, with all that programs print, in a file.
+    """Print messages and keep them, with all that programs print, in a file.
 
     The file is made with the first line, so that a dry run, which says nothing here, leaves none.
     """
@@ -45,14 +45,14 @@ class Log:
         self.note(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {text}\n")
 
     def note(self, text: str) -> None:
-        """Write into the file alone."""
+        """Write to the file only."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(text)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the file, so that no other installer works meanwhile; a killed one lets go of it.
+        """Hold the file, so that no other installer runs alongside; a killed one releases it.
 
         Raises:
             SetupError: another one works.
@@ -61,7 +61,7 @@ class Log:
         with self.path.open("ab") as file:
             if not _lock(file.fileno()):
                 hint = f"Wait until it has ended. Its log: {self.path}"
-                raise SetupError("Another installer of gptoss is at work.", hint)
+                raise SetupError("Another gptoss installer is running.", hint)
             yield
 
     def run(
@@ -112,12 +112,12 @@ class Log:
 
 
 def _lock(fd: int) -> bool:
-    """Take the lock of an open file, if nobody has it."""
+    """Take the lock of an open file if it is free."""
     try:
         if sys.platform == "win32":
             import msvcrt
 
-            os.lseek(fd, 2**30, os.SEEK_SET)  # behind the text: nobody can write what is locked
+            os.lseek(fd, 2**30, os.SEEK_SET)  # after the text, as locked bytes cannot be written
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
         else:
             import fcntl
@@ -131,7 +131,7 @@ def _lock(fd: int) -> bool:
 def answer_of(
     command: Command, env: Mapping[str, str] | None = None, statuses: tuple[int, ...] = (0,)
 ) -> str | None:
-    """What a program prints, or None if it is not there, takes a minute or ends otherwise."""
+    """Return what a program prints; None if it is missing, takes a minute or fails."""
     try:
         done = subprocess.run(
             [str(word) for word in command],

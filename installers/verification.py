@@ -1,4 +1,4 @@
-"""Whether what was installed works: its llama.cpp, what doctor says, an answer of nano."""
+"""Check what was installed: its llama.cpp, what doctor says, an answer of nano."""
 
 import json
 import os
@@ -13,7 +13,7 @@ _ASK = "import llama_cpp; print(llama_cpp.llama_print_system_info().decode())"
 
 
 def unsuitable(log: Log, environment: Path, architectures: tuple[str, ...]) -> str:
-    """Why the llama.cpp in an environment does not suit this machine; empty if it does.
+    """Return why the llama.cpp in an environment does not suit this machine; empty if it does.
 
     It is loaded in a process of its own, as one built for another processor dies here.
     """
@@ -71,9 +71,9 @@ def check_answer(log: Log, environment: Path) -> str:
 
 
 def problems(environment: Path) -> list[str]:
-    """What `gptoss doctor` finds wrong, each with what to do about it."""
+    """Return what `gptoss doctor` finds wrong, each with what to do about it."""
     program = program_of(environment, "gptoss")
-    shown = answer_of([program, "doctor", "--json"], statuses=(0, 1))  # 1: there are some
+    shown = answer_of([program, "doctor", "--json"], statuses=(0, 1))  # 1: it found some
     if not shown:
         raise SetupError("gptoss doctor does not run.", "The log says why.")
     found = json.loads(shown)["findings"]

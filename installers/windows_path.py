@@ -1,10 +1,10 @@
-"""One folder on the PATH of a Windows user, in the registry: no administrator is needed."""
+"""Manage a folder on the PATH of a Windows user, in the registry, without an administrator."""
 
 import ctypes
 import sys
 from pathlib import Path
 
-assert sys.platform == "win32"  # also tells mypy which names there are
+assert sys.platform == "win32"  # also for mypy, which then knows the names
 
 import winreg
 
@@ -12,7 +12,7 @@ _BROADCAST, _SETTING_CHANGE, _ABORT_IF_HUNG = 0xFFFF, 0x001A, 0x0002  # winuser.
 
 
 def add(folder: Path) -> bool:
-    """Append it; False if it is there already."""
+    """Append a folder; False if it is there already."""
     entries = _read()
     if str(folder) in entries:
         return False
@@ -39,7 +39,7 @@ def _write(entries: list[str]) -> None:
     access = winreg.KEY_SET_VALUE
     with winreg.OpenKey(winreg.HKEY_CURRENT_USER, "Environment", 0, access) as key:
         winreg.SetValueEx(key, "Path", 0, winreg.REG_EXPAND_SZ, ";".join(entries))
-    # Windows that are open read it anew; new ones would, too, only after the next login.
+    # Open windows read it again; otherwise even new ones would, only after the next login.
     ctypes.windll.user32.SendMessageTimeoutW(
         _BROADCAST, _SETTING_CHANGE, 0, "Environment", _ABORT_IF_HUNG, 5000, None
     )

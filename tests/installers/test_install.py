@@ -169,10 +169,10 @@ def _python_without_venv(user: FreshUser) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "message", "remedy"),
     [
-        ((), "Nobody is there to answer", "--yes"),
+        ((), "Confirmation needs a terminal", "--yes"),
         (("--yes", "--backend", "cuda"), "No CUDA build: NVIDIA's driver shows no GPU", "driver"),
-        (("--yes", "--from", "/nowhere"), "/nowhere is not there", "--from wants"),
-        (("--uninstall",), "gptoss is not installed", "nothing to remove"),
+        (("--yes", "--from", "/nowhere"), "/nowhere does not exist", "--from takes"),
+        (("--uninstall",), "gptoss is not installed", "Nothing to remove"),
         (("--yes", *NO_NETWORK), "pip failed to build", "HTTPS_PROXY"),
     ],
 )

@@ -104,7 +104,7 @@ def test_record_that_is_none(places: Places) -> None:
     receipt.write(places.app, made)
     assert receipt.read(places.app) == made
     (places.app / "install.json").write_text('{"version": ')
-    with pytest.raises(SetupError, match="no record") as caught:
+    with pytest.raises(SetupError, match="is not a record") as caught:
         receipt.read(places.app)
     assert str(places.app) in caught.value.hint
 
@@ -202,7 +202,7 @@ def test_two_installers_do_not_work_at_once(tmp_path: Path) -> None:
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"1\n"
-        with pytest.raises(SetupError, match="Another installer"), Log(path).alone():
+        with pytest.raises(SetupError, match="Another gptoss installer"), Log(path).alone():
             pass
         other.kill()
         other.wait()

@@ -51,6 +51,6 @@ def test_unit_comes_and_goes(places: Places) -> None:
 def test_without_systemd_nothing_is_written(places: Places) -> None:
     (Path.home() / "broken").touch()
     made = Receipt("1", "env-1", "")
-    assert "no systemd for users" in service.install(Log(places.log), places, made)
+    assert "systemd has no user session" in service.install(Log(places.log), places, made)
     assert not made.has_service
     assert not (Path.home() / ".config").exists()
