@@ -1,8 +1,9 @@
 """The screen keeps up with fast models, and the keys with the screen.
 
 CPU time is measured, as wall time would tell what else the machine does. It grows, too, when other
-processes share the caches, so the bounds are some times what an idle machine needs: 30 ms for the
-lag and 0.3 s for a long chat are the aims.
+processes share the machine, so the lag is compared with fixed work that is done at the same time,
+and the bounds are some times what an idle machine needs, which is 15 to 27 ms for the lag and 0.3 s
+for a long chat. An answer that was rendered as a whole with each token would need 400 ms.
 """
 
 import asyncio
@@ -14,12 +15,12 @@ import pytest
 from gptoss_local.history import History
 from tests.tui.documents import BLOCKS
 from tests.tui.running_chat import Chat, run_chat
-from tests.tui.scripted import ScriptedServer, measure_lag, percentile
+from tests.tui.scripted import ScriptedServer, measure_lag
 from tui.actions.chats import open_chat
 from tui.screens.chats import Place
 
 _SECONDS = 3
-_MOST_S = 0.050
+_MOST_S = 0.100
 _CODE = "    value = compute(index, offset)  # row\n"
 _ROW = "| cell one | cell two | cell three |\n"
 
@@ -32,7 +33,7 @@ async def lag_p95(chat: Chat) -> float:
     await asyncio.sleep(_SECONDS)
     stop.set()
     assert chat.app.chat.is_answering
-    return percentile(await measuring, 95)
+    return (await measuring).p95_s
 
 
 @pytest.mark.parametrize(
