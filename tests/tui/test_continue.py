@@ -44,12 +44,11 @@ def rows(chat: Chat) -> list[str]:
     return found[first + 1 : last]
 
 
-@pytest.mark.parametrize("width", [80, 120])
 async def test_piece_by_piece_it_is_the_whole(
-    scripted_server: RunningServer, tmp_path: Path, width: int
+    scripted_server: RunningServer, tmp_path: Path
 ) -> None:
     """Cut by its length, in its reasoning and in every kind of block."""
-    size = (width, 400)
+    size = (100, 400)
     async with opener(scripted_server, tmp_path / "a")(size=size) as chat:
         assert await chat.ask(QUESTION) == TEXT
         await chat.pilot.pause(0.3)
