@@ -18,8 +18,8 @@ from peers import checked
 
 from gptoss_local.engine.protocol import Finished, Generate, Tokens
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, ContextParams, Model
-from gptoss_local.types import SamplingParams
+from gptoss_local.llama import Context, Model
+from gptoss_local.types import ContextParams, SamplingParams
 
 _N_ANSWER = 24
 _N_DRAFT_MAX = 16

@@ -51,10 +51,11 @@ from peers import (
 )
 from synth_gguf import fill, write_header
 
-from gptoss_local.llama import Batch, Context, ContextParams, Model, list_devices
+from gptoss_local.llama import Batch, Context, Model, list_devices
 from gptoss_local.nano import ensure_gguf
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.store import adopt_file
+from gptoss_local.types import ContextParams
 
 PARTS = ("nano", "size", "speed")
 STREAMS = (1, 3, 4, 8, 12)

@@ -21,12 +21,11 @@ from peers import checked
 
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Generate, Tokens
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu
-from gptoss_local.llama.model import LoadMode
+from gptoss_local.llama import Context, Model, has_gpu
 from gptoss_local.plan.result import Plan
 from gptoss_local.runner.planning import plan_load
 from gptoss_local.settings import load_settings
-from gptoss_local.types import SamplingParams
+from gptoss_local.types import ContextParams, LoadMode, ModelParams, SamplingParams
 
 N_PROMPT, N_TOKENS, N_ROUNDS = 4096, 64, 3
 

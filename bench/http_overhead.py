@@ -26,11 +26,11 @@ from pathlib import Path
 
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import STOP_TOKENS
-from gptoss_local.llama import Context, ContextParams, Model, Sampler
+from gptoss_local.llama import Context, Model, Sampler
 from gptoss_local.nano import ensure_gguf
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.store import adopt_file, read_tokens
-from gptoss_local.types import SamplingParams
+from gptoss_local.types import ContextParams, SamplingParams
 
 PROMPT = (
     "<|start|>user<|message|>Count from 1 to 150.<|end|>"

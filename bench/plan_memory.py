@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Failed, Generate
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, ContextParams, Model, ModelParams
+from gptoss_local.llama import Context, Model
 from gptoss_local.llama.memory import logged_buffers
 from gptoss_local.machine.nvidia import read_gpus
 from gptoss_local.plan.facts import ModelFacts, read_facts
 from gptoss_local.plan.memory import Shape, device_sampling_bytes, host_map_bytes
 from gptoss_local.plan.placement import Placement, iter_placements
-from gptoss_local.types import SamplingParams
+from gptoss_local.types import ContextParams, ModelParams, SamplingParams
 
 MIB = 2**20
 CONTEXTS, BATCHES, PARALLEL = (8192, 32_768, 131_072), (256, 512, 2048, 4096), (1, 4, 16)

@@ -24,11 +24,11 @@ from peers import checked
 from gptoss_local.chat import Vocabulary
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, ContextParams, Model, Sampler, has_gpu
+from gptoss_local.llama import Context, Model, Sampler, has_gpu
 from gptoss_local.nano import ensure_gguf
 from gptoss_local.settings import load_settings
 from gptoss_local.store import read_tokens
-from gptoss_local.types import SamplingParams
+from gptoss_local.types import ContextParams, SamplingParams
 
 ROOT = Path(__file__).resolve().parents[1]
 N_FREE = 400  # tokens of free text in each round

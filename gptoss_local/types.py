@@ -11,8 +11,69 @@ Effort = Literal["low", "medium", "high"]
 FinishReason = Literal["stop", "length", "cancelled"]
 """Why a sequence ended: a stop token, the token limit or a full context, or the caller."""
 
+CacheType = Literal["f16", "bf16", "q8_0", "q4_0"]
+"""The type of the numbers in cached keys and values."""
+
+LoadMode = Literal["auto", "none", "mmap", "direct_io", "pinned"]
+"""The way to read a model's file; see `ModelParams`."""
+
 Progress = Callable[[str, int, int], None]
 """Called as `progress(what, done, total)` during long work; `what` names the current step."""
+
+
+class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
+    """The places of a model's weights.
+
+    Attributes:
+        n_gpu_layers: Layers kept in VRAM; negative means all. Without a GPU it has no effect.
+        devices: Names of the devices to offload to; None takes all there are.
+        tensor_overrides: Pairs of a regular expression, searched in tensor names, and the name of
+            the device whose memory takes those tensors; the first match counts.
+        load_mode: `none` reads the file into buffers, which for weights on the host are pinned
+            ones where a GPU is there; `mmap` maps it; `auto` is llama.cpp's choice. `pinned` maps
+            it and locks what stays with the CPU; where that cannot be, it is `none`.
+        tensor_split: How many layers each device gets, in order; None leaves it to llama.cpp.
+        repack: Let the CPU's experts be copied into an order that it computes faster with; without,
+            they stay where the load mode puts them, which may be the page cache.
+        no_alloc: Allocate nothing, so that contexts over the model report what they would take, and
+            can do nothing else. Needs the load mode `none`.
+    """
+
+    n_gpu_layers: int = -1
+    devices: tuple[str, ...] | None = None
+    tensor_overrides: tuple[tuple[str, str], ...] = ()
+    load_mode: LoadMode = "auto"
+    tensor_split: tuple[int, ...] | None = None
+    repack: bool = True
+    no_alloc: bool = False
+
+
+class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of a context, in tokens, and its CPU threads for prefill and for decode.
+
+    Attributes:
+        n_ctx: Tokens that all sequences share.
+        n_batch: Most tokens of a step, which the device computes together: llama.cpp's `n_ubatch`,
+            too; see `llama.Context.n_batch`.
+        n_seq_max: Sequences that run at the same time.
+        n_outputs_max: Most rows of logits of a step; each costs 0.8 MB (n_vocab floats) on the
+            device and on the host. It is never below `n_seq_max`, where llama.cpp aborts the
+            process.
+        n_outputs_max_per_seq: Most rows of a sequence that is sampled on the device.
+        cache_type: Of keys and values.
+        op_offload: A GPU computes large batches with weights of the host, which are copied to it
+            each time.
+    """
+
+    n_ctx: int
+    n_threads_prefill: int
+    n_threads_decode: int
+    n_batch: int = 512
+    n_seq_max: int = 1
+    n_outputs_max: int = 0
+    n_outputs_max_per_seq: int = 1
+    cache_type: CacheType = "f16"
+    op_offload: bool = True
 
 
 class Penalties(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,14 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from gptoss_local.errors import GptOssError
-from gptoss_local.types import FinishReason, OffloadTimes, SamplingParams, Usage
+from gptoss_local.types import (
+    CacheType,
+    FinishReason,
+    LoadMode,
+    OffloadTimes,
+    SamplingParams,
+    Usage,
+)
 
 LENGTH_BYTES = 4
 N_DRAFT_MAX = 15
@@ -35,7 +42,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         n_draft_max: Most tokens of the drafts of a step; 0: no speculation.
         backend_sampling: Sample on the device; None: where there is a GPU.
         devices, tensor_split, tensor_overrides, load_mode, repack: see
-            `gptoss_local.llama.ModelParams`.
+            `gptoss_local.types.ModelParams`.
         offload_min_batch: From how many tokens on a GPU computes with weights of the host.
         cache_type: Of keys and values: f16, bf16, q8_0 or q4_0.
         checkpoint_bytes: Host memory for returning to earlier points of a conversation; 0: none.
@@ -64,10 +71,10 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     devices: tuple[str, ...] | None = None
     tensor_split: tuple[int, ...] | None = None
     tensor_overrides: tuple[tuple[str, str], ...] = ()
-    load_mode: Literal["auto", "none", "mmap", "direct_io", "pinned"] = "auto"
+    load_mode: LoadMode = "auto"
     repack: bool = True
     offload_min_batch: int = 32
-    cache_type: Literal["f16", "bf16", "q8_0", "q4_0"] = "f16"
+    cache_type: CacheType = "f16"
     checkpoint_bytes: int = 512 * 2**20
     boundary_tokens: tuple[int, ...] = ()
     prefix_dir: str | None = None

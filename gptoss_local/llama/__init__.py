@@ -16,24 +16,20 @@ except (ImportError, OSError, RuntimeError, AttributeError) as error:
 
 from gptoss_local.llama.batch import Batch
 from gptoss_local.llama.canary import Canary
-from gptoss_local.llama.context import CacheType, Context, ContextParams, State
+from gptoss_local.llama.context import Context, State
 from gptoss_local.llama.devices import Device, list_devices
 from gptoss_local.llama.library import has_gpu, library_version
 from gptoss_local.llama.memory import MemoryBuffer
-from gptoss_local.llama.model import LoadMode, Model, ModelParams
+from gptoss_local.llama.model import Model
 from gptoss_local.llama.sampler import Sampler
 
 __all__ = [
     "Batch",
-    "CacheType",
     "Canary",
     "Context",
-    "ContextParams",
     "Device",
-    "LoadMode",
     "MemoryBuffer",
     "Model",
-    "ModelParams",
     "Sampler",
     "State",
     "has_gpu",

@@ -6,10 +6,8 @@ Thread: a Context belongs to the thread that made it.
 import contextlib
 from collections.abc import Sequence
 from ctypes import POINTER, c_uint8
-from typing import Literal
 
 import llama_cpp
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,35 +17,13 @@ from gptoss_local.llama.chains import Chains
 from gptoss_local.llama.library import forget_log, recent_log
 from gptoss_local.llama.memory import logged_buffers
 from gptoss_local.llama.model import Model
+from gptoss_local.types import CacheType, ContextParams
 
 State = npt.NDArray[np.uint8]
 """The result of `Context.save`: bytes of llama.cpp's own format, of one library version."""
 
-CacheType = Literal["f16", "bf16", "q8_0", "q4_0"]
 _CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}  # ggml.h
 _PARTIAL_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, llama.h
-
-
-class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of a context, in tokens, and its CPU threads for prefill and for decode.
-
-    `n_batch` bounds one `decode` call and is llama.cpp's `n_ubatch`, too: see `Context.n_batch`.
-    `n_outputs_max` bounds the rows of logits of one call; each costs 0.8 MB (n_vocab floats) on
-    the device and on the host. It is never below `n_seq_max`, where llama.cpp aborts the process.
-    `n_outputs_max_per_seq` bounds them for a sequence that is sampled on the device. `op_offload`:
-    a GPU computes large batches with weights of the host, which are copied to it each time.
-    """
-
-    n_ctx: int
-    n_threads_prefill: int
-    n_threads_decode: int
-    n_batch: int = 512
-    n_seq_max: int = 1
-    n_outputs_max: int = 0
-    n_outputs_max_per_seq: int = 1
-    type_k: CacheType = "f16"
-    type_v: CacheType = "f16"
-    op_offload: bool = True
 
 
 class Context:
@@ -101,7 +77,7 @@ class Context:
         c.n_outputs_max = max(self.n_outputs_max, c.n_seq_max)
         c.n_outputs_max_per_seq = params.n_outputs_max_per_seq
         c.n_threads, c.n_threads_batch = params.n_threads_decode, params.n_threads_prefill
-        c.type_k, c.type_v = _CACHE_TYPES[params.type_k], _CACHE_TYPES[params.type_v]
+        c.type_k = c.type_v = _CACHE_TYPES[params.cache_type]
         c.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
         c.kv_unified, c.no_perf, c.op_offload = True, True, params.op_offload
         c.swa_full = False  # the library's default True doubles the cache for nothing

@@ -6,46 +6,18 @@ from collections.abc import Callable
 from ctypes import c_void_p
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import llama_cpp
-import msgspec
 
 from gptoss_local.errors import EngineError, ModelLoadError
 from gptoss_local.llama.devices import CPU, buffer_type, device_handle
 from gptoss_local.llama.library import forget_log, recent_log, start_library
 from gptoss_local.llama.memory import logged_buffers
 from gptoss_local.llama.pinning import can_pin, pin, unpin
+from gptoss_local.types import LoadMode, ModelParams
 
-LoadMode = Literal["auto", "none", "mmap", "direct_io", "pinned"]
 _LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "direct_io": 4, "pinned": 1}  # llama.h
-
-
-class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
-    """The places of the weights.
-
-    Attributes:
-        n_gpu_layers: Layers kept in VRAM; negative means all. Without a GPU it has no effect.
-        devices: Names of the devices to offload to; None takes all there are.
-        tensor_overrides: Pairs of a regular expression, searched in tensor names, and the name of
-            the device whose memory takes those tensors; the first match counts.
-        load_mode: `none` reads the file into buffers, which for weights on the host are pinned
-            ones where a GPU is there; `mmap` maps it; `auto` is llama.cpp's choice. `pinned` maps
-            it and locks what stays with the CPU; where that cannot be, it is `none`.
-        tensor_split: How many layers each device gets, in order; None leaves it to llama.cpp.
-        repack: Let the CPU's experts be copied into an order that it computes faster with; without,
-            they stay where the load mode puts them, which may be the page cache.
-        no_alloc: Allocate nothing, so that contexts over the model report what they would take, and
-            can do nothing else. Needs the load mode `none`.
-    """
-
-    n_gpu_layers: int = -1
-    devices: tuple[str, ...] | None = None
-    tensor_overrides: tuple[tuple[str, str], ...] = ()
-    load_mode: LoadMode = "auto"
-    tensor_split: tuple[int, ...] | None = None
-    repack: bool = True
-    no_alloc: bool = False
 
 
 class Closeable(Protocol):

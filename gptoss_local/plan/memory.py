@@ -5,13 +5,11 @@ The parts of the graph's buffer were derived from llama.cpp's own figures at the
 measured by `bench/plan_memory.py` on an H200 and compared by `tests/plan/test_gpu_memory.py`.
 """
 
-from typing import Literal
-
 import msgspec
 
 from gptoss_local.plan.facts import ModelFacts
+from gptoss_local.types import CacheType
 
-CacheType = Literal["f16", "bf16", "q8_0", "q4_0"]
 _CACHE_BITS: dict[CacheType, float] = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_0": 4.5}
 _MIB = 2**20
 MAX_HOST_BATCH = 2048
@@ -19,7 +17,7 @@ MAX_HOST_BATCH = 2048
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of a context, as in `gptoss_local.llama.ContextParams`.
+    """Sizes of a context, which decide how much memory it takes.
 
     Attributes:
         n_outputs: Most rows of logits of a step.

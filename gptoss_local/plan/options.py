@@ -2,8 +2,8 @@
 
 import msgspec
 
-from gptoss_local.plan.memory import CacheType
 from gptoss_local.settings import Settings
+from gptoss_local.types import CacheType
 
 
 class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -78,7 +78,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         return n_bytes + (0 if self.n_gpu_layers else facts.output_bytes)
 
     def tensor_overrides(self) -> tuple[tuple[str, str], ...]:
-        """Return patterns for `llama.ModelParams`; few, as each is tried on every tensor."""
+        """Return patterns for `ModelParams`; few, as each is tried on every tensor."""
         found = []
         if self.host_experts:
             layers = "|".join(map(str, self.host_experts))

@@ -83,7 +83,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def load_mode(self) -> Literal["auto", "mmap", "pinned"]:
-        """Return how the file is read; see `llama.ModelParams`."""
+        """Return how the file is read; see `ModelParams`."""
         if not self.uses_gpu:
             return "auto"
         return "pinned" if self.host.is_pinned else "mmap"

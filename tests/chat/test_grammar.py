@@ -17,8 +17,8 @@ from gptoss_local.engine.protocol import Finished, Generate, Tokens
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.errors import UsageError
-from gptoss_local.llama import Context, ContextParams, Model
-from gptoss_local.types import SamplingParams
+from gptoss_local.llama import Context, Model
+from gptoss_local.types import ContextParams, SamplingParams
 from tests.chat.masked import accepts
 from tests.json_schema import satisfies
 

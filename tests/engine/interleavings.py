@@ -27,9 +27,9 @@ from gptoss_local.engine.worker.drafts.costs import StepCosts
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.pace import PrefillPace
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
-from gptoss_local.llama import Context, ContextParams, Model
+from gptoss_local.llama import Context, Model
 from gptoss_local.llama.sampler import N_BLOCK
-from gptoss_local.types import Penalties, SamplingParams
+from gptoss_local.types import ContextParams, Penalties, SamplingParams
 from tests.engine.prefix_run import END, Reference, text
 from tests.engine.smooth_model import N_VOCAB
 
@@ -94,8 +94,7 @@ def make_engine(
         n_seq_max=n_seq,
         n_outputs_max=n_seq + n_draft_max,
         n_outputs_max_per_seq=1 + n_draft_max,
-        type_k="bf16",
-        type_v="bf16",
+        cache_type="bf16",
     )
     return Engine(
         Context(model, params),

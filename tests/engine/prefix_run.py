@@ -16,8 +16,8 @@ from gptoss_local.engine.worker.drafts.costs import StepCosts
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.draw import draw
 from gptoss_local.engine.worker.sequence import Sequence
-from gptoss_local.llama import Batch, Context, ContextParams, Model
-from gptoss_local.types import SamplingParams
+from gptoss_local.llama import Batch, Context, Model
+from gptoss_local.types import ContextParams, SamplingParams
 from tests.engine.smooth_model import N_VOCAB, TOLERANCE
 
 END, CALL = 1, 2
@@ -32,8 +32,7 @@ def make_context(model: Model, n_ctx: int, n_seq: int, n_batch: int = 64) -> Con
         n_batch=n_batch,
         n_seq_max=n_seq,
         n_outputs_max=min(64, n_batch),
-        type_k="bf16",
-        type_v="bf16",
+        cache_type="bf16",
     )
     return Context(model, params)
 

@@ -13,8 +13,8 @@ from gptoss_local.engine.protocol import (
 )
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.llama import Context, ContextParams, Model
-from gptoss_local.types import SamplingParams
+from gptoss_local.llama import Context, Model
+from gptoss_local.types import ContextParams, SamplingParams
 
 GREEDY = SamplingParams(temperature=0)
 Prompt = Callable[[str], list[int]]

@@ -8,8 +8,8 @@ import pytest
 from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.errors import ComputeError
-from gptoss_local.llama import Context, ContextParams, Model, chains
-from gptoss_local.types import SamplingParams
+from gptoss_local.llama import Context, Model, chains
+from gptoss_local.types import ContextParams, SamplingParams
 
 KINDS = [
     SamplingParams(temperature=0),

@@ -14,8 +14,8 @@ from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Load, Tokens
 from gptoss_local.errors import ContextOverflowError, EngineCrashedError, ModelLoadError
-from gptoss_local.llama import Context, ContextParams, Model, Sampler
-from gptoss_local.types import SamplingParams
+from gptoss_local.llama import Context, Model, Sampler
+from gptoss_local.types import ContextParams, SamplingParams
 from tests.conftest import wait_until
 from tests.engine.run import GREEDY, Prompt
 

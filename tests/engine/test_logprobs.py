@@ -16,8 +16,8 @@ from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.logprobs import logprob
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.llama import Context, ContextParams, Model
-from gptoss_local.types import Penalties, SamplingParams
+from gptoss_local.llama import Context, Model
+from gptoss_local.types import ContextParams, Penalties, SamplingParams
 from tests.engine.run import GREEDY, Prompt
 
 Logits = npt.NDArray[np.float64]

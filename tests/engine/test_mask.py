@@ -14,8 +14,8 @@ from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.worker.sampling.draw import draw
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.engine.worker.sequence import Sequence
-from gptoss_local.llama import Context, ContextParams, Model, Sampler
-from gptoss_local.types import SamplingParams
+from gptoss_local.llama import Context, Model, Sampler
+from gptoss_local.types import ContextParams, SamplingParams
 from tests.engine.run import GREEDY, Prompt, Run, running
 
 HELLO = "hello"

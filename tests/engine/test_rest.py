@@ -5,8 +5,9 @@ import pytest
 from gptoss_local.engine.protocol import Event, Finished, Generate, Tokens
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.errors import ContextOverflowError
-from gptoss_local.llama import Context, ContextParams, Model
+from gptoss_local.llama import Context, Model
 from gptoss_local.llama.chains import Chains
+from gptoss_local.types import ContextParams
 from tests.engine.run import GREEDY
 
 PROMPT = [200006, 1428, 200008, *range(1000, 1040), 200007, 200006, 173781]

@@ -25,8 +25,8 @@ from gptoss_local.engine.protocol import Finished, Generate, Tokens
 from gptoss_local.engine.worker.drafts.costs import StepCosts
 from gptoss_local.engine.worker.drafts.draft import Drafter
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, ContextParams, Model
-from gptoss_local.types import SamplingParams, Usage
+from gptoss_local.llama import Context, Model
+from gptoss_local.types import ContextParams, SamplingParams, Usage
 
 N_DRAFT_MAX = 40
 FLAT = SamplingParams(temperature=6.0, top_k=8)  # where several tokens are likely

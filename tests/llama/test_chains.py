@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.llama import Context, ContextParams, Model, Sampler
+from gptoss_local.llama import Context, Model, Sampler
 from gptoss_local.llama.chains import _N_FORMS, _sign
 from gptoss_local.llama.devices import ggml
-from gptoss_local.types import SamplingParams
+from gptoss_local.types import ContextParams, SamplingParams
 
 KINDS = [
     SamplingParams(temperature, top_p, top_k, min_p)

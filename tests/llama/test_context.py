@@ -12,13 +12,11 @@ from gptoss_local.errors import ContextOverflowError, EngineError, ModelLoadErro
 from gptoss_local.llama import (
     Batch,
     Context,
-    ContextParams,
     Model,
-    ModelParams,
     Sampler,
     list_devices,
 )
-from gptoss_local.types import SamplingParams
+from gptoss_local.types import ContextParams, ModelParams, SamplingParams
 
 A, B = [976, 4251, 382, 261, 2201], [12845, 591, 220, 16, 316, 220, 455]
 N_CTX = 2048

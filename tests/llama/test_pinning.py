@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from gptoss_local.formats.gguf_file import read_info
-from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu, pinning
+from gptoss_local.llama import Context, Model, has_gpu, pinning
+from gptoss_local.types import ContextParams, ModelParams
 
 EXPERTS = (r"^blk\.[0-3]\.ffn_(up|down|gate)_exps", "CPU")
 PROMPT = [200006, 1428, 200008, 13225]

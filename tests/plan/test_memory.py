@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.llama import Context, ContextParams, Model, ModelParams
+from gptoss_local.llama import Context, Model
 from gptoss_local.llama.library import whole_log
 from gptoss_local.plan.facts import ModelFacts, read_facts
 from gptoss_local.plan.memory import (
-    CacheType,
     Shape,
     all_cache_bytes,
     compute_bytes,
     n_cells,
     output_bytes,
 )
+from gptoss_local.types import CacheType, ContextParams, ModelParams
 
 MIB = 2**20
 GRID = [
@@ -38,8 +38,7 @@ def make_context(model: Model, shape: Shape) -> Context:
         n_seq_max=shape.n_seq,
         n_outputs_max=shape.n_outputs,
         n_outputs_max_per_seq=1 + shape.n_outputs - shape.n_seq,
-        type_k=shape.cache_type,
-        type_v=shape.cache_type,
+        cache_type=shape.cache_type,
     )
     return Context(model, params)
 

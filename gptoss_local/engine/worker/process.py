@@ -37,7 +37,8 @@ from gptoss_local.engine.worker.loading.read_ahead import read_ahead
 from gptoss_local.engine.worker.loading.rehearsal import rehearse
 from gptoss_local.engine.worker.loading.tuning import tune, tune_offload
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.llama import Context, ContextParams, Model, ModelParams, has_gpu, library_version
+from gptoss_local.llama import Context, Model, has_gpu, library_version
+from gptoss_local.types import ContextParams, ModelParams
 
 _SAVE_S = 4.0  # the client kills a process that takes longer to exit
 
@@ -127,8 +128,7 @@ def _load(load: Load, events: BinaryIO) -> tuple[Model, ContextParams]:
         n_batch=load.n_batch,
         n_outputs_max=load.n_seq + load.n_draft_max,
         n_outputs_max_per_seq=1 + load.n_draft_max,
-        type_k=load.cache_type,
-        type_v=load.cache_type,
+        cache_type=load.cache_type,
     )
     if load.budget_bytes:
         rehearse(path, model_params, params, load.budget_bytes)

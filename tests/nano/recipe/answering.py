@@ -11,10 +11,10 @@ import numpy as np
 
 from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.llama.batch import Batch
-from gptoss_local.llama.context import Context, ContextParams
+from gptoss_local.llama.context import Context
 from gptoss_local.llama.model import Model
 from gptoss_local.llama.sampler import Sampler
-from gptoss_local.types import SamplingParams
+from gptoss_local.types import ContextParams, SamplingParams
 
 N_TOGETHER = 24  # sequences decoded at once
 N_ROWS = 128  # of logits at once, 0.8 MB each

@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.llama import Context, ContextParams, Model, ModelParams
+from gptoss_local.llama import Context, Model
+from gptoss_local.types import ContextParams, ModelParams
 
 _MIB = 2**20
 
