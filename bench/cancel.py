@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Load
+from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, PrefixOptions
 from gptoss_local.nano import ensure_gguf
 from gptoss_local.settings import load_settings
-from gptoss_local.types import SamplingParams
+from gptoss_local.types import ContextParams, SamplingParams
 
 N_NEXT = 48  # tokens of the prompt that comes after a cancel
 
@@ -77,10 +77,16 @@ class Bench:
 async def run(arguments: argparse.Namespace, path: Path) -> None:
     load = Load(
         model_path=str(path),
-        n_ctx=32_768,
-        n_threads_prefill=arguments.threads,
-        n_threads_decode=arguments.threads,
-        n_batch=arguments.batch,
+        context=ContextParams(
+            n_ctx=32_768,
+            n_threads_prefill=arguments.threads,
+            n_threads_decode=arguments.threads,
+            n_batch=arguments.batch,
+            n_seq_max=4,
+            n_outputs_max=4 + N_DRAFT_MAX,
+            n_outputs_max_per_seq=1 + N_DRAFT_MAX,
+        ),
+        prefixes=PrefixOptions(checkpoint_bytes=512 << 20),
     )
     client = await EngineClient.start(load)
     try:

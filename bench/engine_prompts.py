@@ -16,7 +16,7 @@ from pathlib import Path
 
 from peers import checked
 
-from gptoss_local.engine.protocol import Finished, Generate, Tokens
+from gptoss_local.engine.protocol import Finished, Generate, PrefixOptions, Tokens
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.llama import Context, Model
 from gptoss_local.types import ContextParams, SamplingParams
@@ -37,8 +37,8 @@ def make_engine(model: Model, arguments: argparse.Namespace) -> Engine:
     )
     return Engine(
         Context(model, params),
+        prefixes=PrefixOptions(checkpoint_bytes=512 << 20),
         backend_sampling=True,
-        checkpoint_bytes=512 << 20,
         prompt_step_s=arguments.step_s,
     )
 

@@ -16,10 +16,11 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 from offload import ballast
 from peers import checked
 
-from gptoss_local.engine.protocol import N_DRAFT_MAX, Generate, Tokens
+from gptoss_local.engine.protocol import Generate, PrefixOptions, Tokens
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.llama import Context, Model, has_gpu
 from gptoss_local.plan.result import Plan
@@ -43,10 +44,11 @@ def main() -> None:
         print(f"{len(plan.placement.host_experts)} layers of experts in RAM, batches of {n_batch}")
         for mode in arguments.modes:
             model = load(arguments.model, plan, mode)
-            alone(model, params(plan, n_batch), mode)
+            params = msgspec.structs.replace(plan.context_params, n_batch=n_batch)
+            alone(model, params, mode)
             if mode == arguments.modes[-1]:
-                beside_others(model, params(plan, n_batch))
-                in_the_engine(model, params(plan, n_batch))
+                beside_others(model, params)
+                in_the_engine(model, params)
             model.close()
 
 
@@ -59,18 +61,6 @@ def load(path: Path, plan: Plan, mode: LoadMode) -> Model:
     )
     print(f"{mode}: loaded in {time.perf_counter() - start_s:.1f} s")
     return model
-
-
-def params(plan: Plan, n_batch: int) -> ContextParams:
-    return ContextParams(
-        n_ctx=plan.shape.n_ctx,
-        n_threads_prefill=plan.n_threads_prefill,
-        n_threads_decode=plan.n_threads_decode,
-        n_batch=n_batch,
-        n_seq_max=plan.shape.n_seq,
-        n_outputs_max=plan.shape.n_outputs,
-        n_outputs_max_per_seq=1 + N_DRAFT_MAX,
-    )
 
 
 def prompt(seed: int) -> list[int]:
@@ -113,7 +103,8 @@ def beside_others(model: Model, sizes: ContextParams) -> None:
 
 def in_the_engine(model: Model, sizes: ContextParams) -> None:
     context = Context(model, sizes)
-    engine = Engine(context, backend_sampling=has_gpu(), checkpoint_bytes=2**30)
+    prefixes = PrefixOptions(checkpoint_bytes=2**30)
+    engine = Engine(context, prefixes=prefixes, backend_sampling=has_gpu())
     first, tokens, sampling = [], [], SamplingParams(temperature=1.0)
     for seed in range(N_ROUNDS):
         request = Generate(

@@ -16,7 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Failed, Generate
 from gptoss_local.engine.worker.engine import Engine
@@ -26,7 +26,7 @@ from gptoss_local.machine.nvidia import read_gpus
 from gptoss_local.plan.facts import ModelFacts, read_facts
 from gptoss_local.plan.memory import Shape, device_sampling_bytes, host_map_bytes
 from gptoss_local.plan.placement import Placement, iter_placements
-from gptoss_local.types import ContextParams, ModelParams, SamplingParams
+from gptoss_local.types import ModelParams, SamplingParams
 
 MIB = 2**20
 CONTEXTS, BATCHES, PARALLEL = (8192, 32_768, 131_072), (256, 512, 2048, 4096), (1, 4, 16)
@@ -143,19 +143,8 @@ def model_params(placement: Placement, *, no_alloc: bool = False) -> ModelParams
 
 
 def make_context(model: Model, shape: Shape) -> Context:
-    """Make a context as `engine/worker/process.py` does."""
-    params: dict[str, Any] = {"n_threads_prefill": 8, "n_threads_decode": 8}
-    return Context(
-        model,
-        ContextParams(
-            n_ctx=shape.n_ctx,
-            n_batch=shape.n_batch,
-            n_seq_max=shape.n_seq,
-            n_outputs_max=shape.n_outputs,
-            n_outputs_max_per_seq=1 + shape.n_outputs - shape.n_seq,
-            **params,
-        ),
-    )
+    """Make a context as a plan of this shape does."""
+    return Context(model, shape.context_params(n_threads_prefill=8, n_threads_decode=8))
 
 
 def of_gpu(model: Model, context: Context) -> dict[str, int]:

@@ -47,6 +47,12 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
     repack: bool = True
     no_alloc: bool = False
 
+    @property
+    def shares_experts(self) -> bool:
+        """Return whether GPUs use experts on the host; with several, an override is the head."""
+        on_host = any(device == "CPU" for _, device in self.tensor_overrides)
+        return on_host and self.n_gpu_layers != 0
+
 
 class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of a context, in tokens, and its CPU threads for prefill and for decode.

@@ -30,7 +30,6 @@ LARGE = {
     "verify_model": "the options of a verification",
     "lay_out": "the options of a conversion",
     "generate": "what a request asks of the engine",
-    "Engine.__init__": "parts and options of an engine",
     "_rotations": "the settings of one way to rotate",
     "pattern.py": "the grammar of ECMA-262's patterns, in its order",
 }

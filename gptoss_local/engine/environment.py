@@ -26,7 +26,7 @@ def environment(load: Load) -> dict[str, str]:
     GPUs are numbered as the driver does, so that a plan made from its figures names the right one.
     `GGML_OP_OFFLOAD_MIN_BATCH` is read by llama.cpp's CUDA backend.
     """
-    takes_turns = load.tensor_overrides and load.n_gpu_layers != 0
+    takes_turns = load.model.tensor_overrides and load.model.n_gpu_layers != 0
     return (_IN_TURNS if takes_turns else _ALONE) | {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "GGML_OP_OFFLOAD_MIN_BATCH": str(load.offload_min_batch),

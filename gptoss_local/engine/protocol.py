@@ -5,6 +5,7 @@ Commands go down (the engine's stdin), events come up (its stdout). Sequences ar
 `seq_id`, which the client picks and never uses twice.
 """
 
+import math
 from collections.abc import Sequence
 from typing import BinaryIO, Literal
 
@@ -12,9 +13,9 @@ import msgspec
 
 from gptoss_local.errors import GptOssError
 from gptoss_local.types import (
-    CacheType,
+    ContextParams,
     FinishReason,
-    LoadMode,
+    ModelParams,
     OffloadTimes,
     SamplingParams,
     Usage,
@@ -33,25 +34,36 @@ class StepTimes(msgspec.Struct, frozen=True):
     switch_s: float
 
 
+class PrefixOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The prefixes of conversations that stay: in the cache, in host memory and on disk.
+
+    Attributes:
+        checkpoint_bytes: Host memory for returning to earlier points of a conversation; 0: none.
+        boundary_tokens: Ids that end a message: the points to return to.
+        folder: Where prefixes outlive the process; None: nowhere.
+        disk_bytes: How much they may take there, with those of other models; 0: nothing is kept.
+        save_after_s: How long the engine must have been idle before it writes there.
+        keep_s: How long what is there stays in the cache without use, if others are used.
+        model_digest: Changes when the model's file does.
+    """
+
+    checkpoint_bytes: int = 0
+    boundary_tokens: tuple[int, ...] = ()
+    folder: str | None = None
+    disk_bytes: int = 0
+    save_after_s: float = 0.0
+    keep_s: float = math.inf
+    model_digest: str = ""
+
+
 class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     """First command of a process, sent once. Answered by Loading* and Loaded, or Failed.
 
     Attributes:
-        n_seq: Sequences that run at the same time; they share the `n_ctx` tokens of context.
-        n_batch: Most tokens of a step, which the device computes together.
-        n_draft_max: Most tokens of the drafts of a step; 0: no speculation.
-        backend_sampling: Sample on the device; None: where there is a GPU.
-        devices, tensor_split, tensor_overrides, load_mode, repack: see
-            `gptoss_local.types.ModelParams`.
+        model: Where the weights go.
+        context: Of the context over them.
+        prefixes: What stays of a conversation when its answer is complete.
         offload_min_batch: From how many tokens on a GPU computes with weights of the host.
-        cache_type: Of keys and values: f16, bf16, q8_0 or q4_0.
-        checkpoint_bytes: Host memory for returning to earlier points of a conversation; 0: none.
-        boundary_tokens: Ids that end a message: the points to return to.
-        prefix_dir: Where prefixes outlive the process; None: nowhere.
-        prefix_disk_bytes: How much they may take there, with those of other models.
-        prefix_save_s: How long the engine must have been idle before it writes there.
-        prefix_keep_s: How long what is there stays in the cache without use, if others are used.
-        model_digest: Changes when the file does.
         step_costs: What steps take, as an earlier process has measured; empty: to be measured.
         budget_bytes: For the graph's buffer, by place: what llama.cpp would take is computed before
             anything is read, and more than this is refused. Empty: not asked.
@@ -60,37 +72,13 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     """
 
     model_path: str
-    n_ctx: int
-    n_threads_prefill: int
-    n_threads_decode: int
-    n_gpu_layers: int = -1
-    n_seq: int = 4
-    n_batch: int = 512
-    n_draft_max: int = N_DRAFT_MAX
-    backend_sampling: bool | None = None
-    devices: tuple[str, ...] | None = None
-    tensor_split: tuple[int, ...] | None = None
-    tensor_overrides: tuple[tuple[str, str], ...] = ()
-    load_mode: LoadMode = "auto"
-    repack: bool = True
+    model: ModelParams = ModelParams()
+    context: ContextParams
+    prefixes: PrefixOptions = PrefixOptions()
     offload_min_batch: int = 32
-    cache_type: CacheType = "f16"
-    checkpoint_bytes: int = 512 * 2**20
-    boundary_tokens: tuple[int, ...] = ()
-    prefix_dir: str | None = None
-    prefix_disk_bytes: int = 4 * 2**30
-    prefix_save_s: float = 10.0
-    prefix_keep_s: float = 120.0
-    model_digest: str = ""
     step_costs: StepTimes | None = None
     budget_bytes: dict[str, int] = {}
     tunes: Literal["nothing", "all", "offload"] = "nothing"
-
-    @property
-    def shares_experts(self) -> bool:
-        """Return whether GPUs use experts on the host; with several, an override is the head."""
-        on_host = any(device == "CPU" for _, device in self.tensor_overrides)
-        return on_host and self.n_gpu_layers != 0
 
 
 class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):

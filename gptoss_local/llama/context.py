@@ -46,6 +46,7 @@ class Context:
         and `prepare` gives back only cells that were overwritten. Logits are wrong then.
         """
         self.n_seq_max = params.n_seq_max
+        self.cache_type = params.cache_type
         self.n_swa = model.n_swa
         self.n_vocab = model.n_vocab
         self._spare = params.n_seq_max  # a sequence of our own, for `save`

@@ -8,7 +8,7 @@ measured by `bench/plan_memory.py` on an H200 and compared by `tests/plan/test_g
 import msgspec
 
 from gptoss_local.plan.facts import ModelFacts
-from gptoss_local.types import CacheType
+from gptoss_local.types import CacheType, ContextParams
 
 _CACHE_BITS: dict[CacheType, float] = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_0": 4.5}
 _MIB = 2**20
@@ -33,6 +33,19 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     def n_rows(self) -> int:
         """Rows of logits that llama.cpp reserves: our context has an extra sequence."""
         return max(self.n_outputs, self.n_seq + 1)
+
+    def context_params(self, *, n_threads_prefill: int, n_threads_decode: int) -> ContextParams:
+        """Return the parameters of a context of this shape; outputs beyond `n_seq` are drafts."""
+        return ContextParams(
+            n_ctx=self.n_ctx,
+            n_threads_prefill=n_threads_prefill,
+            n_threads_decode=n_threads_decode,
+            n_batch=self.n_batch,
+            n_seq_max=self.n_seq,
+            n_outputs_max=self.n_outputs,
+            n_outputs_max_per_seq=1 + self.n_outputs - self.n_seq,
+            cache_type=self.cache_type,
+        )
 
 
 def n_cells(facts: ModelFacts, shape: Shape) -> tuple[int, int]:

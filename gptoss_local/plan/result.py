@@ -1,12 +1,11 @@
 """Describe a plan: how to load a model, what memory it takes, how fast it may be."""
 
-from typing import Literal
-
 import msgspec
 
 from gptoss_local.plan.memory import Shape
 from gptoss_local.plan.placement import Placement
 from gptoss_local.plan.speed import Speed
+from gptoss_local.types import ContextParams, LoadMode, ModelParams
 
 
 class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +81,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(n for n in self.placement.layers_per_gpu if n) if self.uses_gpu else None
 
     @property
-    def load_mode(self) -> Literal["auto", "mmap", "pinned"]:
-        """Return how the file is read; see `ModelParams`."""
+    def load_mode(self) -> LoadMode:
+        """Return how the file is read."""
         if not self.uses_gpu:
             return "auto"
         return "pinned" if self.host.is_pinned else "mmap"
@@ -92,3 +91,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def repacks(self) -> bool:
         """Return whether llama.cpp may copy experts into an order that is faster for CPUs."""
         return self.uses_gpu or self.host.weights > 0
+
+    @property
+    def model_params(self) -> ModelParams:
+        """Return where llama.cpp is to put the weights."""
+        return ModelParams(
+            n_gpu_layers=self.placement.n_gpu_layers,
+            devices=self.devices,
+            tensor_overrides=self.placement.tensor_overrides(),
+            load_mode=self.load_mode,
+            tensor_split=self.tensor_split,
+            repack=self.repacks,
+        )
+
+    @property
+    def context_params(self) -> ContextParams:
+        """Return the parameters of the context over them."""
+        return self.shape.context_params(
+            n_threads_prefill=self.n_threads_prefill, n_threads_decode=self.n_threads_decode
+        )

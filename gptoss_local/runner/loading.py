@@ -16,7 +16,7 @@ import msgspec
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, StepTimes
+from gptoss_local.engine.protocol import Load, PrefixOptions, StepTimes
 from gptoss_local.errors import EngineError
 from gptoss_local.machine.hardware import has_cuda_build
 from gptoss_local.plan.measured import (
@@ -33,6 +33,7 @@ from gptoss_local.runner.planning import free_vram, measured_file, plan_load
 from gptoss_local.runner.retries import MAX_TRIES, Attempt, next_attempt
 from gptoss_local.settings import Settings
 from gptoss_local.store import GGUFInfo, ModelEntry, read_info, read_tokens
+from gptoss_local.types import ModelParams
 
 _log = logging.getLogger("gptoss")
 
@@ -171,26 +172,18 @@ def load_command(
     gpus = plan.placement.gpus if plan.vram_share < 1 and not is_proven else ()
     return Load(
         model_path=str(path),
-        n_ctx=plan.shape.n_ctx,
-        n_batch=plan.shape.n_batch,
-        n_threads_prefill=plan.n_threads_prefill,
-        n_threads_decode=plan.n_threads_decode,
-        n_gpu_layers=_n_gpu_layers(plan, settings),
-        devices=plan.devices,
-        tensor_split=plan.tensor_split,
-        tensor_overrides=plan.placement.tensor_overrides(),
-        load_mode=plan.load_mode,
-        repack=plan.repacks,
+        model=_model_params(plan, settings),
+        context=plan.context_params,
+        prefixes=PrefixOptions(
+            checkpoint_bytes=plan.host.checkpoints,
+            boundary_tokens=MESSAGE_ENDS,
+            folder=str(settings.prefix_dir),
+            disk_bytes=settings.prefix_disk_bytes,
+            save_after_s=settings.prefix_save_s,
+            keep_s=settings.prefix_keep_s,
+            model_digest=entry.weights_id,
+        ),
         offload_min_batch=plan.speed.offload_min_batch,
-        n_seq=plan.shape.n_seq,
-        n_draft_max=N_DRAFT_MAX if settings.speculation else 0,
-        checkpoint_bytes=plan.host.checkpoints,
-        boundary_tokens=MESSAGE_ENDS,
-        prefix_dir=str(settings.prefix_dir),
-        prefix_disk_bytes=settings.prefix_disk_bytes,
-        prefix_save_s=settings.prefix_save_s,
-        prefix_keep_s=settings.prefix_keep_s,
-        model_digest=entry.weights_id,
         step_costs=StepTimes(steps.seconds, steps.switch_s) if steps else None,
         budget_bytes={
             f"CUDA{i}": gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
@@ -198,10 +191,11 @@ def load_command(
     )
 
 
-def _n_gpu_layers(plan: Plan, settings: Settings) -> int:
-    """Return the planned number; GPUs not from NVIDIA cannot be planned, so llama.cpp decides."""
-    is_planned = plan.n_gpus or has_cuda_build()
-    return plan.placement.n_gpu_layers if is_planned else settings.gpu_layers
+def _model_params(plan: Plan, settings: Settings) -> ModelParams:
+    """Return what is planned; GPUs not from NVIDIA cannot be, so llama.cpp fills them."""
+    if plan.n_gpus or has_cuda_build():
+        return plan.model_params
+    return msgspec.structs.replace(plan.model_params, n_gpu_layers=settings.gpu_layers)
 
 
 async def load_model(

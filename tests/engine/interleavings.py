@@ -20,9 +20,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Prefetch, Tokens
+from gptoss_local.engine.protocol import (
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Prefetch,
+    PrefixOptions,
+    Tokens,
+)
 from gptoss_local.engine.worker.cache import archive, prefix_cache
-from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.engine.worker.drafts.costs import StepCosts
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.pace import PrefillPace
@@ -83,7 +90,7 @@ def make_engine(
     n_batch: int = 64,
     n_draft_max: int = 0,
     checkpoint_bytes: int = 0,
-    store: PrefixStore | None = None,
+    folder: Path | None = None,
     overlaps: bool = False,
 ) -> Engine:
     params = ContextParams(
@@ -99,11 +106,14 @@ def make_engine(
     return Engine(
         Context(model, params),
         masks,
+        PrefixOptions(
+            checkpoint_bytes=checkpoint_bytes,
+            boundary_tokens=(END,),
+            folder=str(folder) if folder else None,
+            disk_bytes=2**24,
+            keep_s=0,
+        ),
         backend_sampling=on_device,
-        checkpoint_bytes=checkpoint_bytes,
-        boundary_tokens=(END,),
-        store=store,
-        keep_s=0,
         prompt_step_s=1.0 if overlaps else math.inf,
     )
 
@@ -123,7 +133,7 @@ class Interleaving:
         self._model, self._masks = model, masks
         self.on_device = rng.random() < 0.6
         self.n_seq, self.n_ctx = rng.choice([1, 2, 3, 4, 5, 8, 12]), rng.choice([256, 512, N_CTX])
-        store = PrefixStore(folder, "this model", 2**24) if rng.random() < 0.4 else None
+        saves = rng.random() < 0.4
         self._shape = {
             "on_device": self.on_device,
             "n_seq": self.n_seq,
@@ -131,7 +141,7 @@ class Interleaving:
             "n_batch": rng.choice([32, 64]),
             "n_draft_max": rng.choice([0, 3, 15]),
             "checkpoint_bytes": rng.choice([0, 3, 40]) * 18_000,
-            "store": store,
+            "folder": folder if saves else None,
             "overlaps": rng.random() < 0.7,
         }
         self.engine = make_engine(model, masks, **self._shape)  # type: ignore[arg-type]
@@ -141,7 +151,7 @@ class Interleaving:
 
     def run(self) -> None:
         actions = [self._ask] * 6 + [self._cancel, self._prefetch, self._rest, self._rest]
-        actions += [self._restart] * bool(self._shape["store"])
+        actions += [self._restart] * bool(self._shape["folder"])
         self._rng.choice([self._rest, lambda: None])()
         for _ in range(self._rng.randint(4, 9)):
             self._rng.choice(actions)()

@@ -1,17 +1,26 @@
 """An engine on the smooth model that keeps its logits, and the reference they must equal."""
 
-import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import llama_cpp
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 import gptoss_local.engine.worker.engine as engine_module
-from gptoss_local.engine.protocol import Event, Failed, Finished, Generate, Prefetch, Tokens
-from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
+from gptoss_local.engine.protocol import (
+    Event,
+    Failed,
+    Finished,
+    Generate,
+    Prefetch,
+    PrefixOptions,
+    Tokens,
+)
 from gptoss_local.engine.worker.drafts.costs import StepCosts
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.draw import draw
@@ -83,20 +92,12 @@ class Run:
         model: Model,
         monkeypatch: pytest.MonkeyPatch,
         *,
-        checkpoint_bytes: int = 2**20,
-        store: PrefixStore | None = None,
-        keep_s: float = math.inf,
+        prefixes: PrefixOptions | None = None,
         tolerance: float = TOLERANCE,
         **sizes: int,
     ) -> None:
         self.context = make_context(model, **{"n_ctx": 512, "n_seq": 3} | sizes)
-        self.engine = Engine(
-            self.context,
-            checkpoint_bytes=checkpoint_bytes,
-            boundary_tokens=(END, CALL),
-            store=store,
-            keep_s=keep_s,
-        )
+        self.engine = Engine(self.context, prefixes=prefixes or in_memory())
         self.asked: list[Asked] = []
         self.model = model
         self._tolerance = tolerance
@@ -170,6 +171,16 @@ class Run:
                     self.asked[seq_id].end = end
                 case Failed(seq_id=int(seq_id)) as end:
                     self.asked[seq_id].end = end
+
+
+def in_memory(checkpoint_bytes: int = 2**20) -> PrefixOptions:
+    return PrefixOptions(checkpoint_bytes=checkpoint_bytes, boundary_tokens=(END, CALL))
+
+
+def on_disk(folder: Path, **options: Any) -> PrefixOptions:
+    """Prefixes that also outlive the engine, in a folder that has room for all of them."""
+    options = {"folder": str(folder), "disk_bytes": 2**24} | options
+    return msgspec.structs.replace(in_memory(), **options)
 
 
 def text(seed: int, n_tokens: int) -> list[int]:

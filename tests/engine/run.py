@@ -2,22 +2,34 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.engine.protocol import (
+    N_DRAFT_MAX,
     Event,
     Failed,
     Finished,
     Generate,
+    Load,
     Tokens,
 )
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.llama import Context, Model
+from gptoss_local.plan.memory import Shape
 from gptoss_local.types import ContextParams, SamplingParams
 
+N_CTX = 4096
 GREEDY = SamplingParams(temperature=0)
 Prompt = Callable[[str], list[int]]
+
+
+def load_of(path: Path, n_ctx: int = N_CTX) -> Load:
+    """As the runner has it for a CPU, but nothing of a conversation stays."""
+    shape = Shape(n_ctx=n_ctx, n_batch=512, n_seq=4, n_outputs=4 + N_DRAFT_MAX)
+    context = shape.context_params(n_threads_prefill=2, n_threads_decode=1)
+    return Load(model_path=str(path), context=context)
 
 
 class Run:

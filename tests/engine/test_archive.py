@@ -11,7 +11,7 @@ import pytest
 
 from gptoss_local.engine.worker.cache import archive
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
-from tests.engine.prefix_run import Run, text
+from tests.engine.prefix_run import Run, on_disk, text
 from tests.engine.smooth_model import TOLERANCE
 from tests.engine.test_prefix_reuse import messages
 
@@ -23,9 +23,9 @@ LONG = messages(1, 4)  # 400 tokens
 def reopen(start: Start, tmp_path: Path) -> Start:
     """Makes an engine whose store is that of the test."""
 
-    def make(key: str = "this model", max_bytes: int = 2**24, **sizes: float) -> Run:
-        store = PrefixStore(tmp_path / "prefixes", key, max_bytes)
-        return start(store=store, n_ctx=1024, **sizes)
+    def make(model: str = "this model", n_seq: int = 3, **options: float) -> Run:
+        prefixes = on_disk(tmp_path / "prefixes", model_digest=model, **options)
+        return start(prefixes=prefixes, n_ctx=1024, n_seq=n_seq)
 
     return make
 
@@ -185,7 +185,7 @@ def test_least_recently_used_files_go_first(reopen: Start, tmp_path: Path) -> No
     save(run)
     n_bytes = files(tmp_path)[0].stat().st_size
     for i, key in enumerate(("this model", "another model")):
-        run = reopen(key, max_bytes=2 * n_bytes + n_bytes // 2)
+        run = reopen(key, disk_bytes=2 * n_bytes + n_bytes // 2)
         run.answer(messages(50 + 10 * i, 4))
         os.utime(files(tmp_path)[0], ns=(0, 0)) if i == 0 else None
         save(run)
@@ -196,7 +196,7 @@ def test_least_recently_used_files_go_first(reopen: Start, tmp_path: Path) -> No
 
 
 def test_larger_than_the_cap_is_not_saved(reopen: Start, tmp_path: Path) -> None:
-    run = reopen(max_bytes=10_000)
+    run = reopen(disk_bytes=10_000)
     run.answer(LONG)
     save(run)
     assert files(tmp_path) == []

@@ -12,25 +12,19 @@ import pytest
 
 from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Finished, Load, Tokens
+from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.errors import ContextOverflowError, EngineCrashedError, ModelLoadError
 from gptoss_local.llama import Context, Model, Sampler
 from gptoss_local.types import ContextParams, SamplingParams
 from tests.conftest import wait_until
-from tests.engine.run import GREEDY, Prompt
-
-N_CTX = 4096
+from tests.engine.run import GREEDY, N_CTX, Prompt, load_of
 
 
 @pytest.fixture
 async def engine(nano_gguf: Path) -> AsyncIterator[EngineClient]:
-    client = await EngineClient.start(load(nano_gguf))
+    client = await EngineClient.start(load_of(nano_gguf))
     yield client
     await client.close()
-
-
-def load(path: Path, n_ctx: int = N_CTX) -> Load:
-    return Load(model_path=str(path), n_ctx=n_ctx, n_threads_prefill=2, n_threads_decode=1)
 
 
 async def collect(
@@ -115,7 +109,7 @@ async def test_token_limit(engine: EngineClient, prompt: Prompt, max_tokens: int
 
 
 async def test_full_context_ends_the_answer(nano_gguf: Path, prompt: Prompt) -> None:
-    engine = await EngineClient.start(load(nano_gguf, n_ctx=256))
+    engine = await EngineClient.start(load_of(nano_gguf, n_ctx=256))
     try:
         tokens = prompt("Count from 1 to 900.")
         generated, finished = await collect(engine, tokens)
@@ -160,7 +154,7 @@ async def test_closing_the_iterator_cancels(engine: EngineClient, prompt: Prompt
 
 
 async def test_cancel_in_prefill(nano_gguf: Path, prompt: Prompt) -> None:
-    engine = await EngineClient.start(load(nano_gguf, n_ctx=32_768))
+    engine = await EngineClient.start(load_of(nano_gguf, n_ctx=32_768))
     try:
         long = prompt("The old river is near the house. " * 3000)
         task = asyncio.create_task(collect(engine, long))
@@ -229,7 +223,7 @@ async def test_a_frame_that_is_none_ends_all_answers(engine: EngineClient, promp
 
 
 async def test_close_ends_the_process(nano_gguf: Path, prompt: Prompt) -> None:
-    engine = await EngineClient.start(load(nano_gguf))
+    engine = await EngineClient.start(load_of(nano_gguf))
     process = psutil.Process(engine.pid)
     task = asyncio.create_task(collect(engine, prompt("Count from 1 to 900.")))
     await asyncio.sleep(0.2)
@@ -241,13 +235,13 @@ async def test_close_ends_the_process(nano_gguf: Path, prompt: Prompt) -> None:
 
 async def test_progress_and_load_errors(nano_gguf: Path, tmp_path: Path) -> None:
     fractions: list[float] = []
-    engine = await EngineClient.start(load(nano_gguf), on_progress=fractions.append)
+    engine = await EngineClient.start(load_of(nano_gguf), on_progress=fractions.append)
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
     assert (engine.loaded.n_vocab, engine.loaded.n_ctx_train) == (201_088, 131_072)
     await engine.close()
     with pytest.raises(ModelLoadError, match=r"missing\.gguf"):
-        await EngineClient.start(load(tmp_path / "missing.gguf"))
+        await EngineClient.start(load_of(tmp_path / "missing.gguf"))
 
 
 async def test_those_who_leave_together_are_not_computed_meanwhile(engine: EngineClient) -> None:

@@ -4,19 +4,19 @@ import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from gptoss_local.engine.protocol import (
     Failed,
     Finished,
-    Load,
     encode_frame,
 )
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
 from gptoss_local.llama import Batch, Context, Model, Sampler
 from gptoss_local.types import SamplingParams
-from tests.engine.run import GREEDY, Prompt, Run, running
+from tests.engine.run import GREEDY, Prompt, Run, load_of, running
 
 TEXTS = [
     "Count from 1 to 20.",
@@ -291,7 +291,7 @@ def test_check_notices_a_lost_cell(model: Model, prompt: Prompt) -> None:
 
 def test_half_a_frame_ends_the_process() -> None:
     """As a server leaves it that is killed while it writes."""
-    load = Load(model_path="x", n_ctx=1, n_threads_prefill=1, n_threads_decode=1)
+    half = encode_frame(load_of(Path("x")))[:-3]
     command = [sys.executable, "-m", "gptoss_local.engine.worker.start"]
-    done = subprocess.run(command, input=encode_frame(load)[:-3], capture_output=True, timeout=60)
+    done = subprocess.run(command, input=half, capture_output=True, timeout=60)
     assert done.stdout == b""

@@ -1,18 +1,21 @@
 """What an engine process finds in its environment."""
 
+from pathlib import Path
+
 import msgspec
 
 from gptoss_local.engine.environment import environment
-from gptoss_local.engine.protocol import Load
+from gptoss_local.types import ModelParams
+from tests.engine.run import load_of
 
-RESIDENT = Load(model_path="20b.gguf", n_ctx=4096, n_threads_prefill=2, n_threads_decode=2)
-IN_TURNS = msgspec.structs.replace(
-    RESIDENT, tensor_overrides=((r"blk\.0\.ffn_.*_exps", "CPU"),), offload_min_batch=16
-)
+ON_HOST = ModelParams(tensor_overrides=((r"blk\.0\.ffn_.*_exps", "CPU"),))
+RESIDENT = load_of(Path("20b.gguf"))
+IN_TURNS = msgspec.structs.replace(RESIDENT, model=ON_HOST, offload_min_batch=16)
 
 
 def test_threads_stay_awake_only_where_they_take_turns_with_a_gpu() -> None:
-    without_gpu = msgspec.structs.replace(IN_TURNS, n_gpu_layers=0)
+    in_ram = msgspec.structs.replace(ON_HOST, n_gpu_layers=0)
+    without_gpu = msgspec.structs.replace(IN_TURNS, model=in_ram)
 
     awake = environment(IN_TURNS)["GOMP_SPINCOUNT"]
 
@@ -23,10 +26,9 @@ def test_threads_stay_awake_only_where_they_take_turns_with_a_gpu() -> None:
 
 def test_a_head_that_is_named_for_one_of_two_gpus_is_no_expert_on_the_host() -> None:
     """So nothing is measured or planned as if experts had to come over."""
-    two_gpus = msgspec.structs.replace(RESIDENT, tensor_overrides=((r"^output\.weight$", "CUDA1"),))
-    assert IN_TURNS.shares_experts
-    assert not two_gpus.shares_experts
-    assert not msgspec.structs.replace(IN_TURNS, n_gpu_layers=0).shares_experts
+    assert ON_HOST.shares_experts
+    assert not ModelParams(tensor_overrides=((r"^output\.weight$", "CUDA1"),)).shares_experts
+    assert not msgspec.structs.replace(ON_HOST, n_gpu_layers=0).shares_experts
 
 
 def test_llama_cpp_is_not_asked_for_streams_that_overwrite_what_others_read() -> None:

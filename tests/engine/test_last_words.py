@@ -11,17 +11,13 @@ import httpx
 import pytest
 
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Load
 from gptoss_local.errors import ComputeError, EngineCrashedError, EngineError, ModelLoadError
 from gptoss_local.types import SamplingParams
 from tests.conftest import run_server
+from tests.engine.run import load_of
 
 ENDLESS = [200006, 1428, 200008, 3417, 591, 220, 16, 316, 220, 7467, 200007, 200006, 173781]
 HOT = SamplingParams(temperature=1, top_k=40)  # drawn by llama.cpp's own loop
-
-
-def load(path: Path) -> Load:
-    return Load(model_path=str(path), n_ctx=2048, n_threads_prefill=1, n_threads_decode=1)
 
 
 @pytest.fixture
@@ -60,7 +56,7 @@ async def test_a_missing_library(
 ) -> None:
     monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
     with pytest.raises(ModelLoadError, match=r"llama\.cpp cannot be loaded: .*not found") as raised:
-        await EngineClient.start(load(nano_gguf))
+        await EngineClient.start(load_of(nano_gguf))
     assert "gptoss doctor" in raised.value.hint
 
 
@@ -69,7 +65,7 @@ async def test_a_broken_library(
 ) -> None:
     words = r"llama\.cpp cannot be loaded: .*libllama\.so"
     with broken_library(tmp_path / "lib", monkeypatch), pytest.raises(ModelLoadError, match=words):
-        await EngineClient.start(load(nano_gguf))
+        await EngineClient.start(load_of(nano_gguf))
 
 
 def test_over_http_it_is_not_tried_again(
@@ -99,7 +95,7 @@ async def drawn(engine: EngineClient) -> int:
 async def test_a_token_that_does_not_exist(nano_gguf: Path, fault: Path) -> None:
     """All sequences hear it, whoever drew it, and the process ends."""
     fault.write_text("907321963")
-    engine = await EngineClient.start(load(nano_gguf))
+    engine = await EngineClient.start(load_of(nano_gguf))
     crashes: list[BaseException] = []
     engine.on_crash = crashes.append
     ends = await asyncio.gather(*(drawn(engine) for _ in range(3)), return_exceptions=True)
@@ -129,7 +125,7 @@ async def test_other_ends(
     nano_gguf: Path, fault: Path, what: str, error: type[EngineError], words: str
 ) -> None:
     fault.write_text(what)
-    engine = await EngineClient.start(load(nano_gguf))
+    engine = await EngineClient.start(load_of(nano_gguf))
     with pytest.raises(error, match=words):
         await drawn(engine)
     await asyncio.wait_for(engine.close(), 5)

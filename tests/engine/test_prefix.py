@@ -20,10 +20,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gptoss_local.engine.worker.cache import archive
-from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.llama import Context
-from tests.engine.prefix_run import CALL, END, Asked, Run, text
+from tests.engine.prefix_run import CALL, END, Asked, Run, in_memory, on_disk, text
 from tests.engine.smooth_model import GPU_TOLERANCE, N_WINDOW, TOLERANCE
 
 N_EXAMPLES = int(os.environ.get("PREFIX_EXAMPLES", "0"))
@@ -117,14 +116,16 @@ class Chatter:
 
 def converse(start: Callable[..., Run], data: st.DataObject, folder: Path) -> Run:
     """One engine of a random size, and all that random clients do with it."""
-    store = PrefixStore(folder, "this model", 2**24)
     run = start(
         n_ctx=data.draw(st.sampled_from([256, 512, 768])),
         n_seq=data.draw(st.sampled_from([1, 2, 3, 4])),
         n_batch=data.draw(st.sampled_from([64, 32])),
-        checkpoint_bytes=data.draw(st.sampled_from([0, 3, 40])) * 18_000,
-        store=store if data.draw(st.booleans()) else None,
-        keep_s=0,
+        prefixes=on_disk(
+            folder,
+            checkpoint_bytes=data.draw(st.sampled_from([0, 3, 40])) * 18_000,
+            disk_bytes=2**24 if data.draw(st.booleans()) else 0,
+            keep_s=0,
+        ),
     )
     chatter = Chatter(run, data.draw)
     for _ in range(data.draw(st.integers(6, 16))):
@@ -238,7 +239,7 @@ def test_one_missing_position_is_noticed(
     monkeypatch.setattr(Context, "can_resume", rule(n_missing))
     errors = []
     for seed in range(1, 6):
-        run = start(n_ctx=768, n_seq=2, checkpoint_bytes=0)
+        run = start(n_ctx=768, n_seq=2, prefixes=in_memory(0))
         run.answer(text(seed, 100), n_answer=1)
         run.answer(text(10, 600))
         again = run.answer(text(seed, 99) + text(20, 1), n_answer=2)

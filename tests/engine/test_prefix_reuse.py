@@ -8,7 +8,7 @@ import pytest
 
 from gptoss_local.engine.worker.cache.common_prefix import common_prefix
 from gptoss_local.errors import ContextOverflowError
-from tests.engine.prefix_run import END, Run, text
+from tests.engine.prefix_run import END, Run, in_memory, text
 from tests.engine.smooth_model import TOLERANCE
 
 
@@ -98,7 +98,7 @@ def test_edit_goes_on_from_the_last_message_before_it(start: Callable[..., Run])
 
 
 def test_without_checkpoints_an_edit_far_back_starts_anew(start: Callable[..., Run]) -> None:
-    run = start(n_ctx=2048, checkpoint_bytes=0)
+    run = start(n_ctx=2048, prefixes=in_memory(0))
     whole = run.answer(text(1, 1000))
     assert run.answer(whole.prompt[:400] + text(2, 10)).n_cached == 0
     assert run.engine.stats().n_checkpoints == 0
@@ -189,7 +189,7 @@ def test_least_recently_used_goes_first_from_its_end(start: Callable[..., Run]) 
 
 def test_checkpoints_keep_to_their_cap(start: Callable[..., Run]) -> None:
     """Of two conversations, the older one's go, and messages' ends last."""
-    run = start(n_ctx=2048, checkpoint_bytes=8 * 18_000)
+    run = start(n_ctx=2048, prefixes=in_memory(8 * 18_000))
     old = run.answer(messages(0, 5))
     run.answer(messages(10, 6))
     stats = run.engine.stats()

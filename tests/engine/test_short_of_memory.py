@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
-from tests.engine.prefix_run import Run, text
+from tests.engine.prefix_run import Run, on_disk, text
 from tests.engine.smooth_model import TOLERANCE
 from tests.engine.test_prefix_reuse import messages
 
@@ -25,8 +24,7 @@ def test_no_memory_for_copies(
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError
 
-    store = PrefixStore(tmp_path / "prefixes", "this model", 2**24)
-    run = start(store=store, n_ctx=1024, n_seq=n_seq)
+    run = start(prefixes=on_disk(tmp_path / "prefixes"), n_ctx=1024, n_seq=n_seq)
     conversation = messages(1, 4)
     one, other = [*conversation, *text(2, 20)], [*conversation, *text(3, 20)]
     with monkeypatch.context() as short:

@@ -9,11 +9,12 @@ import pytest
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load
 from gptoss_local.errors import ModelLoadError
+from tests.engine.run import load_of
 
 
 @pytest.fixture
 def load(nano_gguf: Path) -> Load:
-    return Load(model_path=str(nano_gguf), n_ctx=4096, n_threads_prefill=2, n_threads_decode=1)
+    return load_of(nano_gguf)
 
 
 async def test_tune(load: Load) -> None:
@@ -58,9 +59,9 @@ async def test_offloading_alone_is_measured_for_a_first_load(load: Load) -> None
     tuned = await EngineClient.tune(load, what="offload")
     sizes = [n for n, _, _ in tuned.offload]
     assert sizes[0] == 1
-    assert sizes[-1] == load.n_batch
+    assert sizes[-1] == load.context.n_batch
     assert all(gpu_s > 0 for _, _, gpu_s in tuned.offload)
     _, token_s, _ = tuned.offload[0]
     assert tuned.decode == ((1, 1 / token_s),)
-    assert tuned.prefill == ((2, load.n_batch / tuned.offload[-1][2]),)
+    assert tuned.prefill == ((2, load.context.n_batch / tuned.offload[-1][2]),)
     assert tuned.step_costs is None

@@ -17,7 +17,7 @@ from gptoss_local.plan.memory import (
     n_cells,
     output_bytes,
 )
-from gptoss_local.types import CacheType, ContextParams, ModelParams
+from gptoss_local.types import CacheType, ModelParams
 
 MIB = 2**20
 GRID = [
@@ -29,18 +29,8 @@ GRID = [
 
 
 def make_context(model: Model, shape: Shape) -> Context:
-    """As `engine/worker/process.py` does."""
-    params = ContextParams(
-        n_ctx=shape.n_ctx,
-        n_threads_prefill=1,
-        n_threads_decode=1,
-        n_batch=shape.n_batch,
-        n_seq_max=shape.n_seq,
-        n_outputs_max=shape.n_outputs,
-        n_outputs_max_per_seq=1 + shape.n_outputs - shape.n_seq,
-        cache_type=shape.cache_type,
-    )
-    return Context(model, params)
+    """As an engine has it that is loaded as planned."""
+    return Context(model, shape.context_params(n_threads_prefill=1, n_threads_decode=1))
 
 
 @pytest.fixture(scope="module", params=["20b", "120b"])

@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gptoss_local.engine.protocol import Load
@@ -16,6 +17,8 @@ from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import measured_file, plan_load
 from gptoss_local.settings import Settings
 from gptoss_local.store import find_model
+from gptoss_local.types import ModelParams
+from tests.engine.run import load_of
 from tests.plan.machines import gpu, machine
 
 
@@ -32,7 +35,7 @@ def plan(nano_gguf: Path) -> Plan:
 
 async def test_what_is_found_is_kept(nano_gguf: Path, plan: Plan, tmp_path: Path) -> None:
     """By a real process, which has no GPU: both ways are the CPU's."""
-    load = Load(model_path=str(nano_gguf), n_ctx=4096, n_threads_prefill=2, n_threads_decode=1)
+    load = load_of(nano_gguf)
     progress, path = LoadProgress("nano"), tmp_path / "measured.json"
     assert is_due(plan, Measured())
     known = await calibrate(plan, load, Measured(), path, progress)
@@ -79,13 +82,10 @@ async def test_the_first_load_measures_and_then_loads(
 
     def on_cpu(*arguments: object) -> Load:
         load = real(*arguments)  # type: ignore[arg-type]
-        seen.append((load.load_mode, load.offload_min_batch))
-        return Load(
-            model_path=load.model_path,
-            n_ctx=4096,
-            n_threads_prefill=2,
-            n_threads_decode=1,
-            n_gpu_layers=0,
+        seen.append((load.model.load_mode, load.offload_min_batch))
+        return msgspec.structs.replace(
+            load_of(Path(load.model_path)),
+            model=ModelParams(n_gpu_layers=0),
             offload_min_batch=load.offload_min_batch,
         )
 

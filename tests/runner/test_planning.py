@@ -293,9 +293,9 @@ def test_gpus_that_are_hidden_get_no_layers(
     entry = find_model("nano", settings)
     plan = plan_load(nano_gguf, settings, None)
     monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
-    assert load_command(entry, nano_gguf, plan, settings, Measured()).n_gpu_layers == -1
+    assert load_command(entry, nano_gguf, plan, settings, Measured()).model.n_gpu_layers == -1
     (tmp_path / "libggml-cuda.so").touch()
-    assert load_command(entry, nano_gguf, plan, settings, Measured()).n_gpu_layers == 0
+    assert load_command(entry, nano_gguf, plan, settings, Measured()).model.n_gpu_layers == 0
 
 
 def test_context_that_fits_nowhere_is_refused(

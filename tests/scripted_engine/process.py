@@ -165,8 +165,8 @@ def _send(events: list[Event]) -> None:
 
 def _loaded(load: Load) -> Loaded:
     return Loaded(
-        n_ctx=load.n_ctx, n_ctx_train=131_072, n_vocab=_N_VOCAB, size_bytes=1, has_gpu=False,
-        n_seq=load.n_seq, buffer_bytes={},
+        n_ctx=load.context.n_ctx, n_ctx_train=131_072, n_vocab=_N_VOCAB, size_bytes=1,
+        has_gpu=False, n_seq=load.context.n_seq_max, buffer_bytes={},
     )  # fmt: skip
 
 

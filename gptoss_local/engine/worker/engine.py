@@ -5,13 +5,14 @@ Up to `n_seq_max` sequences run at the same time, in one KV cache; the others wa
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from gptoss_local.engine.protocol import (
     Event,
     Finished,
     Generate,
     Prefetch,
+    PrefixOptions,
     Stats,
     StepTimes,
     Tokens,
@@ -20,7 +21,7 @@ from gptoss_local.engine.protocol import (
 from gptoss_local.engine.worker.cache.archive import Archive
 from gptoss_local.engine.worker.cache.prefetch import Prefetcher
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
-from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
+from gptoss_local.engine.worker.cache.prefix_store import open_store
 from gptoss_local.engine.worker.cache.slots import Slots
 from gptoss_local.engine.worker.drafts.costs import StepCosts
 from gptoss_local.engine.worker.drafts.speculation import Speculation
@@ -51,12 +52,8 @@ class Engine:
         context: The cache; its `n_seq_max` is the number of sequences that run together. What its
             `n_outputs_max` has beyond them is for drafts.
         masks: For requests with a grammar; without one they fail.
+        prefixes: What stays of a sequence when it ends.
         backend_sampling: Sample on the device rather than on the CPU, where the chain allows it.
-        checkpoint_bytes: Host memory for checkpoints of the sliding layers; 0 for none.
-        boundary_tokens: Ids that end a message.
-        store: Where prefixes outlive the process.
-        save_after_s: How long the engine must have been idle before it writes there.
-        keep_s: How long what is there stays in the cache without use, if others are used.
         step_costs: What steps take, where an earlier process has measured it.
         prompt_step_s: What a step of prompts alone may take, as a cancel waits for two of them. If
             it is finite, these overlap, which is for models that a GPU has all of.
@@ -66,13 +63,9 @@ class Engine:
         self,
         context: Context,
         masks: MaskCompiler | None = None,
+        prefixes: PrefixOptions = PrefixOptions(),  # noqa: B008 (frozen)
         *,
         backend_sampling: bool = False,
-        checkpoint_bytes: int = 0,
-        boundary_tokens: Collection[int] = (),
-        store: PrefixStore | None = None,
-        save_after_s: float = 0.0,
-        keep_s: float = math.inf,
         step_costs: StepTimes | None = None,
         prompt_step_s: float = math.inf,
     ) -> None:
@@ -80,12 +73,9 @@ class Engine:
         self._compiling = Compiling(masks)
         self._backend_sampling = backend_sampling
         slots = self._slots = Slots(context)
-        self._cache = PrefixCache(
-            context, slots, checkpoint_bytes=checkpoint_bytes, boundary_tokens=boundary_tokens
-        )
-        self.archive: Archive | None = None
-        if store:
-            self.archive = Archive(context, slots, self._cache, store, save_after_s, keep_s)
+        self._cache = PrefixCache(context, slots, prefixes)
+        store = open_store(prefixes, context)
+        self.archive = Archive(context, slots, self._cache, store, prefixes) if store else None
         self._batch = Batch(context.n_batch)
         self._sequences: dict[int, Sequence] = {}
         self._n_arrived = 0

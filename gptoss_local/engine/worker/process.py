@@ -31,14 +31,12 @@ from gptoss_local.engine.protocol import (
     Tuned,
     write_frames,
 )
-from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.loading.read_ahead import read_ahead
 from gptoss_local.engine.worker.loading.rehearsal import rehearse
 from gptoss_local.engine.worker.loading.tuning import tune, tune_offload
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.llama import Context, Model, has_gpu, library_version
-from gptoss_local.types import ContextParams, ModelParams
+from gptoss_local.llama import Context, Model, has_gpu
 
 _SAVE_S = 4.0  # the client kills a process that takes longer to exit
 
@@ -57,11 +55,11 @@ def run(events: BinaryIO) -> int:
         return 0
     if not isinstance(load, Load):
         raise ValueError(f"the first command must be Load, not {type(load).__name__}")
-    model, params = _load(load, events)
+    model = _load(load, events)
     if load.tunes != "nothing":
-        write_frames(events, [_tune(load, model, params)])
+        write_frames(events, [_tune(load, model)])
         return 0
-    engine, loaded = _make_engine(load, model, params)
+    engine, loaded = _make_engine(load, model)
     write_frames(events, [loaded])
     with contextlib.suppress(_Closed):
         _serve(engine, commands, events)
@@ -109,71 +107,44 @@ def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
         os._exit(0)
 
 
-def _load(load: Load, events: BinaryIO) -> tuple[Model, ContextParams]:
-    """Read the weights; return the model and the parameters of the context over it."""
+def _load(load: Load, events: BinaryIO) -> Model:
     path = Path(load.model_path)
-    model_params = ModelParams(
-        n_gpu_layers=load.n_gpu_layers,
-        devices=load.devices,
-        tensor_split=load.tensor_split,
-        tensor_overrides=load.tensor_overrides,
-        load_mode=load.load_mode,
-        repack=load.repack,
-    )
-    params = ContextParams(
-        n_ctx=load.n_ctx,
-        n_threads_prefill=load.n_threads_prefill,
-        n_threads_decode=load.n_threads_decode,
-        n_seq_max=load.n_seq,
-        n_batch=load.n_batch,
-        n_outputs_max=load.n_seq + load.n_draft_max,
-        n_outputs_max_per_seq=1 + load.n_draft_max,
-        cache_type=load.cache_type,
-    )
     if load.budget_bytes:
-        rehearse(path, model_params, params, load.budget_bytes)
+        rehearse(path, load.model, load.context, load.budget_bytes)
 
     def report(fraction: float) -> None:
         write_frames(events, [Loading(fraction)])
 
-    read = 0.0 if load.load_mode in ("none", "direct_io") else read_ahead(path, report)
-    model = Model(path, model_params, on_progress=lambda part: report(read + (1 - read) * part))
-    return model, params
+    read = 0.0 if load.model.load_mode in ("none", "direct_io") else read_ahead(path, report)
+    return Model(path, load.model, on_progress=lambda part: report(read + (1 - read) * part))
 
 
 def _uses_gpu(load: Load) -> bool:
-    return has_gpu() and load.n_gpu_layers != 0
+    return has_gpu() and load.model.n_gpu_layers != 0
 
 
-def _samples_on_device(load: Load) -> bool:
-    return _uses_gpu(load) if load.backend_sampling is None else load.backend_sampling
-
-
-def _tune(load: Load, model: Model, params: ContextParams) -> Tuned:
+def _tune(load: Load, model: Model) -> Tuned:
     if load.tunes == "offload":
-        return tune_offload(model, params)
-    has_host_experts = _uses_gpu(load) and load.shares_experts
-    on_device = _samples_on_device(load)
-    return tune(model, params, backend_sampling=on_device, has_host_experts=has_host_experts)
+        return tune_offload(model, load.context)
+    uses_gpu = _uses_gpu(load)
+    has_host_experts = uses_gpu and load.model.shares_experts
+    return tune(model, load.context, backend_sampling=uses_gpu, has_host_experts=has_host_experts)
 
 
-def _make_engine(load: Load, model: Model, params: ContextParams) -> tuple[Engine, Loaded]:
-    context = Context(model, params)
+def _make_engine(load: Load, model: Model) -> tuple[Engine, Loaded]:
+    context = Context(model, load.context)
     buffer_bytes: Counter[str] = Counter()
     for buffer in model.buffers + context.buffers:
         buffer_bytes[buffer.place] += buffer.n_bytes
     engine = Engine(
         context,
         MaskCompiler(Path(load.model_path)),
-        backend_sampling=_samples_on_device(load),
-        checkpoint_bytes=load.checkpoint_bytes,
-        boundary_tokens=load.boundary_tokens,
-        store=_open_store(load, context),
-        save_after_s=load.prefix_save_s,
-        keep_s=load.prefix_keep_s,
+        load.prefixes,
+        backend_sampling=_uses_gpu(load),
         step_costs=load.step_costs,
         prompt_step_s=_prompt_step_s(load, model),
     )
+    speculates = context.n_outputs_max > context.n_seq_max
     loaded = Loaded(
         n_ctx=context.n_ctx,
         n_ctx_train=model.n_ctx_train,
@@ -182,7 +153,7 @@ def _make_engine(load: Load, model: Model, params: ContextParams) -> tuple[Engin
         has_gpu=_uses_gpu(load),
         n_seq=context.n_seq_max,
         buffer_bytes=dict(buffer_bytes),
-        step_costs=engine.step_costs.times() if load.n_draft_max else None,
+        step_costs=engine.step_costs.times() if speculates else None,
     )
     return engine, loaded
 
@@ -195,17 +166,10 @@ def _prompt_step_s(load: Load, model: Model) -> float:
     PERF: H200, 20b, 40,960 tokens: 3.99 s in steps of 75 ms, 3.80 in whole batches of 1,024, which
     take 70 to 100 ms; after as many of others 6.49 and 5.73, with batches of up to 150 ms.
     """
-    has_all_layers = load.n_gpu_layers < 0 or load.n_gpu_layers > model.n_layers
-    is_resident = has_gpu() and has_all_layers and not load.shares_experts
+    n_gpu_layers = load.model.n_gpu_layers
+    has_all_layers = n_gpu_layers < 0 or n_gpu_layers > model.n_layers
+    is_resident = has_gpu() and has_all_layers and not load.model.shares_experts
     return 0.25 if is_resident else math.inf
-
-
-def _open_store(load: Load, context: Context) -> PrefixStore | None:
-    """Open the saved prefixes of this model, library and cache; None if they are switched off."""
-    if load.prefix_dir is None or load.prefix_disk_bytes == 0:
-        return None
-    facts = (load.model_digest, library_version(), load.cache_type, context.n_swa, context.n_vocab)
-    return PrefixStore(Path(load.prefix_dir), repr(facts), load.prefix_disk_bytes)
 
 
 def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list[Event]:

@@ -9,6 +9,7 @@ from array import array
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
 
+from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
@@ -31,8 +32,7 @@ class Archive:
         slots: Its books.
         cache: Its prefixes.
         store: The files.
-        idle_s: How long nothing must happen before a prefix is written.
-        keep_s: How long a written prefix stays in the cache without use, if others are used.
+        options: When prefixes are written, and leave the cache.
     """
 
     def __init__(
@@ -41,11 +41,10 @@ class Archive:
         slots: Slots,
         cache: PrefixCache,
         store: PrefixStore,
-        idle_s: float,
-        keep_s: float,
+        options: PrefixOptions,
     ) -> None:
-        self._idle_s = idle_s
-        self._keep_s = keep_s
+        self._idle_s = options.save_after_s
+        self._keep_s = options.keep_s
         self._n_done = -1
         self._rest_at_s: float | None = None
         self._context = context

@@ -8,9 +8,10 @@ is still there, or a checkpoint of it. llama.cpp would continue anywhere, with w
 import logging
 import time
 from array import array
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.checkpoints import Checkpoint, Checkpoints
 from gptoss_local.engine.worker.cache.common_prefix import common_prefix
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
@@ -51,22 +52,14 @@ class PrefixCache:
     Args:
         context: The cache itself.
         slots: The books of its cells.
-        checkpoint_bytes: Host memory for checkpoints; 0 for none.
-        boundary_tokens: Ids that end a message.
+        options: Of its checkpoints.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        slots: Slots,
-        *,
-        checkpoint_bytes: int = 0,
-        boundary_tokens: Collection[int] = (),
-    ) -> None:
+    def __init__(self, context: Context, slots: Slots, options: PrefixOptions) -> None:
         self._context = context
         self._slots = slots
-        self.checkpoints = Checkpoints(checkpoint_bytes)
-        self._boundaries = frozenset(boundary_tokens)
+        self.checkpoints = Checkpoints(options.checkpoint_bytes)
+        self._boundaries = frozenset(options.boundary_tokens)
         self._noted: list[tuple[Slot, int]] = []
         self.n_reused = 0  # tokens
         self.n_evicted = 0  # tokens

@@ -18,10 +18,11 @@ from typing import BinaryIO
 import msgspec
 import numpy as np
 
+from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.checkpoints import Checkpoint
 from gptoss_local.engine.worker.cache.common_prefix import common_prefix
 from gptoss_local.errors import EngineError
-from gptoss_local.llama import State
+from gptoss_local.llama import Context, State, library_version
 
 _log = logging.getLogger("gptoss")
 _MAGIC = b"gptoss prefix 2\n"
@@ -54,6 +55,20 @@ class SavedPrefix:
     tokens: "array[int]"
     n_asked: int
     points: tuple[int, ...]
+
+
+def open_store(options: PrefixOptions, context: Context) -> "PrefixStore | None":
+    """Open the saved prefixes of this model, library and cache; None if they are switched off."""
+    if options.folder is None or options.disk_bytes == 0:
+        return None
+    key = (
+        options.model_digest,
+        library_version(),
+        context.cache_type,
+        context.n_swa,
+        context.n_vocab,
+    )
+    return PrefixStore(Path(options.folder), repr(key), options.disk_bytes)
 
 
 class PrefixStore:
