@@ -391,8 +391,10 @@ def speed(report: Report, folder: Path, size: str, model: Path) -> None:
         theirs = measure(Theirs(url, vocabulary_of(model)), words)
     prompt, decode = llama_bench(folder, model)
     report.ratio(f"{size}: 1 answer, llama-bench", ours.one, decode, 0.85, "tok/s")
-    report.ratio(f"{size}: 1 answer, llama-server", ours.one, theirs.one, 1.3, "tok/s")
-    report.ratio(f"{size}: 8 answers, llama-server", ours.eight, theirs.eight, 2.0, "tok/s")
+    # Of 120b more time goes to weights, which both read alike, and less to sampling on the host.
+    one, eight = (1.3, 2.0) if size == "20b" else (1.2, 1.6)
+    report.ratio(f"{size}: 1 answer, llama-server", ours.one, theirs.one, one, "tok/s")
+    report.ratio(f"{size}: 8 answers, llama-server", ours.eight, theirs.eight, eight, "tok/s")
     report.ratio(f"{size}: prompt, llama-bench", ours.prompt, prompt, 0.78, "tok/s")
     report.ratio(f"{size}: prompt, llama-server", ours.prompt, theirs.prompt, 1.0, "tok/s")
     follow = f"{size}: {N_NEW} more tokens, llama-server"

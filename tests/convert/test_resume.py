@@ -44,7 +44,7 @@ def test_next_run_goes_on(
     assert names(tmp_path) == ["model.gguf.journal", "model.gguf.partial"]
     calls: list[int] = []
     convert_checkpoint(large, target, progress=lambda _, done, __: calls.append(done))
-    assert calls[0] > 10_000_000
+    assert calls[0] > 1_000_000
     assert calls == sorted(calls)
     assert sha256(target) == large_sha256
     assert names(tmp_path) == ["model.gguf"]

@@ -22,19 +22,28 @@ _REQUEST = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def assert_undisturbed(url: str, attack: Callable[[], object]) -> None:
-    """Fail if a second client's p99 is over 100 ms while an attack is repeated for two seconds.
+    """Fail if a second client's p99 rises by 100 ms while an attack is repeated for two seconds.
 
-    This machine may be busy with something else, so one try proves nothing.
+    This machine may be busy with something else, so one try proves nothing, and a wait is compared
+    with one that has no attack.
     """
     found = []
     for _ in range(_TRIES):
-        waits_s = sorted(_waits_during(url, attack))
-        p99_s = waits_s[len(waits_s) * 99 // 100]
-        found.append(p99_s)
-        print(f"p99 {1000 * p99_s:.0f} ms, worst {1000 * waits_s[-1]:.0f} ms of {len(waits_s)}")
+        p99_s = _p99_during(url, attack)
         if p99_s < _P99_S:
             return
-    raise AssertionError(f"the 99th percentile was {found} s")
+        alone_s = _p99_during(url, lambda: time.sleep(_EVERY_S))
+        found.append((p99_s, alone_s))
+        if p99_s - alone_s < _P99_S:
+            return
+    raise AssertionError(f"the 99th percentile, and without the attack: {found} s")
+
+
+def _p99_during(url: str, attack: Callable[[], object]) -> float:
+    waits_s = sorted(_waits_during(url, attack))
+    p99_s = waits_s[len(waits_s) * 99 // 100]
+    print(f"p99 {1000 * p99_s:.0f} ms, worst {1000 * waits_s[-1]:.0f} ms of {len(waits_s)}")
+    return p99_s
 
 
 def _waits_during(url: str, attack: Callable[[], object]) -> list[float]:
