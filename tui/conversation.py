@@ -1,15 +1,15 @@
 """The open chat: its branch, and what is done to it. Stores through `History`; no Textual."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from gptoss_local.conversation import Answer, changes_of, messages_of, request_of
 from gptoss_local.errors import ChatNotFoundError, HistoryError
-from gptoss_local.history import ChatSummary, History, Turn, TurnState
+from gptoss_local.history import ChatSummary, History, Turn
 from gptoss_local.presets import Preset
 from gptoss_local.types import Effort
-from tui.answer import Answer
 from tui.paste import Composed, Fold, folds_of
 from tui.tools import ToolResult
 
@@ -20,7 +20,6 @@ _SUMMARISE = (
     "needed, and what is open. Reply with the summary alone."
 )
 _N_SUMMARY = 1536  # tokens
-_STATES: dict[str, TurnState] = {"done": "done", "stopped": "stopped", "failed": "failed"}
 
 
 class Conversation:
@@ -127,15 +126,7 @@ class Conversation:
 
     def keep(self, turn: Turn, answer: Answer) -> Turn:
         """Take an answer as far as it is, for `store`; returns its turn as it is now."""
-        state = _STATES.get(answer.phase, "streaming")
-        stats = _stats_of(answer, turn.stats) | ({"error": answer.error} if answer.error else {})
-        changes: dict[str, Any] = {
-            "content": answer.content,
-            "reasoning": answer.reasoning,
-            "state": state,
-            "stats": stats,
-            "tool_calls": answer.tool_calls,
-        }
+        changes = changes_of(answer, turn.stats)
         self._unsaved[turn.id] = changes
         kept = msgspec.structs.replace(turn, **changes)
         self.turns = [kept if other.id == turn.id else other for other in self.turns]
@@ -197,20 +188,8 @@ class Conversation:
         Args:
             begun: The answer, if a part of it is there: the model continues it.
         """
-        begun_id = begun.id if begun is not None else None  # failed once if it did not fit
-        turns = [turn for turn in self.turns if turn.state != "streaming" and turn.id != begun_id]
-        messages = messages_of(turns)
-        if begun is not None and (begun.content or begun.reasoning):
-            messages.append(_message(begun) | {"thinking": begun.reasoning})
-        options = {key: value for key, value in self.options.items() if key != "truncate"}
-        truncate = {"truncate": True} if self.options.get("truncate") else {}
-        return {
-            "model": self.model,
-            "messages": messages,
-            "think": self.effort,
-            "options": options,
-            **truncate,
-        }
+        model, effort, options = self.model, self.effort, self.options
+        return request_of(self.turns, model=model, effort=effort, options=options, begun=begun)
 
     @property
     def can_drop(self) -> bool:
@@ -270,39 +249,6 @@ class Conversation:
         return turn
 
 
-def was_cut(turn: Turn) -> bool:
-    """Return whether there is a part of an answer that could be continued."""
-    is_text = turn.role == "assistant" and bool(turn.content or turn.reasoning)
-    is_at_limit = turn.state == "done" and turn.stats.get("done_reason") == "length"
-    is_cut = turn.state in ("stopped", "failed") or is_at_limit
-    return is_text and is_cut and not turn.tool_calls
-
-
-def _stats_of(answer: Answer, earlier: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures of an answer; until its last frame, those of the part before are kept."""
-    if answer.stats:
-        return answer.stats
-    kept = {name: value for name, value in earlier.items() if name != "error"}
-    if not answer.n_frames:
-        return kept
-    kept = {name: value for name, value in kept.items() if name not in ("tokens", "done_reason")}
-    return kept | (answer.measured if answer.reasoning else {})
-
-
 def composed_of(turn: Turn) -> Composed:
     """Return a stored message with what stood as a chip in it."""
     return Composed(turn.content, folds_of(turn.stats, turn.content))
-
-
-def messages_of(turns: Iterable[Turn]) -> list[dict[str, Any]]:
-    """Return turns as messages of `/api/chat`, without answers that said nothing."""
-    return [_message(turn) for turn in turns if turn.content or turn.tool_calls or turn.tool_name]
-
-
-def _message(turn: Turn) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": turn.role, "content": turn.content}
-    if turn.tool_calls:
-        message |= {"tool_calls": list(turn.tool_calls), "thinking": turn.reasoning}
-    if turn.tool_name:
-        message["tool_name"] = turn.tool_name
-    return message

@@ -1,8 +1,8 @@
 """Sends, edits and queues the next messages of the open chat."""
 
+from gptoss_local.conversation import Answer
 from gptoss_local.errors import GptOssError, HistoryError
 from gptoss_local.history import Turn
-from tui.answer import Answer
 from tui.chat_view import ChatView
 from tui.conversation import Conversation, composed_of
 from tui.documents import image_note

@@ -8,9 +8,9 @@ from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
+from gptoss_local.conversation import Answer
 from gptoss_local.errors import ContextOverflowError
 from gptoss_local.history import Turn
-from tui.answer import Answer
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
 from tui.running_answer import RunningAnswer

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.chat import Vocabulary
+from gptoss_local.conversation import was_cut
 from gptoss_local.history import History, TurnState
 from tests.conftest import RunningServer
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
@@ -13,7 +14,6 @@ from tests.tui.documents import BLOCKS
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat, opener
 from tests.tui.test_folds import SIZES
 from tests.tui.test_tools import weather
-from tui.conversation import was_cut
 
 TEXT = "\n\n".join(BLOCKS.values())
 REASONING = "First I look at every block, then I write them one after the other. " * 3

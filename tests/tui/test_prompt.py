@@ -13,10 +13,10 @@ from textual.color import Color
 from textual.events import Paste
 from textual.pilot import Pilot
 
+from gptoss_local.conversation import Answer
 from gptoss_local.errors import UsageError
 from gptoss_local.printable import printable
 from tui.actions import REGISTRY
-from tui.answer import Answer
 from tui.app import Printable
 from tui.attachments import attach
 from tui.markdown_blocks import code_blocks

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+from gptoss_local.conversation.answer import Answer, thinned
 from gptoss_local.history import History
 from tests.tui.running_chat import FRANCE, PARIS, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
-from tui.answer import Answer, thinned
 from tui.screens.compare import CompareDialog
 from tui.screens.models import fit_text
 from tui.server import Gpu, ModelLoad

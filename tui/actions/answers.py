@@ -1,11 +1,11 @@
 """Commands on messages and answers: edit, answer again, compare, copy, look into."""
 
+from gptoss_local.conversation import messages_of, was_cut
 from gptoss_local.errors import UsageError
 from gptoss_local.history import Turn
 from gptoss_local.printable import printable
 from tui.actions.choices import next_effort
 from tui.chat_parts import ChatParts
-from tui.conversation import messages_of, was_cut
 from tui.markdown_blocks import code_blocks
 from tui.screens.compare import CompareDialog
 from tui.screens.inspector import InspectorDialog

@@ -14,11 +14,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
+from gptoss_local.conversation import Answer
 from gptoss_local.errors import GptOssError
 from gptoss_local.history import History, Turn
 from gptoss_local.history.plain import one_line
 from tui import actions
-from tui.answer import Answer
 from tui.chat_parts import ChatParts
 from tui.conversation import Conversation, composed_of
 from tui.dialogue import Dialogue

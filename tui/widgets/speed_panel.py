@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Sparkline, Static
 
-from tui.answer import Answer
+from gptoss_local.conversation import Answer
 
 _MAX_BARS = 240
 

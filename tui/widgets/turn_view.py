@@ -13,10 +13,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Static
 
+from gptoss_local.conversation import Answer, was_cut
 from gptoss_local.history import Turn
 from gptoss_local.printable import printable
-from tui.answer import Answer
-from tui.conversation import composed_of, was_cut
+from tui.conversation import composed_of
 from tui.paste import shown_parts
 from tui.widgets.answer_view import AnswerView
 from tui.widgets.fold import Fold

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from gptoss_local.conversation import Answer
 from gptoss_local.history import Turn
 from gptoss_local.settings import ToolCommand
-from tui.answer import Answer
 from tui.tools import Toolbox
 
 GIB = 2**30

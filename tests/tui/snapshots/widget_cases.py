@@ -9,6 +9,7 @@ from textual.app import App, ComposeResult
 from textual.widget import Widget
 
 import tui
+from gptoss_local.conversation import Answer
 from tests.tui.snapshots.values import (
     CALL,
     GIB,
@@ -21,7 +22,6 @@ from tests.tui.snapshots.values import (
     turn,
 )
 from tui.actions import REGISTRY
-from tui.answer import Answer
 from tui.server import Gpu, ModelLoad
 from tui.widgets.line_block import LineBlock
 from tui.widgets.prompt import CompletionList, Prompt
