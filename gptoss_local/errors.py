@@ -6,6 +6,8 @@
     │   ├── MethodNotAllowedError    2        405
     │   ├── RequestTimeoutError      2        408
     │   ├── UnauthorizedError        2        401   the API key is missing or wrong
+    │   ├── StaleTokenError          2        403   of the web page, which another server sent
+    │   ├── AnsweringError           2        409   a turn that is still being written
     │   ├── RequestTooLargeError     2        413
     │   ├── UnsupportedEncodingError 2        415   the body is compressed in a way we do not read
     │   ├── ThreadUnsupportedError   2        400   the server is to hold a conversation
@@ -72,6 +74,14 @@ class RequestTimeoutError(UsageError):
 
 class UnauthorizedError(UsageError):
     http_status = 401
+
+
+class StaleTokenError(UsageError):
+    http_status = 403
+
+
+class AnsweringError(UsageError):
+    http_status = 409
 
 
 class RequestTooLargeError(UsageError):

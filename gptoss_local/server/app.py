@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import re
+import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,7 @@ from gptoss_local import __version__
 from gptoss_local.errors import ServerUnavailableError, UsageError
 from gptoss_local.pulling.jobs import Pulls
 from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.chats import Answers, ChatStore
 from gptoss_local.server.connections import BoundedProtocol, connection_limits, quieten_logs
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from gptoss_local.server.error_handlers import HANDLERS
@@ -48,22 +50,28 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         app.state.manager = ModelManager(settings)
         app.state.pulls = Pulls(settings)
         app.state.responses = ResponseStore()
+        store = ChatStore(settings.history_path)
+        app.state.answers = Answers(app.state.manager, store)
         app.state.ending = asyncio.Event()  # answers that still run end now
         yield
+        await app.state.answers.close()
         await app.state.pulls.close()
         await app.state.manager.close()
+        await store.close()
 
+    token = secrets.token_urlsafe(24)
     app = Starlette(
         routes=[endpoint.route for endpoint in ENDPOINTS],
         middleware=[
             Middleware(RequestIds),
             Middleware(CleanPath),
-            Middleware(Guard, settings=settings),
+            Middleware(Guard, settings=settings, token=token),
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
     app.state.start_s, app.state.shut_down = time.monotonic(), shut_down
+    app.state.token = token  # of the page: one of another site cannot read it
     return app
 
 
@@ -125,6 +133,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         asyncio.get_running_loop().call_later(_GRACE_S, self._app.state.ending.set)
+        self._app.state.answers.changes.close()  # tabs that only listen would hold up the end
         await super().shutdown(sockets)
 
 

@@ -72,6 +72,33 @@ async def read_body(
         UnsupportedEncodingError: it is compressed otherwise than with zstd or gzip.
         UsageError: it cannot be decompressed, or see `parse_body`.
     """
+    return await _read(request, lambda data: parse_body(data, body_type, fill_in))
+
+
+async def read_text(request: Request) -> str:
+    """Read a request's body as it is.
+
+    Raises:
+        As `read_body`; UsageError if it is not UTF-8.
+    """
+
+    def decode(data: bytes) -> str:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise UsageError("the request body is not text") from error
+
+    return await _read(request, decode, counts=False)
+
+
+async def _read(request: Request, make: Callable[[bytes], T], *, counts: bool = True) -> T:
+    """Receive a body and make something of it, off the loop if it is large; errors as `read_body`.
+
+    Args:
+        request: Whose body.
+        make: Gets all of it.
+        counts: Whether to bound its names and values, too.
+    """
     encoding = request.headers.get("content-encoding", "")
     BodyDecoder(encoding, 0)  # raises before anything is read
     request.state.place = None
@@ -79,17 +106,18 @@ async def read_body(
     n_bytes = sum(map(len, arrived))
     _n_inner.set(Tally())
 
-    def parse(check: Check) -> Body:
+    def parse(check: Check) -> T:
         max_bytes = _MAX_BYTES if request.state.place else _FREE_BYTES
         decoder, tally, pieces = BodyDecoder(encoding, max_bytes), Tally(), list[bytes]()
         for piece in itertools.chain.from_iterable(map(decoder.feed, arrived)):
             check()
-            tally.feed(piece)
+            if counts:
+                tally.feed(piece)
             pieces.append(piece)
         decoder.finish()
         data = b"".join(pieces)
         request.state.n_body_bytes = len(data)
-        return parse_body(data, body_type, fill_in)
+        return make(data)
 
     if n_bytes <= SMALL_BYTES and not encoding:
         return parse(lambda: None)

@@ -4,6 +4,9 @@ A browser sends Origin with every cross-site request; a page that rebinds its DN
 loopback sends its own name as Host. Both get 403, as in Ollama (routes.go:allowedHostsMiddleware).
 Pages that are allowed get the CORS headers that their browser asks for. A server that other
 machines can reach wants an API key instead of a Host of this machine.
+
+What belongs to our own page is for no other one, not even of this machine: its endpoints want our
+own origin, and a token that only a page of this server can know.
 """
 
 import ipaddress
@@ -18,15 +21,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gptoss_local.errors import UnauthorizedError, UsageError
+from gptoss_local.errors import StaleTokenError, UnauthorizedError, UsageError
 from gptoss_local.server.error_handlers import error_response
+from gptoss_local.server.origin import is_allowed_origin, is_own_origin
 from gptoss_local.settings import Settings
 
 _LOCAL_NAMES = frozenset(("", "localhost", socket.gethostname().lower()))
 _LOCAL_SUFFIXES = (".localhost", ".local", ".internal")
-_APP_SCHEMES = frozenset(("app", "file", "tauri", "vscode-webview", "vscode-file"))
-_LOCAL_ORIGIN = re.compile(r"https?://(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:\d+)?")
-_OPEN_PATHS = frozenset(("/", "/health"))  # say that a server is there, and nothing else
+_OPEN_PATHS = re.compile(r"/|/health|/web/.*")  # hold nothing of the user's
+_OWN_PATHS = re.compile(r"/api/gptoss/(chats|presets)(/.*)?|/web/.*")  # of our page alone
 
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS",
@@ -39,10 +42,17 @@ _HEADERS = (
 
 
 class Guard:
-    """ASGI middleware that lets local clients through, and others with the key."""
+    """ASGI middleware that lets local clients through, and others with the key.
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    Args:
+        app: What it guards.
+        settings: With the key, and the address that the server listens to.
+        token: What our page must send.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, token: str) -> None:
         self._app = app
+        self._token = token.encode()
         self._key = settings.api_key.encode()
         self._checks_host = is_loopback(settings.host)
         self._origins = tuple(o.strip().lower() for o in settings.origins.split(",") if o.strip())
@@ -51,24 +61,42 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        headers, path = Headers(scope=scope), scope["path"]
         host, origin = headers.get("host", ""), headers.get("origin", "")
+        is_ours = _OWN_PATHS.fullmatch(path) is not None
         is_host = not self._checks_host or is_local_host(host)
-        is_origin = is_allowed_origin(origin, host) or self._is_listed(origin)
+        if is_ours:
+            is_origin = not origin or is_own_origin(origin, host)
+        else:
+            is_origin = is_allowed_origin(origin, host) or self._is_listed(origin)
         if not (is_host and is_origin) or _is_hidden(headers, scope["method"]):
             await PlainTextResponse("", 403)(scope, receive, send)
-        elif origin and scope["method"] == "OPTIONS":
+        elif origin and not is_ours and scope["method"] == "OPTIONS":
             await _preflight(headers)(scope, receive, send)
         else:
-            answering = _with_origin(send, origin) if origin else send
-            if not self._has_key(headers) and scope["path"] not in _OPEN_PATHS:
-                error = UnauthorizedError(
-                    "the API key is missing or wrong",
-                    hint="Send the server's GPTOSS_API_KEY as 'Authorization: Bearer KEY'.",
-                )
+            answering = _with_origin(send, origin) if origin and not is_ours else send
+            if error := self._refusal(path, headers):
                 await error_response(Request(scope), error)(scope, receive, answering)
             else:
                 await self._app(scope, receive, answering)
+
+    def _refusal(self, path: str, headers: Headers) -> UsageError | None:
+        """Return why a request may not be served, for want of a key or a token."""
+        if _OPEN_PATHS.fullmatch(path):
+            return None
+        if not self._has_key(headers):
+            return UnauthorizedError(
+                "the API key is missing or wrong",
+                hint="Send the server's GPTOSS_API_KEY as 'Authorization: Bearer KEY'.",
+            )
+        needs_token = bool(_OWN_PATHS.fullmatch(path)) and not self._key
+        sent = headers.get("x-gptoss-token", "").encode()
+        if needs_token and not secrets.compare_digest(sent, self._token):
+            return StaleTokenError(
+                "these endpoints are for the page of this server, which sends its token",
+                hint="Load the page again; programs can send the API key of a server with one.",
+            )
+        return None
 
     def _is_listed(self, origin: str) -> bool:
         """Return whether the settings name an origin; `*` stands for anything, also within one."""
@@ -128,14 +156,6 @@ def _is_hidden(headers: Headers, method: str) -> bool:
     """
     is_foreign = headers.get("sec-fetch-site") == "cross-site" and "origin" not in headers
     return is_foreign and method not in ("GET", "HEAD", "OPTIONS")
-
-
-def is_allowed_origin(origin: str, host: str) -> bool:
-    """Return whether an Origin header is absent, local, of a desktop app, or the server's own."""
-    if not origin or _LOCAL_ORIGIN.fullmatch(origin):
-        return True
-    scheme, _, rest = origin.partition("://")
-    return scheme in _APP_SCHEMES or (scheme in ("http", "https") and rest == host)
 
 
 def _preflight(headers: Headers) -> Response:

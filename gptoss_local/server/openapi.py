@@ -4,6 +4,7 @@ It has all paths of Ollama's docs/openapi.yaml, and says of errors what that one
 """
 
 import functools
+import re
 from typing import Any
 
 import msgspec
@@ -16,6 +17,12 @@ from gptoss_local.server.dialects.registry import DIALECTS
 from gptoss_local.server.streaming import NDJSON, json_response
 
 _TEXT, _JSON = "text/plain", "application/json"
+_TEXTS = {
+    "/": (_TEXT, "text/html"),
+    "/metrics": (_TEXT,),
+    "/api/gptoss/chats/{chat_id:int}/export": (_JSON, "text/markdown"),
+}
+"""What is answered with something else than JSON of a struct."""
 
 _ERRORS = {
     400: "The request is wrong, or asks for what gpt-oss cannot do",
@@ -23,6 +30,7 @@ _ERRORS = {
     404: "No such model, or answer",
     405: "The path has no such method",
     408: "The body did not arrive in time",
+    409: "The answer there is still being written",
     413: "The body is too large",
     415: "The body is compressed in a way that is not read",
     422: "The file or checkpoint cannot be used",
@@ -32,6 +40,8 @@ _ERRORS = {
     507: "Memory has no room for the model, or for the context that was asked for",
 }
 _PARAMETERS: dict[str, dict[str, Any]] = {
+    "chat_id": {"type": "integer", "minimum": 1, "maximum": 2147483647},
+    "path": {"type": "string", "minLength": 1},
     "digest": {"type": "string", "pattern": "^sha256[:-][0-9a-fA-F]{64}$"},
     "name": {"type": "string", "minLength": 1},
     "response": {"type": "string", "minLength": 1},
@@ -115,8 +125,9 @@ def _describe(endpoint: Endpoint, reference: dict[Any, Any]) -> dict[str, Any]:
         described["responses"][str(status)] = {"description": text} | (
             {} if method == "head" else {"content": content}
         )
-    forbidden = "A Host that is not this machine, or a web page's Origin"
-    described["responses"]["403"] = {"description": forbidden, "content": {_TEXT: {}}}
+    forbidden = "A Host that is not this machine, a web page's Origin, or not our page's token"
+    refused: dict[str, Any] = {_TEXT: {}, _JSON: {"schema": error}}
+    described["responses"]["403"] = {"description": forbidden, "content": refused}
     return described
 
 
@@ -124,8 +135,8 @@ def _success(endpoint: Endpoint, reference: dict[Any, Any]) -> dict[str, Any]:
     answered: dict[str, Any] = {"description": "Done"}
     if endpoint.answer is not None:
         answered["content"] = {_JSON: {"schema": reference[endpoint.answer]}}
-    elif endpoint.path in ("/", "/metrics"):
-        answered["content"] = {_TEXT: {}}
+    elif endpoint.path in _TEXTS:
+        answered["content"] = {media_type: {} for media_type in _TEXTS[endpoint.path]}
     if endpoint.stream is not None:
         what = "a frame a line" if endpoint.stream is NDJSON else "server-sent events"
         answered["description"] = f"The answer; as {what} when it is streamed"
@@ -135,4 +146,4 @@ def _success(endpoint: Endpoint, reference: dict[Any, Any]) -> dict[str, Any]:
 
 def _path(endpoint: Endpoint) -> str:
     """Return a path as OpenAPI spells it: without what a parameter may be."""
-    return endpoint.path.replace(":path}", "}")
+    return re.sub(r":(path|int)}", "}", endpoint.path)

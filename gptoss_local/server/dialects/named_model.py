@@ -75,12 +75,10 @@ class NamedModel:
             ModelNotFoundError: there is no such model.
         """
         asked = await translate(self._request, make)
-        asked = _begin(asked, self.entry.defaults)
+        asked = begin(asked, self.entry.defaults)
         if isinstance(asked, RawRequest):
             return asked
-        headers = self._request.headers
-        sent = "\n".join(headers.get(name, "") for name in ("authorization", "x-api-key"))
-        return msgspec.structs.replace(asked, owner=sha256(sent.encode()).hexdigest())
+        return msgspec.structs.replace(asked, owner=owner_of(self._request))
 
     def _fill_in(self, body: dict[str, Any]) -> dict[str, Any]:
         name = body.get("model")
@@ -90,17 +88,27 @@ class NamedModel:
         except GptOssError as error:  # raised when the model is asked for
             self._found = error
             return body
-        options = {
-            name: value
-            for name, value in self._found.defaults.parameters.items()
-            if name in Options.__struct_fields__
-        }
-        if not options:
-            return body
-        if self._names is not None:
-            return _as_fields(options, body, self._names)
-        sent = body.get("options", {})
-        return body | {"options": options | sent} if isinstance(sent, dict) else body
+        return fill_in(body, self._found.defaults, self._names)
+
+
+def owner_of(request: Request) -> str:
+    """Return whose the reasoning of an answer is: that of the key that was sent."""
+    sent = "\n".join(request.headers.get(name, "") for name in ("authorization", "x-api-key"))
+    return sha256(sent.encode()).hexdigest()
+
+
+def fill_in(
+    body: dict[str, Any], defaults: ModelDefaults, names: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return a body with a model's options where it has none; `names` as for `NamedModel`."""
+    known = Options.__struct_fields__
+    options = {name: value for name, value in defaults.parameters.items() if name in known}
+    if not options:
+        return body
+    if names is not None:
+        return _as_fields(options, body, names)
+    sent = body.get("options", {})
+    return body | {"options": options | sent} if isinstance(sent, dict) else body
 
 
 def _as_fields(
@@ -115,7 +123,7 @@ def _as_fields(
     return {k: v for k, v in fields.items() if _INSTEAD.get(k) not in body} | body
 
 
-def _begin(request: RequestT, defaults: ModelDefaults) -> RequestT:
+def begin(request: RequestT, defaults: ModelDefaults) -> RequestT:
     """Put the messages of a model before those of a request, and its system message first.
 
     A request that has a system message first keeps that alone; one that continues from the tokens

@@ -1,11 +1,13 @@
 """Endpoints of our own, and those of every server."""
 
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from typing import Any
 
+from gptoss_local.history import ChatSummary
 from gptoss_local.pulling.jobs import Status
 from gptoss_local.runner.loads import LoadStatus
+from gptoss_local.server.chats.changes import ChangeEvent
 from gptoss_local.server.dialect import Dialect, Endpoint
+from gptoss_local.server.dialects.gptoss import chats, page, presets
 from gptoss_local.server.dialects.gptoss.routes import (
     Fits,
     InspectBody,
@@ -24,16 +26,104 @@ from gptoss_local.server.streaming import NDJSON
 
 _N_CTX = {"n_ctx": {"type": "integer", "minimum": 1, "maximum": 2147483647}}
 
+_CHAT = "/api/gptoss/chats/{chat_id:int}"
+_WHOLE: dict[str, Any] = {"type": "integer", "minimum": 1, "maximum": 2147483647}
+_LISTED = {"q": {"type": "string"}, "limit": _WHOLE}
+_FORM = {"format": {"enum": ["json", "markdown"]}}
 
-async def root(_request: Request) -> Response:
-    """Say what clients look for, word for word."""
-    return PlainTextResponse("Ollama is running")
-
+_CHATS = (
+    Endpoint(
+        "GET", "/api/gptoss/chats", chats.chats, "List or search", chats.Chats, queries=_LISTED
+    ),
+    Endpoint(
+        "POST", "/api/gptoss/chats", chats.new_chat, "Begin a chat", ChatSummary, chats.NewChatBody
+    ),
+    Endpoint(
+        "GET",
+        "/api/gptoss/chats/changes",
+        chats.changes,
+        "What changes in the chats, as it does",
+        ChangeEvent,
+        stream=NDJSON,
+        queries={"chat": _WHOLE},
+    ),
+    Endpoint(
+        "POST",
+        "/api/gptoss/chats/import",
+        chats.import_chat,
+        "Add an exported chat",
+        ChatSummary,
+        dict,
+    ),
+    Endpoint("GET", _CHAT, chats.chat, "A chat with all its turns", chats.Tree),
+    Endpoint(
+        "PATCH", _CHAT, chats.change_chat, "Rename or change", ChatSummary, chats.ChatChangesBody
+    ),
+    Endpoint("DELETE", _CHAT, chats.delete_chat, "Delete a chat", Status),
+    Endpoint(
+        "POST",
+        f"{_CHAT}/ask",
+        chats.ask,
+        "Ask, and begin the answer",
+        chats.Begun,
+        chats.AskBody,
+        required=("content",),
+    ),
+    Endpoint(
+        "POST",
+        f"{_CHAT}/answer",
+        chats.answer,
+        "Begin another answer",
+        chats.Begun,
+        chats.AnswerBody,
+    ),
+    Endpoint(
+        "POST",
+        f"{_CHAT}/continue",
+        chats.continue_answer,
+        "Continue an answer that was cut",
+        chats.Begun,
+        chats.TurnBody,
+    ),
+    Endpoint("POST", f"{_CHAT}/stop", chats.stop, "Stop an answer", Status, chats.TurnBody),
+    Endpoint(
+        "PUT",
+        f"{_CHAT}/system",
+        chats.set_system,
+        "Continue with other instructions",
+        chats.Branch,
+        chats.SystemBody,
+    ),
+    Endpoint(
+        "POST", f"{_CHAT}/fork", chats.fork, "A chat of a branch", ChatSummary, chats.TurnBody
+    ),
+    Endpoint("GET", f"{_CHAT}/export", chats.export, "A chat as text", queries=_FORM),
+    Endpoint(
+        "GET", "/api/gptoss/presets", presets.presets, "What chats begin with", presets.Presets
+    ),
+    Endpoint(
+        "PUT",
+        "/api/gptoss/presets/{name:path}",
+        presets.put_preset,
+        "Write a preset",
+        Status,
+        presets.PresetBody,
+    ),
+    Endpoint(
+        "DELETE",
+        "/api/gptoss/presets/{name:path}",
+        presets.delete_preset,
+        "Remove a preset",
+        Status,
+    ),
+)
+"""Of our own page."""
 
 GPTOSS = Dialect(
     is_spoken=lambda path, _headers: path.startswith("/api/gptoss/"),
     endpoints=(
-        Endpoint("GET", "/", root, "Says that a server is there"),
+        Endpoint("GET", "/", page.root, "Says that a server is there, or is the page"),
+        Endpoint("GET", "/web/{path:path}", page.file, "A file of the page"),
         Endpoint("GET", "/health", health, "Whether the server lives", Health),
         Endpoint("GET", "/metrics", metrics, "Counters for Prometheus"),
         Endpoint("GET", "/api/gptoss/status", status, "Of the server's process", ServerStatus),
@@ -53,6 +143,7 @@ GPTOSS = Dialect(
         Endpoint(
             "POST", "/api/gptoss/load", load, "Load a model", LoadStatus, GenerateBody, NDJSON
         ),
+        *_CHATS,
     ),
     error_body=lambda error, _request: error_frame(error),
     error=ErrorFrame,

@@ -1,0 +1,7 @@
+"""Saved chats for the web page: their file, what changes in it, and answers that outlive a tab."""
+
+from gptoss_local.server.chats.answers import Answers
+from gptoss_local.server.chats.changes import Changes
+from gptoss_local.server.chats.store import ChatStore
+
+__all__ = ["Answers", "Changes", "ChatStore"]

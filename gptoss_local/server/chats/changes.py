@@ -1,0 +1,299 @@
+"""Tells listeners what changes in the chats, whoever changes it: a tab, a terminal, an answer.
+
+One task looks at the file, and publishes the differences. It runs only while somebody listens.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+
+from gptoss_local.errors import ChatNotFoundError, GptOssError
+from gptoss_local.history import ChatSummary, History, Turn
+from gptoss_local.server.chats.store import ChatStore
+from gptoss_local.server.streaming import NDJSON
+
+_log = logging.getLogger("gptoss")
+
+_LOOK_S = 0.2
+_ORPHANS_EVERY = 25  # looks
+_N_CHATS = 200
+_MAX_BYTES = 8 << 20  # that wait for a client, besides one line
+
+
+class ChangeEvent(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A line of the stream; which fields there are depends on `event`.
+
+    Attributes:
+        at: Code points of a streaming turn's texts before these.
+        status: What happens before the next text.
+        n_done: Of `n_all` tokens of the prompt, or bytes of the model.
+    """
+
+    event: Literal["chats", "tree", "chat", "turn", "text", "progress", "deleted"]
+    chats: list[ChatSummary] | None = None
+    chat: ChatSummary | None = None
+    turns: list[Turn] | None = None
+    turn: Turn | None = None
+    chat_id: int | None = None
+    turn_id: int | None = None
+    at: dict[str, int] | None = None
+    content: str | None = None
+    reasoning: str | None = None
+    status: Literal["loading", "growing", "reading", "answering"] | None = None
+    n_done: int | None = None
+    n_all: int | None = None
+    n_tokens: int | None = None
+    tokens_per_s: float | None = None
+
+
+class Live(Protocol):
+    """An answer that streams into a turn of this server."""
+
+    def flush(self) -> None:
+        """Publish what was not published yet."""
+
+    @property
+    def turn(self) -> Turn:
+        """The turn with the text so far."""
+
+
+def outward(turn: Turn) -> Turn:
+    """Return a turn as clients get it: without thousands of token ids."""
+    if "tokens" not in turn.stats:
+        return turn
+    stats = {name: value for name, value in turn.stats.items() if name != "tokens"}
+    return msgspec.structs.replace(turn, stats=stats)
+
+
+class _Listener:
+    """What waits for one client.
+
+    Attributes:
+        chat_id: The chat whose turns it wants.
+        is_new: It has got nothing yet.
+        is_over: It gets no more.
+    """
+
+    def __init__(self, chat_id: int | None) -> None:
+        self.chat_id = chat_id
+        self.is_new = True
+        self.is_over = False
+        self._lines: deque[bytes] = deque()
+        self._n_bytes = 0
+        self._end: GptOssError | None = None
+        self._news = asyncio.Event()
+
+    def put(self, line: bytes) -> None:
+        """Add a line; a client that does not read is dropped."""
+        if self._lines and self._n_bytes > _MAX_BYTES:
+            self._lines.clear()
+            self.end()
+        if not self.is_over:
+            self._lines.append(line)
+            self._n_bytes += len(line)
+            self._news.set()
+
+    def end(self, error: GptOssError | None = None) -> None:
+        """Let it end after what waits."""
+        self.is_over, self._end = True, error
+        self._news.set()
+
+    async def lines(self) -> AsyncGenerator[bytes, None]:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._lines:
+                line = self._lines.popleft()
+                self._n_bytes -= len(line)
+                yield line
+            if self._end is not None:
+                raise self._end
+            if self.is_over:
+                return
+
+
+class _Seen(NamedTuple):
+    """One look at the file.
+
+    Attributes:
+        chats: With their turns that have changed, and all turns if somebody is new there.
+    """
+
+    version: tuple[int, int]
+    chats: list[ChatSummary]
+    watched: dict[int, tuple[ChatSummary, list[Turn], list[Turn]]]
+
+
+class Changes:
+    """The listeners, and the task that looks for them.
+
+    Args:
+        store: The chats.
+        running: Answers of this server by their turns; their texts are published as they come.
+    """
+
+    def __init__(self, store: ChatStore, running: Mapping[int, Live]) -> None:
+        self._store = store
+        self._running = running
+        self._listeners: set[_Listener] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._is_closed = False
+        self._version = (-1, -1)
+        self._chats: list[ChatSummary] = []
+        self._summaries: dict[int, ChatSummary] = {}  # of the chats that are watched
+        self._known: dict[int, dict[int, int]] = {}  # what `History.changed` remembers of them
+        self._streaming: set[int] = set()  # turns that clients know as such
+
+    @property
+    def is_heard(self) -> bool:
+        return bool(self._listeners)
+
+    async def listen(self, chat_id: int | None) -> AsyncGenerator[bytes, None]:
+        """Yield lines: first how things are, then what changes.
+
+        Raises:
+            ChatNotFoundError: there is no such chat.
+            HistoryError: the file cannot be used.
+        """
+        if self._is_closed:
+            return
+        listener = _Listener(chat_id)
+        self._listeners.add(listener)
+        self.look_now()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._watch())
+        try:
+            async for line in listener.lines():
+                yield line
+        finally:
+            self._listeners.discard(listener)
+
+    def look_now(self) -> None:
+        """Something was written here: no need to wait."""
+        self._wake.set()
+
+    def publish(self, chat_id: int, event: ChangeEvent) -> None:
+        """Send an event to those that know this chat's turns."""
+        self._send(event, lambda each: each.chat_id == chat_id and not each.is_new)
+
+    def close(self) -> None:
+        """End all streams, as the server ends."""
+        self._is_closed = True
+        for listener in self._listeners:
+            listener.end()
+
+    async def _watch(self) -> None:
+        n_looks = 0
+        while self._listeners:
+            self._wake.clear()
+            is_due = n_looks % _ORPHANS_EVERY == 0
+            n_looks += 1
+            try:
+                await self._look(finds_orphans=is_due)
+            except GptOssError as error:
+                self._fail(error)
+            except Exception:
+                _log.exception("the chats cannot be watched")
+                self._fail(GptOssError("internal error, see the server log"))
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _fail(self, error: GptOssError) -> None:
+        self._version = (-1, -1)
+        self._known.clear()
+        for listener in self._listeners:
+            listener.end(error)
+
+    async def _look(self, *, finds_orphans: bool) -> None:
+        """Publish what is different from the last look, and all of it to new listeners."""
+        new = [each for each in self._listeners if each.is_new]
+        wanted = {each.chat_id for each in self._listeners if each.chat_id is not None}
+        joined = {each.chat_id for each in new}
+        for left in self._known.keys() - wanted:
+            self._streaming -= self._known.pop(left).keys()
+            self._summaries.pop(left, None)
+
+        def look(history: History) -> _Seen | None:
+            if finds_orphans:
+                history.stop_orphans()
+            version = history.version
+            if version == self._version and not new:
+                return None
+            watched = {}
+            for chat_id in wanted:
+                try:
+                    chat = history.chat(chat_id)
+                except ChatNotFoundError:
+                    continue
+                changed = history.changed(chat_id, self._known.setdefault(chat_id, {}))
+                tree = history.tree(chat_id) if chat_id in joined else []
+                watched[chat_id] = (chat, changed, tree)
+            return _Seen(version, history.chats(_N_CHATS, pinned_first=True), watched)
+
+        seen = await self._store.call(look)
+        if seen is None:
+            return
+        self._version = seen.version
+        for chat_id in wanted - seen.watched.keys():
+            self._tell_gone(chat_id)
+        if seen.chats != self._chats:
+            self._chats = seen.chats
+            self._send(ChangeEvent(event="chats", chats=seen.chats), lambda each: not each.is_new)
+        for chat_id, (chat, changed, _) in seen.watched.items():
+            self._tell_changed(chat_id, chat, changed)
+        for listener in new:
+            self._welcome(listener, seen)
+
+    def _tell_gone(self, chat_id: int) -> None:
+        for listener in self._listeners:
+            if listener.chat_id == chat_id and listener.is_new:
+                listener.end(ChatNotFoundError(f"There is no chat {chat_id}."))
+            elif listener.chat_id == chat_id:
+                listener.put(NDJSON.encode(ChangeEvent(event="deleted", chat_id=chat_id)))
+                listener.chat_id = None
+
+    def _tell_changed(self, chat_id: int, chat: ChatSummary, changed: Iterable[Turn]) -> None:
+        if chat != self._summaries.get(chat_id):
+            self._summaries[chat_id] = chat
+            self.publish(chat_id, ChangeEvent(event="chat", chat=chat))
+        for turn in changed:
+            if turn.state != "streaming":
+                self._streaming.discard(turn.id)
+            elif turn.id in self._streaming and turn.id in self._running:
+                continue  # clients get its text as it comes
+            else:
+                self._streaming.add(turn.id)
+            self.publish(chat_id, ChangeEvent(event="turn", turn=self.as_it_is(turn)))
+
+    def _welcome(self, listener: _Listener, seen: _Seen) -> None:
+        listener.put(NDJSON.encode(ChangeEvent(event="chats", chats=seen.chats)))
+        if listener.chat_id in seen.watched:
+            chat, _, tree = seen.watched[listener.chat_id]
+            turns = [self.as_it_is(turn) for turn in tree]
+            listener.put(NDJSON.encode(ChangeEvent(event="tree", chat=chat, turns=turns)))
+        listener.is_new = False
+
+    def as_it_is(self, turn: Turn) -> Turn:
+        """Return a turn with the text that was published of it."""
+        live = self._running.get(turn.id)
+        if live is not None and turn.state == "streaming":
+            live.flush()
+            turn = live.turn
+        return outward(turn)
+
+    def _send(self, event: ChangeEvent, is_meant: Callable[[_Listener], bool]) -> None:
+        meant = [each for each in self._listeners if is_meant(each)]
+        if meant:
+            line = NDJSON.encode(event)
+            for listener in meant:
+                listener.put(line)
+                if listener.is_over:
+                    self._listeners.discard(listener)

@@ -1,0 +1,48 @@
+"""The file of chats, used from one thread: the event loop never waits for a disk."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from gptoss_local.history import History
+
+T = TypeVar("T")
+
+
+class ChatStore:
+    """A `History` in a thread of its own, opened with the first call.
+
+    Args:
+        path: The file, which another process may have open, too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, "chats")
+        self._history: History | None = None
+
+    async def call(self, work: Callable[[History], T]) -> T:
+        """Do something with the chats; calls are done one after the other.
+
+        Raises:
+            HistoryError: the file cannot be used.
+        """
+
+        def run() -> T:
+            self._history = self._history or History(self._path)
+            return work(self._history)
+
+        # A caller that leaves does not stop what it has asked for.
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+    async def close(self) -> None:
+        """Close the file after all calls; turns that still stream here become `stopped`."""
+
+        def run() -> None:
+            if self._history is not None:
+                self._history.close()
+
+        await asyncio.get_running_loop().run_in_executor(self._thread, run)
+        self._thread.shutdown()

@@ -1,0 +1,367 @@
+"""Saved chats for the web page: read, changed and asked over HTTP.
+
+All of it goes through `server/chats`; docs/api.md has the endpoints.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gptoss_local.conversation import was_cut
+from gptoss_local.errors import AnsweringError, ChatNotFoundError, GptOssError, UsageError
+from gptoss_local.history import ChatSummary, History, Hit, Turn
+from gptoss_local.pulling.jobs import Status
+from gptoss_local.request_options import parse_option
+from gptoss_local.server.body import read_body, read_text
+from gptoss_local.server.chats import Answers
+from gptoss_local.server.chats.changes import outward
+from gptoss_local.server.dialects.bounds import MAX_INT
+from gptoss_local.server.dialects.named_model import owner_of
+from gptoss_local.server.dialects.ollama.frames import ErrorFrame, error_frame
+from gptoss_local.server.streaming import AnswerResponse, Framing, json_response
+from gptoss_local.types import Effort
+
+T = TypeVar("T")
+
+_N_CHATS, _N_HITS = 200, 50
+_LINES = Framing("application/x-ndjson", bytes)
+_WAIT = "Wait for it, or stop it."
+
+
+class Chats(msgspec.Struct, omit_defaults=True):
+    """`chats`, or `hits` of a search."""
+
+    chats: list[ChatSummary] | None = None
+    hits: list[Hit] | None = None
+
+
+class Tree(msgspec.Struct):
+    """A chat with the turns of all its branches."""
+
+    chat: ChatSummary
+    turns: list[Turn]
+
+
+class Branch(msgspec.Struct):
+    turns: list[Turn]
+
+
+class Begun(msgspec.Struct, omit_defaults=True):
+    """An answer that runs now, and the question that was added for it."""
+
+    answer: Turn
+    question: Turn | None = None
+
+
+class NewChatBody(msgspec.Struct, kw_only=True):
+    model: str = ""
+    effort: Effort = "medium"
+    preset: str = ""
+    system: str = ""
+    options: dict[str, Any] = {}
+
+
+class ChatChangesBody(msgspec.Struct, kw_only=True):
+    """What is to change; `leaf_id` shows the branch with that turn."""
+
+    title: str | None = None
+    is_pinned: bool | None = None
+    model: str | None = None
+    effort: Effort | None = None
+    options: dict[str, Any] | None = None
+    leaf_id: int | None = None
+
+
+class AskBody(msgspec.Struct, kw_only=True):
+    """A question after a turn; `folds` are parts that are shown as one line: start, end, label."""
+
+    content: str = ""
+    parent_id: int | None = None
+    folds: list[tuple[int, int, str]] = []
+
+
+class AnswerBody(msgspec.Struct):
+    parent_id: int
+
+
+class TurnBody(msgspec.Struct):
+    turn_id: int
+
+
+class SystemBody(msgspec.Struct):
+    content: str = ""
+
+
+async def chats(request: Request) -> Response:
+    """The newest chats, pinned ones first, or where words are found."""
+    words, limit = request.query_params.get("q"), request.query_params.get("limit", "")
+    if limit and not (limit.isdecimal() and 0 < int(limit) <= MAX_INT):
+        raise UsageError("limit must be a number of chats")
+    if words is not None:
+        n_hits = int(limit or _N_HITS)
+        hits = await _answers(request).store.call(lambda history: history.search(words, n_hits))
+        return json_response(Chats(hits=hits))
+    n_chats = int(limit or _N_CHATS)
+    listed = await _answers(request).store.call(
+        lambda history: history.chats(n_chats, pinned_first=True)
+    )
+    return json_response(Chats(chats=listed))
+
+
+async def new_chat(request: Request) -> Response:
+    """Begin a chat; instructions become its first turn."""
+    body = await read_body(request, NewChatBody)
+    options = _checked(body.options)
+
+    def add(history: History) -> ChatSummary:
+        chat_id = history.new_chat(body.model, body.effort, preset=body.preset)
+        if options:
+            history.set_options(chat_id, options)
+        if body.system:
+            history.add(chat_id, None, "system", body.system)
+        return history.chat(chat_id)
+
+    return json_response(await _changed(request, add))
+
+
+async def chat(request: Request) -> Response:
+    """A chat with all its turns."""
+    chat_id = _chat_id(request)
+
+    def read(history: History) -> tuple[ChatSummary, list[Turn]]:
+        history.stop_orphans()
+        return history.chat(chat_id), history.tree(chat_id)
+
+    answers = _answers(request)
+    summary, turns = await answers.store.call(read)
+    return json_response(Tree(summary, [answers.changes.as_it_is(turn) for turn in turns]))
+
+
+async def change_chat(request: Request) -> Response:
+    """Rename, pin, or continue otherwise."""
+    chat_id, body = _chat_id(request), await read_body(request, ChatChangesBody)
+    options = None if body.options is None else _checked(body.options)
+
+    def change(history: History) -> ChatSummary:
+        before = history.chat(chat_id)
+        if body.leaf_id is not None:
+            _turn_of(history, chat_id, body.leaf_id)
+            history.select(body.leaf_id)
+        if body.title is not None:
+            history.rename(chat_id, body.title)
+        if body.is_pinned is not None:
+            history.pin(chat_id, body.is_pinned)
+        if body.model is not None or body.effort is not None:
+            history.set_model(chat_id, body.model or before.model, body.effort or before.effort)
+        if options is not None:
+            history.set_options(chat_id, options)
+        return history.chat(chat_id)
+
+    return json_response(await _changed(request, change))
+
+
+async def delete_chat(request: Request) -> Response:
+    """Delete a chat; its answers are stopped first."""
+    chat_id = _chat_id(request)
+    await _answers(request).stop_chat(chat_id)
+    await _changed(request, lambda history: history.delete(chat_id))
+    return json_response(Status("success"))
+
+
+async def ask(request: Request) -> Response:
+    """Add a question and begin its answer, which runs whether or not the client stays."""
+    chat_id, body = _chat_id(request), await read_body(request, AskBody)
+    if not body.content.strip():
+        raise UsageError("the question is empty")
+    stats = {"folds": body.folds} if body.folds else {}
+
+    def add(history: History) -> tuple[Turn, list[Turn]]:
+        if body.parent_id is not None:
+            _settled(_turn_of(history, chat_id, body.parent_id))
+        question = history.add(chat_id, body.parent_id, "user", body.content, stats=stats)
+        return question, _begin(history, question)
+
+    question, branch = await _start(request, add)
+    return json_response(Begun(branch[-1], question))
+
+
+async def answer(request: Request) -> Response:
+    """Begin an answer, perhaps another one, to a turn."""
+    chat_id, body = _chat_id(request), await read_body(request, AnswerBody)
+
+    def add(history: History) -> tuple[None, list[Turn]]:
+        asked = _settled(_turn_of(history, chat_id, body.parent_id))
+        if asked.role not in ("user", "tool"):
+            raise UsageError("only a question or the result of a tool is answered")
+        return None, _begin(history, asked)
+
+    _, branch = await _start(request, add)
+    return json_response(Begun(branch[-1]))
+
+
+async def continue_answer(request: Request) -> Response:
+    """Let an answer that was cut grow from where it is."""
+    chat_id, body = _chat_id(request), await read_body(request, TurnBody)
+
+    def resume(history: History) -> tuple[None, list[Turn]]:
+        turn = _settled(_turn_of(history, chat_id, body.turn_id))
+        if not was_cut(turn):
+            raise UsageError("this answer was not cut", hint="Ask for another one.")
+        if history.select(turn.id)[-1].id != turn.id:
+            raise UsageError("only the last answer of a branch can be continued")
+        history.update(turn.id, state="streaming")
+        return None, history.branch(turn.id)
+
+    _, branch = await _start(request, resume)
+    return json_response(Begun(outward(branch[-1])))
+
+
+async def stop(request: Request) -> Response:
+    """Stop an answer; one that is over stays as it is."""
+    chat_id, body = _chat_id(request), await read_body(request, TurnBody)
+    answers = _answers(request)
+    turn = await answers.store.call(lambda history: _turn_of(history, chat_id, body.turn_id))
+    await answers.stop(turn.id)
+    turn = await answers.store.call(lambda history: history.turn(turn.id))
+    if turn.state == "streaming" and not answers.is_running(turn.id):
+        raise AnsweringError("another program writes this answer", hint="Stop it there.")
+    return json_response(Status("success"))
+
+
+async def set_system(request: Request) -> Response:
+    """Continue the branch that is shown below another version of its system message."""
+    chat_id, body = _chat_id(request), await read_body(request, SystemBody)
+
+    def change(history: History) -> list[Turn]:
+        for turn in history.branch(history.chat(chat_id).leaf_id):
+            _settled(turn)
+        return history.set_system(chat_id, body.content)
+
+    turns = await _changed(request, change)
+    return json_response(Branch([outward(turn) for turn in turns]))
+
+
+async def fork(request: Request) -> Response:
+    """Make a chat of a branch, down to a turn."""
+    chat_id, body = _chat_id(request), await read_body(request, TurnBody)
+
+    def copy(history: History) -> ChatSummary:
+        _settled(_turn_of(history, chat_id, body.turn_id))
+        return history.chat(history.fork(body.turn_id))
+
+    return json_response(await _changed(request, copy))
+
+
+async def export(request: Request) -> Response:
+    """The whole chat as JSON, or the branch that is shown as Markdown."""
+    chat_id, form = _chat_id(request), request.query_params.get("format", "json")
+    if form not in ("json", "markdown"):
+        raise UsageError("format is json or markdown")
+    is_json = form == "json"
+    text = await _answers(request).store.call(
+        lambda history: (history.export_json if is_json else history.export_markdown)(chat_id)
+    )
+    media_type = "application/json" if is_json else "text/markdown"
+    return Response(text, media_type=media_type)
+
+
+async def import_chat(request: Request) -> Response:
+    """Add an exported chat."""
+    text = await read_text(request)
+    added = await _changed(request, lambda history: history.chat(history.import_json(text)))
+    return json_response(added)
+
+
+async def changes(request: Request) -> Response:
+    """What is there, and then what changes, a line each."""
+    chat_id = request.query_params.get("chat", "")
+    if chat_id and not (chat_id.isdecimal() and int(chat_id) <= MAX_INT):
+        raise UsageError("chat must be the number of a chat")
+    lines = _answers(request).changes.listen(int(chat_id) if chat_id else None)
+    return AnswerResponse(lines, _LinesWriter(), stream=True)
+
+
+class _LinesWriter:
+    """Lines as they are; silence says that nothing changes."""
+
+    framing = _LINES
+
+    def feed(self, event: bytes) -> Iterable[bytes]:
+        return [event]
+
+    def keepalive(self) -> Iterable[bytes]:
+        return []
+
+    def whole(self) -> bytes:
+        return b""
+
+    def failed(self, error: GptOssError) -> Iterable[bytes]:
+        return [msgspec.json.encode(error_frame(error)) + b"\n"]
+
+    def error_body(self, error: GptOssError) -> ErrorFrame:
+        return error_frame(error)
+
+
+def _answers(request: Request) -> Answers:
+    answers: Answers = request.app.state.answers
+    return answers
+
+
+def _chat_id(request: Request) -> int:
+    chat_id: int = request.path_params["chat_id"]
+    if chat_id > MAX_INT:
+        raise ChatNotFoundError(f"There is no chat {chat_id}.")
+    return chat_id
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a chat. Raises UsageError for what is not one."""
+    return {name: parse_option(name, str(value)) for name, value in options.items()}
+
+
+def _turn_of(history: History, chat_id: int, turn_id: int) -> Turn:
+    turn = history.turn(turn_id) if 0 < turn_id <= MAX_INT else None
+    if turn is None or turn.chat_id != chat_id:
+        raise ChatNotFoundError(f"There is no turn {turn_id} in this chat.")
+    return turn
+
+
+def _settled(turn: Turn) -> Turn:
+    """Return a turn that nobody writes any more."""
+    if turn.state == "streaming":
+        raise AnsweringError("this answer is still being written", hint=_WAIT)
+    return turn
+
+
+def _begin(history: History, asked: Turn) -> list[Turn]:
+    """Add an answer that streams; return the branch down to it."""
+    chat = history.chat(asked.chat_id)
+    made_with: Any = {"model": chat.model, "effort": chat.effort, "state": "streaming"}
+    turn = history.add(chat.id, asked.id, "assistant", "", **made_with)
+    return history.branch(turn.id)
+
+
+async def _start(
+    request: Request, add: Callable[[History], tuple[T, list[Turn]]]
+) -> tuple[T, list[Turn]]:
+    """Add turns, of which the last of a branch is an answer, and let that run."""
+    answers, owner = _answers(request), owner_of(request)
+
+    def add_all(history: History) -> tuple[T, list[Turn], ChatSummary]:
+        added, branch = add(history)
+        return added, branch, history.chat(branch[-1].chat_id)
+
+    added, branch, chat = await answers.store.call(add_all)
+    answers.start(chat, branch, owner)
+    return added, branch
+
+
+async def _changed(request: Request, work: Callable[[History], T]) -> T:
+    """Change the chats, and let listeners know."""
+    answers = _answers(request)
+    result = await answers.store.call(work)
+    answers.changes.look_now()
+    return result
