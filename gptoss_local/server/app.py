@@ -70,6 +70,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # `CleanPath` serves both
     app.state.start_s, app.state.shut_down = time.monotonic(), shut_down
     app.state.token = token  # of the page: one of another site cannot read it
     return app
