@@ -1,0 +1,1 @@
+export {}; // sets globalThis.katex
