@@ -1,0 +1,252 @@
+/** What the user does: requests to the server and what follows from them. Errors become notices. */
+
+import { call, lines, send } from "./api.js";
+import { size } from "./format.js";
+import { apply, applyChat, applyTurn, connect, fail, set, state, when } from "./store.js";
+import { branch, compose, newestBelow } from "./tree.js";
+
+/** @typedef {import("./types").Turn} Turn */
+/** @typedef {import("./types").Chat} Chat */
+/** @typedef {import("./types").Chip} Chip */
+
+const CHATS = "/api/gptoss/chats";
+
+/**
+ * Make an action of a function that may fail.
+ * @template {any[]} T
+ * @param {(...args: T) => Promise<any>} act
+ * @returns {(...args: T) => Promise<boolean>} whether it succeeded
+ */
+const action =
+  (act) =>
+  async (...args) => {
+    try {
+      await act(...args);
+      return true;
+    } catch (error) {
+      fail(error);
+      return false;
+    }
+  };
+
+/** The turns that are shown. */
+export const shown = () => branch(state.turns, state.chat?.leaf_id ?? null);
+
+/** The answer on the branch that is shown which streams. */
+export const streaming = () => shown().find((turn) => turn.state === "streaming");
+
+/** Go to a chat, or to one of its turns. @param {number | null} id @param {number | null} [turnId] */
+export function go(id, turnId) {
+  location.hash = id === null ? "#/" : `#/chat/${id}${turnId ? `/${turnId}` : ""}`;
+  set({ isSidebarOpen: false });
+}
+
+/** Show what the address names. */
+export async function route(isFirst = false) {
+  const [, id = "", turn = ""] = /^#\/chat\/(\d+)(?:\/(\d+))?$/.exec(location.hash) ?? [];
+  const chatId = id ? Number(id) : null;
+  const isOther = isFirst || chatId !== state.chatId;
+  if (isOther) {
+    const draft = { ...state.draft, preset: "", system: "", options: {} };
+    set({ chatId, chat: null, turns: new Map(), progress: {}, editing: null, spoken: "", draft });
+  }
+  if (turn && chatId !== null) await choose(Number(turn), chatId);
+  if (isOther) void connect();
+}
+
+/** What the next answer is made with: in a new chat, the model and the effort of the last one. */
+export function madeWith() {
+  if (state.chat) return state.chat;
+  const last = state.chats.reduce((a, b) => (a && a.updated_s > b.updated_s ? a : b), /** @type {Chat | null} */ (null));
+  const names = state.models.map((model) => model.name);
+  const known = [state.draft.model, last?.model, state.loaded[0]?.name].find((name) => name && names.includes(name));
+  return { ...state.draft, model: known ?? names[0] ?? "", effort: state.draft.effort || last?.effort || "medium" };
+}
+
+/** Read which models there are and which are loaded. */
+export const readModels = action(async () => {
+  const [tags, ps] = await Promise.all([call("GET", "/api/tags"), call("GET", "/api/ps")]);
+  set({ models: tags.models, loaded: ps.models });
+});
+
+export const readFits = action(async () => set({ fits: (await call("GET", "/api/gptoss/fits")).models }));
+
+export const readPresets = action(async () => set({ presets: (await call("GET", "/api/gptoss/presets")).presets }));
+
+/** Find chats with these words. @param {string} query */
+export async function search(query) {
+  set({ query });
+  if (!query.trim()) return set({ hits: [] });
+  try {
+    const { hits } = await call("GET", `${CHATS}?q=${encodeURIComponent(query)}`);
+    if (state.query === query) set({ hits, spoken: hits.length ? `${hits.length} found` : "Nothing found" });
+  } catch (error) {
+    fail(error);
+  }
+}
+
+/** Send a message at the end of the chat, which begins with it if it is new. */
+export const ask = action(async (/** @type {Chip[]} */ chips, /** @type {string} */ typed) => {
+  if (state.chatId === null) {
+    if (!madeWith().model) await readModels();
+    const { model, effort, preset, system, options } = /** @type {import("./types").Draft} */ (madeWith());
+    const { id } = await call("POST", CHATS, { model, effort, preset, options, system });
+    history.pushState(null, "", `#/chat/${id}`);
+    set({ chatId: id, chat: null, turns: new Map() });
+    void connect();
+  }
+  const chatId = /** @type {number} */ (state.chatId);
+  if (!state.chat) apply({ event: "tree", ...(await call("GET", `${CHATS}/${chatId}`)) });
+  await question(chatId, shown().at(-1)?.id ?? null, chips, typed);
+});
+
+/** Ask another version of a question. */
+export const askInstead = action(async (/** @type {Turn} */ turn, /** @type {Chip[]} */ chips, /** @type {string} */ typed) => {
+  await question(turn.chat_id, turn.parent_id, chips, typed);
+  set({ editing: null });
+});
+
+/** @param {number} chatId @param {number | null} parentId @param {Chip[]} chips @param {string} typed */
+async function question(chatId, parentId, chips, typed) {
+  const body = { ...compose(chips, typed), parent_id: parentId };
+  const { question, answer } = await call("POST", `${CHATS}/${chatId}/ask`, body);
+  show(question, answer);
+}
+
+/** Show turns that are new at the end of their branch. @param {Turn[]} turns */
+function show(...turns) {
+  for (const turn of turns) if (!state.turns.has(turn.id)) applyTurn(turn);
+  const leaf = turns.at(-1);
+  if (leaf && state.chat?.id === leaf.chat_id) applyChat({ ...state.chat, leaf_id: leaf.id });
+  set({ spoken: "The model is answering." });
+}
+
+/** Answer a question again. */
+export const retry = action(async (/** @type {Turn} */ turn) =>
+  show((await call("POST", `${CHATS}/${turn.chat_id}/answer`, { parent_id: turn.parent_id })).answer),
+);
+
+/** Continue an answer that was cut. */
+export const resume = action(async (/** @type {Turn} */ turn) => {
+  const { answer } = await call("POST", `${CHATS}/${turn.chat_id}/continue`, { turn_id: turn.id });
+  const known = state.turns.get(answer.id);
+  if (known?.state !== "streaming") applyTurn(answer);
+});
+
+export const stop = action(async (/** @type {Turn} */ turn) =>
+  call("POST", `${CHATS}/${turn.chat_id}/stop`, { turn_id: turn.id }),
+);
+
+/** Show the branch through a turn. */
+export const choose = action(async (/** @type {number} */ turnId, chatId = state.chatId) => {
+  set({ sought: turnId });
+  if (state.chat?.id === chatId && state.turns.has(turnId)) {
+    applyChat({ .../** @type {Chat} */ (state.chat), leaf_id: newestBelow(state.turns, turnId) });
+  }
+  applyChat(await call("PATCH", `${CHATS}/${chatId}`, { leaf_id: turnId }));
+});
+
+/** Change a chat: its title, its place in the list, its model, effort or options. */
+export const change = action(async (/** @type {Chat} */ chat, /** @type {object} */ changes) => {
+  const changed = await call("PATCH", `${CHATS}/${chat.id}`, changes);
+  applyChat(changed);
+});
+
+export const remove = action(async (/** @type {Chat} */ chat) => {
+  await call("DELETE", `${CHATS}/${chat.id}`);
+  set({ chats: state.chats.filter((other) => other.id !== chat.id) });
+  if (chat.id === state.chatId) go(null);
+});
+
+/** Copy a branch down to a turn into a new chat. */
+export const fork = action(async (/** @type {Turn} */ turn) =>
+  go((await call("POST", `${CHATS}/${turn.chat_id}/fork`, { turn_id: turn.id })).id),
+);
+
+/** Save a chat as a file. */
+export const exportChat = action(async (/** @type {Chat} */ chat, /** @type {"json" | "markdown"} */ format) => {
+  const response = await send("GET", `${CHATS}/${chat.id}/export?format=${format}`);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  const title = chat.title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "");
+  link.download = `${title.slice(0, 60) || "chat"}.${format === "json" ? "json" : "md"}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+});
+
+/** Add a chat from an exported file. */
+export const importChat = action(async (/** @type {File} */ file) =>
+  go((await call("POST", `${CHATS}/import`, await file.text())).id),
+);
+
+/** Set what the next answers are made with. */
+export const setModel = action(async (/** @type {string} */ model, /** @type {string} */ effort) => {
+  set({ draft: { ...state.draft, model, effort } });
+  if (state.chat) await change(state.chat, { model, effort });
+});
+
+/** Set the system prompt and the options of the chat. */
+export const setInstructions = action(
+  async (/** @type {string} */ system, /** @type {import("./types").Options} */ options, /** @type {string} */ preset) => {
+    const { chat } = state;
+    if (!chat) return set({ draft: { ...state.draft, system, options, preset } });
+    const now = shown()[0];
+    if (system !== (now?.role === "system" ? now.content : "")) {
+      const { turns } = await call("PUT", `${CHATS}/${chat.id}/system`, { content: system });
+      for (const turn of turns) applyTurn(turn);
+      applyChat((await call("GET", `${CHATS}/${chat.id}`)).chat);
+    }
+    if (JSON.stringify(options) !== JSON.stringify(chat.options)) await change(chat, { options });
+  },
+);
+
+export const savePreset = action(async (/** @type {import("./types").Preset} */ { name, ...preset }) => {
+  await call("PUT", `/api/gptoss/presets/${encodeURIComponent(name)}`, preset);
+  await readPresets();
+});
+
+export const removePreset = action(async (/** @type {string} */ name) => {
+  await call("DELETE", `/api/gptoss/presets/${encodeURIComponent(name)}`);
+  await readPresets();
+});
+
+/** Load a model into memory, or download it, and show how far that is. */
+export const run = action(async (/** @type {"load" | "pull"} */ what, /** @type {string} */ model) => {
+  const abort = new AbortController();
+  const stop = () => abort.abort();
+  const say = (/** @type {string} */ text, /** @type {number | null} */ share) =>
+    set({ jobs: { ...state.jobs, [model]: { what, text, share, stop } } });
+  say("waiting", null);
+  try {
+    const path = what === "load" ? "/api/gptoss/load" : "/api/pull";
+    for await (const line of lines("POST", path, { model }, abort.signal)) {
+      if (line.error) throw Object.assign(new Error(line.error + (line.hint ? ` ${line.hint}` : "")));
+      const { status, completed = 0, total = 0 } = line;
+      say(total ? `${status}: ${size(completed)} of ${size(total)}` : status, total ? completed / total : null);
+    }
+  } catch (error) {
+    if (!abort.signal.aborted) throw error;
+  } finally {
+    const { [model]: _, ...others } = state.jobs;
+    set({ jobs: others });
+    await readModels();
+  }
+});
+
+/** Free the memory that a model takes. */
+export const unload = action(async (/** @type {string} */ model) => {
+  await call("POST", "/api/generate", { model, keep_alive: 0 });
+  await readModels();
+});
+
+when(
+  () => {
+    set({ notice: { text: "This chat was deleted.", hint: "", isError: false } });
+    go(null);
+  },
+  (turn) => {
+    const words = { done: "finished", stopped: "stopped", failed: "failed", streaming: "" };
+    set({ spoken: `The answer has ${words[turn.state]}.` });
+    if (!state.loaded.some((model) => model.name === turn.model)) void readModels();
+  },
+);

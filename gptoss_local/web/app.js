@@ -1,0 +1,115 @@
+/** The page: starts it, lays it out, and listens to keys, drops and the address. */
+
+import { html, render, useEffect } from "./vendor/preact.js";
+import { chatActions, Sidebar } from "./sidebar.js";
+import { readModels, route, go, stop, streaming } from "./actions.js";
+import { lacksKey } from "./api.js";
+import { Composer, receive } from "./composer.js";
+import { OpenDialog } from "./dialogs.js";
+import { connect, disconnect, set, state } from "./store.js";
+import { Transcript } from "./transcript.js";
+import { copyText, IconButton, Menu, useStore } from "./ui.js";
+
+const NOTICE_MS = 8000;
+
+function App() {
+  const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, spoken, draft } = useStore();
+  useEffect(() => {
+    document.title = chat?.title ? `${chat.title} · gptoss` : "gptoss";
+  }, [chat?.title]);
+  const isEmpty = chatId === null || (chat !== null && chat.leaf_id === null);
+  return html`<${Sidebar} chats=${chats} chatId=${chatId} query=${query} hits=${hits} isOpen=${isSidebarOpen} />
+    ${isSidebarOpen && html`<div class="shade" onClick=${() => set({ isSidebarOpen: false })}></div>`}
+    <main>
+      <header class="chat-head">
+        <${IconButton} name="menu" label="Chats" class="icon-button narrow" onClick=${() => set({ isSidebarOpen: true })} />
+        <h1>${chatId === null ? "New chat" : chat?.title || "Untitled"}</h1>
+        ${(chat?.preset || draft.preset) && html`<span class="preset">${chat ? chat.preset : draft.preset}</span>`}
+        <${IconButton} name="sliders" label="System prompt and sampling" onClick=${() => set({ dialog: { kind: "settings" } })} />
+        ${chat && html`<${Menu} label="Actions for this chat" actions=${chatActions(chat)} />`}
+      </header>
+      ${isEmpty ? html`<${Welcome} />` : html`<${Transcript} />`}
+      <div class="dock"><${Notice} /><${Composer} chatId=${chatId} /></div>
+    </main>
+    <${OpenDialog} dialog=${dialog} onKey=${start} />
+    <p class="spoken" role="status" aria-live="polite">${spoken}</p>`;
+}
+
+const Welcome = () => html`<div class="welcome">
+  <h2>What can I help with?</h2>
+  <p>Everything stays on ${isHere() ? "this machine" : location.hostname}. Drop a text file here, or just ask.</p>
+  <p class="hint">The same chats are in the terminal: <code>gptoss chat</code>. Press <kbd>?</kbd> for the keys.</p>
+</div>`;
+
+const isHere = () => ["127.0.0.1", "localhost", "[::1]"].includes(location.hostname);
+
+/** Say what went wrong or happened, for a while. */
+function Notice() {
+  const { notice } = state;
+  useEffect(() => {
+    if (!notice || notice.isError) return;
+    const timer = setTimeout(() => set({ notice: null }), NOTICE_MS);
+    return () => clearTimeout(timer);
+  }, [notice]);
+  if (!notice) return null;
+  return html`<div class=${notice.isError ? "notice error" : "notice"} role=${notice.isError ? "alert" : "status"}>
+    <div>${notice.text}${notice.hint && html`<span class="hint"> ${notice.hint}</span>`}</div>
+    <${IconButton} name="close" label="Dismiss" onClick=${() => set({ notice: null })} />
+  </div>`;
+}
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
+  const isModified = event.ctrlKey || event.metaKey || event.altKey;
+  const live = streaming();
+  const isInFront = document.querySelector("dialog[open], :popover-open"); // these close by Esc
+  if ((event.ctrlKey || event.metaKey) && event.code === "KeyK") {
+    set({ isSidebarOpen: innerWidth < 800 });
+    requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById("search")?.focus()));
+  } else if (event.altKey && event.code === "KeyN") {
+    go(null);
+    focusInput();
+  } else if (event.key === "Escape" && isInFront) return;
+  else if (event.key === "Escape" && state.isSidebarOpen) set({ isSidebarOpen: false });
+  else if (event.key === "Escape" && live) void stop(live);
+  else if (event.key === "?" && !isTyping && !isModified && !state.dialog) set({ dialog: { kind: "help" } });
+  else if (event.key === "/" && !isTyping && !isModified && !state.dialog) focusInput();
+  else return;
+  event.preventDefault();
+}
+
+const focusInput = () =>
+  requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus());
+
+/** Copy the code of a block. Its button comes with Markdown, so it has no handler of its own. @param {MouseEvent} event */
+function onClick(event) {
+  const button = event.target instanceof Element && event.target.closest("button.copy");
+  if (!button) return;
+  void copyText(button.closest(".code")?.querySelector("code")?.textContent ?? "");
+  button.textContent = "Copied";
+  setTimeout(() => (button.textContent = "Copy"), 1500);
+}
+
+/** @param {DragEvent} event */
+function onDrag(event) {
+  if (!event.dataTransfer?.types.includes("Files")) return;
+  event.preventDefault();
+  document.body.classList.toggle("dropping", event.type === "dragover");
+  if (event.type === "drop") receive([...event.dataTransfer.files]);
+}
+
+async function start() {
+  if (lacksKey()) return set({ dialog: { kind: "key" } });
+  await Promise.all([readModels(), route(true)]);
+}
+
+addEventListener("hashchange", () => void route());
+addEventListener("keydown", onKey);
+addEventListener("click", onClick);
+for (const type of ["dragover", "dragleave", "drop"]) addEventListener(type, /** @type {any} */ (onDrag));
+addEventListener("pagehide", disconnect);
+document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : lacksKey() || void connect()));
+
+render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
+void start();

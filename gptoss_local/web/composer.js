@@ -1,0 +1,151 @@
+/** Where messages are written: text, files as chips, the model and its effort. */
+
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { ask, askInstead, madeWith, setModel, shown, stop, streaming } from "./actions.js";
+import { foldPaste, readFile } from "./attach.js";
+import { plain } from "./format.js";
+import { fail, set, state } from "./store.js";
+import { contextText, takeApart } from "./tree.js";
+import { icon, IconButton } from "./ui.js";
+
+/** @typedef {import("./types").Chip} Chip */
+/** @typedef {import("./types").Turn} Turn */
+
+const EFFORTS = ["low", "medium", "high"];
+
+/** What was typed and not sent, by chat. @type {Map<number | null, {typed: string, chips: Chip[]}>} */
+const unsent = new Map();
+const NOTHING = { typed: "", chips: /** @type {Chip[]} */ ([]) };
+
+/** Take files that were dropped anywhere on the page. @type {(files: Iterable<File>) => void} */
+export let receive = () => {};
+
+/** Edit the last question of the branch. */
+export function editLast() {
+  const last = shown().findLast((turn) => turn.role === "user");
+  if (last && !streaming()) set({ editing: last.id });
+}
+
+/**
+ * A field that grows, and the files above it.
+ * @param {{label: string, typed: string, setTyped: (text: string) => void, chips: Chip[],
+ *   setChips: (change: (chips: Chip[]) => Chip[]) => void, onSend: () => void, onEscape?: () => void,
+ *   focusOn?: number | null, children?: any}} props
+ */
+function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focusOn, children }) {
+  const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  useLayoutEffect(() => {
+    if (!area.current) return;
+    area.current.style.height = "auto";
+    area.current.style.height = `${area.current.scrollHeight}px`;
+  }, [typed]);
+  useEffect(() => {
+    if (onEscape || matchMedia("(pointer: fine)").matches) area.current?.focus();
+    area.current?.setSelectionRange(typed.length, typed.length);
+  }, [focusOn]);
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.isComposing) return;
+    const isEnter = event.key === "Enter" && !event.shiftKey && !event.altKey;
+    if (isEnter && (event.ctrlKey || event.metaKey || !matchMedia("(pointer: coarse)").matches)) {
+      event.preventDefault();
+      onSend();
+    } else if (event.key === "Escape" && onEscape) {
+      event.stopPropagation();
+      onEscape();
+    } else if (event.key === "ArrowUp" && !typed && !onEscape) {
+      event.preventDefault();
+      editLast();
+    }
+  };
+  const onPaste = (/** @type {ClipboardEvent} */ event) => {
+    const files = [...(event.clipboardData?.files ?? [])];
+    const chip = foldPaste(event.clipboardData?.getData("text/plain") ?? "");
+    if (!files.length && !chip) return;
+    event.preventDefault();
+    if (chip) setChips((now) => [...now, chip]);
+    else void add(files, setChips);
+  };
+  return html`${chips.length > 0 &&
+    html`<ul class="chips" aria-label="Attached">
+      ${chips.map(
+        (chip, k) => html`<li><span>${plain(chip.label)}</span>
+          <${IconButton} name="close" label=${`Remove ${plain(chip.label)}`} onClick=${() => setChips((now) => now.filter((_, i) => i !== k))} /></li>`,
+      )}
+    </ul>`}
+    <textarea ref=${area} rows="1" aria-label=${label} placeholder=${label} value=${typed} onKeyDown=${onKeyDown} onPaste=${onPaste}
+      onInput=${(/** @type {any} */ event) => setTyped(event.target.value)}></textarea>
+    ${children}`;
+}
+
+/** @param {Iterable<File>} files @param {(change: (chips: Chip[]) => Chip[]) => void} setChips */
+async function add(files, setChips) {
+  for (const file of files) {
+    try {
+      const chip = await readFile(file);
+      setChips((now) => [...now, chip]);
+    } catch (error) {
+      fail(error);
+    }
+  }
+}
+
+/** Where a new message is written. @param {{chatId: number | null}} props */
+export function Composer({ chatId }) {
+  const [, again] = useState(0);
+  const { typed, chips } = unsent.get(chatId) ?? NOTHING;
+  const keep = (/** @type {Partial<typeof NOTHING>} */ changes) => {
+    unsent.set(state.chatId, { ...(unsent.get(state.chatId) ?? NOTHING), ...changes });
+    again((/** @type {number} */ n) => n + 1);
+  };
+  const setTyped = (/** @type {string} */ text) => keep({ typed: text });
+  const setChips = (/** @type {(chips: Chip[]) => Chip[]} */ change) => keep({ chips: change(unsent.get(state.chatId)?.chips ?? []) });
+  const file = useRef(/** @type {HTMLInputElement | null} */ (null));
+  receive = (files) => void add(files, setChips);
+  const live = streaming();
+  const { model, effort } = madeWith();
+  const canSend = !live && (typed.trim() !== "" || chips.length > 0);
+  const onSend = async () => {
+    if (!canSend) return;
+    keep(NOTHING);
+    if (!(await ask(chips, typed))) keep({ typed, chips });
+  };
+  const loaded = state.loaded.find((each) => each.name === model);
+  const context = contextText(shown(), loaded?.context_length ?? 0);
+  const onFile = (/** @type {any} */ event) => [void add([...event.target.files], setChips), (event.target.value = "")];
+  return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+    <${Field} label=${model ? `Message ${model}` : "Choose a model first"} typed=${typed} setTyped=${setTyped} chips=${chips} setChips=${setChips} onSend=${onSend} focusOn=${chatId}>
+      <div class="composer-row">
+        <${IconButton} name="clip" label="Attach text files" onClick=${() => file.current?.click()} />
+        <input ref=${file} class="hidden-file" type="file" multiple aria-label="Text files" tabindex="-1" onChange=${onFile} />
+        <button type="button" class="model" title=${loaded ? "Loaded. Change the model" : "Change the model"} onClick=${() => set({ dialog: { kind: "models" } })}>
+          <span class=${loaded ? "dot on" : "dot"}></span><span class="name">${model || "Choose a model"}</span></button>
+        <select aria-label="Effort" title="Effort: how long the model reasons" value=${effort} onChange=${(/** @type {any} */ event) => setModel(model, event.target.value)}>
+          ${EFFORTS.map((each) => html`<option value=${each} selected=${each === effort}>${each}</option>`)}
+        </select>
+        <span class="space"></span>
+        ${context.used > 0 &&
+        html`<span class="context" role="img" aria-label=${`Context in use: ${context.words} tokens`} title=${`Context in use: ${context.words} tokens`}>
+          <span class="ring" style=${{ "--share": context.share }}></span><span class="words">ctx ${context.words}</span></span>`}
+        ${live
+          ? html`<button type="button" class="send" aria-label="Stop" title="Stop (Esc)" onClick=${() => stop(live)}>${icon("stop")}</button>`
+          : html`<button type="button" class="send" aria-label="Send" title="Send (Enter)" disabled=${!canSend} onClick=${onSend}>${icon("send")}</button>`}
+      </div>
+    <//>
+  </form>`;
+}
+
+/** Where a question is edited. What is sent is another version of it. @param {{turn: Turn}} props */
+export function Editor({ turn }) {
+  const [before] = useState(() => takeApart(turn));
+  const [typed, setTyped] = useState(before.typed);
+  const [chips, setChips] = useState(before.chips);
+  const leave = () => set({ editing: null });
+  const onSend = () => void ((typed.trim() || chips.length) && askInstead(turn, chips, typed));
+  return html`<form class="editor" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+    <${Field} label="Edit your message" typed=${typed} setTyped=${setTyped} chips=${chips} setChips=${setChips} onSend=${onSend} onEscape=${leave}>
+      <div class="composer-row"><span class="hint">The version before stays.</span><span class="space"></span>
+        <button type="button" onClick=${leave}>Cancel</button>
+        <button type="button" class="primary" onClick=${onSend}>Send</button></div>
+    <//>
+  </form>`;
+}

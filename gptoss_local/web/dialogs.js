@@ -1,0 +1,80 @@
+/** Small dialogs: rename, delete, the API key, help. */
+
+import { html, useState } from "./vendor/preact.js";
+import { change, remove } from "./actions.js";
+import { keepKey } from "./api.js";
+import { set, state } from "./store.js";
+import { closeDialog, Dialog } from "./ui.js";
+import { Models } from "./models.js";
+import { Settings } from "./settings.js";
+
+/** @typedef {import("./types").Chat} Chat */
+
+/** Paint the dialog that is open. @param {{dialog: import("./types").Dialog | null, onKey: () => void}} props */
+export function OpenDialog({ dialog, onKey }) {
+  if (!dialog) return null;
+  if (dialog.kind === "rename") return html`<${Rename} chat=${dialog.chat} />`;
+  if (dialog.kind === "delete") return html`<${Delete} chat=${dialog.chat} />`;
+  if (dialog.kind === "key") return html`<${Key} onKey=${onKey} />`;
+  return html`<${{ models: Models, settings: Settings, help: Help }[dialog.kind]} />`;
+}
+
+/** @param {{chat: Chat}} props */
+function Rename({ chat }) {
+  const [title, setTitle] = useState(chat.title);
+  const onSubmit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    if (await change(chat, { title })) closeDialog();
+  };
+  return html`<${Dialog} title="Rename the chat"><form onSubmit=${onSubmit}>
+    <label>Title<input type="text" autofocus value=${title} onInput=${(/** @type {any} */ event) => setTitle(event.target.value)} /></label>
+    <footer><button type="button" onClick=${closeDialog}>Cancel</button><button type="submit" class="primary">Rename</button></footer>
+  </form><//>`;
+}
+
+/** @param {{chat: Chat}} props */
+function Delete({ chat }) {
+  const confirm = async () => {
+    if (await remove(chat)) closeDialog();
+  };
+  return html`<${Dialog} title="Delete this chat?">
+    <p>“${chat.title || "Untitled"}” and all its versions are removed, in the terminal chat, too. This cannot be undone.</p>
+    <footer><button type="button" autofocus onClick=${closeDialog}>Cancel</button>
+      <button type="button" class="danger" onClick=${confirm}>Delete</button></footer>
+  <//>`;
+}
+
+/** @param {{onKey: () => void}} props */
+function Key({ onKey }) {
+  const [key, setKey] = useState("");
+  const onSubmit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    keepKey(key.trim());
+    set({ dialog: null });
+    onKey();
+  };
+  return html`<${Dialog} title="API key"><form onSubmit=${onSubmit}>
+    <p>This server needs the key that was set as <code>GPTOSS_API_KEY</code> where it was started. This browser will remember it.</p>
+    <label>Key<input type="password" autofocus autocomplete="off" value=${key} onInput=${(/** @type {any} */ event) => setKey(event.target.value)} /></label>
+    <footer><button type="submit" class="primary" disabled=${!key.trim()}>Continue</button></footer>
+  </form><//>`;
+}
+
+const KEYS = [
+  ["Enter", "send"],
+  ["Shift+Enter", "new line"],
+  ["Esc", "stop the answer; leave an edit"],
+  ["↑ in an empty field", "edit your last message"],
+  ["Alt+N", "new chat"],
+  ["Ctrl+K or ⌘K", "search all chats"],
+  ["/", "to the message field"],
+  ["?", "this help"],
+];
+
+const Help = () => html`<${Dialog} title="Help">
+  <table class="keys"><caption>Keys</caption>
+    <tbody>${KEYS.map(([key, words]) => html`<tr><th scope="row"><kbd>${key}</kbd></th><td>${words}</td></tr>`)}</tbody></table>
+  <p>Drop text files anywhere, or paste them. A paste over 2,000 characters becomes a file.</p>
+  <p>Edits and new answers overwrite nothing: <b>‹ 2/3 ›</b> shows the other versions.</p>
+  <p>Chats are in <code>chats.sqlite3</code> on the machine that runs the server. ${state.chat && html`In a terminal, <code>gptoss chat --chat ${state.chat.id}</code> continues this one.`}</p>
+<//>`;

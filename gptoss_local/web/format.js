@@ -1,0 +1,69 @@
+/** Words for numbers and dates, as the terminal chat has them. Pure. */
+
+/** Write a number with commas. @param {number} n */
+export const count = (n) => Math.round(n).toLocaleString("en");
+
+/** Write a number of things. @param {number} n @param {string} word */
+export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
+
+/** Write bytes in decimal units. @param {number} n */
+export function size(n) {
+  const units = ["bytes", "kB", "MB", "GB", "TB"];
+  let k = 0;
+  while (n >= 1000 && k < units.length - 1) [n, k] = [n / 1000, k + 1];
+  return `${k ? n.toFixed(1) : n} ${units[k]}`;
+}
+
+/** Estimate the tokens of a text, in words. @param {string} text */
+export const aboutTokens = (text) =>
+  `~${count(Math.ceil(new TextEncoder().encode(text).length / 4))} tokens`;
+
+/** Count the characters of a text as the server does. @param {string} text */
+export function codePoints(text) {
+  let n = text.length;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit >= 0xd800 && unit < 0xdc00 && i + 1 < text.length) [n, i] = [n - 1, i + 1];
+  }
+  return n;
+}
+
+/** Drop control characters, and those that make code read as what it is not. @param {string} text */
+export const plain = (text) =>
+  // eslint-disable-next-line no-control-regex
+  text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, "");
+
+/** Name the part of the list that a chat belongs to. @param {number} seconds since 1970 */
+export function age(seconds) {
+  const midnight = new Date().setHours(0, 0, 0, 0) / 1000;
+  const days = Math.ceil((midnight - seconds) / 86400);
+  if (days <= 0) return "Today";
+  if (days === 1) return "Yesterday";
+  return days <= 7 ? "Last 7 days" : days <= 30 ? "Last 30 days" : "Older";
+}
+
+/** Say where a model would go. @param {import("./types").Fit | undefined} fit */
+export function place(fit) {
+  if (!fit) return "";
+  const words = {
+    vram: "✓ fits in VRAM",
+    split: `◐ ${Math.round(100 * fit.vram_share)} % in VRAM`,
+    ram: "○ RAM, no GPU",
+    no: "✗ does not fit",
+  };
+  return words[fit.fits] + (fit.n_ctx ? ` · ctx ${count(fit.n_ctx)}` : "");
+}
+
+/** Say what an answer that has no text yet waits for. @param {import("./types").Progress | undefined} progress */
+export function waiting(progress) {
+  if (!progress) return "waiting";
+  const { status, n_done = 0, n_all = 0 } = progress;
+  const share = n_all ? ` ${count(n_done)}/${count(n_all)} (${Math.floor((100 * n_done) / n_all)} %)` : "";
+  if (status === "loading") return n_all ? `loading ${size(n_done)} of ${size(n_all)}` : "loading the model";
+  if (status === "growing") return "loading the model with more context";
+  return status === "reading" ? `reading the prompt${share}` : "waiting";
+}
+
+/** Return tokens a second of a finished answer. @param {import("./types").Stats} stats */
+export const speed = (stats) =>
+  stats.eval_count && stats.eval_duration ? (stats.eval_count / stats.eval_duration) * 1e9 : 0;

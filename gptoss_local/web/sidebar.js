@@ -1,0 +1,123 @@
+/** The list of chats, and the search in all of them. */
+
+import { html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { change, exportChat, go, importChat, search } from "./actions.js";
+import { age } from "./format.js";
+import { set, state } from "./store.js";
+import { icon, IconButton, memo, Menu } from "./ui.js";
+
+const SEARCH_DELAY_MS = 120;
+const THEMES = ["system", "light", "dark"];
+
+/** @typedef {import("./types").Chat} Chat */
+
+export const Sidebar = memo(
+  /** @param {{chats: Chat[], chatId: number | null, query: string, hits: import("./types").Hit[], isOpen: boolean}} props */
+  ({ chats, chatId, query, hits, isOpen }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats">
+    <div class="sidebar-head">
+      <span class="brand">gptoss</span>
+      <${IconButton} name="close" label="Close the list" class="icon-button narrow" onClick=${() => set({ isSidebarOpen: false })} />
+    </div>
+    <button type="button" class="new" onClick=${() => go(null)} title="Alt+N">${icon("plus")} New chat</button>
+    <${Search} />
+    ${query.trim() ? html`<${Hits} hits=${hits} />` : html`<${Chats} chats=${chats} chatId=${chatId} />`}
+    <${Foot} />
+  </nav>`,
+);
+
+function Search() {
+  const timer = useRef(0);
+  const onInput = (/** @type {any} */ event) => {
+    const words = event.target.value;
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => void search(words), SEARCH_DELAY_MS);
+  };
+  return html`<label class="search">${icon("search")}
+    <input id="search" type="search" placeholder="Search all chats" aria-label="Search all chats" autocomplete="off" onInput=${onInput} />
+  </label>`;
+}
+
+/** @param {{chats: Chat[], chatId: number | null}} props */
+function Chats({ chats, chatId }) {
+  if (!chats.length) return html`<p class="empty-list">Your chats will be listed here. <code>gptoss chat</code> has the same ones.</p>`;
+  /** @type {[string, Chat[]][]} */
+  const groups = [];
+  for (const chat of chats) {
+    const name = chat.is_pinned ? "Pinned" : age(chat.updated_s);
+    if (groups.at(-1)?.[0] !== name) groups.push([name, []]);
+    groups.at(-1)?.[1].push(chat);
+  }
+  return html`<div class="chats">
+    ${groups.map(
+      ([name, members]) => html`<section key=${name} aria-label=${name}><h2>${name}</h2>
+        <ul>${members.map((chat) => html`<${Row} key=${chat.id} chat=${chat} isOpen=${chat.id === chatId} />`)}</ul>
+      </section>`,
+    )}
+  </div>`;
+}
+
+/** List what can be done with a chat. @param {Chat} chat @returns {[string, () => void][]} */
+export const chatActions = (chat) => [
+  ["Rename", () => set({ dialog: { kind: "rename", chat } })],
+  [chat.is_pinned ? "Unpin" : "Pin to the top", () => void change(chat, { is_pinned: !chat.is_pinned })],
+  ["Export as Markdown", () => void exportChat(chat, "markdown")],
+  ["Export as JSON", () => void exportChat(chat, "json")],
+  ["Delete", () => set({ dialog: { kind: "delete", chat } })],
+];
+
+const Row = memo(
+  /** @param {{chat: Chat, isOpen: boolean}} props */
+  ({ chat, isOpen }) => html`<li class=${isOpen ? "row current" : "row"}>
+    <a href=${`#/chat/${chat.id}`} aria-current=${isOpen ? "page" : null} onClick=${() => set({ isSidebarOpen: false })}>
+      ${chat.is_pinned && html`<span class="pinned" title="Pinned">${icon("pin")}</span>`}${chat.title || "Untitled"}
+    </a>
+    <${Menu} label=${`Actions for ${chat.title || "Untitled"}`} actions=${chatActions(chat)} />
+  </li>`,
+);
+
+/** @param {{hits: import("./types").Hit[]}} props */
+function Hits({ hits }) {
+  if (!hits.length) return html`<p class="empty-list">Nothing found.</p>`;
+  return html`<ul class="chats hits" aria-label="Found">
+    ${hits.map(
+      ({ chat_id, turn_id, title, snippet }) => html`<li class="row">
+        <a href=${`#/chat/${chat_id}${turn_id ? `/${turn_id}` : ""}`} onClick=${() => set({ isSidebarOpen: false })}>
+          <strong>${title || "Untitled"}</strong><span>${marked(snippet)}</span>
+        </a>
+      </li>`,
+    )}
+  </ul>`;
+}
+
+/** Show the matches of a snippet, which stand between two control characters. @param {string} snippet */
+function marked(snippet) {
+  return snippet.split("\x02").flatMap((part, k) => {
+    const [match, ...rest] = k ? part.split("\x03") : ["", part];
+    return [match && html`<mark>${match}</mark>`, rest.join("")];
+  });
+}
+
+function Foot() {
+  const [theme, setTheme] = useState(localStorage.getItem("gptoss-theme") ?? "system");
+  const file = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => {
+    localStorage.setItem("gptoss-theme", theme);
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+  }, [theme]);
+  const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "system";
+  const onFile = (/** @type {any} */ event) => {
+    const [chosen] = event.target.files;
+    if (chosen) void importChat(chosen);
+    event.target.value = "";
+  };
+  return html`<div class="foot">
+    <button type="button" onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "models" } })}>${icon("chip")} Models</button>
+    <button type="button" onClick=${() => file.current?.click()}>${icon("upload")} Import a chat</button>
+    <input ref=${file} class="hidden-file" type="file" accept=".json" aria-label="A chat to import" tabindex="-1" onChange=${onFile} />
+    <button type="button" onClick=${() => setTheme(next)} aria-label=${`Theme: ${theme}. Change to ${next}`}>
+      ${icon("theme")} Theme: ${theme}</button>
+    <button type="button" onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "help" } })}>${icon("help")} Help<kbd>?</kbd></button>
+    ${state.isLost && html`<p class="lost" role="alert">The server does not answer. Trying again…</p>`}
+  </div>`;
+}

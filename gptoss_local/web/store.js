@@ -1,0 +1,157 @@
+/**
+ * The state of the page, and the server's stream of changes that keeps it current.
+ *
+ * The stream is closed while the tab is hidden, so that such a tab costs nothing. Every stream
+ * begins with the whole state.
+ */
+
+import { ApiError, lines } from "./api.js";
+import { codePoints } from "./format.js";
+
+/** @typedef {import("./types").Turn} Turn */
+/** @typedef {import("./types").Chat} Chat */
+
+export const state = {
+  chats: /** @type {Chat[]} */ ([]),
+  chatId: /** @type {number | null} */ (null),
+  chat: /** @type {Chat | null} */ (null),
+  turns: /** @type {Map<number, Turn>} */ (new Map()),
+  progress: /** @type {Record<number, import("./types").Progress>} */ ({}),
+  draft: { model: "", effort: "", preset: "", system: "", options: {} },
+  query: "",
+  hits: /** @type {import("./types").Hit[]} */ ([]),
+  sought: /** @type {number | null} */ (null), // the turn to scroll to
+  editing: /** @type {number | null} */ (null), // the question that is edited
+  models: /** @type {import("./types").Model[]} */ ([]),
+  loaded: /** @type {import("./types").Loaded[]} */ ([]),
+  fits: /** @type {import("./types").Fit[]} */ ([]),
+  jobs: /** @type {Record<string, import("./types").Job>} */ ({}), // by model
+  presets: /** @type {import("./types").Preset[]} */ ([]),
+  dialog: /** @type {import("./types").Dialog | null} */ (null),
+  notice: /** @type {import("./types").Notice | null} */ (null),
+  spoken: "", // for screen readers
+  isLost: false, // the server does not answer
+  isSidebarOpen: false, // on a narrow screen
+};
+
+/** @type {Set<() => void>} */
+const watchers = new Set();
+let frame = 0;
+
+/** Change the state; what shows it is painted with the next frame. @param {Partial<typeof state>} changes */
+export function set(changes) {
+  Object.assign(state, changes);
+  frame ||= requestAnimationFrame(() => {
+    frame = 0;
+    for (const watcher of watchers) watcher();
+  });
+}
+
+/** Call a function after changes. @param {() => void} watcher */
+export function watch(watcher) {
+  watchers.add(watcher);
+  return () => void watchers.delete(watcher);
+}
+
+/** Show an error with its hint. @param {unknown} error */
+export function fail(error) {
+  if (error instanceof ApiError && error.status === 401) return set({ dialog: { kind: "key" } });
+  const text = error instanceof Error ? error.message : String(error);
+  const hint = error instanceof ApiError ? error.hint : "";
+  set({ notice: { text, hint, isError: true } });
+}
+
+/** @type {AbortController | null} */
+let stream = null;
+let onGone = () => {};
+let onEnd = (/** @type {Turn} */ _turn) => {};
+
+/**
+ * Say what else happens: the open chat was deleted, or an answer has ended.
+ * @param {() => void} gone @param {(turn: Turn) => void} end
+ */
+export function when(gone, end) {
+  [onGone, onEnd] = [gone, end];
+}
+
+/** Open the stream for the chat that is open, in place of an earlier one. */
+export async function connect() {
+  stream?.abort();
+  const mine = (stream = new AbortController());
+  const path = state.chatId === null ? "" : `?chat=${state.chatId}`;
+  for (let delayMs = 250; !mine.signal.aborted; delayMs = Math.min(2 * delayMs, 8000)) {
+    try {
+      for await (const event of lines("GET", `/api/gptoss/chats/changes${path}`, undefined, mine.signal)) {
+        if (mine.signal.aborted) return;
+        if (event.error) throw new ApiError(event.error, event);
+        delayMs = 250;
+        if (state.isLost) set({ isLost: false });
+        apply(event);
+      }
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      if (error instanceof ApiError && error.code === "ChatNotFoundError") return onGone();
+      if (error instanceof ApiError && error.status) return fail(error);
+    }
+    set({ isLost: true });
+    await new Promise((resolve) => setTimeout(resolve, delayMs));
+  }
+}
+
+export function disconnect() {
+  stream?.abort();
+}
+
+/** Take one change. @param {any} event */
+export function apply(event) {
+  switch (event.event) {
+    case "chats":
+      return set({ chats: event.chats });
+    case "tree":
+      if (event.chat.id !== state.chatId) return;
+      return set({ chat: event.chat, turns: new Map(event.turns.map((/** @type {Turn} */ t) => [t.id, t])) });
+    case "chat":
+      return applyChat(event.chat);
+    case "turn":
+      return applyTurn(event.turn);
+    case "text":
+      return applyText(event);
+    case "progress":
+      return set({ progress: { ...state.progress, [event.turn_id]: event } });
+    case "deleted":
+      set({ chats: state.chats.filter((chat) => chat.id !== event.chat_id) });
+      if (event.chat_id === state.chatId) onGone();
+  }
+}
+
+/** @param {Chat} chat */
+export function applyChat(chat) {
+  set({ chats: state.chats.map((other) => (other.id === chat.id ? chat : other)) });
+  if (chat.id === state.chatId) set({ chat });
+}
+
+/** @param {Turn} turn */
+export function applyTurn(turn) {
+  if (turn.chat_id !== state.chatId) return;
+  const before = state.turns.get(turn.id);
+  set({ turns: new Map(state.turns).set(turn.id, turn) });
+  if (before?.state === "streaming" && turn.state !== "streaming") onEnd(turn);
+}
+
+/** @param {any} event */
+function applyText({ turn_id, at, content = "", reasoning = "" }) {
+  const turn = state.turns.get(turn_id);
+  if (!turn) return;
+  const nKnown = codePoints(turn.content) - at.content;
+  const nKnownReasoning = codePoints(turn.reasoning) - at.reasoning;
+  if (nKnown < 0 || nKnownReasoning < 0) return void connect(); // something is missing
+  state.turns.set(turn_id, {
+    ...turn,
+    content: turn.content + after(content, nKnown),
+    reasoning: turn.reasoning + after(reasoning, nKnownReasoning),
+  });
+  set({ turns: state.turns });
+}
+
+/** Leave out characters that are here already. @param {string} text @param {number} n */
+const after = (text, n) => (n ? Array.from(text).slice(n).join("") : text);

@@ -1,0 +1,64 @@
+/** The turns of the open chat. Follows an answer while the user is at the end. */
+
+import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { shown, streaming } from "./actions.js";
+import { state } from "./store.js";
+import { versions } from "./tree.js";
+import { TurnView } from "./turn.js";
+import { IconButton } from "./ui.js";
+
+const PAGE = 40; // turns that are painted at first
+const NEAR = 48; // pixels
+
+export function Transcript() {
+  const scroller = useRef(/** @type {HTMLElement | null} */ (null));
+  const follows = useRef(true);
+  const [isAway, setAway] = useState(false);
+  const [nMore, setMore] = useState(0);
+  const turns = shown();
+  const sought = turns.findIndex((turn) => turn.id === state.sought);
+  const start = Math.max(0, Math.min(turns.length - PAGE - nMore, sought >= 0 ? sought : Infinity));
+  const live = streaming();
+  useLayoutEffect(() => {
+    const target = sought >= 0 && document.getElementById(`turn-${state.sought}`);
+    if (target) {
+      target.scrollIntoView({ block: "nearest" });
+      state.sought = null;
+      follows.current = isAtEnd();
+    } else if (follows.current && scroller.current) {
+      scroller.current.scrollTop = scroller.current.scrollHeight;
+    }
+  });
+  useLayoutEffect(() => {
+    if (state.sought === null) follows.current = true;
+    setMore(0);
+  }, [state.chatId]);
+  function isAtEnd() {
+    const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = scroller.current ?? {};
+    return scrollHeight - scrollTop - clientHeight < NEAR;
+  }
+  const onScroll = () => [(follows.current = isAtEnd()), setAway(!follows.current)];
+  const toEnd = () => [(follows.current = true), scroller.current?.scrollTo({ top: scroller.current.scrollHeight })];
+  return html`<div class="transcript" ref=${scroller} onScroll=${onScroll} tabindex="0" role="region" aria-label="Messages">
+      <div class="turns">
+        ${start > 0 && html`<button type="button" class="earlier" onClick=${() => [(follows.current = false), setMore(nMore + PAGE)]}>Show earlier messages</button>`}
+        ${turns.slice(start).map(
+          (turn, k) => html`<${TurnView} key=${turn.id} turn=${turn} ids=${sameIds(turn.id, versions(state.turns, turn))}
+            isLast=${start + k === turns.length - 1} isEdited=${state.editing === turn.id} isBusy=${!!live}
+            progress=${turn === live ? state.progress[turn.id] : undefined} />`,
+        )}
+      </div>
+    </div>
+    ${isAway && html`<${IconButton} name="down" label="To the end" class="icon-button to-end" onClick=${toEnd} />`}`;
+}
+
+/** Versions by turn, so that a list that has not changed stays the same value. @type {Map<number, number[]>} */
+const known = new Map();
+
+/** @param {number} id @param {number[]} ids */
+function sameIds(id, ids) {
+  const before = known.get(id);
+  if (before && before.join() === ids.join()) return before;
+  known.set(id, ids);
+  return ids;
+}

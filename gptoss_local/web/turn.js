@@ -1,0 +1,201 @@
+/** One turn of a chat: what the user said, what the model answered, the call of a tool. */
+
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { choose, fork, resume, retry } from "./actions.js";
+import { plain, plural, speed, waiting } from "./format.js";
+import { Growing } from "./markdown.js";
+import { set } from "./store.js";
+import { parts, wasCut } from "./tree.js";
+import { copyText, IconButton, memo } from "./ui.js";
+import { Editor } from "./composer.js";
+
+const LINES_A_PIECE = 40;
+const COST = 4; // an open block is made again after this many times what it took
+
+/** @typedef {import("./types").Turn} Turn */
+/** @typedef {import("./markdown.js").Block} Block */
+
+export const TurnView = memo(
+  /** @param {{turn: Turn, ids: number[], isLast: boolean, isEdited: boolean, isBusy: boolean, progress?: import("./types").Progress}} props */
+  (props) => {
+    const { turn, isEdited } = props;
+    if (isEdited) return html`<article class="turn user" id=${`turn-${turn.id}`} aria-label="Edit your message"><${Editor} turn=${turn} /></article>`;
+    if (turn.role === "assistant") return html`<${Assistant} ...${props} />`;
+    return turn.role === "tool" ? html`<${Tool} ...${props} />` : html`<${User} ...${props} />`;
+  },
+);
+
+/** A part that is shown as one line until it is opened. @param {{label: string, text: string}} props */
+const Fold = ({ label, text }) =>
+  html`<details class="fold"><summary>${plain(label)}</summary><pre tabindex="0">${plain(text)}</pre></details>`;
+
+/** @param {{turn: Turn, ids: number[], isBusy: boolean}} props */
+function User({ turn, ids, isBusy }) {
+  const isSystem = turn.role === "system";
+  const edit = () => set(isSystem ? { dialog: { kind: "settings" } } : { editing: turn.id });
+  const text = html`${parts(turn).map(({ label, text }) =>
+    label ? html`<${Fold} label=${label} text=${text} />` : text.trim() && html`<p>${plain(text.trim())}</p>`,
+  )}`;
+  return html`<article class=${`turn ${turn.role}`} id=${`turn-${turn.id}`} tabindex="-1" aria-label=${isSystem ? "System prompt" : "You"}>
+    <div class="bubble">${isSystem ? html`<${Fold} label="System prompt" text=${turn.content} />` : text}</div>
+    <div class="turn-foot">
+      <${Versions} turn=${turn} ids=${ids} />
+      <span class="actions">
+        <${IconButton} name="copy" label="Copy the message" onClick=${() => copyText(turn.content)} />
+        <${IconButton} name="edit" label=${isSystem ? "Edit the system prompt" : "Edit the message"} disabled=${isBusy} onClick=${edit} />
+      </span>
+    </div>
+  </article>`;
+}
+
+/** @param {{turn: Turn, ids: number[], isLast: boolean, isBusy: boolean, progress?: import("./types").Progress}} props */
+function Assistant({ turn, ids, isLast, isBusy, progress }) {
+  const isLive = turn.state === "streaming";
+  return html`<article class="turn assistant" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Answer" aria-busy=${isLive}>
+    ${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}
+    <${Prose} text=${turn.content} isLive=${isLive} />
+    ${turn.tool_calls.map((call) => html`<${Call} call=${call} />`)}
+    ${isLive && html`<${Live} turn=${turn} progress=${progress} />`}
+    ${!isLive && html`<${State} turn=${turn} isLast=${isLast} isBusy=${isBusy} />`}
+    <div class="turn-foot">
+      <${Versions} turn=${turn} ids=${ids} />
+      ${!isLive &&
+      html`<span class="actions">
+        <${IconButton} name="copy" label="Copy the answer" onClick=${() => copyText(turn.content)} />
+        <${IconButton} name="retry" label="Answer again" disabled=${isBusy} onClick=${() => retry(turn)} />
+        <${IconButton} name="fork" label="Branch into a new chat" disabled=${isBusy} onClick=${() => fork(turn)} />
+      </span>`}
+      ${!isLive && html`<${Facts} turn=${turn} />`}
+    </div>
+  </article>`;
+}
+
+/** What the model thought: open while it thinks, unless the user chose. @param {{turn: Turn, isLive: boolean}} props */
+function Reasoning({ turn, isLive }) {
+  const [chosen, choose] = useState(/** @type {boolean | null} */ (null));
+  const since = useRef(performance.now());
+  const text = useRef(/** @type {HTMLElement | null} */ (null));
+  const isOpen = chosen ?? isLive;
+  useEffect(() => {
+    if (isLive && text.current) text.current.scrollTop = text.current.scrollHeight;
+  });
+  const { reasoning_s, n_reasoning_frames } = turn.stats;
+  const about = plural(Math.ceil(turn.reasoning.length / 4), "token");
+  const counted = n_reasoning_frames === undefined ? `~${about}` : plural(n_reasoning_frames, "token");
+  const seconds = reasoning_s ?? (isLive ? (performance.now() - since.current) / 1000 : undefined);
+  const label = [`${isLive ? "Reasoning" : "Reasoned"} ${isLive ? `~${about}` : counted}`, seconds !== undefined && `${seconds.toFixed(1)} s`];
+  const onClick = (/** @type {MouseEvent} */ event) => [event.preventDefault(), choose(!isOpen)];
+  return html`<details class=${isLive ? "reasoning live" : "reasoning"} open=${isOpen}>
+    <summary onClick=${onClick}>${label.filter(Boolean).join(" · ")}</summary>
+    ${isOpen && html`<div class="reasoning-text" ref=${text} tabindex="0"><${Pieces} text=${plain(turn.reasoning)} /></div>`}
+  </details>`;
+}
+
+/** What an answer does while it streams. @param {{turn: Turn, progress?: import("./types").Progress}} props */
+function Live({ turn, progress }) {
+  const hasBegun = turn.content || turn.reasoning;
+  const words = hasBegun && progress?.tokens_per_s ? `~${Math.round(progress.tokens_per_s)} tok/s` : hasBegun ? "" : waiting(progress);
+  return html`<p class="live"><span class="pulse"></span>${words}</p>`;
+}
+
+/** Why an answer ended before its end, and the way to continue it. @param {{turn: Turn, isLast: boolean, isBusy: boolean}} props */
+function State({ turn, isLast, isBusy }) {
+  const isCut = turn.state === "done" && turn.stats.done_reason === "length";
+  const words = isCut ? "Reached its length limit" : { stopped: "Stopped", failed: "Failed", done: "", streaming: "" }[turn.state];
+  if (!words) return null;
+  const error = turn.stats.error ? `: ${turn.stats.error}` : "";
+  return html`<p class=${turn.state === "failed" ? "state failed" : "state"}>
+    <span>${words}${error}</span>
+    ${isLast && wasCut(turn) && html`<button type="button" disabled=${isBusy} onClick=${() => resume(turn)}>Continue</button>`}
+    ${isLast && turn.state === "failed" && html`<button type="button" disabled=${isBusy} onClick=${() => retry(turn)}>Try again</button>`}
+  </p>`;
+}
+
+/** @param {{turn: Turn}} props */
+function Facts({ turn }) {
+  const { eval_count, ttft_s } = turn.stats;
+  const rate = speed(turn.stats);
+  const facts = [turn.model, turn.effort, rate && `${Math.round(rate)} tok/s`, eval_count && plural(eval_count, "token")];
+  const first = typeof ttft_s === "number" && `first after ${ttft_s.toFixed(2)} s`;
+  return html`<span class="facts">${[...facts, first].filter(Boolean).join(" · ")}</span>`;
+}
+
+/** @param {{turn: Turn, ids: number[]}} props */
+function Versions({ turn, ids }) {
+  if (ids.length < 2) return null;
+  const now = ids.indexOf(turn.id);
+  const move = (/** @type {number} */ step) => void choose(ids[now + step] ?? turn.id);
+  return html`<span class="versions" role="group" aria-label="Versions">
+    <${IconButton} name="left" label="Version before" disabled=${now === 0} onClick=${() => move(-1)} />
+    <span>${now + 1}/${ids.length}</span>
+    <${IconButton} name="right" label="Next version" disabled=${now === ids.length - 1} onClick=${() => move(1)} />
+  </span>`;
+}
+
+/** @param {{call: any}} props */
+function Call({ call }) {
+  const { name = "", arguments: given = {} } = call?.function ?? {};
+  const inline = typeof given === "string" ? given : Object.entries(given).map(([key, value]) => `${key}: ${JSON.stringify(value)}`).join(", ");
+  const text = typeof given === "string" ? given : JSON.stringify(given, null, 2);
+  return html`<${Fold} label=${`calls ${name}(${inline})`} text=${text} />`;
+}
+
+/** The result of a call. @param {{turn: Turn}} props */
+function Tool({ turn }) {
+  const { seconds, is_error } = turn.stats;
+  const facts = [`${turn.tool_name} ${is_error ? "failed" : "returned"} ${plural(turn.content.split("\n").length, "line")}`];
+  if (seconds !== undefined) facts.push(`${seconds.toFixed(1)} s`);
+  return html`<article class="turn tool" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Result of a tool">
+    <${Fold} label=${facts.join(" · ")} text=${turn.content} />
+  </article>`;
+}
+
+/** Markdown that grows. Blocks that are finished are not touched again. @param {{text: string, isLive: boolean}} props */
+function Prose({ text, isLive }) {
+  const self = useRef(/** @type {any} */ (null));
+  const [, again] = useState(0);
+  self.current ??= { growing: new Growing(), blocks: [], costMs: 0, atMs: -1e9, timer: 0 };
+  const me = self.current;
+  const waitMs = isLive ? me.atMs + COST * me.costMs - performance.now() : 0;
+  if (waitMs <= 0) {
+    const startMs = performance.now();
+    me.blocks = me.growing.update(text, !isLive);
+    [me.atMs, me.costMs] = [startMs, performance.now() - startMs];
+  } else {
+    me.timer ||= setTimeout(() => [(me.timer = 0), again((/** @type {number} */ n) => n + 1)], waitMs);
+  }
+  useLayoutEffect(() => {
+    if (waitMs <= 0) me.costMs = performance.now() - me.atMs; // with the nodes that were made
+  });
+  useEffect(() => () => clearTimeout(me.timer), []);
+  if (!text) return null;
+  return html`<div class="prose">${me.blocks.map((/** @type {Block} */ block) => html`<${BlockView} key=${block.key} block=${block} />`)}</div>`;
+}
+
+const BlockView = memo(
+  /** @param {{block: Block}} props */
+  ({ block }) => (block.code === null ? html`<${Made} block=${block} />` : html`<${OpenCode} code=${block.code} language=${block.language} />`),
+);
+
+/** @param {{block: Block}} props */
+function Made({ block }) {
+  const place = useRef(/** @type {HTMLElement | null} */ (null));
+  useLayoutEffect(() => place.current?.replaceChildren(block.make()), [block]);
+  return html`<div class="block" ref=${place}></div>`;
+}
+
+/** @param {{code: string, language: string}} props */
+const OpenCode = ({ code, language }) =>
+  html`<div class="block"><div class="code"><div class="code-head"><span>${language}</span></div>
+    <pre tabindex="0"><code><${Pieces} text=${code} /></code></pre></div></div>`;
+
+/** A long text that grows: only its last piece is painted again. @param {{text: string}} props */
+function Pieces({ text }) {
+  const lines = text.split("\n");
+  const pieces = [];
+  for (let i = 0; i < lines.length; i += LINES_A_PIECE) {
+    const isLast = i + LINES_A_PIECE >= lines.length;
+    pieces.push(lines.slice(i, i + LINES_A_PIECE).join("\n") + (isLast ? "" : "\n"));
+  }
+  return pieces.map((piece, k) => html`<span class="piece" key=${k}>${piece}</span>`);
+}

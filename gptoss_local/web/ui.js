@@ -1,0 +1,140 @@
+/** What all parts of the page are made of: icons, dialogs, menus, memory of what is painted. */
+
+import { Component, html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { state, set, watch } from "./store.js";
+
+const PATHS = /** @type {Record<string, string>} */ ({
+  plus: "M12 5v14M5 12h14",
+  search: "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM20 20l-4-4",
+  menu: "M4 7h16M4 12h16M4 17h16",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
+  sliders: "M4 8h9M17 8h3M4 16h3M11 16h9M15 6v4M9 14v4",
+  send: "M12 19V5M6 11l6-6 6 6",
+  stop: "M7 7h10v10H7z",
+  clip: "M8 12.5l6-6a3 3 0 0 1 4.2 4.2l-8 8a5 5 0 0 1-7-7l7.5-7.5",
+  copy: "M9 9h10v11H9zM6 15H5V4h10v2",
+  edit: "M4 20h4L19 9l-4-4L4 16zM13 7l4 4",
+  retry: "M20 11a8 8 0 1 0-2.3 6.3M20 5v6h-6",
+  fork: "M6 4v10a4 4 0 0 0 4 4h8M14 14l4 4-4 4M6 9h8l4-4",
+  chip: "M7 7h10v10H7zM10 3v4M14 3v4M10 17v4M14 17v4M3 10h4M3 14h4M17 10h4M17 14h4",
+  upload: "M12 16V5M7 10l5-5 5 5M5 20h14",
+  theme: "M12 4a8 8 0 1 0 0 16zM12 4a8 8 0 0 1 0 16",
+  help: "M9 9a3 3 0 1 1 4.5 2.6c-1 .6-1.5 1.2-1.5 2.4M12 18h.01",
+  close: "M6 6l12 12M18 6L6 18",
+  down: "M12 5v14M6 13l6 6 6-6",
+  pin: "M12 3l2.6 5.6 6 .8-4.4 4.2 1.1 6L12 16.700l-5.300 2.900 1.100-6L3.400 9.400l6-.8z",
+  left: "M14 7l-5 5 5 5",
+  right: "M10 7l5 5-5 5",
+});
+
+/** Draw an icon. @param {string} name */
+export const icon = (name) =>
+  html`<svg class=${`icon icon-${name}`} viewBox="0 0 24 24" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;
+
+/**
+ * A button that is only an icon.
+ * @param {{name: string, label: string, [other: string]: any}} props
+ */
+export const IconButton = ({ name, label, ...others }) =>
+  html`<button type="button" class="icon-button" aria-label=${label} title=${label} ...${others}>${icon(name)}</button>`;
+
+/**
+ * Paint a component only if one of its properties is another one.
+ * @template {object} P
+ * @param {(props: P) => any} paint @returns {(props: P) => any}
+ */
+export function memo(paint) {
+  class Memo extends Component {
+    /** @param {any} next */
+    shouldComponentUpdate(next) {
+      const now = /** @type {any} */ (this.props);
+      return Object.keys({ ...now, ...next }).some((name) => now[name] !== next[name]);
+    }
+    /** @param {any} props */
+    render(props) {
+      return html`<${paint} ...${props} />`;
+    }
+  }
+  return /** @type {any} */ (Memo);
+}
+
+/** Paint again whenever the state changes. */
+export function useStore() {
+  const [, count] = useState(0);
+  useEffect(() => watch(() => count((/** @type {number} */ n) => n + 1)), []);
+  return state;
+}
+
+export const closeDialog = () => set({ dialog: null });
+
+/**
+ * A dialog that keeps the focus until it is closed.
+ * @param {{title: string, children?: any, size?: string}} props
+ */
+export function Dialog({ title, children, size = "" }) {
+  const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  useEffect(() => element.current?.showModal(), []);
+  const onClick = (/** @type {MouseEvent} */ event) => event.target === element.current && closeDialog();
+  return html`<dialog ref=${element} class=${size} aria-labelledby="dialog-title" onClose=${closeDialog} onMouseDown=${onClick}>
+    <header><h2 id="dialog-title">${title}</h2><${IconButton} name="close" label="Close" onClick=${closeDialog} /></header>
+    ${children}
+  </dialog>`;
+}
+
+/**
+ * A button that opens a list of actions.
+ * @param {{label: string, actions: [label: string, act: () => void][]}} props
+ */
+export function Menu({ label, actions }) {
+  const [isOpen, setOpen] = useState(false);
+  const list = useRef(/** @type {HTMLElement | null} */ (null));
+  const button = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    if (!isOpen || !list.current || !button.current) return;
+    const place = button.current.getBoundingClientRect();
+    list.current.showPopover();
+    const { offsetWidth, offsetHeight } = list.current;
+    list.current.style.left = `${Math.max(8, Math.min(place.right - offsetWidth, innerWidth - offsetWidth - 8))}px`;
+    list.current.style.top = `${Math.min(place.bottom + 4, innerHeight - offsetHeight - 8)}px`;
+    list.current.querySelector("button")?.focus();
+  }, [isOpen]);
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || !list.current) return;
+    event.preventDefault();
+    const items = [...list.current.querySelectorAll("button")];
+    const now = items.findIndex((item) => item === document.activeElement);
+    items[(now + step + items.length) % items.length]?.focus();
+  };
+  const onToggle = (/** @type {ToggleEvent} */ event) => {
+    if (event.newState === "open") return;
+    setOpen(false);
+    if (list.current?.contains(document.activeElement)) button.current?.focus();
+  };
+  return html`<span class="menu-place">
+    <button ref=${button} type="button" class="icon-button" aria-label=${label} title=${label} aria-haspopup="menu"
+      aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${icon("more")}</button>
+    ${isOpen &&
+    html`<div ref=${list} class="menu" role="menu" popover="auto" aria-label=${label} onToggle=${onToggle} onKeyDown=${onKeyDown}>
+      ${actions.map(
+        ([name, act]) =>
+          html`<button type="button" role="menuitem" onClick=${() => [list.current?.hidePopover(), act()]}>${name}</button>`,
+      )}
+    </div>`}
+  </span>`;
+}
+
+/** Copy a text and say so. @param {string} text */
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = document.createElement("textarea"); // another machine without TLS has no clipboard
+    area.value = text;
+    (document.querySelector("dialog[open]") ?? document.body).append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  set({ spoken: "Copied." });
+}

@@ -1,0 +1,79 @@
+"""What the scripted model says, as real models write, and what the tests ask for it."""
+
+from tests.scripted_engine import Script, answer, calls
+
+RICH = r"""**Newton's method** finds a root of \( f \) by following its tangent:
+
+\[
+x_{n+1} = x_n - \frac{f(x_n)}{f'(x_n)}
+\]
+
+For $f(x) = x^2 - a$ this becomes Heron's rule, known for about 2,000 years. It costs nothing but
+a division, while a table of logarithms once cost $5 or $6.
+
+```python
+def square_root(a: float, tolerance: float = 1e-12) -> float:
+    '''Return the positive root of x * x = a.'''
+    x = max(a, 1.0)
+    while abs(x * x - a) > tolerance * a:
+        x = (x + a / x) / 2  # the mean of two guesses
+    return x
+```
+
+How fast it gets there, for `a = 2`:
+
+| step | x | error |
+|:-----|---:|------:|
+| 0 | 2.0 | 0.59 |
+| 1 | 1.5 | 0.086 |
+| 2 | 1.4166666667 | 0.0025 |
+| 3 | 1.4142156863 | 0.0000021 |
+
+1. The error is **squared** with every step.
+2. It needs a start with \( x_0 > 0 \).
+
+> The method diverges where \( f' \) is close to zero.
+
+中文：牛顿法收敛得很快。日本語でも読めます。 See <https://example.com/newton> and
+[the proof](https://example.org/proof).
+"""
+
+THOUGHT = (
+    "The user asks about Newton's method. I should give the formula, a short program and show how "
+    "fast it converges.\n\nA table for a = 2 would be good."
+)
+
+CODE = "Here is a longer program:\n\n```python\n{}```\n\nThat is all of it.\n".format(
+    "".join(f"def f{n}(x: int) -> int:\n    return x * {n} + len('words')\n\n" for n in range(80))
+)
+
+HTML = """Raw <b>HTML</b> is text: <script>window.hacked = 1</script>
+
+<img src=x onerror="window.hacked = 1">
+
+<iframe src="https://evil.example/frame"></iframe><style>body { display: none }</style>
+"""
+
+COUNT = " ".join(f"{n}," for n in range(1, 400))
+
+PLAIN = {
+    "What is the capital of France?": "The capital of France is **Paris**.",
+    "What is the capital of Italy?": "The capital of Italy is **Rome**.",
+    "Show me HTML": HTML,
+}
+
+
+def say_all(script: Script) -> None:
+    """Let the model say all of it."""
+    script.say("Explain Newton's method", answer(RICH, THOUGHT, tok_s=400.0))
+    script.say("Explain it fast", answer(RICH, THOUGHT, tok_s=20_000.0, n_per_frame=8))
+    script.say("Write a long program", answer(CODE, tok_s=2_000.0, n_per_frame=4))
+    script.say("Count slowly", answer(COUNT, "I count.", tok_s=40.0))
+    script.say("Count with a pause", answer(COUNT, tok_s=400.0, pauses={40: 60.0}))
+    script.say("Read slowly", answer("I have read it.", prefill_s=2.0))
+    script.say("Fail now", answer("This answer will break off in the middle", fails_at=5))
+    script.say("Think only", answer("Done.", "A thought. " * 60, tok_s=300.0))
+    script.say("Use a tool", calls("get_weather", {"city": "Tokyo"}), answer("It is sunny."))
+    for question, words in PLAIN.items():
+        script.say(question, answer(words))
+    script.otherwise(answer("I have only a few answers, and this is one of them."))

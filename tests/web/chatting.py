@@ -1,0 +1,50 @@
+"""What a user does on the page, and where to look."""
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.conftest import wait_until
+
+
+def box(page: Page) -> Locator:
+    """The field for messages."""
+    return page.locator(".composer textarea")
+
+
+def ask(page: Page, question: str, *, waits: bool = True) -> None:
+    """Send a message, and wait for the end of its answer."""
+    n_before = page.locator(".turn.user").count()
+    box(page).fill(question)
+    box(page).press("Enter")
+    expect(page.locator(".turn.user")).to_have_count(n_before + 1)
+    if waits:
+        expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+        expect(page.locator(".turn.assistant").last).to_have_attribute("aria-busy", "false")
+
+
+def last_answer(page: Page) -> Locator:
+    return page.locator(".turn.assistant").last
+
+
+def prose(page: Page) -> Locator:
+    """The text of the last answer."""
+    return page.locator(".turn.assistant").last.locator(".prose")
+
+
+def press(page: Page, name: str) -> None:
+    """Press a button of the page by its name."""
+    page.get_by_role("button", name=name, exact=True).first.click()
+
+
+def chat_id(page: Page) -> int:
+    return int(page.evaluate("location.hash.split('/')[2]"))
+
+
+def choose(page: Page, menu: str, action: str) -> None:
+    """Choose an action of a menu."""
+    page.get_by_role("button", name=menu, exact=True).first.click()
+    page.get_by_role("menuitem", name=action, exact=True).click()
+
+
+def until(page: Page, expression: str) -> None:
+    """Wait until an expression is true; the page's own rules forbid to look from within."""
+    wait_until(lambda: page.evaluate(expression))

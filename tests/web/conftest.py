@@ -1,0 +1,123 @@
+"""A real browser on the page of a real server. One browser, and one server with a script, for all.
+
+Whatever a test does, its page must not fail, log an error, break the Content-Security-Policy, or
+ask anything of another host: the fixture `page` checks it at the end.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.chat import Vocabulary
+from tests.conftest import RunningServer
+from tests.scripted_engine import Script, run_scripted_server
+from tests.web.answers import say_all
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright from PyPI")
+
+NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
+WAIT_MS = 15_000
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[playwright.Browser]:
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    with playwright.sync_playwright() as driver:  # ends with the package: others use event loops
+        launched = driver.chromium.launch(executable_path=CHROMIUM, chromium_sandbox=not is_root)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="package")
+def scripted(
+    tmp_path_factory: pytest.TempPathFactory, nano_home: Path, vocabulary: Vocabulary
+) -> Iterator[RunningServer]:
+    """A server whose model answers as `tests.web.answers` says."""
+    home = tmp_path_factory.mktemp("web") / "home"
+    shutil.copytree(nano_home / "cache", home / "cache")
+    script = Script(vocabulary)
+    say_all(script)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))  # where presets are
+        with run_scripted_server(home, script) as server:
+            yield server
+
+
+class Watch:
+    """What a page must not do."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        self.expected: tuple[str, ...] = ()
+        """Parts of problems that the test causes on purpose."""
+
+    def on(self, page: playwright.Page) -> None:
+        """Listen to a page from its beginning."""
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("console", self._on_console)
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("dialog", lambda dialog: (self.problems.append("alert"), dialog.dismiss()))
+        page.on("popup", lambda popup: self.problems.append(f"popup: {popup.url}"))
+
+    def _on_console(self, message: playwright.ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(f"{message.type}: {message.text}")
+
+    def check(self, *urls: str) -> None:
+        """Fail if something happened; `urls` are the servers that may be asked."""
+        elsewhere = [u for u in self.requests if not u.startswith((*urls, "blob:", "data:"))]
+        unexpected = [p for p in self.problems if not any(part in p for part in self.expected)]
+        assert elsewhere == []
+        assert unexpected == []
+
+
+OpenPage = Callable[..., playwright.Page]
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def open_page(browser: playwright.Browser, watch: Watch) -> Iterator[OpenPage]:
+    """Opens pages of a server, each in a browser of its own unless it gets one."""
+    contexts: list[playwright.BrowserContext] = []
+    urls: set[str] = set()
+
+    def open_one(
+        server: RunningServer,
+        path: str = "/",
+        *,
+        context: playwright.BrowserContext | None = None,
+        **options: object,
+    ) -> playwright.Page:
+        if context is None:
+            options = {"viewport": {"width": 1200, "height": 800}, **options}
+            context = browser.new_context(**options)
+            context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+            contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        watch.on(page)
+        urls.add(server.url)
+        page.goto(server.url + path)
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    watch.check(*urls)
+
+
+@pytest.fixture
+def page(open_page: OpenPage, scripted: RunningServer) -> playwright.Page:
+    """A page of the scripted server, with a new chat."""
+    return open_page(scripted)

@@ -1,0 +1,114 @@
+"""Answers as people see them, and that streaming them gives the same as the whole at once."""
+
+import json
+import random
+
+from playwright.sync_api import Page, expect
+
+from tests.tui.documents import at_random, every_pair, pieces
+from tests.web.answers import RICH
+from tests.web.chatting import ask, prose, until
+
+RENDER = """async ([texts]) => {
+  const { Growing } = await import("/web/markdown.js");
+  const html = (blocks) => blocks.map((block) => {
+    const place = document.createElement("div");
+    place.append(block.make());
+    return place.innerHTML;
+  });
+  const growing = new Growing();
+  let blocks = [], text = "", nKept = 0, nChanged = 0;
+  for (const piece of texts) {
+    const before = blocks;
+    text += piece;
+    blocks = growing.update(text, false);
+    for (const [k, block] of before.slice(0, -2).entries())
+      block === blocks[k] ? nKept++ : nChanged++;
+  }
+  const streamed = html(growing.update(text, true));
+  const whole = html(new Growing().update(text, true));
+  const plain = html(new Growing().update(text + "\\n\\n", true)).length;
+  return { streamed, whole, nKept, nChanged, plain };
+}"""
+
+
+def test_code_tables_mathematics_and_lists(page: Page) -> None:
+    ask(page, "Explain it fast")
+    said = prose(page)
+    expect(said.locator("pre code .hljs-keyword").first).to_have_text("def")
+    expect(said.locator(".code-head span")).to_have_text("python")
+    expect(said.locator("table tr")).to_have_count(5)
+    expect(said.locator("td.right").first).to_have_css("text-align", "right")
+    expect(said.locator("math[display=block] mfrac").first).to_be_visible()
+    expect(said.locator("math")).to_have_count(5)
+    assert "\\frac" not in said.inner_text()  # nor a copy of the source
+    expect(said.locator("p", has_text="once cost $5 or $6.")).to_be_visible()
+    expect(said.locator("ol > li")).to_have_count(2)
+    expect(said.locator("blockquote")).to_contain_text("diverges")
+    expect(said.get_by_text("日本語でも読めます。")).to_be_visible()
+    link = said.get_by_role("link", name="the proof")
+    assert link.get_attribute("target") == "_blank"
+    assert link.get_attribute("rel") == "noopener noreferrer"
+    assert link.get_attribute("href") == "https://example.org/proof"
+
+
+def test_a_stream_ends_as_the_whole_text_and_keeps_finished_blocks(page: Page) -> None:
+    """Over every kind of block after every other one, cut at random places."""
+    rng = random.Random(40)
+    documents = [*every_pair(rng, 12), *(at_random(rng, 8) for _ in range(20)), RICH]
+    n_kept = n_changed = 0
+    for document in documents:
+        found = page.evaluate(RENDER, [list(pieces(rng, document, 60))])
+        assert found["streamed"] == found["whole"], document
+        n_kept, n_changed = n_kept + found["nKept"], n_changed + found["nChanged"]
+    assert n_kept > 2_000
+    assert n_changed == 0
+
+
+def test_a_definition_below_makes_a_link_above(page: Page) -> None:
+    text = "See [the page][1].\n\nMore words.\n\n[1]: https://example.net/page\n"
+    found = page.evaluate(RENDER, [[text[:10], text[10:30], text[30:]]])
+    assert 'href="https://example.net/page"' in found["streamed"][0]
+
+
+def test_formulas_that_fail_and_delimiters_without_partner_stay_as_written(page: Page) -> None:
+    texts = [r"Broken \( \frac{a \) here, open \( here, \[ there, and $x$y$ too." + "\n"]
+    (paragraph,) = page.evaluate(RENDER, [texts])["whole"]
+    assert r'<code class="tex">\( \frac{a \)</code>' in paragraph
+    assert r"open \( here, \[ there" in paragraph
+    assert "$x$y$" in paragraph
+
+
+def test_a_long_answer_costs_little_at_its_end(page: Page) -> None:
+    """100 kB that stream: what is finished is not made again, whatever comes after it."""
+    measured = page.evaluate(
+        """async (part) => {
+      const { Growing } = await import("/web/markdown.js");
+      const growing = new Growing();
+      let text = "", n = 0, spentMs = [0, 0];
+      const target = 100_000;
+      while (text.length < target) {
+        text += part.slice(n % part.length, (n % part.length) + 50);
+        n += 50;
+        const startMs = performance.now();
+        growing.update(text, false).at(-1)?.make();
+        if (text.length < target / 10) spentMs[0] += performance.now() - startMs;
+        if (text.length > target * 0.9) spentMs[1] += performance.now() - startMs;
+      }
+      return spentMs;
+    }""",
+        (RICH + "\n\n") * 2,
+    )
+    first_ms, last_ms = measured
+    assert last_ms < 4 * first_ms + 100, json.dumps(measured)
+
+
+def test_an_open_block_of_code_is_not_painted_again(page: Page) -> None:
+    """Its lines so far stay the same nodes while more of them arrive."""
+    ask(page, "Write a long program", waits=False)
+    until(page, "document.querySelectorAll('.piece').length > 1")
+    page.evaluate("window.first = document.querySelector('.piece')")
+    until(page, "document.querySelectorAll('.piece').length > 3")
+    assert page.evaluate("window.first === document.querySelector('.piece')")
+    expect(prose(page).locator(".hljs-keyword").first).to_be_visible()
+    expect(prose(page).locator(".piece")).to_have_count(0)

@@ -1,0 +1,71 @@
+"""The page's files: the libraries are npm's byte for byte, ours are few, typed and clean."""
+
+import gzip
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.web.vendor import FILES, PACKAGES, ROOT, VENDOR, sha256_of, vendored, version_of
+
+WEB = VENDOR.parent
+OURS = [path for path in sorted(WEB.rglob("*")) if path.suffix in (".js", ".css", ".html", ".ts")]
+MAX_LINES, MAX_PACKED_BYTES = 2_500, 600_000
+NODE = shutil.which("node")
+
+needs_npm = pytest.mark.skipif(
+    NODE is None or not PACKAGES.is_dir(), reason="first: npm ci --prefix tests/npm"
+)
+
+
+def test_each_file_is_listed_with_its_hash() -> None:
+    known = vendored()
+    files = {path.relative_to(VENDOR).as_posix() for path in VENDOR.rglob("*") if path.is_file()}
+    types = {f"{name.removesuffix('.js')}.d.ts" for name in FILES if name.endswith(".js")}
+    assert files - types == {*FILES, "vendor.json"}
+    assert {name: each["sha256"] for name, each in known.items()} == {
+        name: sha256_of(VENDOR / name) for name in FILES
+    }
+
+
+def test_each_library_has_its_licence() -> None:
+    licensed = {package for package, path in FILES.values() if "LICENSE" in path}
+    assert {package for package, _ in FILES.values()} <= licensed
+
+
+@pytest.mark.npm
+@needs_npm
+def test_files_are_those_of_the_packages() -> None:
+    for name, (package, path) in FILES.items():
+        assert (VENDOR / name).read_bytes() == (PACKAGES / package / path).read_bytes()
+        assert vendored()[name]["version"] == version_of(package)
+
+
+def test_ours_is_a_page_and_not_an_app() -> None:
+    ours = [path for path in OURS if VENDOR not in path.parents]
+    n_lines = sum(path.read_text(encoding="utf-8").count("\n") for path in ours)
+    assert n_lines < MAX_LINES
+
+
+def test_all_of_it_is_small() -> None:
+    served = [path for path in WEB.rglob("*") if path.suffix in (".js", ".css", ".html", ".svg")]
+    n_bytes = sum(len(gzip.compress(path.read_bytes())) for path in served)
+    assert n_bytes < MAX_PACKED_BYTES
+
+
+@pytest.mark.npm
+@needs_npm
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        ("tsc", ["--project", "tests/npm"]),
+        ("eslint", ["--config", "tests/npm/eslint.config.js", "gptoss_local/web"]),
+    ],
+)
+def test_types_and_lint(program: str, arguments: list[str]) -> None:
+    path = Path(PACKAGES, ".bin", program)
+    result = subprocess.run(
+        [str(path), *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
