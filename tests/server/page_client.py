@@ -2,10 +2,10 @@
 
 import json
 import re
+import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -113,5 +113,5 @@ class Page:
 def _close(stream: httpx.Response) -> None:
     """Close the socket, so that the thread that reads from it ends."""
     sock = stream.extensions["network_stream"].get_extra_info("socket")
-    sock.shutdown(2)
-    time.sleep(0.05)
+    with suppress(OSError):  # the server has closed it
+        sock.shutdown(socket.SHUT_RDWR)

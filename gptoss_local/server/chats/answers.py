@@ -5,6 +5,7 @@ Each is asked for as a client of `/api/chat` would, and stored about once a seco
 
 import asyncio
 import logging
+import time
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -27,9 +28,9 @@ from gptoss_local.store import find_model
 
 _log = logging.getLogger("gptoss")
 
-_TICK_S = 1 / 30
-_PROGRESS_EVERY = 8  # ticks
-_SAVE_EVERY = 30
+_FLUSH_S = 1 / 30
+_PROGRESS_S = 0.25
+_SAVE_S = 1.0
 _RETRY_S = 5.0  # where the disk refuses the end of an answer
 
 
@@ -52,6 +53,7 @@ class RunningAnswer:
         self._changes = answers.changes
         self._n_content, self._n_reasoning = len(self.answer.content), len(self.answer.reasoning)
         self._n_saved = 0  # frames
+        self._saved_s = self._told_s = time.monotonic()
         self._progress: ChangeEvent | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -73,14 +75,12 @@ class RunningAnswer:
     async def run(self) -> None:
         """Receive until the answer is over, however it ends; then it is stored."""
         try:
-            n_ticks = 0
             self._task = asyncio.create_task(self._receive())
             if not self.answer.is_live:  # stopped before it began
                 self._task.cancel()
             while not self._task.done():
-                await asyncio.wait((self._task,), timeout=_TICK_S)
-                n_ticks += 1
-                await self._tick(n_ticks)
+                await asyncio.wait((self._task,), timeout=_FLUSH_S)
+                await self._tick(time.monotonic())
         finally:  # also when the server ends, which cancels this
             self.stop()
         self.flush()
@@ -100,14 +100,16 @@ class RunningAnswer:
         )
         self._changes.publish(self.chat_id, event)
 
-    async def _tick(self, n_ticks: int) -> None:
+    async def _tick(self, now_s: float) -> None:
         self.flush()
-        if n_ticks % _PROGRESS_EVERY == 0 and self._changes.is_heard:
+        if now_s - self._told_s >= _PROGRESS_S and self._changes.is_heard:
+            self._told_s = now_s
             progress = self._describe()
             if progress is not None and progress != self._progress:
                 self._progress = progress
                 self._changes.publish(self.chat_id, progress)
-        if n_ticks % _SAVE_EVERY == 0 and self.answer.n_frames != self._n_saved:
+        if now_s - self._saved_s >= _SAVE_S and self.answer.n_frames != self._n_saved:
+            self._saved_s = now_s
             await self._save()
 
     async def _save(self) -> bool:

@@ -1,0 +1,286 @@
+"""The stream of changes, and answers that nobody looks at: real processes on one file of chats."""
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.history import History
+from tests.conftest import RunningServer
+from tests.scripted_engine import Script, answer, run_scripted_server
+from tests.server.page_client import Heard, Page
+
+LONG = " ".join(f"word{n}" for n in range(300))
+ODD = "Ünïcödé 👩‍🔬 and 漢字, " * 30
+WRITER = """
+import sys, time
+from pathlib import Path
+from gptoss_local.history import History
+history, chat_id, name = History(Path(sys.argv[1])), int(sys.argv[2]), sys.argv[3]
+for n in range(20):
+    asked = history.add(chat_id, None, "user", f"{name} {n}")
+    turn = history.add(chat_id, asked.id, "assistant", "", state="streaming")
+    history.update(turn.id, content=f"half of {n}", state="streaming")
+    time.sleep(0.02)
+    history.update(turn.id, content=f"answer {name} {n}", state="done")
+history.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def script(vocabulary: Vocabulary) -> Script:
+    script = Script(vocabulary)
+    script.say("Long?", answer(LONG, "Let me count. " * 5, tok_s=100))
+    script.say("Slow?", answer(LONG, tok_s=30))
+    script.say("Odd?", answer(ODD, ODD, tok_s=200))
+    script.say("Large?", answer("x " * 6000, tok_s=100_000))
+    script.otherwise(answer("As you say."))
+    return script
+
+
+@pytest.fixture
+def home(tmp_path: Path, nano_home: Path) -> Path:
+    shutil.copytree(nano_home / "cache", tmp_path / "home" / "cache")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def served(home: Path, script: Script) -> Iterator[RunningServer]:
+    with run_scripted_server(home, script) as server:
+        yield server
+
+
+@pytest.fixture
+def page(served: RunningServer) -> Iterator[Page]:
+    with Page(served.url) as page:
+        yield page
+
+
+def settled(heard: Heard, turn_id: int) -> bool:
+    return turn_id in heard.turns and heard.turns[turn_id]["state"] != "streaming"
+
+
+@pytest.mark.parametrize("question", ["Long?", "Odd?"])
+def test_an_answer_arrives_in_all_tabs_without_gaps(page: Page, question: str) -> None:
+    chat_id = page.new()
+    with page.listening(chat_id) as first, page.listening(chat_id) as second:
+        turn = page.ask(chat_id, question)
+        first.until(lambda heard: len(heard.of("text")) > 5)
+        with page.listening(chat_id) as late:  # in the middle of a word, perhaps
+            for heard in (first, second, late):
+                heard.until(lambda heard: settled(heard, turn["id"]))
+        stored = page.turn(turn)
+        for heard in (first, second, late):
+            assert not heard.gaps
+            assert heard.turns[turn["id"]] == stored
+            texts = heard.of("text")
+            at = texts[-1]["at"]
+            for name in ("content", "reasoning"):  # what came in pieces is all of it
+                assert at[name] + len(texts[-1][name]) == len(stored[name])
+        assert len(first.of("text")) < 40 * stored["stats"]["total_duration"] / 1e9 + 10
+        assert first.of("progress")
+        assert {each["status"] for each in first.of("progress")} <= {
+            *("loading", "growing", "reading", "answering")
+        }
+        assert first.of("chats")[-1]["chats"][0]["title"] == question
+
+
+def test_two_tabs_and_another_process_lose_and_double_nothing(
+    page: Page, served: RunningServer
+) -> None:
+    chat_id = page.new()
+    path = served.home / "chats.sqlite3"
+    with page.listening(chat_id) as first, page.listening(chat_id) as second:
+        writers = [
+            subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(chat_id), name])
+            for name in ("one", "two")
+        ]
+        asked = [page.ask(chat_id, f"tab {n}") for n in range(10)]
+        for writer in writers:
+            assert writer.wait(timeout=60) == 0
+        for turn in asked:
+            page.answered(turn)
+        tree = {turn["id"]: turn for turn in page.tree(chat_id)}
+        for heard in (first, second):
+            heard.until(lambda heard: heard.turns == tree)
+            assert not heard.gaps
+        questions = [t["content"] for t in tree.values() if t["role"] == "user"]
+        said = [f"{name} {n}" for name in ("one", "two") for n in range(20)]
+        assert sorted(questions) == sorted([*said, *(f"tab {n}" for n in range(10))])
+        answers = [t for t in tree.values() if t["role"] == "assistant"]
+        assert len({t["parent_id"] for t in answers}) == len(answers) == 50
+        assert {t["state"] for t in answers} == {"done"}
+        assert page.call("GET", f"chats/{chat_id}")["chat"]["n_turns"] == 100
+
+
+def test_what_another_process_does_arrives_soon(page: Page, served: RunningServer) -> None:
+    chat_id = page.new()
+    history = History(served.home / "chats.sqlite3")
+    try:
+        with page.listening(chat_id) as heard, page.listening() as list_only:
+            turn = history.add(chat_id, None, "user", "from a terminal")
+            start_s = time.monotonic()
+            heard.until(lambda heard: turn.id in heard.turns)
+            assert time.monotonic() - start_s < 2  # a quarter second, on a machine with time
+            list_only.until(lambda heard: heard.of("chats")[-1]["chats"][0]["n_turns"] == 1)
+            assert not list_only.of("turn")
+            streaming = history.add(chat_id, turn.id, "assistant", "", state="streaming")
+            for text in ("a", "a b", "a b c"):
+                history.update(streaming.id, content=text, state="streaming")
+                heard.until(lambda h, t=text: h.turns.get(streaming.id, {}).get("content") == t)
+            for path in ("stop", "fork"):
+                body = {"turn_id": streaming.id}
+                reply = page.call("POST", f"chats/{chat_id}/{path}", body, status=409)
+                assert reply["code"] == "AnsweringError"
+            history.update(streaming.id, content="a b c d", state="done")
+            heard.until(lambda heard: settled(heard, streaming.id))
+            history.rename(chat_id, "Renamed")
+            heard.until(lambda heard: heard.of("chat")[-1]["chat"]["title"] == "Renamed")
+            history.delete(chat_id)
+            heard.until(lambda heard: heard.of("deleted"))
+            assert heard.of("deleted") == [{"event": "deleted", "chat_id": chat_id}]
+            list_only.until(lambda heard: heard.of("chats")[-1]["chats"] == [])
+    finally:
+        history.close()
+
+
+def test_an_answer_of_a_process_that_died_becomes_stopped(
+    page: Page, served: RunningServer
+) -> None:
+    chat_id = page.new()
+    dying = (
+        "import os, sys; from pathlib import Path; from gptoss_local.history import History;"
+        "h = History(Path(sys.argv[1]));"
+        "h.add(int(sys.argv[2]), None, 'assistant', 'half', state='streaming'); os._exit(1)"
+    )
+    with page.listening(chat_id) as heard:
+        path = str(served.home / "chats.sqlite3")
+        subprocess.run([sys.executable, "-c", dying, path, str(chat_id)], check=False)
+        heard.until(lambda h: [t["state"] for t in h.turns.values()] == ["stopped"])
+
+
+def test_no_stream_of_a_chat_that_is_not_there(page: Page) -> None:
+    for query, status in (("?chat=999", 404), ("?chat=x", 400), ("?chat=-1", 400)):
+        reply = page.http.get(f"/api/gptoss/chats/changes{query}")
+        assert reply.status_code == status
+        assert reply.json()["error"]
+
+
+def test_an_answer_outlives_all_tabs(page: Page, served: RunningServer) -> None:
+    chat_id = page.new()
+    with page.listening(chat_id) as heard:
+        turn = page.ask(chat_id, "Long?")
+        heard.until(lambda heard: heard.of("text"))
+    page.http.close()
+    with Page(served.url) as later, later.listening(chat_id) as heard:
+        assert heard.turns[turn["id"]]["state"] == "streaming"
+        assert heard.turns[turn["id"]]["reasoning"]
+        heard.until(lambda heard: settled(heard, turn["id"]))
+        assert heard.turns[turn["id"]]["content"] == LONG
+        assert not heard.gaps
+
+
+def test_a_killed_server_costs_the_last_second(home: Path, script: Script) -> None:
+    with run_scripted_server(home, script) as server, Page(server.url) as page:
+        chat_id = page.new()
+        with page.listening(chat_id) as heard:
+            turn = page.ask(chat_id, "Slow?")
+            heard.until(lambda h: len(h.turns.get(turn["id"], {}).get("content", "")) > 300)
+            server.process.send_signal(signal.SIGKILL)
+            server.process.wait(timeout=10)
+            heard.until(lambda heard: heard.is_over)
+            seen = heard.turns[turn["id"]]["content"]
+    with run_scripted_server(home, script) as server, Page(server.url) as page:
+        left = page.turn(turn)
+        assert left["state"] == "stopped"
+        assert seen.startswith(left["content"])
+        words_of_a_second = 30  # tokens, of which a word has two or three
+        assert len(left["content"].split()) > len(seen.split()) - words_of_a_second
+        page.call("POST", f"chats/{chat_id}/continue", {"turn_id": turn["id"]})
+        assert page.answered(turn)["content"].startswith(left["content"])
+
+
+def test_a_server_that_ends_keeps_what_there_is(home: Path, script: Script) -> None:
+    """A tab that only listens does not hold it up."""
+    with run_scripted_server(home, script) as server, Page(server.url) as page:
+        chat_id = page.new()
+        with page.listening(chat_id) as heard:
+            turn = page.ask(chat_id, "Slow?")
+            heard.until(lambda h: len(h.turns.get(turn["id"], {}).get("content", "")) > 20)
+            start_s = time.monotonic()
+            server.process.terminate()
+            server.process.wait(timeout=20)
+            assert time.monotonic() - start_s < 4
+            heard.until(lambda heard: heard.is_over)
+            seen = heard.turns[turn["id"]]["content"]
+    history = History(home / "chats.sqlite3")
+    left = history.turn(turn["id"])
+    history.close()
+    assert left.state == "stopped"
+    assert left.content.startswith(seen)
+
+
+def test_a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(
+    page: Page, served: RunningServer
+) -> None:
+    chat_id = page.new()
+    port = int(served.url.rpartition(":")[2])
+    deaf = socket.create_connection(("127.0.0.1", port))
+    deaf.sendall(
+        f"GET /api/gptoss/chats/changes?chat={chat_id} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"X-Gptoss-Token: {page.token}\r\n\r\n".encode()
+    )
+    assert deaf.recv(10)
+    history = History(served.home / "chats.sqlite3")
+    with page.listening(chat_id) as heard:
+        text = "line\n" * 200_000  # 1 MB; each of these waits for the deaf one
+        for n in range(30):
+            start_s = time.monotonic()
+            turn = history.add(chat_id, None, "user", f"{n} {text}")
+            heard.until(lambda heard, asked=turn.id: asked in heard.turns)
+            assert time.monotonic() - start_s < 5
+        assert page.answered(page.ask(chat_id, "Quick?"))["content"] == "As you say."
+    history.close()
+    deaf.settimeout(30)
+    received = 0
+    with deaf:
+        while piece := deaf.recv(1 << 20):
+            received += len(piece)
+            if received > 25 << 20 or piece.endswith(b"0\r\n\r\n"):
+                break
+    assert received < 25 << 20  # it ended, and did not get all 30 MB
+
+
+def test_nobody_is_told_when_nothing_changes(page: Page, served: RunningServer) -> None:
+    chat_id = page.new()
+    process = served.process.pid
+    import psutil
+
+    with page.listening(chat_id) as heard:
+        time.sleep(1)
+        n_events, used = len(heard.events), sum(psutil.Process(process).cpu_times()[:2])
+        time.sleep(3)
+        assert len(heard.events) == n_events
+        assert sum(psutil.Process(process).cpu_times()[:2]) - used < 0.15  # 5 % of a core
+
+
+def test_lines_are_whole_json_and_no_cors(page: Page) -> None:
+    chat_id = page.new()
+    page.answered(page.ask(chat_id, "a\u2028b\x85c"))
+    with page.http.stream("GET", f"/api/gptoss/chats/changes?chat={chat_id}") as reply:
+        assert reply.headers["content-type"] == "application/x-ndjson"
+        assert "access-control-allow-origin" not in reply.headers
+        lines = reply.iter_lines()
+        first, second = json.loads(next(lines)), json.loads(next(lines))
+    assert first["event"] == "chats"
+    assert second["turns"][0]["content"] == "a\u2028b\x85c"
+    assert isinstance(reply, httpx.Response)
