@@ -1,12 +1,12 @@
 """The open chat: its branch, and what is done to it. Stores through `History`; no Textual."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gptoss_local.conversation import Answer, changes_of, messages_of, request_of
-from gptoss_local.errors import ChatNotFoundError, HistoryError
+from gptoss_local.errors import AnsweringError, ChatNotFoundError, HistoryError
 from gptoss_local.history import ChatSummary, History, Turn
 from gptoss_local.presets import Preset
 from gptoss_local.types import Effort
@@ -20,6 +20,20 @@ _SUMMARISE = (
     "needed, and what is open. Reply with the summary alone."
 )
 _N_SUMMARY = 1536  # tokens
+
+
+class News(NamedTuple):
+    """What others have done to the open chat.
+
+    Attributes:
+        changed: Turns of the branch as they are now.
+        added: Turns that continue it.
+        is_deleted: It is no longer there.
+    """
+
+    changed: list[Turn]
+    added: list[Turn]
+    is_deleted: bool = False
 
 
 class Conversation:
@@ -42,6 +56,8 @@ class Conversation:
         self.preset = ""
         self._system = ""
         self._unsaved: dict[int, dict[str, Any]] = {}  # by turn: what was to be stored, and is not
+        self._version = (-1, -1)  # of the file, when it was last looked at
+        self._seen: tuple[int | None, dict[int, int]] = (None, {})  # of which chat, and its turns
 
     @property
     def summary(self) -> ChatSummary | None:
@@ -96,7 +112,14 @@ class Conversation:
         self.open(self._history.fork(turn.id))
 
     def ask(self, text: str, folds: Sequence[Fold] = (), *, instead_of: Turn | None = None) -> Turn:
-        """Add a message of the user at the end, or as a sibling of an earlier one."""
+        """Add a message of the user at the end, or as a sibling of an earlier one.
+
+        Raises:
+            AnsweringError: another process still writes the last answer.
+            HistoryError: the disk refuses it.
+        """
+        if instead_of is None:
+            self._check_leaf()
         if self.chat_id is None:
             self.chat_id = self._history.new_chat(self.model, self.effort, preset=self.preset)
             if self.options:
@@ -159,6 +182,32 @@ class Conversation:
             return None
         self.turns = self._history.select(siblings[idx])
         return next(other for other in self.turns if other.id == siblings[idx])
+
+    def catch_up(self) -> News | None:
+        """Take over what other processes have done to this chat; None if that is nothing.
+
+        PERF: it costs next to nothing while nothing is written.
+        """
+        chat_id, version = self.chat_id, self._history.version
+        if version == self._version or chat_id is None:
+            return None
+        self._version = version
+        if self._seen[0] != chat_id:
+            self._seen = chat_id, {}
+        found = self._history.changed(chat_id, self._seen[1])
+        is_deleted = bool(self._seen[1]) and not self._history.has(chat_id)
+        if is_deleted:
+            self._seen[1].clear()  # so that it is said once
+        theirs = {turn.id: turn for turn in found if turn.id not in self._unsaved}
+        changed = [new for old in self.turns if (new := theirs.get(old.id, old)) != old]
+        added: list[Turn] = []
+        leaf_id = self.turns[-1].id if self.turns else None
+        while newer := [turn for turn in found if turn.parent_id == leaf_id]:
+            added.append(newer[-1])
+            leaf_id = newer[-1].id
+        has_others = not theirs.keys() <= {turn.id for turn in self.turns}
+        self.turns = [*(theirs.get(turn.id, turn) for turn in self.turns), *added]
+        return News(changed, added, is_deleted) if changed or has_others or is_deleted else None
 
     def place(self, turn_id: int) -> tuple[int, int]:
         """Return the number of a turn among its siblings, from 1, and how many there are."""
@@ -233,6 +282,18 @@ class Conversation:
         except HistoryError:
             self.turns = whole
             raise
+
+    def _check_leaf(self) -> None:
+        """Take the last answer as it is in the file. Raises AnsweringError if it streams there."""
+        if not self.turns or self.turns[-1].state != "streaming":
+            return
+        self._history.stop_orphans()  # who wrote it may have died
+        leaf = self._history.turn(self.turns[-1].id)
+        if leaf.state == "streaming":
+            raise AnsweringError(
+                "another window writes this answer", hint="Wait, or stop it there."
+            )
+        self.turns = [*self.turns[:-1], leaf]
 
     def _idx_of_question(self) -> int:
         return max(n for n, turn in enumerate(self.turns) if turn.role == "user")

@@ -1,7 +1,7 @@
 """Sends, edits and queues the next messages of the open chat."""
 
 from gptoss_local.conversation import Answer
-from gptoss_local.errors import GptOssError, HistoryError
+from gptoss_local.errors import AnsweringError, GptOssError, HistoryError
 from gptoss_local.history import Turn
 from tui.chat_view import ChatView
 from tui.conversation import Conversation, composed_of
@@ -144,7 +144,7 @@ class Dialogue:
             view.app.notify(f"{note} Only its path is sent.", severity="warning", markup=False)
         try:
             conversation.ask(*self._folded.unfold(typed), instead_of=editing)
-        except HistoryError as error:
+        except (AnsweringError, HistoryError) as error:
             show_error(view.app, error)
             self._queue.add(typed, is_next=True)
             self.take_back_queue()

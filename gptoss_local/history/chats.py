@@ -98,6 +98,9 @@ class History:
             raise _no_chat(chat_id)
         return read_chat(rows[0])
 
+    def has(self, chat_id: int) -> bool:
+        return bool(self._rows("SELECT 1 FROM chat WHERE id = ?", (chat_id,)))
+
     def rename(self, chat_id: int, title: str) -> None:
         self._change_chat(chat_id, title=one_line(title))
 

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gptoss_local.conversation import Answer
-from gptoss_local.errors import GptOssError
+from gptoss_local.errors import GptOssError, HistoryError
 from gptoss_local.history import History, Turn
 from gptoss_local.history.plain import one_line
 from tui import actions
@@ -39,6 +39,7 @@ from tui.widgets.turn_view import AssistantTurnView, TurnView
 _STATUS_EVERY = 5  # ticks
 _ASK_EVERY = 20
 _LOOK_S = 5.0
+_CATCH_UP_S = 0.25
 _LEAVING_S = 2.0
 _HINT = """\
 gpt-oss, on this machine. Nothing you type leaves it.
@@ -128,6 +129,7 @@ class ChatScreen(Screen[None]):
         self.prompt.focus()
         self.set_interval(TICK_S, self._tick)
         self.set_interval(_LOOK_S, self._look)
+        self.set_interval(_CATCH_UP_S, self._catch_up)
         await self.show_branch()
         self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
         self.call_after_refresh(import_module, "tui.markdown_rows")
@@ -256,6 +258,30 @@ class ChatScreen(Screen[None]):
         """Look at the GPU, as what other programs take of it changes at any time."""
         if self._machine.gpus:
             self.model_changed()
+
+    async def _catch_up(self) -> None:
+        """Show what others have done to this chat, between our own answers."""
+        if self.is_answering:
+            return
+        try:
+            news = self.conversation.catch_up()
+        except HistoryError:  # the next message will say it
+            return
+        if news is None:
+            return
+        if news.is_deleted:
+            notice = "This chat was deleted elsewhere; Ctrl-N begins a new one."
+            self.notify(notice, severity="warning")
+            return
+        with errors_shown(self):
+            if await self.transcript.grow(news.changed):
+                for turn in news.added:
+                    await self.add_turn(turn)
+                self.transcript.show_places()
+            else:
+                await self.show_branch()
+        self._show_speed()
+        self.show_status()
 
     async def walk(self, turn: Turn, step: int) -> None:
         """Show another version of a turn, with what follows it."""

@@ -72,6 +72,24 @@ class Transcript(VerticalScroll, can_focus=False):
             if view.turn.id == turn.id:
                 view.focus()
 
+    async def grow(self, turns: Sequence[Turn]) -> bool:
+        """Show turns as they are now; False if one has changed otherwise than by growing."""
+        changed = {turn.id: turn for turn in turns}
+        for hidden in (self._older, self._newer):
+            hidden[:] = [changed.get(turn.id, turn) for turn in hidden]
+        views = [view for view in self.views() if view.turn.id in changed]
+        for view in views:
+            turn = changed[view.turn.id]
+            if not (isinstance(view, AssistantTurnView) and view.can_grow_to(turn)):
+                return False
+            await view.grow(turn)
+        return True
+
+    def show_places(self) -> None:
+        """Say of each turn which of how many siblings it is now."""
+        for view in self.views():
+            view.set_place(self._place_of(view.turn.id))
+
     def last_answer(self) -> AssistantTurnView | None:
         answers = [view for view in self.views() if isinstance(view, AssistantTurnView)]
         return answers[-1] if answers else None

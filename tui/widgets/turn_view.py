@@ -79,6 +79,12 @@ class TurnView(Vertical, can_focus=True):
         k, n = self._place
         return f"‹ {k}/{n} ›" if n > 1 else ""
 
+    def set_place(self, place: tuple[int, int]) -> None:
+        """Say which of how many siblings it is now."""
+        if place != self._place:
+            self._place = place
+            self._show_meta()
+
     def render_line(self, y: int) -> Strip:
         """PERF: the base class renders all rows before it takes one of them."""
         return Strip.blank(self.size.width, self.visual_style.rich_style)
@@ -206,6 +212,22 @@ class AssistantTurnView(TurnView):
         self._error = answer.error
         self._reason = answer.stats.get("done_reason", "")
         self._show_meta()
+
+    def can_grow_to(self, turn: Turn) -> bool:
+        """Return whether `grow` can show a turn: it only has more text than now."""
+        old = self.turn
+        has_more = turn.content.startswith(old.content), turn.reasoning.startswith(old.reasoning)
+        return old.state == "streaming" and all(has_more)
+
+    async def grow(self, turn: Turn) -> None:
+        """Show what another process has written."""
+        texts = {"content": printable(turn.content), "reasoning": printable(turn.reasoning)}
+        answer = Answer(begun=msgspec.structs.replace(turn, **texts))
+        answer.tool_calls, answer.stats = turn.tool_calls, turn.stats
+        if turn.state != "streaming":
+            answer.end(turn.state, str(turn.stats.get("error", "")))
+        self.turn = turn
+        await self.show(answer)
 
     def action_reasoning(self) -> None:
         """The calls open and close with the reasoning before them."""
