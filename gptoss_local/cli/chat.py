@@ -11,6 +11,7 @@ import typer
 from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._options import named, running_server, server_for
 from gptoss_local.cli._output import is_linear, say
+from gptoss_local.cli.web import show_page
 from gptoss_local.errors import UsageError
 from gptoss_local.presets import Preset, find_preset
 from gptoss_local.settings import Settings, load_settings
@@ -30,12 +31,20 @@ def chat(
     preset: Annotated[
         str | None, typer.Option("--preset", metavar="NAME", help="Begin with this preset.")
     ] = None,
+    in_browser: Annotated[
+        bool, typer.Option("--web", help="Open the chats in the browser, as `gptoss web` does.")
+    ] = False,
 ) -> None:
     """Chat in the terminal; every chat is saved.
 
     Without MODEL it uses the model of the last chat, or the newest one. A terminal that cannot be
     drawn on (TERM=dumb), and a screen reader (ACCESSIBLE=1), get the line-by-line chat of `run`.
     """
+    if in_browser:
+        if any(each is not None for each in (model, chat_id, effort, preset)) or resume:
+            raise UsageError("--web takes no other option", hint="Choose them in the browser.")
+        show_page(load_settings(), opens=True)
+        return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("chat needs a terminal", hint="In a pipe: gptoss run MODEL PROMPT")
     if preset is not None and (resume or chat_id is not None):

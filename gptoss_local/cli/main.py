@@ -16,6 +16,7 @@ from gptoss_local.errors import GptOssError, UsageError
 COMMANDS = {
     "run": "Ask MODEL, or else the newest one; without a PROMPT, chat line by line.",
     "chat": "Chat in the terminal; every chat is saved.",
+    "web": "Chat in the browser; the chats are those of `gptoss chat`.",
     "launch": "Start a coding agent with a model of this machine.",
     "log": "List past chats, search them, or print one.",
     "presets": "List the presets of the chat.",

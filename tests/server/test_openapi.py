@@ -1,11 +1,13 @@
 """Our OpenAPI document: complete, and true of what the server really answers."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings, strategies
@@ -20,6 +22,7 @@ from gptoss_local.server.app import make_app
 from gptoss_local.server.openapi import ENDPOINTS, document
 from gptoss_local.settings import Settings as ServerSettings
 from tests.conftest import RunningServer, run_server
+from tests.server.page_client import Page
 
 OLLAMA_PATHS = {
     f"/api/{name}"
@@ -83,13 +86,32 @@ HELP: dict[str, dict[str, Any]] = {  # without it hardly a request would reach t
     "/api/copy": {"source": "nano", "destination": "made"},
     "/api/delete": {"model": "made"},
 }
-ENDS = "/api/gptoss/shutdown"
+ENDS = ("/api/gptoss/shutdown", "/api/gptoss/chats/changes")  # the server; never
+_TURN = {"chat_id": 1, "content": "hi", "created_s": 1.0}
+EXPORTED: dict[str, Any] = {
+    "format": "gptoss-chat",
+    "version": 1,
+    "chat": {
+        "id": 1,
+        "title": "",
+        "model": "nano",
+        "effort": "low",
+        "n_turns": 2,
+        "leaf_id": 2,
+        "created_s": 1.0,
+        "updated_s": 1.0,
+    },
+    "turns": [
+        {"id": 1, "parent_id": None, "role": "user", **_TURN},
+        {"id": 2, "parent_id": 1, "role": "assistant", "state": "stopped", **_TURN},
+    ],
+}
 
 
 def test_document_is_complete() -> None:
     app = make_app(ServerSettings(), shut_down=lambda: None)
     served = {
-        (method.lower(), route.path.replace("{name:path}", "{name}"))  # type: ignore[attr-defined]
+        (method.lower(), re.sub(r":(path|int)}", "}", route.path))  # type: ignore[attr-defined]
         for route in app.routes
         for method in route.methods  # type: ignore[attr-defined]
         if method != "HEAD" or "blobs" in route.path  # type: ignore[attr-defined]
@@ -100,13 +122,25 @@ def test_document_is_complete() -> None:
     assert document()["openapi"] == "3.1.0"
 
 
+class Fuzzed(Page):
+    """The page, with a chat for each request, as that may delete it."""
+
+    def some_chat(self) -> dict[str, Any]:
+        """Return the ids of a chat, its question and its answer, and fields that are right."""
+        text = msgspec.json.encode(EXPORTED)
+        chat = self.http.post("/api/gptoss/chats/import", content=text).json()
+        ids = {"chat_id": chat["id"], "turn_id": chat["leaf_id"], "leaf_id": chat["leaf_id"]}
+        return EXPORTED | ids | {"parent_id": chat["leaf_id"] - 1, "options": {}, "folds": []}
+
+
 @pytest.fixture(scope="module")
 def throw_away(
     tmp_path_factory: pytest.TempPathFactory, nano_home: Path
 ) -> Iterator[RunningServer]:
     home = tmp_path_factory.mktemp("openapi")
     (home / "cache").symlink_to(nano_home / "cache")
-    with run_server(home, context_length="2048") as server:
+    variables = {"XDG_CONFIG_HOME": str(home)}  # where presets are
+    with run_server(home, variables=variables, context_length="2048") as server:
         httpx.post(
             f"{server.url}/api/generate", json={"model": "nano"}, trust_env=False, timeout=60
         )
@@ -116,9 +150,9 @@ def throw_away(
 @pytest.mark.parametrize(
     ("method", "path", "is_refused"),
     [
-        (e.method.lower(), e.path.replace(":path", ""), e.is_refused)
+        (e.method.lower(), re.sub(r":(path|int)}", "}", e.path), e.is_refused)
         for e in ENDPOINTS
-        if e.path != ENDS
+        if e.path not in ENDS
     ],
 )
 def test_answers_are_as_documented(
@@ -139,14 +173,19 @@ def test_answers_are_as_documented(
     )
     @given(case=schema[path][method].as_strategy(), is_helped=strategies.booleans())
     def check(case: Any, is_helped: bool) -> None:
+        known = page.some_chat() if "/chats" in path else {}
+        if "chat_id" in case.path_parameters:
+            case.path_parameters["chat_id"] = known["chat_id"]
         if isinstance(case.body, dict):
             case.body |= LIMITS.get(path, {}) | {"stream": False, "model": "nano"}
             if is_helped:
-                case.body |= HELP.get(path, {})
-        response = case.call_and_validate(checks=CHECKS, timeout=30)
+                case.body |= HELP.get(path, {}) | known
+        headers = {"x-gptoss-token": page.token}
+        response = case.call_and_validate(checks=CHECKS, timeout=30, headers=headers)
         statuses[response.status_code] += 1
 
-    check()
+    with Fuzzed(throw_away.url) as page:
+        check()
     is_answered = not is_refused and "blobs" not in path
-    is_named = "{name}" in path or "{response}" in path  # by chance
+    is_named = any(name in path for name in ("/models/{name}", "{response}", "{path}"))  # by chance
     assert (200 in statuses) == (is_answered and not is_named), statuses

@@ -1,0 +1,28 @@
+"""`gptoss web`: the chats in a browser."""
+
+from typing import Annotated
+
+import typer
+
+from gptoss_local.cli._options import running_server
+from gptoss_local.settings import Settings, load_settings
+
+
+def web(
+    no_open: Annotated[bool, typer.Option("--no-open", help="Only print the address.")] = False,
+) -> None:
+    """Chat in the browser; the chats are those of `gptoss chat`.
+
+    Starts a server if none answers; it continues until `gptoss stop`.
+    """
+    show_page(load_settings(), opens=not no_open)
+
+
+def show_page(settings: Settings, *, opens: bool) -> None:
+    """Make sure of a server, print its address, and open it in the user's browser."""
+    running_server(settings)
+    print(settings.url, flush=True)
+    if opens:
+        import webbrowser
+
+        webbrowser.open(settings.url)
