@@ -23,7 +23,7 @@ _N_SUMMARY = 1536  # tokens
 
 
 class News(NamedTuple):
-    """What others have done to the open chat.
+    """The changes that other processes have made to the open chat.
 
     Attributes:
         changed: Turns of the branch as they are now.

@@ -1,6 +1,6 @@
 """A branch of a saved chat as a request of `/api/chat`, and the frames of its answer as a turn.
 
-The terminal chat and the server's own answers share it, so that a turn is the same whoever ran it.
+The terminal chat and the web page's answers share it, so that their turns are alike.
 """
 
 from gptoss_local.conversation.answer import Answer

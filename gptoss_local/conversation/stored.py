@@ -1,4 +1,4 @@
-"""What is stored of an answer, while it streams and after it."""
+"""Say what is stored of an answer, while it streams and after it."""
 
 from typing import Any
 

@@ -22,7 +22,7 @@ _TEXTS = {
     "/metrics": (_TEXT,),
     "/api/gptoss/chats/{chat_id:int}/export": (_JSON, "text/markdown"),
 }
-"""What is answered with something else than JSON of a struct."""
+"""Media types of answers that are not JSON of a struct, by path."""
 
 _ERRORS = {
     400: "The request is wrong, or asks for what gpt-oss cannot do",

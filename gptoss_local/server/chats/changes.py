@@ -1,6 +1,6 @@
-"""Tells listeners what changes in the chats, whoever changes it: a tab, a terminal, an answer.
+"""Reports what changes in the chats, by a tab, a terminal, or an answer that grows.
 
-One task looks at the file, and publishes the differences. It runs only while somebody listens.
+One task looks at the file and publishes the differences. It runs only while a client listens.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ def outward(turn: Turn) -> Turn:
 
 
 class _Listener:
-    """What waits for one client.
+    """One client, and the lines that wait for it.
 
     Attributes:
         chat_id: The chat whose turns it wants.
@@ -120,7 +120,7 @@ class _Seen(NamedTuple):
     """One look at the file.
 
     Attributes:
-        chats: With their turns that have changed, and all turns if somebody is new there.
+        chats: With their turns that have changed, and all turns if a listener there is new.
     """
 
     version: tuple[int, int]

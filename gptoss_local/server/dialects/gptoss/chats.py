@@ -65,7 +65,7 @@ class NewChatBody(msgspec.Struct, kw_only=True):
 
 
 class ChatChangesBody(msgspec.Struct, kw_only=True):
-    """What is to change; `leaf_id` shows the branch with that turn."""
+    """Fields to change; `leaf_id` shows the branch with that turn."""
 
     title: str | None = None
     is_pinned: bool | None = None
@@ -96,7 +96,7 @@ class SystemBody(msgspec.Struct):
 
 
 async def chats(request: Request) -> Response:
-    """The newest chats, pinned ones first, or where words are found."""
+    """List the newest chats, pinned ones first, or where words are found."""
     words, limit = request.query_params.get("q"), request.query_params.get("limit", "")
     if limit and not (limit.isdecimal() and 0 < int(limit) <= MAX_INT):
         raise UsageError("limit must be a number of chats")
@@ -128,7 +128,7 @@ async def new_chat(request: Request) -> Response:
 
 
 async def chat(request: Request) -> Response:
-    """A chat with all its turns."""
+    """Send a chat with all its turns."""
     chat_id = _chat_id(request)
 
     def read(history: History) -> tuple[ChatSummary, list[Turn]]:
@@ -256,7 +256,7 @@ async def fork(request: Request) -> Response:
 
 
 async def export(request: Request) -> Response:
-    """The whole chat as JSON, or the branch that is shown as Markdown."""
+    """Send the whole chat as JSON, or the branch that is shown as Markdown."""
     chat_id, form = _chat_id(request), request.query_params.get("format", "json")
     if form not in ("json", "markdown"):
         raise UsageError("format is json or markdown")
@@ -276,7 +276,7 @@ async def import_chat(request: Request) -> Response:
 
 
 async def changes(request: Request) -> Response:
-    """What is there, and then what changes, a line each."""
+    """Send the list and the turns, and then what changes, a line each."""
     chat_id = request.query_params.get("chat", "")
     if chat_id and not (chat_id.isdecimal() and int(chat_id) <= MAX_INT):
         raise UsageError("chat must be the number of a chat")
@@ -330,7 +330,7 @@ def _turn_of(history: History, chat_id: int, turn_id: int) -> Turn:
 
 
 def _settled(turn: Turn) -> Turn:
-    """Return a turn that nobody writes any more."""
+    """Return a turn; raise AnsweringError if it is still being written."""
     if turn.state == "streaming":
         raise AnsweringError("this answer is still being written", hint=_WAIT)
     return turn

@@ -117,7 +117,7 @@ _CHATS = (
         Status,
     ),
 )
-"""Of our own page."""
+"""The endpoints of our web page."""
 
 GPTOSS = Dialect(
     is_spoken=lambda path, _headers: path.startswith("/api/gptoss/"),

@@ -38,7 +38,7 @@ class PresetBody(msgspec.Struct, kw_only=True):
 
 
 async def presets(_request: Request) -> Response:
-    """What chats can begin with."""
+    """List what chats can begin with."""
     found = await asyncio.to_thread(read_presets)
     named = [NamedPreset(name, p.system, p.effort, p.options) for name, p in found.items()]
     return json_response(Presets(named))
