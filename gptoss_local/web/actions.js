@@ -87,17 +87,21 @@ export async function search(query) {
 
 /** Send a message at the end of the chat, which begins with it if it is new. */
 export const ask = action(async (/** @type {Chip[]} */ chips, /** @type {string} */ typed) => {
-  if (state.chatId === null) {
+  const isNew = state.chatId === null;
+  if (isNew) {
     if (!madeWith().model) await readModels();
     const { model, effort, preset, system, options } = /** @type {import("./types").Draft} */ (madeWith());
     const { id } = await call("POST", CHATS, { model, effort, preset, options, system });
     history.pushState(null, "", `#/chat/${id}`);
     set({ chatId: id, chat: null, turns: new Map() });
-    void connect();
   }
   const chatId = /** @type {number} */ (state.chatId);
   if (!state.chat) apply({ event: "tree", ...(await call("GET", `${CHATS}/${chatId}`)) });
-  await question(chatId, shown().at(-1)?.id ?? null, chips, typed);
+  try {
+    await question(chatId, shown().at(-1)?.id ?? null, chips, typed);
+  } finally {
+    if (isNew) void connect(); // not before: its tree would not have the question yet
+  }
 });
 
 /** Ask another version of a question. */

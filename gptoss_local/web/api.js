@@ -36,7 +36,7 @@ export async function send(method, path, body, signal) {
     const response = await attempt(method, path, body, signal);
     if (response.ok) return response;
     const error = await readError(response);
-    if (error.code !== "stale_token" || isRetry) throw error;
+    if (error.code !== "StaleTokenError" || isRetry) throw error;
     await renewToken();
   }
 }

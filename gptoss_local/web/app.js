@@ -11,6 +11,7 @@ import { Transcript } from "./transcript.js";
 import { copyText, IconButton, Menu, useStore } from "./ui.js";
 
 const NOTICE_MS = 8000;
+const INPUT = ".composer textarea";
 
 function App() {
   const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, spoken, draft } = useStore();
@@ -45,12 +46,13 @@ const isHere = () => ["127.0.0.1", "localhost", "[::1]"].includes(location.hostn
 
 /** Say what went wrong or happened, for a while. */
 function Notice() {
-  const { notice } = state;
+  const { notice, isLost } = state;
   useEffect(() => {
     if (!notice || notice.isError) return;
     const timer = setTimeout(() => set({ notice: null }), NOTICE_MS);
     return () => clearTimeout(timer);
   }, [notice]);
+  if (isLost) return html`<div class="notice error lost" role="alert"><div>The server does not answer. Trying again…</div></div>`;
   if (!notice) return null;
   return html`<div class=${notice.isError ? "notice error" : "notice"} role=${notice.isError ? "alert" : "status"}>
     <div>${notice.text}${notice.hint && html`<span class="hint"> ${notice.hint}</span>`}</div>
@@ -66,21 +68,25 @@ function onKey(event) {
   const isInFront = document.querySelector("dialog[open], :popover-open"); // these close by Esc
   if ((event.ctrlKey || event.metaKey) && event.code === "KeyK") {
     set({ isSidebarOpen: innerWidth < 800 });
-    requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById("search")?.focus()));
+    focusOn("#search");
   } else if (event.altKey && event.code === "KeyN") {
     go(null);
-    focusInput();
+    focusOn(INPUT);
   } else if (event.key === "Escape" && isInFront) return;
   else if (event.key === "Escape" && state.isSidebarOpen) set({ isSidebarOpen: false });
   else if (event.key === "Escape" && live) void stop(live);
   else if (event.key === "?" && !isTyping && !isModified && !state.dialog) set({ dialog: { kind: "help" } });
-  else if (event.key === "/" && !isTyping && !isModified && !state.dialog) focusInput();
+  else if (event.key === "/" && !isTyping && !isModified && !state.dialog) focusOn(INPUT);
   else return;
   event.preventDefault();
 }
 
-const focusInput = () =>
-  requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus());
+/** Focus an element now, or once it is painted. @param {string} selector */
+function focusOn(selector) {
+  const focus = () => /** @type {HTMLElement | null} */ (document.querySelector(selector))?.focus();
+  focus();
+  requestAnimationFrame(() => requestAnimationFrame(focus));
+}
 
 /** Copy the code of a block. Its button comes with Markdown, so it has no handler of its own. @param {MouseEvent} event */
 function onClick(event) {

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "./vendor/preact.js";
 import { change, exportChat, go, importChat, search } from "./actions.js";
 import { age } from "./format.js";
-import { set, state } from "./store.js";
+import { set } from "./store.js";
 import { icon, IconButton, memo, Menu } from "./ui.js";
 
 const SEARCH_DELAY_MS = 120;
@@ -118,6 +118,5 @@ function Foot() {
     <button type="button" onClick=${() => setTheme(next)} aria-label=${`Theme: ${theme}. Change to ${next}`}>
       ${icon("theme")} Theme: ${theme}</button>
     <button type="button" onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "help" } })}>${icon("help")} Help<kbd>?</kbd></button>
-    ${state.isLost && html`<p class="lost" role="alert">The server does not answer. Trying again…</p>`}
   </div>`;
 }

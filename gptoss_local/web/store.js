@@ -91,7 +91,10 @@ export async function connect() {
     } catch (error) {
       if (mine.signal.aborted) return;
       if (error instanceof ApiError && error.code === "ChatNotFoundError") return onGone();
-      if (error instanceof ApiError && error.status) return fail(error);
+      if (error instanceof ApiError && error.status >= 400 && error.status < 500) {
+        set({ isLost: false });
+        return fail(error);
+      }
     }
     set({ isLost: true });
     await new Promise((resolve) => setTimeout(resolve, delayMs));

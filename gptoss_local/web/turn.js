@@ -3,7 +3,6 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { choose, fork, resume, retry } from "./actions.js";
 import { plain, plural, speed, waiting } from "./format.js";
-import { Growing } from "./markdown.js";
 import { set } from "./store.js";
 import { parts, wasCut } from "./tree.js";
 import { copyText, IconButton, memo } from "./ui.js";
@@ -14,6 +13,12 @@ const COST = 4; // an open block is made again after this many times what it too
 
 /** @typedef {import("./types").Turn} Turn */
 /** @typedef {import("./markdown.js").Block} Block */
+
+/** What renders Markdown. It is large, and loaded after the first paint. @type {typeof import("./markdown.js").Growing | undefined} */
+let Growing;
+const loading = new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)))
+  .then(() => import("./markdown.js"))
+  .then((markdown) => (Growing = markdown.Growing));
 
 export const TurnView = memo(
   /** @param {{turn: Turn, ids: number[], isLast: boolean, isEdited: boolean, isBusy: boolean, progress?: import("./types").Progress}} props */
@@ -152,22 +157,23 @@ function Tool({ turn }) {
 
 /** Markdown that grows. Blocks that are finished are not touched again. @param {{text: string, isLive: boolean}} props */
 function Prose({ text, isLive }) {
-  const self = useRef(/** @type {any} */ (null));
+  const self = useRef(/** @type {any} */ ({ growing: null, blocks: [], costMs: 0, atMs: -1e9, timer: 0 }));
   const [, again] = useState(0);
-  self.current ??= { growing: new Growing(), blocks: [], costMs: 0, atMs: -1e9, timer: 0 };
   const me = self.current;
+  const repaint = () => [(me.timer = 0), again((/** @type {number} */ n) => n + 1)];
   const waitMs = isLive ? me.atMs + COST * me.costMs - performance.now() : 0;
-  if (waitMs <= 0) {
-    const startMs = performance.now();
+  if (Growing && waitMs <= 0) {
+    me.atMs = performance.now();
+    me.growing ??= new Growing();
     me.blocks = me.growing.update(text, !isLive);
-    [me.atMs, me.costMs] = [startMs, performance.now() - startMs];
-  } else {
-    me.timer ||= setTimeout(() => [(me.timer = 0), again((/** @type {number} */ n) => n + 1)], waitMs);
-  }
+  } else if (Growing) me.timer ||= setTimeout(repaint, waitMs);
   useLayoutEffect(() => {
     if (waitMs <= 0) me.costMs = performance.now() - me.atMs; // with the nodes that were made
   });
-  useEffect(() => () => clearTimeout(me.timer), []);
+  useEffect(() => {
+    if (!Growing) void loading.then(repaint);
+    return () => clearTimeout(me.timer);
+  }, []);
   if (!text) return null;
   return html`<div class="prose">${me.blocks.map((/** @type {Block} */ block) => html`<${BlockView} key=${block.key} block=${block} />`)}</div>`;
 }

@@ -1,6 +1,6 @@
 /** What all parts of the page are made of: icons, dialogs, menus, memory of what is painted. */
 
-import { Component, html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { Component, html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { state, set, watch } from "./store.js";
 
 const PATHS = /** @type {Record<string, string>} */ ({
@@ -61,7 +61,7 @@ export function memo(paint) {
 /** Paint again whenever the state changes. */
 export function useStore() {
   const [, count] = useState(0);
-  useEffect(() => watch(() => count((/** @type {number} */ n) => n + 1)), []);
+  useLayoutEffect(() => watch(() => count((/** @type {number} */ n) => n + 1)), []); // misses no change
   return state;
 }
 

@@ -21,6 +21,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 WAIT_MS = 15_000
+playwright.expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="package")

@@ -8,6 +8,7 @@ from gptoss_local.history import History
 from tests.conftest import RunningServer
 from tests.web.answers import CODE
 from tests.web.chatting import ask, box, chat_id, last_answer, press, prose, until
+from tests.web.conftest import Watch
 
 
 def test_an_answer_streams_and_has_its_figures(page: Page) -> None:
@@ -166,7 +167,7 @@ def test_reading_a_long_prompt_is_shown(page: Page) -> None:
     expect(prose(page)).to_have_text("I have read it.")
 
 
-def test_a_message_is_kept_if_it_cannot_be_sent(page: Page, watch) -> None:  # type: ignore[no-untyped-def]
+def test_a_message_is_kept_if_it_cannot_be_sent(page: Page, watch: Watch) -> None:
     watch.expected = ("Failed to load resource",)
     page.route("**/api/gptoss/chats", lambda route: route.abort())
     box(page).fill("Keep me")

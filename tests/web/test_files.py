@@ -1,0 +1,131 @@
+"""Files by drop, paste and button, and long pastes: what is stored is what the terminal stores."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from gptoss_local.history import History, Turn
+from tests.conftest import RunningServer
+from tests.web.chatting import ask, box, chat_id, press
+from tui.conversation import composed_of
+from tui.paste import shown_parts
+
+DROP = """([files, type]) => {
+  const data = new DataTransfer();
+  for (const [name, content] of files)
+    data.items.add(new File([Array.isArray(content) ? new Uint8Array(content) : content], name));
+  document.body.dispatchEvent(
+    new DragEvent(type, { dataTransfer: data, bubbles: true, cancelable: true }));
+}"""
+PASTE = """([text]) => {
+  const data = new DataTransfer();
+  data.setData("text/plain", text);
+  document.querySelector(".composer textarea").dispatchEvent(
+    new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+}"""
+
+
+def question_of(page: Page, server: RunningServer) -> Turn:
+    history = History(server.home / "chats.sqlite3")
+    found = next(turn for turn in reversed(history.tree(chat_id(page))) if turn.role == "user")
+    history.close()
+    return found
+
+
+def test_a_dropped_file_becomes_a_chip_and_a_fold(page: Page, scripted: RunningServer) -> None:
+    text = "# Notes\n\n😀 with ``` in it\n"
+    page.evaluate(DROP, [[["no]tes.md", text]], "dragover"])
+    expect(page.locator("body")).to_have_class("dropping")
+    page.evaluate(DROP, [[["no]tes.md", text]], "drop"])
+    expect(page.locator("body")).not_to_have_class("dropping")
+    chip = page.get_by_label("Attached").get_by_role("listitem")
+    expect(chip).to_have_text("file: no)tes.md, 4 lines, ~13 tokens")
+    ask(page, "What is in it? 😀")
+    expect(page.locator(".turn.user summary")).to_have_text("file: no)tes.md, 4 lines, ~13 tokens")
+    expect(page.locator(".turn.user p")).to_have_text("What is in it? 😀")
+    turn = question_of(page, scripted)
+    whole = f"no]tes.md:\n````\n{text}````\n"
+    assert turn.content == f"{whole}\nWhat is in it? 😀"
+    assert list(shown_parts(composed_of(turn))) == [  # in the terminal
+        ("file: no)tes.md, 4 lines, ~13 tokens", whole),
+        ("", "What is in it? 😀"),
+    ]
+    expect(page.get_by_label("Attached")).to_have_count(0)
+
+
+def test_a_long_paste_becomes_a_chip_and_a_short_one_stays(
+    page: Page, scripted: RunningServer
+) -> None:
+    box(page).fill("Sum it up")
+    page.evaluate(PASTE, ["short"])
+    expect(page.get_by_label("Attached")).to_have_count(0)
+    pasted = "a line of words\r\n" * 150
+    page.evaluate(PASTE, [pasted])
+    chip = page.get_by_label("Attached").get_by_role("listitem")
+    expect(chip).to_have_text("pasted: 151 lines, ~600 tokens")
+    box(page).press("Enter")
+    expect(page.locator(".turn.user summary")).to_have_text("pasted: 151 lines, ~600 tokens")
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+    turn = question_of(page, scripted)
+    assert turn.content == "a line of words\n" * 150 + "\nSum it up"
+    assert turn.stats["folds"] == [[0, 2400, "pasted: 151 lines, ~600 tokens"]]
+    press(page, "Edit the message")
+    expect(page.locator(".editor .chips li")).to_have_text("pasted: 151 lines, ~600 tokens")
+    expect(page.get_by_role("textbox", name="Edit your message")).to_have_value("Sum it up")
+    press(page, "Remove pasted: 151 lines, ~600 tokens")
+    page.get_by_role("textbox", name="Edit your message").press("Enter")
+    expect(page.locator(".turn.user .versions")).to_contain_text("2/2")
+    assert question_of(page, scripted).content == "Sum it up"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("cat.PNG", [1, 2, 3], "cat.PNG is an image. gpt-oss reads text only, no images."),
+        ("data.bin", [0xFF, 0x00, 0x81], "data.bin is not a text file."),
+        ("zero.txt", [65, 0, 66], "zero.txt is not a text file."),
+        ("paper.pdf", [37, 80, 68, 70], "paper.pdf is a PDF. `gptoss chat` reads those."),
+        ("big.txt", "A" * (2**20 + 1), "big.txt is larger than 1 MiB. Attach a part of it."),
+    ],
+)
+def test_what_is_not_text_is_refused(
+    page: Page, name: str, content: list[int] | str, why: str
+) -> None:
+    page.evaluate(DROP, [[[name, content]], "drop"])
+    expect(page.get_by_role("alert")).to_contain_text(why)
+    expect(page.get_by_label("Attached")).to_have_count(0)
+
+
+def test_files_by_the_button_in_utf_16(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("größer".encode("utf-16"))
+    (tmp_path / "b.py").write_text("print(1)\n")
+    page.get_by_label("Text files", exact=True).set_input_files(
+        [tmp_path / "a.txt", tmp_path / "b.py"]
+    )
+    chips = page.get_by_label("Attached").get_by_role("listitem")
+    expect(chips).to_have_text(["file: a.txt, 1 line, ~6 tokens", "file: b.py, 2 lines, ~6 tokens"])
+    press(page, "Remove file: a.txt, 1 line, ~6 tokens")
+    expect(chips).to_have_count(1)
+
+
+def test_a_message_of_the_terminal_is_edited_without_loss(
+    page: Page, scripted: RunningServer
+) -> None:
+    """A fold at the end moves to the beginning, one within the text becomes text."""
+    text = "Compare INSIDE with this: LAST"
+    folds = [[8, 14, "file: a.txt, 1 line, ~2 tokens"], [26, 30, "pasted: 1 line, ~1 tokens"]]
+    history = History(scripted.home / "chats.sqlite3")
+    made = history.new_chat("nano", "low")
+    question = history.add(made, None, "user", text, stats={"folds": folds})
+    history.add(made, question.id, "assistant", "They are the same.")
+    history.close()
+    page.goto(f"{scripted.url}/#/chat/{made}")
+    expect(page.locator(".turn.user summary")).to_have_count(2)
+    press(page, "Edit the message")
+    editor = page.get_by_role("textbox", name="Edit your message")
+    expect(editor).to_have_value("Compare INSIDE with this:")
+    expect(page.locator(".editor .chips li")).to_have_text("pasted: 1 line, ~1 tokens")
+    editor.press("Enter")
+    expect(page.locator(".turn.user .versions")).to_contain_text("2/2")
+    assert question_of(page, scripted).content == "LAST\n\nCompare INSIDE with this:"

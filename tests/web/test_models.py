@@ -1,0 +1,94 @@
+"""Models from the page: which there are, use, load, unload, download."""
+
+import json
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.conftest import RunningServer
+from tests.web.chatting import ask, box, press
+from tests.web.conftest import Watch
+
+
+def test_load_and_unload(page: Page, scripted: RunningServer) -> None:
+    press(page, "Models")
+    here = page.get_by_label("On this machine")
+    expect(here).to_contain_text(re.compile(r"nano\s*[\d.]+ MB · 111.4M"))
+    expect(here).to_contain_text("In use")
+    if here.get_by_role("button", name="Unload nano").is_visible():
+        press(page, "Unload nano")
+    expect(here).to_contain_text("○ RAM, no GPU · ctx")
+    press(page, "Load nano")
+    expect(here).to_contain_text("loaded, ctx 32,768")
+    assert scripted.engine() is not None
+    press(page, "Unload nano")
+    expect(here.get_by_role("button", name="Load nano")).to_be_visible()
+    expect(page.get_by_label("To download")).to_contain_text("gpt-oss:20b")
+
+
+PULL = """() => {
+  const real = window.fetch;
+  window.fetch = (path, options) => {
+    if (path !== "/api/pull") return real(path, options);
+    window.asked = options.body;
+    options.signal.addEventListener("abort", () => window.send(null));
+    return Promise.resolve(new Response(new ReadableStream({ start: (stream) => {
+      window.send = (frame) => frame
+        ? stream.enqueue(new TextEncoder().encode(JSON.stringify(frame) + "\\n"))
+        : stream.error(new DOMException("", "AbortError"));
+    } })));
+  };
+}"""
+"""Replaces the server's stream of a download by one that the test writes."""
+
+
+def test_progress_of_a_download_its_stop_and_its_failure(page: Page) -> None:
+    """The page's part; the server's stream is tested in tests/server."""
+    page.evaluate(PULL)
+    press(page, "Models")
+    press(page, "Download gpt-oss:20b")
+    frame = {"status": "pulling model", "total": 4_000_000_000, "completed": 1_000_000_000}
+    page.evaluate("frame => window.send(frame)", frame)
+    bar = page.get_by_role("progressbar", name="Downloading gpt-oss:20b")
+    expect(bar).to_have_js_property("value", 0.25)
+    expect(page.locator(".progress")).to_contain_text("pulling model: 1.0 GB of 4.0 GB")
+    assert json.loads(page.evaluate("window.asked")) == {"model": "gpt-oss:20b"}
+    press(page, "Stop downloading gpt-oss:20b")
+    expect(bar).to_have_count(0)
+    expect(page.locator(".notice")).to_have_count(0)
+    press(page, "Download gpt-oss:20b")
+    failure = {"error": "the hub does not answer", "hint": "Try again later."}
+    page.evaluate("frame => window.send(frame)", failure)
+    expect(page.locator(".notice")).to_contain_text("the hub does not answer Try again later.")
+
+
+def test_a_real_refusal_of_a_download_is_shown(page: Page, watch: Watch) -> None:
+    """Nano is in the package: there is nothing to download but an unknown model."""
+    watch.expected = ("status of 404",)
+    fits = {"models": [{"name": "no-such-model", "fits": "no", "vram_share": 0, "n_ctx": 0}]}
+    page.route("**/api/gptoss/fits", lambda route: route.fulfill(json=fits))
+    press(page, "Models")
+    expect(page.get_by_label("To download")).to_contain_text("✗ does not fit")
+    press(page, "Download no-such-model")
+    expect(page.locator(".notice")).to_contain_text("gptoss pulls gpt-oss:20b")
+
+
+def test_another_model_answers_and_a_new_chat_begins_with_it(
+    page: Page, scripted: RunningServer
+) -> None:
+    page.request.post(
+        f"{scripted.url}/api/copy", data={"source": "nano", "destination": "nano-copy"}
+    )
+    ask(page, "What is the capital of France?")
+    page.locator(".composer .model").click()
+    press(page, "Use nano-copy")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(box(page)).to_have_attribute("placeholder", "Message nano-copy")
+    ask(page, "What is the capital of Italy?")
+    expect(page.locator(".turn.assistant .facts").last).to_contain_text("nano-copy ·")
+    page.reload()
+    press(page, "New chat")
+    expect(box(page)).to_have_attribute("placeholder", "Message nano-copy")
+    page.locator(".composer .model").click()
+    press(page, "Use nano")
+    page.request.delete(f"{scripted.url}/api/delete", data={"model": "nano-copy"})

@@ -1,0 +1,246 @@
+"""Hostile words stay words, whoever says them; nothing runs and nothing is loaded from elsewhere.
+
+The fixture `open_page` fails a test whose page logs an error, opens a window, breaks the
+Content-Security-Policy, or asks another host for anything.
+"""
+
+import json
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from gptoss_local.history import History
+from tests.conftest import RunningServer, wait_until
+from tests.web.chatting import ask, press, prose
+from tests.web.conftest import Watch
+
+CORPUS = [
+    "<script>window.hacked=1</script>",
+    "<img src=x onerror=window.hacked=1>",
+    "<svg onload=window.hacked=1><animate onbegin=window.hacked=1 attributeName=x dur=1s>",
+    "<svg><style><img src=x onerror=window.hacked=1></style></svg>",
+    "<math><mtext><table><mglyph><style><!--</style><img title='--><img src=1 onerror=hacked=1>'>",
+    "<form><math><mtext></form><form><mglyph><style></math><img src onerror=window.hacked=1>",
+    "<iframe srcdoc='<script>parent.hacked=1</script>'></iframe>",
+    "<iframe src='https://evil.example/a'></iframe><object data='https://evil.example/b'></object>",
+    "<link rel=stylesheet href=https://evil.example/c><style>@import 'https://evil.example/d'</style>",
+    "<base href=https://evil.example/><meta http-equiv=refresh content='0;url=https://evil.example'>",
+    "<video src=https://evil.example/e autoplay onloadstart=window.hacked=1></video>",
+    "<input autofocus onfocus=window.hacked=1><details open ontoggle=window.hacked=1>",
+    "<a href='javascript:window.hacked=1' id=one name=cookie>one</a><form action=https://evil.example>",
+    "<div id=app style='position:fixed;inset:0;background:url(https://evil.example/f)'>over</div>",
+    "<noscript><p title='</noscript><img src=x onerror=window.hacked=1>'>",
+    "<template><script>window.hacked=1</script></template><xmp><img src=x onerror=hacked=1></xmp>",
+    "[a](javascript:window.hacked=1) [b](JaVaScRiPt:hacked=1)",
+    "[c](data:text/html,<script>window.hacked=1</script>)",
+    "[d](vbscript:x) [e](file:///etc/passwd) [f](&#106;avascript:hacked=1)",
+    "[g](java\tscript:hacked=1)",
+    "[h](//evil.example/g) [i](/api/delete) [j](blob:x)",
+    "[k]( https://ok.example 'title\" onclick=\"x')",
+    "<javascript:window.hacked=1> <https://ok.example/\"onmouseover=\"window.hacked=1>",
+    "![pixel](https://evil.example/pixel.png) ![x](javascript:hacked=1)",
+    "![y](data:image/svg+xml,<svg onload=hacked=1>)",
+    "![z][img]\n\n[img]: https://evil.example/ref.png\n",
+    "```html\n<script>window.hacked=1</script>\n<img src=x onerror=hacked=1>\n```",
+    "```\"><img src=x onerror=window.hacked=1>\ncode\n```",
+    "`<img src=x onerror=window.hacked=1>` and    \n    <b onclick=window.hacked=1>indented</b>",
+    "| <img src=x onerror=hacked=1> | b |\n|---|:-:|\n| <script>hacked=1</script> | x |",
+    r"\( \href{javascript:window.hacked=1}{x} \) \( \url{javascript:hacked=1} \)",
+    r"\( \includegraphics{https://evil.example/h.png} \)",
+    r"\( \htmlClass{bad}{x} \htmlStyle{color:red}{y} \htmlId{app}{z} \)",
+    r"\[ \text{<img src=x onerror=window.hacked=1>} \] \( \unicode{x3c}script\unicode{x3e} \)",
+    r"$\def\a{\a\a}\a$ and $\rule{99999em}{99999em}$",
+    "{{constructor.constructor('window.hacked=1')()}} ${window.hacked=1} <%= hacked %>",
+    "\u202egnp.exe\u202c and \x1b]0;title\x07 and \x00 and \ufffe",
+    "a" * 3000 + " " + "*" * 500 + "[" * 500 + "<" * 500 + "$" * 400,
+]  # fmt: skip
+ALL = "\n\n".join(CORPUS)
+
+CHECK = """() => {
+  const bad = [];
+  for (const element of document.querySelectorAll("#app *")) {
+    for (const { name, value } of element.attributes) {
+      if (name.startsWith("on")) bad.push(`${element.tagName} ${name}`);
+      if (name === "style" && element.closest(".prose")) bad.push(`style ${value}`);
+      if (name === "src" || name === "srcdoc") bad.push(`${name} ${value}`);
+      if (name === "href" && !/^(https?:|mailto:|#\\/chat\\/)/.test(value)) bad.push(value);
+      if (name === "id" && element.closest(".prose")) bad.push(`id ${value}`);
+    }
+    if (element.tagName === "A" && element.closest(".prose")
+        && (element.target !== "_blank" || element.rel !== "noopener noreferrer"))
+      bad.push(`link ${element.outerHTML}`);
+  }
+  const tags = "script, img, iframe, object, embed, link, style, form:not(.composer):not(.settings)"
+    + ":not(.editor), video, audio, base, meta, template, animate, foreignObject, annotation-xml";
+  for (const element of document.querySelectorAll(tags.replaceAll(/(^|, )/g, "$1#app ")))
+    bad.push(element.tagName);
+  if (window.hacked) bad.push("it ran");
+  if (getComputedStyle(document.querySelector("main")).position !== "relative") bad.push("styled");
+  return bad;
+}"""
+
+
+def store(server: RunningServer, *, title: str = "", model: str = "nano", **fields: str) -> int:
+    """Store a chat in which all of the given text is said by everyone."""
+    history = History(server.home / "chats.sqlite3")
+    made = history.new_chat(model, "low", title)
+    text = fields.get("content", "hello")
+    folds = [[0, 5, fields["label"]]] if "label" in fields else []
+    question = history.add(made, None, "user", text, stats={"folds": folds})
+    call = {"function": {"name": fields.get("tool", "f"), "arguments": {text[:50]: text}}}
+    asked = history.add(
+        made, question.id, "assistant", "", tool_calls=(call,), model=model, reasoning=text
+    )
+    result = history.add(made, asked.id, "tool", text, tool_name=fields.get("tool", "f"))
+    last = history.add(
+        made, result.id, "assistant", text, model=model, stats={"error": text}, state="failed"
+    )
+    history.update(last.id, reasoning=text)
+    history.close()
+    return made
+
+
+def check(page: Page) -> None:
+    page.evaluate(
+        """() => {
+      for (const fold of document.querySelectorAll("details:not([open]) > summary")) fold.click();
+      for (const link of document.querySelectorAll(".prose a, .prose code"))
+        link.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+    }"""
+    )
+    assert page.evaluate(CHECK) == []
+
+
+def test_the_corpus_as_an_answer_a_question_a_result_and_reasoning(
+    page: Page, scripted: RunningServer
+) -> None:
+    made = store(scripted, content=ALL)
+    page.goto(f"{scripted.url}/#/chat/{made}")
+    expect(prose(page)).to_contain_text("<script>window.hacked=1</script>")
+    expect(prose(page)).to_contain_text("image: pixel · https://evil.example/pixel.png")
+    assert "\u202e" not in prose(page).inner_text()
+    check(page)
+
+
+def test_each_of_the_corpus_while_it_streams(page: Page) -> None:
+    """As it arrives, cut anywhere: what an open block shows is as safe as the end."""
+    ask(page, "What is the capital of France?")
+    for text in CORPUS:
+        page.evaluate(
+            """async (text) => {
+          const { Growing } = await import("/web/markdown.js");
+          const place = document.querySelector(".prose");
+          const growing = new Growing();
+          for (let n = 0; n <= text.length; n += Math.max(1, Math.floor(text.length / 60))) {
+            const blocks = growing.update(text.slice(0, n), false);
+            place.replaceChildren(...blocks.map((block) => block.make()));
+          }
+          place.replaceChildren(...growing.update(text, true).map((block) => block.make()));
+        }""",
+            text,
+        )
+        assert page.evaluate(CHECK) == [], text
+
+
+def test_a_real_answer_with_html(page: Page) -> None:
+    ask(page, "Show me HTML")
+    expect(prose(page)).to_contain_text('<img src=x onerror="window.hacked = 1">')
+    expect(page.locator("main")).to_be_visible()
+    check(page)
+
+
+def test_titles_models_tools_labels_and_files(page: Page, scripted: RunningServer) -> None:
+    for words in CORPUS[:17]:
+        line = words.replace("\n", " ")
+        store(scripted, title=line, model=line, tool=line, label=f"file: {line.replace(']', ')')}")
+    page.reload()
+    expect(page.locator(".sidebar .row").first).to_contain_text("javascript:window.hacked=1")
+    for row in page.locator(".sidebar .row a").all()[:17]:
+        row.click()
+        expect(page.locator(".turn.assistant").last).to_contain_text("hello")
+        check(page)
+    page.get_by_role("searchbox").fill("hacked")
+    expect(page.get_by_label("Found").get_by_role("link").first).to_be_visible()
+    assert page.evaluate(CHECK) == []
+    page.get_by_label("Text files", exact=True).set_input_files(
+        [{"name": "<img src=x onerror=window.hacked=1>", "mimeType": "", "buffer": b"x"}]
+    )
+    expect(page.get_by_label("Attached")).to_contain_text("<img src=x")
+    assert page.evaluate(CHECK) == []
+
+
+def test_names_of_models_and_presets(page: Page) -> None:
+    name = "<img src=x onerror=window.hacked=1>"
+    tag = {"name": name, "size": 5, "details": {"parameter_size": name}}
+    page.route("**/api/tags", lambda route: route.fulfill(json={"models": [tag]}))
+    page.route("**/api/gptoss/presets", lambda route: route.fulfill(json={"presets": [
+        {"name": name, "system": name, "effort": None, "options": {}}]}))  # fmt: skip
+    press(page, "Models")
+    expect(page.get_by_label("On this machine")).to_contain_text(name)
+    page.keyboard.press("Escape")
+    press(page, "System prompt and sampling")
+    expect(page.get_by_role("dialog").locator("option").nth(1)).to_have_text(name)
+    assert page.evaluate("() => [document.querySelectorAll('img').length, !!window.hacked]") == [
+        0,
+        False,
+    ]
+
+
+def test_an_imported_chat(page: Page, scripted: RunningServer, tmp_path: Path) -> None:
+    history = History(scripted.home / "chats.sqlite3")
+    exported = json.loads(history.export_json(store(scripted, content="word")))
+    history.close()
+    for turn in exported["turns"]:
+        turn["content"] = ALL
+    exported["chat"]["title"] = exported["chat"]["preset"] = CORPUS[1]
+    (tmp_path / "chat.json").write_text(json.dumps(exported))
+    page.get_by_label("A chat to import").set_input_files(tmp_path / "chat.json")
+    expect(prose(page)).to_contain_text("<script>window.hacked=1</script>")
+    expect(page.locator(".preset")).to_have_text(CORPUS[1])
+    check(page)
+
+
+def test_a_link_opens_by_a_click_alone_without_a_way_back(page: Page, watch: Watch) -> None:
+    ask(page, "Explain it fast")
+    watch.expected = ("popup: ",)
+    asked: list[dict[str, str]] = []
+    page.context.on(
+        "request", lambda request: asked.append({"url": request.url, **request.headers})
+    )
+    with page.expect_popup() as popup:
+        prose(page).get_by_role("link", name="the proof").click()
+    assert popup.value.evaluate("window.opener") is None
+    wait_until(lambda: page.evaluate("1") and asked)
+    assert asked[0]["url"] == "https://example.org/proof"
+    assert "referer" not in asked[0]
+
+
+def test_the_policy_forbids_what_would_slip_through(page: Page, watch: Watch) -> None:
+    """If a hole were found in all of the above, the browser would still refuse."""
+    watch.expected = ("Content Security Policy", "violates")
+    blocked: list[tuple[str, str | None]] = []
+    page.on("requestfailed", lambda request: blocked.append((request.url, request.failure)))
+    page.evaluate(
+        """() => { document.body.innerHTML +=
+        '<img src="https://evil.example/x.png" onerror="window.hacked = 1">'
+        + '<iframe src="https://evil.example/y"></iframe>'
+        + '<p style="color: rgb(1, 2, 3)" id="styled">x</p>'; }"""
+    )
+    refused = page.evaluate("() => fetch('https://evil.example/z').then(() => 'sent', () => 'no')")
+    assert refused == "no"
+    wait_until(lambda: page.evaluate("1") and blocked)
+    assert {failure for url, failure in blocked if "evil" in url} == {"csp"}
+    assert page.evaluate("() => window.hacked") is None
+    color = page.evaluate("getComputedStyle(document.getElementById('styled')).color")
+    assert color != "rgb(1, 2, 3)"
+    watch.requests.clear()
+
+
+def test_the_headers_of_the_page(scripted: RunningServer) -> None:
+    headers = httpx.get(scripted.url, headers={"Accept": "text/html"}).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert httpx.get(scripted.url).text == "Ollama is running"

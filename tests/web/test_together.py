@@ -1,0 +1,216 @@
+"""Two tabs, a terminal and a server that comes and goes, all on the same chats."""
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import Page, expect
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.history import History, Turn
+from tests.conftest import RunningServer, run_server, wait_until
+from tests.scripted_engine import Script, run_scripted_server
+from tests.web.answers import COUNT, say_all
+from tests.web.chatting import ask, box, chat_id, last_answer, press, prose
+from tests.web.conftest import OpenPage, Watch
+
+HIDE = """(isHidden) => {
+  Object.defineProperty(document, "hidden", { get: () => isHidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+@pytest.fixture
+def terminal(scripted: RunningServer) -> Iterator[History]:
+    """The chats as another process has them open."""
+    history = History(scripted.home / "chats.sqlite3")
+    yield history
+    history.close()
+
+
+def turns_of(history: History, made: int) -> list[Turn]:
+    return history.branch(history.chat(made).leaf_id)
+
+
+def test_two_tabs_and_a_terminal_see_what_arrives(
+    open_page: OpenPage, scripted: RunningServer, terminal: History
+) -> None:
+    one = open_page(scripted)
+    ask(one, "What is the capital of France?")
+    made = chat_id(one)
+    two = open_page(scripted, f"/#/chat/{made}", context=one.context)
+    expect(prose(two)).to_have_text("The capital of France is Paris.")
+    ask(one, "Count slowly", waits=False)
+    expect(prose(two)).to_contain_text("10,")  # while it streams
+    expect(last_answer(two)).to_have_attribute("aria-busy", "true")
+    press(two, "Stop")
+    expect(last_answer(one).locator(".state")).to_contain_text("Stopped")
+    last = turns_of(terminal, made)[-1]
+    question = terminal.add(made, last.id, "user", "Asked in a terminal")
+    answer = terminal.add(made, question.id, "assistant", "", state="streaming")
+    terminal.update(answer.id, content="It says this", reasoning="A thought")
+    for page in (one, two):
+        expect(page.locator(".turn.user").last).to_contain_text("Asked in a terminal")
+        expect(prose(page)).to_have_text("It says this")
+        expect(last_answer(page)).to_have_attribute("aria-busy", "true")
+    terminal.update(answer.id, content="It says this, and more.", state="done")
+    for page in (one, two):
+        expect(prose(page)).to_have_text("It says this, and more.")
+        expect(last_answer(page)).to_have_attribute("aria-busy", "false")
+    terminal.rename(made, "Renamed in a terminal")
+    expect(two.get_by_role("heading", level=1)).to_have_text("Renamed in a terminal")
+    ask(two, "What is the capital of Italy?")
+    expect(prose(one)).to_have_text("The capital of Italy is Rome.")
+    assert [turn.content for turn in turns_of(terminal, made) if turn.role == "user"] == [
+        "What is the capital of France?",
+        "Count slowly",
+        "Asked in a terminal",
+        "What is the capital of Italy?",
+    ]
+    terminal.delete(made)
+    for page in (one, two):
+        expect(page.get_by_text("This chat was deleted.")).to_be_visible()
+
+
+def test_questions_of_two_tabs_at_once_are_both_kept(
+    open_page: OpenPage, scripted: RunningServer, terminal: History
+) -> None:
+    one = open_page(scripted)
+    ask(one, "What is the capital of France?")
+    made = chat_id(one)
+    two = open_page(scripted, f"/#/chat/{made}", context=one.context)
+    expect(prose(two)).to_have_text("The capital of France is Paris.")
+    box(one).fill("Explain it fast")
+    box(two).fill("What is the capital of Italy?")
+    at_ms = one.evaluate("Date.now() + 400")
+    for page in (one, two):
+        page.evaluate(
+            "ms => void setTimeout(() => document.querySelector('.send').click(), ms - Date.now())",
+            at_ms,
+        )
+    for page in (one, two):
+        expect(page.locator(".turn.user .versions")).to_contain_text("/2")
+        expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+    wait_until(lambda: all(turn.state == "done" for turn in terminal.tree(made)))
+    assert len(terminal.tree(made)) == 6
+
+
+def test_an_answer_goes_on_without_its_tab(
+    open_page: OpenPage, scripted: RunningServer, terminal: History
+) -> None:
+    page = open_page(scripted)
+    ask(page, "Explain Newton's method", waits=False)
+    expect(prose(page)).to_contain_text("finds a root")
+    made, context = chat_id(page), page.context
+    page.close()
+    again = open_page(scripted, f"/#/chat/{made}", context=context)
+    expect(prose(again)).to_contain_text("the proof")
+    assert turns_of(terminal, made)[-1].state == "done"
+
+
+def test_a_hidden_tab_asks_nothing_and_has_all_when_it_is_seen(
+    page: Page, watch: Watch, terminal: History
+) -> None:
+    ask(page, "What is the capital of France?")
+    page.evaluate(HIDE, True)
+    page.wait_for_timeout(300)
+    watch.requests.clear()
+    made = chat_id(page)
+    last = turns_of(terminal, made)[-1]
+    terminal.add(made, last.id, "user", "While it was hidden")
+    page.wait_for_timeout(700)
+    expect(page.locator(".turn.user")).to_have_count(1)
+    assert watch.requests == []
+    page.evaluate(HIDE, False)
+    expect(page.locator(".turn.user").last).to_contain_text("While it was hidden")
+    assert len(watch.requests) == 1
+
+
+def test_an_idle_tab_asks_nothing_and_computes_nothing(page: Page, watch: Watch) -> None:
+    ask(page, "Explain it fast")
+    page.wait_for_timeout(500)
+    watch.requests.clear()
+    client = page.context.new_cdp_session(page)
+    client.send("Performance.enable")
+
+    def spent_s() -> float:
+        metrics = client.send("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
+
+    before_s = spent_s()
+    page.wait_for_timeout(2_000)
+    assert watch.requests == []
+    assert spent_s() - before_s < 0.1
+
+
+@pytest.fixture
+def own_home(tmp_path: Path, nano_home: Path) -> Path:
+    shutil.copytree(nano_home / "cache", tmp_path / "home" / "cache")
+    return tmp_path / "home"
+
+
+def test_a_server_that_was_started_again(
+    open_page: OpenPage, own_home: Path, vocabulary: Vocabulary, watch: Watch
+) -> None:
+    """Killed while it answers: the last second is lost, and the tab goes on with a new token."""
+    watch.expected = ("ERR_", "Failed to load resource", "status of 403")
+    script = Script(vocabulary)
+    say_all(script)
+    with run_scripted_server(own_home, script) as server:
+        page = open_page(server)
+        ask(page, "Count slowly", waits=False)
+        expect(prose(page)).to_contain_text("60,")
+        wait_until(lambda: page.evaluate("1") and _stored(own_home).startswith("1, 2,"))
+        process = psutil.Process(server.process.pid)
+        command, variables = process.cmdline(), process.environ()
+        for child in process.children():
+            child.kill()
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+        expect(page.locator(".lost")).to_contain_text("The server does not answer. Trying again…")
+        kept = _stored(own_home)
+        assert COUNT.startswith(kept)
+        assert len(kept.split()) > 20
+        again = subprocess.Popen(command, env=variables)
+        try:
+            expect(page.locator(".lost")).to_have_count(0, timeout=20_000)
+            expect(last_answer(page).locator(".state")).to_contain_text("Stopped")
+            ask(page, "What is the capital of France?")
+            expect(prose(page)).to_have_text("The capital of France is Paris.")
+        finally:
+            again.terminate()
+            again.wait()
+
+
+def _stored(home: Path) -> str:
+    """The last turn, read without taking over the turns of a dead server."""
+    import sqlite3
+
+    with sqlite3.connect(f"file:{home}/chats.sqlite3?mode=ro", uri=True) as database:
+        return str(database.execute("SELECT content FROM turn ORDER BY id DESC").fetchone()[0])
+
+
+def test_a_server_with_a_key_asks_for_it_once(
+    open_page: OpenPage, own_home: Path, watch: Watch
+) -> None:
+    watch.expected = ("status of 401",)
+    with run_server(own_home, api_key="a secret key") as server:
+        page = open_page(server)
+        field = page.get_by_role("dialog", name="API key").get_by_label("Key")
+        expect(field).to_be_focused()
+        assert not [url for url in watch.requests if "/api/" in url]  # nothing without a key
+        field.fill("a wrong key")
+        press(page, "Continue")
+        expect(field).to_have_value("")  # asked again
+        field.fill("a secret key")
+        press(page, "Continue")
+        expect(box(page)).to_have_attribute("placeholder", "Message nano")
+        page.reload()
+        expect(box(page)).to_have_attribute("placeholder", "Message nano")
+        ask(page, "What is 17 + 25?")
+        expect(prose(page)).to_contain_text("42")
+        page.context.close()
