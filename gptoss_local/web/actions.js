@@ -65,9 +65,11 @@ export function madeWith() {
 
 /** Read which models there are and which are loaded. */
 export const readModels = action(async () => {
-  const [tags, ps] = await Promise.all([call("GET", "/api/tags"), call("GET", "/api/ps")]);
-  set({ models: tags.models, loaded: ps.models });
+  const [tags] = await Promise.all([call("GET", "/api/tags"), readLoaded()]);
+  set({ models: tags.models });
 });
+
+const readLoaded = action(async () => set({ loaded: (await call("GET", "/api/ps")).models }));
 
 export const readFits = action(async () => set({ fits: (await call("GET", "/api/gptoss/fits")).models }));
 
@@ -251,6 +253,6 @@ when(
   (turn) => {
     const words = { done: "finished", stopped: "stopped", failed: "failed", streaming: "" };
     set({ spoken: `The answer has ${words[turn.state]}.` });
-    if (!state.loaded.some((model) => model.name === turn.model)) void readModels();
+    void readLoaded(); // an answer loads its model, or gives it more context
   },
 );

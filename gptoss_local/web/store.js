@@ -145,13 +145,13 @@ export function applyTurn(turn) {
 function applyText({ turn_id, at, content = "", reasoning = "" }) {
   const turn = state.turns.get(turn_id);
   if (!turn) return;
-  const nKnown = codePoints(turn.content) - at.content;
-  const nKnownReasoning = codePoints(turn.reasoning) - at.reasoning;
-  if (nKnown < 0 || nKnownReasoning < 0) return void connect(); // something is missing
+  const nHere = codePoints(turn.content) - at.content;
+  const nReasoningHere = codePoints(turn.reasoning) - at.reasoning;
+  if (nHere < 0 || nReasoningHere < 0) return void connect(); // something is missing
   state.turns.set(turn_id, {
     ...turn,
-    content: turn.content + after(content, nKnown),
-    reasoning: turn.reasoning + after(reasoning, nKnownReasoning),
+    content: turn.content + after(content, nHere),
+    reasoning: turn.reasoning + after(reasoning, nReasoningHere),
   });
   set({ turns: state.turns });
 }

@@ -12,13 +12,18 @@ def dialog(page: Page) -> Locator:
     return page.get_by_role("dialog")
 
 
+def apply(page: Page) -> None:
+    press(page, "Apply")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_a_new_chat_begins_with_them(page: Page, scripted: RunningServer) -> None:
     form = dialog(page)
     form.get_by_label("System prompt").fill("Be brief.")
     form.get_by_label("temperature").fill("0.3")
     form.get_by_label("seed").fill("7")
     form.get_by_label("Leave out the oldest turns").check()
-    press(page, "Apply")
+    apply(page)
     ask(page, "What is the capital of France?")
     history = History(scripted.home / "chats.sqlite3")
     chat = history.chat(chat_id(page))
@@ -36,7 +41,7 @@ def test_they_change_in_a_chat_and_the_version_before_stays(
     form = dialog(page)
     form.get_by_label("System prompt").fill("Speak Latin.")
     form.get_by_label("top_k").fill("20")
-    press(page, "Apply")
+    apply(page)
     expect(page.locator(".turn.system")).to_be_visible()
     expect(page.locator(".turn.user")).to_have_count(1)
     expect(prose(page)).to_have_text("The capital of France is Paris.")
@@ -45,7 +50,7 @@ def test_they_change_in_a_chat_and_the_version_before_stays(
     expect(form.get_by_label("top_k")).to_have_value("20")
     form.get_by_label("top_k").fill("")
     form.get_by_label("num_predict").fill("5")
-    press(page, "Apply")
+    apply(page)
     ask(page, "Explain it fast")
     expect(page.locator(".state").last).to_contain_text("Reached its length limit")
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
@@ -75,7 +80,7 @@ def test_presets_are_saved_used_and_deleted(page: Page, scripted: RunningServer)
     expect(form.get_by_label("System prompt")).to_have_value("")
     form.locator("select").select_option("Reviewer")
     expect(form.get_by_label("System prompt")).to_have_value("You review code.")
-    press(page, "Apply")
+    apply(page)
     expect(page.locator(".preset")).to_have_text("Reviewer")
     ask(page, "What is the capital of France?")
     expect(page.locator(".preset")).to_have_text("Reviewer")
