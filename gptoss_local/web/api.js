@@ -41,7 +41,10 @@ export async function send(method, path, body, signal) {
   }
 }
 
-/** Send a request and return what the server answers. @type {(method: string, path: string, body?: any) => Promise<any>} */
+/**
+ * Send a request and return what the server answers.
+ * @type {(method: string, path: string, body?: any) => Promise<any>}
+ */
 export const call = async (method, path, body) => (await send(method, path, body)).json();
 
 /**

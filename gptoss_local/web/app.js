@@ -5,13 +5,18 @@ import { chatActions, Sidebar } from "./sidebar.js";
 import { readModels, route, go, stop, streaming } from "./actions.js";
 import { lacksKey } from "./api.js";
 import { Composer, receive } from "./composer.js";
-import { OpenDialog } from "./dialogs.js";
 import { connect, disconnect, set, state } from "./store.js";
 import { Transcript } from "./transcript.js";
-import { copyText, IconButton, Menu, useStore } from "./ui.js";
+import { afterPaint, copyText, IconButton, Menu, useStore } from "./ui.js";
 
 const NOTICE_MS = 8000;
 const INPUT = ".composer textarea";
+
+/** Dialogs, once they are loaded. @type {typeof import("./dialogs.js").OpenDialog} */
+let OpenDialog = () => null;
+const loading = afterPaint
+  .then(() => import("./dialogs.js"))
+  .then((dialogs) => [(OpenDialog = dialogs.OpenDialog), set({})]);
 
 function App() {
   const { chat, chats, chatId, query, hits, dialog, isSidebarOpen, spoken, draft } = useStore();
@@ -23,10 +28,12 @@ function App() {
     ${isSidebarOpen && html`<div class="shade" onClick=${() => set({ isSidebarOpen: false })}></div>`}
     <main>
       <header class="chat-head">
-        <${IconButton} name="menu" label="Chats" class="icon-button narrow" onClick=${() => set({ isSidebarOpen: true })} />
+        <${IconButton} name="menu" label="Chats" class="icon-button narrow"
+          onClick=${() => set({ isSidebarOpen: true })} />
         <h1>${chatId === null ? "New chat" : chat?.title || "Untitled"}</h1>
         ${(chat?.preset || draft.preset) && html`<span class="preset">${chat ? chat.preset : draft.preset}</span>`}
-        <${IconButton} name="sliders" label="System prompt and sampling" onClick=${() => set({ dialog: { kind: "settings" } })} />
+        <${IconButton} name="sliders" label="System prompt and sampling"
+          onClick=${() => set({ dialog: { kind: "settings" } })} />
         ${chat && html`<${Menu} label="Actions for this chat" actions=${chatActions(chat)} />`}
       </header>
       ${isEmpty ? html`<${Welcome} />` : html`<${Transcript} />`}
@@ -52,7 +59,9 @@ function Notice() {
     const timer = setTimeout(() => set({ notice: null }), NOTICE_MS);
     return () => clearTimeout(timer);
   }, [notice]);
-  if (isLost) return html`<div class="notice error lost" role="alert"><div>The server does not answer. Trying again…</div></div>`;
+  if (isLost) {
+    return html`<div class="notice error lost" role="alert"><div>The server does not answer. Trying again…</div></div>`;
+  }
   if (!notice) return null;
   return html`<div class=${notice.isError ? "notice error" : "notice"} role=${notice.isError ? "alert" : "status"}>
     <div>${notice.text}${notice.hint && html`<span class="hint"> ${notice.hint}</span>`}</div>
@@ -88,7 +97,10 @@ function focusOn(selector) {
   requestAnimationFrame(() => requestAnimationFrame(focus));
 }
 
-/** Copy the code of a block. Its button comes with Markdown, so it has no handler of its own. @param {MouseEvent} event */
+/**
+ * Copy the code of a block. Its button comes with Markdown, so it has no handler of its own.
+ * @param {MouseEvent} event
+ */
 function onClick(event) {
   const button = event.target instanceof Element && event.target.closest("button.copy");
   if (!button) return;
@@ -107,7 +119,7 @@ function onDrag(event) {
 
 async function start() {
   if (lacksKey()) return set({ dialog: { kind: "key" } });
-  await Promise.all([readModels(), route(true)]);
+  await Promise.all([readModels(), route(true), loading]);
 }
 
 addEventListener("hashchange", () => void route());

@@ -1,6 +1,6 @@
 /** Where messages are written: text, files as chips, the model and its effort. */
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { ask, askInstead, madeWith, setModel, shown, stop, streaming } from "./actions.js";
 import { foldPaste, readFile } from "./attach.js";
 import { plain } from "./format.js";
@@ -39,7 +39,7 @@ function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focu
     area.current.style.height = "auto";
     area.current.style.height = `${area.current.scrollHeight}px`;
   }, [typed]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (onEscape || matchMedia("(pointer: fine)").matches) area.current?.focus();
     area.current?.setSelectionRange(typed.length, typed.length);
   }, [focusOn]);
@@ -69,10 +69,12 @@ function Field({ label, typed, setTyped, chips, setChips, onSend, onEscape, focu
     html`<ul class="chips" aria-label="Attached">
       ${chips.map(
         (chip, k) => html`<li><span>${plain(chip.label)}</span>
-          <${IconButton} name="close" label=${`Remove ${plain(chip.label)}`} onClick=${() => setChips((now) => now.filter((_, i) => i !== k))} /></li>`,
+          <${IconButton} name="close" label=${`Remove ${plain(chip.label)}`}
+            onClick=${() => setChips((now) => now.filter((_, i) => i !== k))} /></li>`,
       )}
     </ul>`}
-    <textarea ref=${area} rows="1" aria-label=${label} placeholder=${label} value=${typed} onKeyDown=${onKeyDown} onPaste=${onPaste}
+    <textarea ref=${area} rows="1" aria-label=${label} placeholder=${label} value=${typed}
+      onKeyDown=${onKeyDown} onPaste=${onPaste}
       onInput=${(/** @type {any} */ event) => setTyped(event.target.value)}></textarea>
     ${children}`;
 }
@@ -113,22 +115,31 @@ export function Composer({ chatId }) {
   const context = contextText(shown(), loaded?.context_length ?? 0);
   const onFile = (/** @type {any} */ event) => [void add([...event.target.files], setChips), (event.target.value = "")];
   return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <${Field} label=${model ? `Message ${model}` : "Choose a model first"} typed=${typed} setTyped=${setTyped} chips=${chips} setChips=${setChips} onSend=${onSend} focusOn=${chatId}>
+    <${Field} label=${model ? `Message ${model}` : "Choose a model first"} typed=${typed} setTyped=${setTyped}
+      chips=${chips} setChips=${setChips} onSend=${onSend} focusOn=${chatId}>
       <div class="composer-row">
         <${IconButton} name="clip" label="Attach text files" onClick=${() => file.current?.click()} />
-        <input ref=${file} class="hidden-file" type="file" multiple aria-label="Text files" tabindex="-1" onChange=${onFile} />
-        <button type="button" class="model" title=${loaded ? "Loaded. Change the model" : "Change the model"} onClick=${() => set({ dialog: { kind: "models" } })}>
-          <span class=${loaded ? "dot on" : "dot"}></span><span class="name">${model || "Choose a model"}</span></button>
-        <select aria-label="Effort" title="Effort: how long the model reasons" value=${effort} onChange=${(/** @type {any} */ event) => setModel(model, event.target.value)}>
+        <input ref=${file} class="hidden-file" type="file" multiple aria-label="Text files" tabindex="-1"
+          onChange=${onFile} />
+        <button type="button" class="model" title=${loaded ? "Loaded. Change the model" : "Change the model"}
+          onClick=${() => set({ dialog: { kind: "models" } })}>
+          <span class=${loaded ? "dot on" : "dot"}></span>
+            <span class="name">${model || "Choose a model"}</span></button>
+        <select aria-label="Effort" title="Effort: how long the model reasons" value=${effort}
+          onChange=${(/** @type {any} */ event) => setModel(model, event.target.value)}>
           ${EFFORTS.map((each) => html`<option value=${each} selected=${each === effort}>${each}</option>`)}
         </select>
         <span class="space"></span>
         ${context.used > 0 &&
-        html`<span class="context" role="img" aria-label=${`Context in use: ${context.words} tokens`} title=${`Context in use: ${context.words} tokens`}>
-          <span class="ring" style=${{ "--share": context.share }}></span><span class="words">ctx ${context.words}</span></span>`}
+        html`<span class="context" role="img" aria-label=${`Context in use: ${context.words} tokens`}
+          title=${`Context in use: ${context.words} tokens`}>
+          <span class="ring" style=${{ "--share": context.share }}></span>
+            <span class="words">ctx ${context.words}</span></span>`}
         ${live
-          ? html`<button type="button" class="send" aria-label="Stop" title="Stop (Esc)" onClick=${() => stop(live)}>${icon("stop")}</button>`
-          : html`<button type="button" class="send" aria-label="Send" title="Send (Enter)" disabled=${!canSend} onClick=${onSend}>${icon("send")}</button>`}
+          ? html`<button type="button" class="send" aria-label="Stop" title="Stop (Esc)"
+            onClick=${() => stop(live)}>${icon("stop")}</button>`
+          : html`<button type="button" class="send" aria-label="Send" title="Send (Enter)" disabled=${!canSend}
+            onClick=${onSend}>${icon("send")}</button>`}
       </div>
     <//>
   </form>`;
@@ -142,7 +153,8 @@ export function Editor({ turn }) {
   const leave = () => set({ editing: null });
   const onSend = () => void ((typed.trim() || chips.length) && askInstead(turn, chips, typed));
   return html`<form class="editor" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-    <${Field} label="Edit your message" typed=${typed} setTyped=${setTyped} chips=${chips} setChips=${setChips} onSend=${onSend} onEscape=${leave}>
+    <${Field} label="Edit your message" typed=${typed} setTyped=${setTyped} chips=${chips} setChips=${setChips}
+      onSend=${onSend} onEscape=${leave}>
       <div class="composer-row"><span class="hint">The version before stays.</span><span class="space"></span>
         <button type="button" onClick=${leave}>Cancel</button>
         <button type="button" class="primary" onClick=${onSend}>Send</button></div>

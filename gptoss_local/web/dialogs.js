@@ -27,8 +27,10 @@ function Rename({ chat }) {
     if (await change(chat, { title })) closeDialog();
   };
   return html`<${Dialog} title="Rename the chat"><form onSubmit=${onSubmit}>
-    <label>Title<input type="text" autofocus value=${title} onInput=${(/** @type {any} */ event) => setTitle(event.target.value)} /></label>
-    <footer><button type="button" onClick=${closeDialog}>Cancel</button><button type="submit" class="primary">Rename</button></footer>
+    <label>Title<input type="text" autofocus value=${title}
+      onInput=${(/** @type {any} */ event) => setTitle(event.target.value)} /></label>
+    <footer><button type="button" onClick=${closeDialog}>Cancel</button>
+      <button type="submit" class="primary">Rename</button></footer>
   </form><//>`;
 }
 
@@ -55,7 +57,8 @@ function Key({ onKey }) {
   };
   return html`<${Dialog} title="API key"><form onSubmit=${onSubmit}>
     <p>This server needs the key that was set as <code>GPTOSS_API_KEY</code> where it was started. This browser will remember it.</p>
-    <label>Key<input type="password" autofocus autocomplete="off" value=${key} onInput=${(/** @type {any} */ event) => setKey(event.target.value)} /></label>
+    <label>Key<input type="password" autofocus autocomplete="off" value=${key}
+      onInput=${(/** @type {any} */ event) => setKey(event.target.value)} /></label>
     <footer><button type="submit" class="primary" disabled=${!key.trim()}>Continue</button></footer>
   </form><//>`;
 }

@@ -37,7 +37,11 @@ export function addMath(md) {
   }
 }
 
-/** Take a formula, or a delimiter without its partner, which would lose its backslash. @param {any} state @param {boolean} silent */
+/**
+ * Take a formula, or a delimiter without its partner, which would lose its backslash.
+ * @param {any} state
+ * @param {boolean} silent
+ */
 function inlineRule(state, silent) {
   if (!"\\$".includes(state.src[state.pos])) return false;
   INLINE.lastIndex = DELIMITER.lastIndex = state.pos;
@@ -53,7 +57,13 @@ function inlineRule(state, silent) {
   return true;
 }
 
-/** Take lines from one that begins with `\[` or `$$` to one that ends with its partner. @param {any} state @param {number} start @param {number} end @param {boolean} silent */
+/**
+ * Take lines from one that begins with `\[` or `$$` to one that ends with its partner.
+ * @param {any} state
+ * @param {number} start
+ * @param {number} end
+ * @param {boolean} silent
+ */
 function blockRule(state, start, end, silent) {
   if (state.sCount[start] - state.blkIndent >= 4) return false;
   let closer = "";

@@ -11,7 +11,8 @@ export function Models() {
   const { models, fits } = state;
   const missing = fits.filter((fit) => !models.some((model) => model.name === fit.name));
   return html`<${Dialog} title="Models" size="wide">
-    <ul class="models" aria-label="On this machine">${models.map((model) => html`<${Here} key=${model.name} model=${model} />`)}</ul>
+    <ul class="models" aria-label="On this machine">
+      ${models.map((model) => html`<${Here} key=${model.name} model=${model} />`)}</ul>
     ${missing.length > 0 &&
     html`<h3>To download</h3><ul class="models" aria-label="To download">
       ${missing.map((fit) => html`<${Missing} key=${fit.name} fit=${fit} />`)}</ul>`}
@@ -50,10 +51,12 @@ function Here({ model }) {
 /** @param {{fit: import("./types").Fit}} props */
 function Missing({ fit }) {
   return html`<li>
-    <div class="what"><span class="dot"></span><strong>${fit.name}</strong><span class="facts">not on this machine · ${place(fit)}</span></div>
+    <div class="what"><span class="dot"></span><strong>${fit.name}</strong>
+      <span class="facts">not on this machine · ${place(fit)}</span></div>
     ${state.jobs[fit.name]
       ? html`<${Progress} name=${fit.name} />`
-      : html`<div class="buttons"><button type="button" aria-label=${`Download ${fit.name}`} onClick=${() => run("pull", fit.name)}>Download</button></div>`}
+      : html`<div class="buttons"><button type="button" aria-label=${`Download ${fit.name}`}
+        onClick=${() => run("pull", fit.name)}>Download</button></div>`}
   </li>`;
 }
 
@@ -62,7 +65,8 @@ function Progress({ name }) {
   const job = state.jobs[name];
   if (!job) return null;
   return html`<div class="progress">
-    <progress max="1" value=${job.share ?? undefined} aria-label=${`${job.what === "load" ? "Loading" : "Downloading"} ${name}`}></progress>
+    <progress max="1" value=${job.share ?? undefined}
+      aria-label=${`${job.what === "load" ? "Loading" : "Downloading"} ${name}`}></progress>
     <span>${job.text}</span>
     ${job.what === "pull" && html`<button type="button" aria-label=${`Stop downloading ${name}`} onClick=${job.stop}>Stop</button>`}
   </div>`;

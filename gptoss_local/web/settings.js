@@ -55,11 +55,13 @@ export function Settings() {
           ${state.presets.map((each) => html`<option value=${each.name} selected=${each.name === preset}>${each.name}</option>`)}
         </select></label>
       <label>System prompt
-        <textarea rows="5" placeholder="Instructions for the model" value=${system} onInput=${(/** @type {any} */ event) => setSystem(event.target.value)}></textarea></label>
+        <textarea rows="5" placeholder="Instructions for the model" value=${system}
+          onInput=${(/** @type {any} */ event) => setSystem(event.target.value)}></textarea></label>
       <fieldset><legend>Sampling</legend>
         ${OPTIONS.map(
           ([option, words, attributes]) => html`<label><span>${option}</span>
-            <input type="number" ...${attributes} name=${option} placeholder="default" aria-describedby=${`about-${option}`} value=${options[option] ?? ""}
+            <input type="number" ...${attributes} name=${option} placeholder="default"
+              aria-describedby=${`about-${option}`} value=${options[option] ?? ""}
               onInput=${(/** @type {any} */ event) => put(option, event.target.value === "" ? null : Number(event.target.value))} />
             <small id=${`about-${option}`}>${words}</small></label>`,
         )}
@@ -68,11 +70,13 @@ export function Settings() {
           <span>Leave out the oldest turns of a prompt that does not fit</span></label>
       </fieldset>
       <div class="save-preset">
-        <input type="text" maxlength="40" aria-label="Name of the preset" placeholder=${preset || "Name of a preset"} value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} />
+        <input type="text" maxlength="40" aria-label="Name of the preset" placeholder=${preset || "Name of a preset"}
+          value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} />
         <button type="button" disabled=${!name.trim() && !preset} onClick=${save}>Save as a preset</button>
         ${known && html`<button type="button" onClick=${() => removePreset(known.name).then(() => setPreset(""))}>Delete ${known.name}</button>`}
       </div>
-      <footer><button type="button" onClick=${closeDialog}>Cancel</button><button type="submit" class="primary">Apply</button></footer>
+      <footer><button type="button" onClick=${closeDialog}>Cancel</button>
+        <button type="submit" class="primary">Apply</button></footer>
     </form>
   <//>`;
 }

@@ -12,11 +12,14 @@ const THEMES = ["system", "light", "dark"];
 /** @typedef {import("./types").Chat} Chat */
 
 export const Sidebar = memo(
-  /** @param {{chats: Chat[], chatId: number | null, query: string, hits: import("./types").Hit[], isOpen: boolean}} props */
+  /**
+   * @param {{chats: Chat[], chatId: number | null, query: string, hits: import("./types").Hit[], isOpen: boolean}} props
+   */
   ({ chats, chatId, query, hits, isOpen }) => html`<nav class=${`sidebar ${isOpen ? "open" : ""}`} aria-label="Chats">
     <div class="sidebar-head">
       <span class="brand">gptoss</span>
-      <${IconButton} name="close" label="Close the list" class="icon-button narrow" onClick=${() => set({ isSidebarOpen: false })} />
+      <${IconButton} name="close" label="Close the list" class="icon-button narrow"
+        onClick=${() => set({ isSidebarOpen: false })} />
     </div>
     <button type="button" class="new" onClick=${() => go(null)} title="Alt+N">${icon("plus")} New chat</button>
     <${Search} />
@@ -33,13 +36,15 @@ function Search() {
     timer.current = setTimeout(() => void search(words), SEARCH_DELAY_MS);
   };
   return html`<label class="search">${icon("search")}
-    <input id="search" type="search" placeholder="Search all chats" aria-label="Search all chats" autocomplete="off" onInput=${onInput} />
+    <input id="search" type="search" placeholder="Search all chats" aria-label="Search all chats" autocomplete="off"
+      onInput=${onInput} />
   </label>`;
 }
 
 /** @param {{chats: Chat[], chatId: number | null}} props */
 function Chats({ chats, chatId }) {
-  if (!chats.length) return html`<p class="empty-list">Your chats will be listed here. <code>gptoss chat</code> has the same ones.</p>`;
+  if (!chats.length) return html`<p
+    class="empty-list">Your chats will be listed here. <code>gptoss chat</code> has the same ones.</p>`;
   /** @type {[string, Chat[]][]} */
   const groups = [];
   for (const chat of chats) {
@@ -68,7 +73,8 @@ export const chatActions = (chat) => [
 const Row = memo(
   /** @param {{chat: Chat, isOpen: boolean}} props */
   ({ chat, isOpen }) => html`<li class=${isOpen ? "row current" : "row"}>
-    <a href=${`#/chat/${chat.id}`} aria-current=${isOpen ? "page" : null} onClick=${() => set({ isSidebarOpen: false })}>
+    <a href=${`#/chat/${chat.id}`} aria-current=${isOpen ? "page" : null}
+      onClick=${() => set({ isSidebarOpen: false })}>
       ${chat.is_pinned && html`<span class="pinned" title="Pinned">${icon("pin")}</span>`}${chat.title || "Untitled"}
     </a>
     <${Menu} label=${`Actions for ${chat.title || "Untitled"}`} actions=${chatActions(chat)} />
@@ -112,11 +118,14 @@ function Foot() {
     event.target.value = "";
   };
   return html`<div class="foot">
-    <button type="button" onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "models" } })}>${icon("chip")} Models</button>
+    <button type="button"
+      onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "models" } })}>${icon("chip")} Models</button>
     <button type="button" onClick=${() => file.current?.click()}>${icon("upload")} Import a chat</button>
-    <input ref=${file} class="hidden-file" type="file" accept=".json" aria-label="A chat to import" tabindex="-1" onChange=${onFile} />
+    <input ref=${file} class="hidden-file" type="file" accept=".json" aria-label="A chat to import" tabindex="-1"
+      onChange=${onFile} />
     <button type="button" onClick=${() => setTheme(next)} aria-label=${`Theme: ${theme}. Change to ${next}`}>
       ${icon("theme")} Theme: ${theme}</button>
-    <button type="button" onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "help" } })}>${icon("help")} Help<kbd>?</kbd></button>
+    <button type="button"
+      onClick=${() => set({ isSidebarOpen: false, dialog: { kind: "help" } })}>${icon("help")} Help<kbd>?</kbd></button>
   </div>`;
 }

@@ -39,11 +39,13 @@ export function Transcript() {
   }
   const onScroll = () => [(follows.current = isAtEnd()), setAway(!follows.current)];
   const toEnd = () => [(follows.current = true), scroller.current?.scrollTo({ top: scroller.current.scrollHeight })];
-  return html`<div class="transcript" ref=${scroller} onScroll=${onScroll} tabindex="0" role="region" aria-label="Messages">
+  return html`<div class="transcript" ref=${scroller} onScroll=${onScroll} tabindex="0" role="region"
+    aria-label="Messages">
       <div class="turns">
         ${start > 0 && html`<button type="button" class="earlier" onClick=${() => [(follows.current = false), setMore(nMore + PAGE)]}>Show earlier messages</button>`}
         ${turns.slice(start).map(
-          (turn, k) => html`<${TurnView} key=${turn.id} turn=${turn} ids=${sameIds(turn.id, versions(state.turns, turn))}
+          (turn, k) => html`<${TurnView} key=${turn.id} turn=${turn}
+            ids=${sameIds(turn.id, versions(state.turns, turn))}
             isLast=${start + k === turns.length - 1} isEdited=${state.editing === turn.id} isBusy=${!!live}
             progress=${turn === live ? state.progress[turn.id] : undefined} />`,
         )}

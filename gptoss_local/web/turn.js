@@ -5,7 +5,7 @@ import { choose, fork, resume, retry } from "./actions.js";
 import { plain, plural, speed, waiting } from "./format.js";
 import { set } from "./store.js";
 import { parts, wasCut } from "./tree.js";
-import { copyText, IconButton, memo } from "./ui.js";
+import { afterPaint, copyText, IconButton, memo } from "./ui.js";
 import { Editor } from "./composer.js";
 
 const LINES_A_PIECE = 40;
@@ -14,17 +14,21 @@ const COST = 4; // an open block is made again after this many times what it too
 /** @typedef {import("./types").Turn} Turn */
 /** @typedef {import("./markdown.js").Block} Block */
 
-/** What renders Markdown. It is large, and loaded after the first paint. @type {typeof import("./markdown.js").Growing | undefined} */
+/**
+ * What renders Markdown. It is large, and loaded after the first paint.
+ * @type {typeof import("./markdown.js").Growing | undefined}
+ */
 let Growing;
-const loading = new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)))
-  .then(() => import("./markdown.js"))
-  .then((markdown) => (Growing = markdown.Growing));
+const loading = afterPaint.then(() => import("./markdown.js")).then((markdown) => (Growing = markdown.Growing));
 
 export const TurnView = memo(
-  /** @param {{turn: Turn, ids: number[], isLast: boolean, isEdited: boolean, isBusy: boolean, progress?: import("./types").Progress}} props */
+  /**
+   * @param {{turn: Turn, ids: number[], isLast: boolean, isEdited: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
+   */
   (props) => {
     const { turn, isEdited } = props;
-    if (isEdited) return html`<article class="turn user" id=${`turn-${turn.id}`} aria-label="Edit your message"><${Editor} turn=${turn} /></article>`;
+    if (isEdited) return html`<article class="turn user" id=${`turn-${turn.id}`}
+      aria-label="Edit your message"><${Editor} turn=${turn} /></article>`;
     if (turn.role === "assistant") return html`<${Assistant} ...${props} />`;
     return turn.role === "tool" ? html`<${Tool} ...${props} />` : html`<${User} ...${props} />`;
   },
@@ -41,22 +45,27 @@ function User({ turn, ids, isBusy }) {
   const text = html`${parts(turn).map(({ label, text }) =>
     label ? html`<${Fold} label=${label} text=${text} />` : text.trim() && html`<p>${plain(text.trim())}</p>`,
   )}`;
-  return html`<article class=${`turn ${turn.role}`} id=${`turn-${turn.id}`} tabindex="-1" aria-label=${isSystem ? "System prompt" : "You"}>
+  return html`<article class=${`turn ${turn.role}`} id=${`turn-${turn.id}`} tabindex="-1"
+    aria-label=${isSystem ? "System prompt" : "You"}>
     <div class="bubble">${isSystem ? html`<${Fold} label="System prompt" text=${turn.content} />` : text}</div>
     <div class="turn-foot">
       <${Versions} turn=${turn} ids=${ids} />
       <span class="actions">
         <${IconButton} name="copy" label="Copy the message" onClick=${() => copyText(turn.content)} />
-        <${IconButton} name="edit" label=${isSystem ? "Edit the system prompt" : "Edit the message"} disabled=${isBusy} onClick=${edit} />
+        <${IconButton} name="edit" label=${isSystem ? "Edit the system prompt" : "Edit the message"}
+          disabled=${isBusy} onClick=${edit} />
       </span>
     </div>
   </article>`;
 }
 
-/** @param {{turn: Turn, ids: number[], isLast: boolean, isBusy: boolean, progress?: import("./types").Progress}} props */
+/**
+ * @param {{turn: Turn, ids: number[], isLast: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
+ */
 function Assistant({ turn, ids, isLast, isBusy, progress }) {
   const isLive = turn.state === "streaming";
-  return html`<article class="turn assistant" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Answer" aria-busy=${isLive}>
+  return html`<article class="turn assistant" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Answer"
+    aria-busy=${isLive}>
     ${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}
     <${Prose} text=${turn.content} isLive=${isLive} />
     ${turn.tool_calls.map((call) => html`<${Call} call=${call} />`)}
@@ -103,7 +112,10 @@ function Live({ turn, progress }) {
   return html`<p class="live"><span class="pulse"></span>${words}</p>`;
 }
 
-/** Why an answer ended before its end, and the way to continue it. @param {{turn: Turn, isLast: boolean, isBusy: boolean}} props */
+/**
+ * Why an answer ended before its end, and the way to continue it.
+ * @param {{turn: Turn, isLast: boolean, isBusy: boolean}} props
+ */
 function State({ turn, isLast, isBusy }) {
   const isCut = turn.state === "done" && turn.stats.done_reason === "length";
   const words = isCut ? "Reached its length limit" : { stopped: "Stopped", failed: "Failed", done: "", streaming: "" }[turn.state];
@@ -155,32 +167,39 @@ function Tool({ turn }) {
   </article>`;
 }
 
-/** Markdown that grows. Blocks that are finished are not touched again. @param {{text: string, isLive: boolean}} props */
+/**
+ * Markdown that grows. Blocks that are finished are not touched again.
+ * @param {{text: string, isLive: boolean}} props
+ */
 function Prose({ text, isLive }) {
   const self = useRef(/** @type {any} */ ({ growing: null, blocks: [], costMs: 0, atMs: -1e9, timer: 0 }));
   const [, again] = useState(0);
   const me = self.current;
   const repaint = () => [(me.timer = 0), again((/** @type {number} */ n) => n + 1)];
   const waitMs = isLive ? me.atMs + COST * me.costMs - performance.now() : 0;
-  if (Growing && waitMs <= 0) {
+  const isMade = Growing && waitMs <= 0;
+  if (Growing && isMade) {
     me.atMs = performance.now();
     me.growing ??= new Growing();
     me.blocks = me.growing.update(text, !isLive);
   } else if (Growing) me.timer ||= setTimeout(repaint, waitMs);
   useLayoutEffect(() => {
-    if (waitMs <= 0) me.costMs = performance.now() - me.atMs; // with the nodes that were made
+    if (isMade) me.costMs = performance.now() - me.atMs; // with the nodes that were made
   });
+  const isEarly = !Growing;
   useEffect(() => {
-    if (!Growing) void loading.then(repaint);
+    if (isEarly) void loading.then(repaint);
     return () => clearTimeout(me.timer);
   }, []);
   if (!text) return null;
-  return html`<div class="prose">${me.blocks.map((/** @type {Block} */ block) => html`<${BlockView} key=${block.key} block=${block} />`)}</div>`;
+  return html`<div
+    class="prose">${me.blocks.map((/** @type {Block} */ block) => html`<${BlockView} key=${block.key} block=${block} />`)}</div>`;
 }
 
 const BlockView = memo(
   /** @param {{block: Block}} props */
-  ({ block }) => (block.code === null ? html`<${Made} block=${block} />` : html`<${OpenCode} code=${block.code} language=${block.language} />`),
+  ({ block }) => (block.code === null ? html`<${Made} block=${block} />` : html`<${OpenCode} code=${block.code}
+    language=${block.language} />`),
 );
 
 /** @param {{block: Block}} props */

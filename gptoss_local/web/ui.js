@@ -27,6 +27,9 @@ const PATHS = /** @type {Record<string, string>} */ ({
   right: "M10 7l5 5-5 5",
 });
 
+/** What is not needed for the first paint waits for it. */
+export const afterPaint = new Promise((painted) => requestAnimationFrame(() => setTimeout(painted)));
+
 /** Draw an icon. @param {string} name */
 export const icon = (name) =>
   html`<svg class=${`icon icon-${name}`} viewBox="0 0 24 24" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;
@@ -36,7 +39,8 @@ export const icon = (name) =>
  * @param {{name: string, label: string, [other: string]: any}} props
  */
 export const IconButton = ({ name, label, ...others }) =>
-  html`<button type="button" class="icon-button" aria-label=${label} title=${label} ...${others}>${icon(name)}</button>`;
+  html`<button type="button" class="icon-button" aria-label=${label} title=${label}
+    ...${others}>${icon(name)}</button>`;
 
 /**
  * Paint a component only if one of its properties is another one.
@@ -75,8 +79,10 @@ export function Dialog({ title, children, size = "" }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => element.current?.showModal(), []);
   const onClick = (/** @type {MouseEvent} */ event) => event.target === element.current && closeDialog();
-  return html`<dialog ref=${element} class=${size} aria-labelledby="dialog-title" onClose=${closeDialog} onMouseDown=${onClick}>
-    <header><h2 id="dialog-title">${title}</h2><${IconButton} name="close" label="Close" onClick=${closeDialog} /></header>
+  return html`<dialog ref=${element} class=${size} aria-labelledby="dialog-title" onClose=${closeDialog}
+    onMouseDown=${onClick}>
+    <header><h2 id="dialog-title">${title}</h2><${IconButton} name="close" label="Close"
+      onClick=${closeDialog} /></header>
     ${children}
   </dialog>`;
 }
@@ -115,10 +121,12 @@ export function Menu({ label, actions }) {
     <button ref=${button} type="button" class="icon-button" aria-label=${label} title=${label} aria-haspopup="menu"
       aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${icon("more")}</button>
     ${isOpen &&
-    html`<div ref=${list} class="menu" role="menu" popover="auto" aria-label=${label} onToggle=${onToggle} onKeyDown=${onKeyDown}>
+    html`<div ref=${list} class="menu" role="menu" popover="auto" aria-label=${label} onToggle=${onToggle}
+      onKeyDown=${onKeyDown}>
       ${actions.map(
         ([name, act]) =>
-          html`<button type="button" role="menuitem" onClick=${() => [list.current?.hidePopover(), act()]}>${name}</button>`,
+          html`<button type="button" role="menuitem"
+            onClick=${() => [list.current?.hidePopover(), act()]}>${name}</button>`,
       )}
     </div>`}
   </span>`;

@@ -35,6 +35,12 @@ def press(page: Page, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).first.click()
 
 
+def new_chat(page: Page) -> None:
+    """Leave the open chat for an empty one."""
+    press(page, "New chat")
+    expect(page.get_by_role("heading", name="What can I help with?")).to_be_visible()
+
+
 def chat_id(page: Page) -> int:
     return int(page.evaluate("location.hash.split('/')[2]"))
 

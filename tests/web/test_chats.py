@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from gptoss_local.history import History
 from tests.conftest import RunningServer
-from tests.web.chatting import ask, box, chat_id, choose, press, prose, until
+from tests.web.chatting import ask, box, chat_id, choose, new_chat, press, prose, until
 from tests.web.conftest import Watch
 
 
@@ -18,8 +18,7 @@ def rows(page: Page) -> list[str]:
 def test_new_chats_are_listed_and_opened(page: Page) -> None:
     ask(page, "What is the capital of France?")
     first = chat_id(page)
-    press(page, "New chat")
-    expect(page.get_by_role("heading", name="What can I help with?")).to_be_visible()
+    new_chat(page)
     expect(box(page)).to_be_focused()
     ask(page, "What is the capital of Italy?")
     assert rows(page)[:2] == ["What is the capital of Italy?", "What is the capital of France?"]
@@ -40,8 +39,7 @@ def test_search_finds_words_marks_them_and_opens_their_branch(page: Page) -> Non
     expect(prose(page)).to_contain_text("only a few answers")
     press(page, "Version before")
     expect(prose(page)).to_contain_text("Paris")
-    press(page, "New chat")
-    expect(page.get_by_role("heading", name="What can I help with?")).to_be_visible()
+    new_chat(page)
     page.keyboard.press("Control+k")
     page.keyboard.type("platypus")
     hit = page.get_by_label("Found").get_by_role("link")
@@ -63,7 +61,7 @@ def test_rename_pin_and_delete(page: Page, scripted: RunningServer) -> None:
     page.get_by_role("textbox", name="Title").fill("Paris, of course")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Paris, of course")
-    press(page, "New chat")
+    new_chat(page)
     ask(page, "What is the capital of Italy?")
     choose(page, "Actions for Paris, of course", "Pin to the top")
     expect(page.get_by_role("region", name="Pinned")).to_contain_text("Paris, of course")

@@ -6,7 +6,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.conftest import RunningServer
-from tests.web.chatting import ask, box, press
+from tests.web.chatting import ask, box, new_chat, press
 from tests.web.conftest import Watch
 
 
@@ -87,7 +87,7 @@ def test_another_model_answers_and_a_new_chat_begins_with_it(
     ask(page, "What is the capital of Italy?")
     expect(page.locator(".turn.assistant .facts").last).to_contain_text("nano-copy ·")
     page.reload()
-    press(page, "New chat")
+    new_chat(page)
     expect(box(page)).to_have_attribute("placeholder", "Message nano-copy")
     page.locator(".composer .model").click()
     press(page, "Use nano")
