@@ -1,5 +1,6 @@
 """An answer that was cut goes on from where it was, and stays one turn."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,22 @@ def rows(chat: Chat) -> list[str]:
     return found[first + 1 : last]
 
 
+async def enter_and_stop(chat: Chat, typed: str, n_characters: int) -> str:
+    """Stop the answer after so many characters.
+
+    nano is done before the screen has settled, which the keys of a test wait for.
+    """
+    entering = asyncio.create_task(chat.enter(typed))
+    async with asyncio.timeout(20):
+        while (answer := chat.app.chat.dialogue.answer) is None or not answer.is_live:
+            await asyncio.sleep(0.001)
+        while len(answer.content) < n_characters:
+            await asyncio.sleep(0.001)
+    chat.app.chat.dialogue.stop()
+    await entering
+    return await chat.answered()
+
+
 async def test_piece_by_piece_it_is_the_whole(
     scripted_server: RunningServer, tmp_path: Path
 ) -> None:
@@ -85,19 +102,14 @@ async def test_piece_by_piece_it_is_the_whole(
 async def test_stopped_on_the_real_model(open_chat: OpenChat, size: tuple[int, int]) -> None:
     async with open_chat(size=size) as chat:
         await chat.enter("/effort low")
-        await chat.enter("Count from 1 to 100.")
-        await chat.until(lambda: "5, 6, 7" in chat.screen())
-        await chat.press("escape")
-        part = await chat.answered()
+        part = await enter_and_stop(chat, "Count from 1 to 100.", 9)
         await chat.until(lambda: "■ stopped  /continue resumes it" in chat.screen())
-        await chat.enter("/continue")
-        await chat.until(lambda: len(chat.turns()[-1].content) > len(part) + 40)
-        await chat.press("escape")
-        longer = await chat.answered()
+        longer = await enter_and_stop(chat, "/continue", len(part) + 9)
         assert longer.startswith(part)
         chat.views()[-1].focus()
         await chat.press("g")
         await chat.until(lambda: chat.turns()[-1].state == "done", timeout_s=60)
+        await chat.answered()
         numbers = ", ".join(str(n + 1) for n in range(100))
         assert chat.turns()[-1].content == f"{numbers}"
         assert len(chat.turns()) == 2

@@ -135,11 +135,12 @@ def test_a_summary_replaces_the_one_before(history: History) -> None:
     conversation.new("Be brief.")
     for k in range(2):
         conversation.ask(f"first {k}")
-        conversation.begin_answer()
+        history.update(conversation.begin_answer().id, content="Yes.", state="done")
         asked = conversation.ask(f"second {k}")
         conversation.go_on_with(f"summary {k}")
         system, question, answer = conversation.turns
         heading = "Summary of the conversation before this point:"
         assert system.content == f"Be brief.\n\n{heading}\n\nsummary {k}"
         assert (question.content, answer.state) == (asked.content, "streaming")
+        history.update(answer.id, content="Yes.", state="done")
     assert [turn.role for turn in conversation.turns] == ["system", "user", "assistant"]
