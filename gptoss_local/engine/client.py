@@ -265,7 +265,9 @@ class EngineClient:
         code = await self._process.wait()
         what = f"signal {-code}" if code < 0 else f"exit code {code}"
         was_killed = code == -_KILLED
-        reason = await self._last_words.reason() if self._last_words and not was_killed else ""
+        reason = ""
+        if self._last_words and not was_killed:
+            reason = await self._last_words.reason(is_signal=code < 0)
         return EngineCrashedError(
             f"the model runner stopped unexpectedly ({what}){f': {reason}' if reason else ''}",
             hint=_HINT_KILLED if was_killed else _HINT_CRASHED,

@@ -24,11 +24,17 @@ class LastWords:
         self._chunks: deque[tuple[float, bytes]] = deque(maxlen=64)
         self._copying = asyncio.create_task(self._copy())
 
-    async def reason(self) -> str:
-        """Return the first line that says what went wrong, once the process is dead; or nothing."""
+    async def reason(self, *, is_signal: bool) -> str:
+        """Return the first line that says what went wrong, once the process is dead; or nothing.
+
+        Args:
+            is_signal: A signal ended it. Then seconds may have passed since its last words, in
+                which the system stored its memory.
+        """
         with contextlib.suppress(TimeoutError):  # a child of it may hold the pipe
             await asyncio.wait_for(asyncio.shield(self._copying), 1.0)
-        since_s = time.monotonic() - _RECENT_S
+        end_s = self._chunks[-1][0] if is_signal and self._chunks else time.monotonic()
+        since_s = end_s - _RECENT_S
         text = b"".join(chunk for at_s, chunk in self._chunks if at_s >= since_s)
         lines = (line.strip() for line in text.decode(errors="replace").splitlines())
         return next((line[:_MAX_LENGTH] for line in lines if _REASON.search(line)), "")

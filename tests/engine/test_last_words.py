@@ -119,6 +119,11 @@ async def test_a_token_that_does_not_exist(nano_gguf: Path, fault: Path) -> None
             EngineCrashedError,
             r"\(exit code 3\): ggml\.c:9: GGML_ASSERT\(n > 0\) failed$",
         ),
+        (  # as long as a system takes to store the memory of a large process
+            "[os.write(2, b'illegal\\n'), __import__('time').sleep(3.5), os.kill(os.getpid(), 3)]",
+            EngineCrashedError,
+            r"\(signal 3\): illegal$",
+        ),
     ],
 )
 async def test_other_ends(
