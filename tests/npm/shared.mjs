@@ -35,7 +35,7 @@ export const WEATHER = {
 
 async function nRunning() {
   const text = await (await fetch(`${url}/metrics`)).text();
-  return Number(/^gptoss_engine_sequences_running{.*} (\d+)$/m.exec(text)[1]);
+  return Number(/^gptoss_engine_sequences_running{.*} (\d+)(?:\.0)?$/m.exec(text)[1]);
 }
 
 // Fails unless the engine works now and is idle soon after `abort`.
