@@ -137,11 +137,17 @@ def test_change_and_delete(page: Page) -> None:
     page.call("GET", "chats/99999999999999999999", status=404)
 
 
-def test_deleting_a_chat_stops_its_answer(page: Page) -> None:
+def test_deleting_a_chat_stops_its_answer(page: Page, served: RunningServer) -> None:
+    def is_running() -> bool:
+        metrics = httpx.get(f"{served.url}/metrics", trust_env=False).text
+        return 'gptoss_engine_sequences_running{model="nano"} 1' in metrics
+
     chat_id = page.new()
-    page.ask(chat_id, "Long?")
+    page.ask(chat_id, "Long?")  # for some ten seconds
+    wait_until(is_running)
     page.call("DELETE", f"chats/{chat_id}")
     page.call("GET", f"chats/{chat_id}", status=404)
+    wait_until(lambda: not is_running(), timeout_s=3)
 
 
 def test_stop_and_continue(page: Page, script: Script) -> None:

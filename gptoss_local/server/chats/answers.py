@@ -119,9 +119,7 @@ class RunningAnswer:
         try:
             await self._store.call(lambda history: history.update(self._turn.id, **changes))
         except ChatNotFoundError:  # deleted meanwhile
-            self.answer.end("stopped")
-            if self._task is not None:
-                self._task.cancel()
+            self.stop()
         except HistoryError as error:
             log_error(error)
             return False

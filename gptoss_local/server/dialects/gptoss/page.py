@@ -20,8 +20,7 @@ from gptoss_local.server.origin import is_own_origin
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        "font-src 'self'; connect-src 'self'; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'"
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -33,13 +32,11 @@ _TYPES = {  # not those of the system, which may say that a script is plain text
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
-    ".woff2": "font/woff2",
 }
-_PACKED = (".woff2",)  # which gzip makes no smaller
 
 
 class _File(NamedTuple):
-    """`packed` is its content as gzip; empty where that is no smaller."""
+    """`packed` is its content as gzip."""
 
     content: bytes
     packed: bytes
@@ -73,22 +70,26 @@ async def file(request: Request) -> Response:
     if request.headers.get("if-none-match") == found.etag:
         return Response(status_code=304, headers=headers)
     content = found.content
-    if found.packed and "gzip" in request.headers.get("accept-encoding", ""):
+    if "gzip" in request.headers.get("accept-encoding", ""):
         content, headers["Content-Encoding"] = found.packed, "gzip"
     headers["Content-Type"] = _TYPES[Path(wanted).suffix]
     return Response(content, headers=headers)
 
 
+@functools.cache
+def _paths() -> dict[str, Path]:
+    """Return the files of the page by their names in addresses; no other can be asked for."""
+    found = (path for path in web.FOLDER.rglob("*") if path.suffix in _TYPES)
+    return {path.relative_to(web.FOLDER).as_posix(): path for path in found}
+
+
 def _find(wanted: str) -> _File | None:
-    """Return a file of the page; only what is in its folder is looked at."""
-    for path in web.FOLDER.rglob("*"):
-        if path.relative_to(web.FOLDER).as_posix() == wanted and path.suffix in _TYPES:
-            return _read(path, path.stat().st_mtime_ns)
-    return None
+    path = _paths().get(wanted)
+    return None if path is None else _read(path, path.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=256)
 def _read(path: Path, _changed_ns: int) -> _File:
     content = path.read_bytes()
-    packed = b"" if path.suffix in _PACKED else gzip.compress(content, mtime=0)
-    return _File(content, packed, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return _File(content, gzip.compress(content, mtime=0), etag)
