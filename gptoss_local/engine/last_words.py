@@ -8,6 +8,7 @@ import time
 from collections import deque
 
 _RECENT_S = 3.0
+_KEPT_BYTES = 2**16
 _MAX_LENGTH = 200
 _REASON = re.compile(r"error|assert|abort|fatal|failed|cannot|illegal|out of memory", re.I)
 
@@ -21,7 +22,7 @@ class LastWords:
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
         self._stream = stream
-        self._chunks: deque[tuple[float, bytes]] = deque(maxlen=64)
+        self._chunks: deque[tuple[float, bytes]] = deque()
         self._copying = asyncio.create_task(self._copy())
 
     async def reason(self, *, is_signal: bool) -> str:
@@ -40,8 +41,12 @@ class LastWords:
         return next((line[:_MAX_LENGTH] for line in lines if _REASON.search(line)), "")
 
     async def _copy(self) -> None:
-        while chunk := await self._stream.read(2**16):
+        n_kept_bytes = 0
+        while chunk := await self._stream.read(_KEPT_BYTES):
             self._chunks.append((time.monotonic(), chunk))
+            n_kept_bytes += len(chunk)
+            while n_kept_bytes > _KEPT_BYTES:  # not so many chunks: a traceback comes word by word
+                n_kept_bytes -= len(self._chunks.popleft()[1])
             with contextlib.suppress(OSError, ValueError):  # ours is closed
                 sys.stderr.buffer.write(chunk)
                 sys.stderr.buffer.flush()

@@ -79,7 +79,9 @@ def pc(
         for name in ("openai/gpt-oss-20b", "openai/gpt-oss-120b"):
             hub.add(name, files)
         environment = _environment(home) | {"HF_ENDPOINT": hub.endpoint}
-        machine = Pc(environment | {"GPTOSS_PORT": ports["11434"]}, ports)
+        # Whoever samples nano may get an answer that has no end.
+        limits = {"GPTOSS_PORT": ports["11434"], "GPTOSS_CONTEXT_LENGTH": "8192"}
+        machine = Pc(environment | limits, ports)
         try:
             yield machine
         finally:

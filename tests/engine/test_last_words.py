@@ -119,6 +119,13 @@ async def test_a_token_that_does_not_exist(nano_gguf: Path, fault: Path) -> None
             EngineCrashedError,
             r"\(exit code 3\): ggml\.c:9: GGML_ASSERT\(n > 0\) failed$",
         ),
+        (  # word by word, as Python writes where each thread was
+            "[os.write(2, b'n > 0 failed\\n')]"
+            " + [(os.write(2, b'at '), __import__('time').sleep(0.002)) for _ in range(300)]"
+            " + [os.abort()]",
+            EngineCrashedError,
+            r"\(signal 6\): n > 0 failed$",
+        ),
         (  # as long as a system takes to store the memory of a large process
             "[os.write(2, b'illegal\\n'), __import__('time').sleep(3.5), os.kill(os.getpid(), 3)]",
             EngineCrashedError,
