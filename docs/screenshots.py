@@ -22,12 +22,12 @@ from gptoss_local.history import History
 from gptoss_local.nano import ensure_gguf
 from gptoss_local.settings import Settings, ToolCommand
 from gptoss_local.store import read_tokens
+from gptoss_local.tools import ToolSources
 from tests.conftest import RunningServer
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
 from tui.app import ChatApp
 from tui.conversation import Conversation
 from tui.server import ChatServer
-from tui.tools import Toolbox
 
 _MODEL = "gpt-oss:20b"
 _WEATHER = ToolCommand(
@@ -237,9 +237,8 @@ async def photograph(server: RunningServer, scene: Scene, size: tuple[int, int],
         history = History(Path(chats) / "chats.sqlite3")
         conversation = Conversation(history, _MODEL, "medium")
         tools = {"get_current_weather": _WEATHER} if scene in (tool, approve, inspect) else {}
-        app = ChatApp(
-            ChatServer(client), history, conversation, Toolbox(tools, Path(chats)), theme=theme
-        )
+        toolbox = ToolSources(Settings(tools=tools), Path(chats)).toolbox()
+        app = ChatApp(ChatServer(client), history, conversation, toolbox, theme=theme)
         async with app.run_test(size=size) as pilot:
             await pilot.pause(0.5)
             await scene(Session(app, pilot))

@@ -26,6 +26,7 @@
     ├── HistoryError                12        500   the file of chats cannot be used
     │   └── ChatNotFoundError        3        404   a chat or turn that is not there
     ├── BrokenCallError              1        502   a call that is being streamed breaks off
+    ├── ToolError                    1        502   where tools come from does not answer
     └── EngineError                 10        500   llama.cpp refused something
         ├── ModelLoadError          10        500
         ├── ComputeError            10        500   the device's results are wrong
@@ -108,6 +109,10 @@ class ModelNotFoundError(GptOssError):
 class ResponseNotFoundError(GptOssError):
     exit_code = 3
     http_status = 404
+
+
+class ToolError(GptOssError):
+    http_status = 502
 
 
 class DownloadError(GptOssError):

@@ -20,7 +20,7 @@ from gptoss_local.validation import in_words
 
 _APP = "gptoss"
 _SENDABLE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")  # in a header, where spaces around it go
-SECRETS = ("GPTOSS_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+SECRETS = ("GPTOSS_API_KEY", "GPTOSS_SEARCH_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """Variables that only the server and its downloads need."""
 
 
@@ -85,7 +85,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keys: dict[str, str] = {}
     """Keys of the chat by what they do: `"chat.effort" = "f9"`; docs/chat.md has the names."""
     tools: dict[str, ToolCommand] = {}
-    """Commands that the model may use in the chat, `[tools.NAME]`; docs/chat.md has an example."""
+    """Commands that the model may use in the chat, `[tools.NAME]`; docs/tools.md has an example."""
+    enabled_tools: str = ""
+    """Built-in tools that new chats have: `python,browser,read_file`."""
+    api_tools: str = ""
+    """Tools that requests to the API may have the server run: `web_search,code_interpreter,mcp`."""
+    mcp_config: Path | None = None
+    """A file with more MCP servers than those of mcp.json beside config.toml."""
+    python_tool: str = "sandbox"
+    """Where `python` runs: `sandbox`, `jupyter:KERNEL`, or `container:IMAGE`."""
+    python_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
+    """Seconds after which a call of `python` is stopped."""
+    python_memory: str = "256MiB"
+    """Memory of the sandbox."""
+    search: str = ""
+    """How `browser` searches: `searxng`, `exa`, `tavily`, `ddgs`; empty: it opens pages only."""
+    searxng_url: str = ""
+    """The user's own SearXNG, `http://localhost:8888`."""
+    search_key: str = ""
+    """Key of Exa or Tavily."""
+    browser_private: bool = False
+    """Let `browser` open addresses of this machine and of private networks."""
+    tool_rounds: Annotated[int, msgspec.Meta(ge=0)] = 30
+    """Answers with calls of tools, one after the other, before the model is stopped."""
+    tool_loop_s: Annotated[float, msgspec.Meta(gt=0)] = 900.0
+    """Seconds of such a loop, the time in which the user is asked not counted."""
     home: Path | None = None
     """Root of models, chats, caches and logs, `GPTOSS_HOME`; if not set, the platform's folders."""
 

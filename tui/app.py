@@ -21,6 +21,7 @@ from textual.screen import Screen
 from gptoss_local.errors import UsageError
 from gptoss_local.history import History
 from gptoss_local.printable import printable
+from gptoss_local.tools import Toolbox
 from tui.actions import REGISTRY
 from tui.clipboard import copy_natively
 from tui.conversation import Conversation
@@ -29,7 +30,6 @@ from tui.screens.chat import ChatScreen
 from tui.server import ChatServer
 from tui.terminal_input import guard_input
 from tui.themes import readable
-from tui.tools import Toolbox
 
 
 class RegistryProvider(Provider):

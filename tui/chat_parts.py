@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 from textual.app import App
 
 from gptoss_local.history import History
+from gptoss_local.tools import Toolbox
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
 from tui.dialogue import Dialogue
 from tui.downloads import Downloads
 from tui.screens.dialog import Dialog
 from tui.server import ChatServer
-from tui.tools import Toolbox
 
 _T = TypeVar("_T")
 

@@ -9,9 +9,9 @@ from gptoss_local.conversation import Answer, changes_of, messages_of, request_o
 from gptoss_local.errors import AnsweringError, ChatNotFoundError, HistoryError
 from gptoss_local.history import ChatSummary, History, Turn
 from gptoss_local.presets import Preset
+from gptoss_local.tools import ToolResult
 from gptoss_local.types import Effort
 from tui.paste import Composed, Fold, folds_of
-from tui.tools import ToolResult
 
 _SUMMARY = "Summary of the conversation before this point:"
 _SUMMARISE = (

@@ -3,6 +3,7 @@
 from gptoss_local.conversation import Answer
 from gptoss_local.errors import AnsweringError, GptOssError, HistoryError
 from gptoss_local.history import Turn
+from gptoss_local.tools import Toolbox
 from tui.chat_view import ChatView
 from tui.conversation import Conversation, composed_of
 from tui.documents import image_note
@@ -11,7 +12,6 @@ from tui.message_queue import MessageQueue
 from tui.paste import FoldedTexts, current_folder
 from tui.screens.errors import errors_shown, show_error
 from tui.server import ChatServer
-from tui.tools import Toolbox
 from tui.widgets.turn_view import AssistantTurnView
 
 

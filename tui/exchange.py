@@ -4,6 +4,7 @@ Runs as one worker of the screen, from top to bottom; what it waits for, Esc end
 """
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 from gptoss_local.conversation import Answer
 from gptoss_local.errors import ContextOverflowError
 from gptoss_local.history import Turn
+from gptoss_local.tools import Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
 from tui.running_answer import RunningAnswer
@@ -18,12 +20,10 @@ from tui.screens.approval import ApprovalDialog, Decision
 from tui.screens.dialog import Dialog
 from tui.screens.overflow import SUMMARISE, OverflowDialog, Way, larger_context
 from tui.server import ChatServer
-from tui.tools import Toolbox, ToolResult
 from tui.widgets.turn_view import AssistantTurnView
 
 _T = TypeVar("_T")
 
-_MAX_ROUNDS = 12
 _STOPPED = ToolResult("The user stopped this call.", is_error=True)
 _TOO_MANY = ToolResult("Not run: too many calls without an answer.", is_error=True)
 
@@ -38,12 +38,17 @@ class Exchange:
     """
 
     def __init__(
-        self, view: ChatView, conversation: Conversation, server: ChatServer, toolbox: Toolbox
+        self,
+        view: ChatView,
+        conversation: Conversation,
+        server: ChatServer,
+        toolbox: Toolbox,
     ) -> None:
         self._view = view
         self._conversation = conversation
         self._server = server
         self._toolbox = toolbox
+        self._limit = toolbox.loop_limit()
         self._running: RunningAnswer | None = None
         self._task: asyncio.Task[Any] | None = None
         self._is_stopped = False
@@ -64,12 +69,12 @@ class Exchange:
     async def run(self, turn: Turn, shown: AssistantTurnView) -> None:
         """Stream into `turn`, call what it asks for, and continue with the results."""
         try:
-            for n_rounds in range(_MAX_ROUNDS + 1):
+            while True:
                 turn = await self._answer(turn, shown)
                 if turn.state != "done" or not turn.tool_calls:
                     return
-                if n_rounds == _MAX_ROUNDS:
-                    self._view.app.notify(f"Stopped after {n_rounds} rounds of tools.")
+                if limit := self._limit.reached():
+                    self._view.app.notify(f"Stopped after {limit}.")
                     await self._call_tools(turn, _TOO_MANY)
                     return
                 await self._call_tools(turn)
@@ -96,6 +101,7 @@ class Exchange:
         """Stream one answer; one that does not fit is sent again as the user chooses."""
         while True:
             running = self._running = RunningAnswer(self._conversation, turn, shown)
+            await self._prepare_tools()
             await running.run(self._server, self._body(turn))
             if running.overflow is None:
                 return running.turn
@@ -174,16 +180,25 @@ class Exchange:
         if self._is_stopped:
             return _STOPPED
         toolbox = self._toolbox
-        if name in toolbox.on and name not in toolbox.trusted:
-            dialog = ApprovalDialog(toolbox.tools[name], arguments)
-            decision: Decision | None = await self._ask(f"may it run {name}?", dialog)
+        tool = toolbox.tool(name)
+        if tool is not None and toolbox.needs_consent(tool):
+            asked_s = time.monotonic()
+            decision: Decision | None = await self._ask(
+                f"may it run {name}?", ApprovalDialog(tool, arguments)
+            )
+            self._limit.pause(time.monotonic() - asked_s)
             if decision is None:
                 self._is_stopped = True
                 return _STOPPED
             if not decision.is_allowed:
                 return ToolResult(f"The user denied this call. {decision.reason}".strip(), True)
             if decision.is_for_chat:
-                toolbox.trusted.add(name)
+                toolbox.allow(tool, "chat")
         return (
             await self._until_stopped(f"running {name}", toolbox.run(name, arguments)) or _STOPPED
         )
+
+    async def _prepare_tools(self) -> None:
+        news = await self._until_stopped("starting tools", self._toolbox.prepare())
+        for problem in news or ():
+            self._view.app.notify(problem, severity="warning", markup=False)

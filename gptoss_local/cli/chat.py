@@ -129,10 +129,10 @@ def _show(
 ) -> int | None:
     """Run the app until it is left; returns the chat that was open then."""
     from gptoss_local.client import AsyncClient
+    from gptoss_local.tools import ToolSources
     from tui.app import ChatApp
     from tui.conversation import Conversation
     from tui.server import ChatServer
-    from tui.tools import Toolbox
 
     conversation = Conversation(history, model, "medium")
     if chat_id is not None:
@@ -141,7 +141,7 @@ def _show(
         conversation.begin_with(*preset)
     conversation.set_model(model, effort or conversation.effort)
     server = ChatServer(AsyncClient(settings), partial(running_server, settings))
-    toolbox = Toolbox(settings.tools, Path.cwd())
+    toolbox = ToolSources(settings, Path.cwd()).toolbox()
     app = ChatApp(server, history, conversation, toolbox, theme=settings.theme, keys=settings.keys)
     app.run()
     conversation.store()  # raises what cannot be: the last answer is not what was on the screen

@@ -22,6 +22,12 @@ _MEANINGS: dict[str, tuple[Any, str]] = {
     "origins": ("", "none besides this machine's"),
     "keys": ({}, "none"),
     "tools": ({}, "none"),
+    "enabled_tools": ("", "none"),
+    "api_tools": ("", "none"),
+    "mcp_config": (None, "none"),
+    "search": ("", "off"),
+    "searxng_url": ("", "none"),
+    "search_key": ("", "none"),
     "home": (None, "the platform's folders"),
 }
 """The value of each setting that leaves the choice to gptoss, and what that means."""
@@ -41,7 +47,8 @@ def config(
         raise UsageError(f"There is no setting {name!r}.", hint=hint)
     names = [name] if name else Settings.__struct_fields__
     values = msgspec.to_builtins(settings, enc_hook=str)
-    values["api_key"] = values["api_key"] and "(set)"  # not for a screen that others see
+    for secret in ("api_key", "search_key"):  # not for a screen that others see
+        values[secret] = values[secret] and "(set)"
     rows = [(n, values[n], sources.get(n, "default")) for n in names]
     if json:
         listed = [

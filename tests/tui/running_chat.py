@@ -10,11 +10,11 @@ from textual.pilot import Pilot
 from gptoss_local.client import AsyncClient
 from gptoss_local.history import History
 from gptoss_local.settings import Settings, ToolCommand
+from gptoss_local.tools import ToolSources
 from tests.conftest import RunningServer
 from tui.app import ChatApp
 from tui.conversation import Conversation
 from tui.server import ChatServer
-from tui.tools import Toolbox
 from tui.widgets.turn_view import TurnView
 
 FRANCE = "What is the capital of France?"
@@ -92,7 +92,7 @@ async def run_chat(
     conversation = Conversation(history, "nano", "medium")
     if chat_id is not None:
         conversation.open(chat_id)
-    toolbox = Toolbox(tools or {}, folder or path.parent)
+    toolbox = ToolSources(Settings(tools=tools or {}), folder or path.parent).toolbox()
     app = ChatApp(ChatServer(source), history, conversation, toolbox, **options)
     try:
         async with app.run_test(size=size, notifications=notifications) as pilot:

@@ -1,27 +1,19 @@
 """Tools: programs of the user that the model asks for, and that run only when the user says so."""
 
-import asyncio
 import json
-import re
 import sys
-import time
-import tomllib
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import psutil
-import pytest
 
-from gptoss_local.errors import UsageError
 from gptoss_local.history import History
-from gptoss_local.settings import Settings, ToolCommand
+from gptoss_local.settings import ToolCommand
 from tests.tui.running_chat import Chat, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
-from tui import tools
 from tui.screens.approval import ApprovalDialog
-from tui.tools import Toolbox, filled_in
 
 QUESTION = "What is the weather in Tokyo?"
 ANSWER = "It is 21 degrees and sunny in Tokyo."
@@ -38,11 +30,6 @@ def weather(log: Path) -> dict[str, ToolCommand]:
     return {
         "get_current_weather": ToolCommand(command=command, description=about, parameters=SCHEMA)
     }
-
-
-def program(code: str, timeout_s: float = 20, **parameters: object) -> dict[str, ToolCommand]:
-    command = (sys.executable, "-c", code)
-    return {"f": ToolCommand(command=command, parameters=parameters, timeout_s=timeout_s)}
 
 
 async def ask(chat: Chat, question: str = QUESTION) -> None:
@@ -165,119 +152,10 @@ async def test_tools_are_switched(open_chat: OpenChat, tmp_path: Path) -> None:
         await chat.press("escape")
         await chat.enter("/tools get_current_weather")
         assert toolbox.on == {"read_file"}
+        await toolbox.prepare()
         assert [tool["function"]["name"] for tool in toolbox.declared()] == ["read_file"]
         await chat.enter("/tools nothing")
         await chat.until(lambda: "there is no tool 'nothing'" in chat.notices())
-
-
-def test_arguments_fill_the_command() -> None:
-    command = ToolCommand(
-        command=("curl", "--data", "q={city}", "-n{n}", "{unknown}", "{{n}}"),
-        parameters={"properties": {"city": {}, "n": {}}},
-    )
-    filled = filled_in(command, {"city": "Rome; rm -rf ~ $(x)", "n": 3, "unknown": 1})
-    assert filled == ["curl", "--data", "q=Rome; rm -rf ~ $(x)", "-n3", "{unknown}", "{3}"]
-    assert filled_in(command, {"city": "a\0b"}) == ["curl", "--data", "q=ab", "{unknown}"]
-
-
-async def run(tmp_path: Path, tools: dict[str, ToolCommand], **arguments: object) -> str:
-    result = await Toolbox(tools, tmp_path).run("f", arguments)
-    return f"{'error' if result.is_error else 'ok'}: {result.text}"
-
-
-async def test_results(tmp_path: Path) -> None:
-    assert await run(tmp_path, program("print(input())"), a="é") == 'ok: {"a":"é"}\n'
-    failed = "import sys; print('why', file=sys.stderr); sys.exit(3)"
-    assert await run(tmp_path, program(failed)) == "error: Error: exit code 3\nwhy"
-    gone = {"f": ToolCommand(command=("/nonexistent",))}
-    assert "does not start" in await run(tmp_path, gone)
-    large = await run(tmp_path, program("while True: print('x' * 1000)"))
-    assert large.endswith("(cut after 32 KiB)")
-    assert len(large) < 33_000
-    assert "there is no function g" in (await Toolbox({}, tmp_path).run("g", {})).text
-
-
-async def test_a_tool_gets_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be a program of others; what it needs itself it still gets."""
-    monkeypatch.setenv("GPTOSS_API_KEY", "s3cret")
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    monkeypatch.setenv("WEATHER_KEY", "of the tool")
-    result = await run(tmp_path, program("import os; print(dict(os.environ))"))
-    assert "of the tool" in result
-    assert "hf_secret" not in result
-    assert "s3cret" not in result
-
-
-async def test_output_that_nobody_reads_does_not_keep_a_killed_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def stop_reading(*_: object) -> tuple[bytes, bool]:
-        await asyncio.sleep(0.5)  # until asyncio has all that it takes unread
-        return b"", True
-
-    monkeypatch.setattr(tools, "_talk", stop_reading)
-    async with asyncio.timeout(20):
-        large = await run(tmp_path, program("while True: print('x' * 1000)"))
-    assert large.endswith("(cut after 32 KiB)")
-
-
-async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
-    code = (
-        "import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', "
-        "'import time; time.sleep(60)']); open('pid', 'w').write(str(p.pid)); time.sleep(60)"
-    )
-    start_s = time.monotonic()
-    assert "took longer than 2 s" in await run(tmp_path, program(code, timeout_s=2))
-    assert time.monotonic() - start_s < 15
-    child = int((tmp_path / "pid").read_text())
-    for _ in range(100):
-        if not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie":
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("the child lives")
-
-
-async def test_read_file_stays_in_its_folder(tmp_path: Path) -> None:
-    inside = tmp_path / "in"
-    inside.mkdir()
-    (inside / "a.txt").write_text("words")
-    (inside / "b.bin").write_bytes(b"\0\1")
-    (tmp_path / "secret").write_text("no")
-    (inside / "link").symlink_to(tmp_path / "secret")
-    toolbox = Toolbox({}, inside)
-    toolbox.switch("read_file")
-
-    async def read(path: str) -> str:
-        return (await toolbox.run("read_file", {"path": path})).text
-
-    assert await read("a.txt") == "words"
-    assert "is not a text file" in await read("b.bin")
-    for path in ("../secret", "link", str(tmp_path / "secret")):
-        assert "is not below" in await read(path)
-    assert "cannot be read" in await read("missing")
-
-
-async def test_the_documented_example(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"```toml\n(\[tools.*?)```", page, re.S)
-    toolbox = Toolbox(msgspec.convert(tomllib.loads(text), Settings).tools, tmp_path)
-    assert toolbox.on == {"search_notes"}
-    (declared,) = toolbox.declared()
-    assert declared["function"]["parameters"]["required"] == ["words"]
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a.md").write_text("milk\n-r and bread\n")
-    result = await toolbox.run("search_notes", {"words": "-R AND"})
-    assert result.text == "notes/a.md:2:-r and bread\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"), [("a b", {}), ("f", {"type": "string"}), ("f", {"properties": 3})]
-)
-def test_tools_that_no_model_could_call(
-    name: str, parameters: dict[str, object], tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError):
-        Toolbox({name: ToolCommand(command=("x",), parameters=parameters)}, tmp_path)
 
 
 async def test_calls_without_end_are_ended(history_path: Path, tmp_path: Path) -> None:
@@ -286,9 +164,9 @@ async def test_calls_without_end_are_ended(history_path: Path, tmp_path: Path) -
         await chat.enter("go")
         await chat.until(lambda: not chat.app.chat.is_answering, timeout_s=60)
         results = [turn.content for turn in chat.turns() if turn.role == "tool"]
-        assert len(results) == 13
+        assert len(results) == 31
         assert results[-1] == "Not run: too many calls without an answer."
-        assert "Stopped after 12 rounds" in chat.notices()
+        assert "Stopped after 30 rounds of tools" in chat.notices()
 
 
 class Caller(ScriptedServer):

@@ -92,6 +92,7 @@ async def inspect(chat: ChatParts, _argument: str) -> None:
         raise UsageError("there is no answer to look into")
     before = conversation.turns[: conversation.turns.index(turn)]
     body = conversation.request() | {"messages": messages_of(before)}
+    await chat.toolbox.prepare()
     if tools := chat.toolbox.declared():
         body["tools"] = tools
     body |= {

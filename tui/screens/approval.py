@@ -15,8 +15,8 @@ from textual.events import Resize
 from textual.widgets import Input, Static
 
 from gptoss_local.printable import visible
+from gptoss_local.tools import Tool
 from tui.screens.dialog import Dialog
-from tui.tools import Tool
 
 _N_ROWS_AROUND = 6  # of the dialog: frame, what it is about, margins, keys
 _KEYS = "y once   a always in this chat   n no   r no, because   Esc stop"

@@ -18,6 +18,7 @@ from gptoss_local.conversation import Answer
 from gptoss_local.errors import GptOssError, HistoryError
 from gptoss_local.history import History, Turn
 from gptoss_local.history.plain import one_line
+from gptoss_local.tools import Toolbox
 from tui import actions
 from tui.chat_parts import ChatParts
 from tui.conversation import Conversation, composed_of
@@ -28,7 +29,6 @@ from tui.running_answer import TICK_S
 from tui.screens.dialog import Typing
 from tui.screens.errors import errors_shown, show_error
 from tui.server import ChatServer, LoadedModel, MachineState
-from tui.tools import Toolbox
 from tui.widgets.prompt import CompletionList, Prompt
 from tui.widgets.queue_view import QueueView
 from tui.widgets.speed_panel import SpeedPanel

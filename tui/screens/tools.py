@@ -10,8 +10,8 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from gptoss_local.tools import Group, Toolbox
 from tui.screens.dialog import Dialog
-from tui.tools import Tool, Toolbox
 
 _ABOUT = "The model asks before each call. [tools.NAME] tables in config.toml are your own."
 
@@ -52,12 +52,12 @@ class ToolsDialog(Dialog[None]):
         options = self.query_one(OptionList)
         options.clear_options()
         options.add_options(
-            [Option(self._line(tool), id=tool.name) for tool in self._toolbox.tools.values()]
+            [Option(self._line(group), id=group.name) for group in self._toolbox.groups()]
         )
         options.highlighted = marked
 
-    def _line(self, tool: Tool) -> Content:
-        mark = "on " if tool.name in self._toolbox.on else "off"
-        trust = ", always allowed in this chat" if tool.name in self._toolbox.trusted else ""
-        about = f"\n      {tool.description or '(no description)'}\n      It {tool.about}{trust}"
-        return Content.assemble((mark, "bold"), f"   {tool.name}", (about, "dim"))
+    def _line(self, group: Group) -> Content:
+        mark = "on " if group.is_on else "off"
+        trust = ", always allowed in this chat" if group.name in self._toolbox.trusted else ""
+        about = f"\n      {group.description or '(no description)'}\n      It {group.about}{trust}"
+        return Content.assemble((mark, "bold"), f"   {group.name}", (about, "dim"))

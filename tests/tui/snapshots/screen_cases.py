@@ -1,6 +1,7 @@
 """The dialogs, and the chat screen itself on chats that lie in a file."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from textual.screen import Screen
@@ -8,6 +9,8 @@ from textual.screen import Screen
 from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
 from gptoss_local.history import History
 from gptoss_local.presets import Preset
+from gptoss_local.tools import ToolResult
+from gptoss_local.tools.programs import Program
 from tests.tui.running_chat import Chat
 from tests.tui.snapshots.values import (
     CALL,
@@ -15,6 +18,7 @@ from tests.tui.snapshots.values import (
     MARKDOWN,
     REASONING,
     STATS,
+    WEATHER,
     answered,
     piece,
     tag,
@@ -31,7 +35,6 @@ from tui.screens.models import ModelsDialog
 from tui.screens.overflow import OverflowDialog
 from tui.screens.presets import PresetForm, PresetsDialog
 from tui.screens.tools import ToolsDialog
-from tui.tools import ToolResult
 
 SMALL, LARGE = (80, 24), (120, 40)
 
@@ -88,7 +91,8 @@ def _inspector(_history: History) -> InspectorDialog:
 
 
 def _approval(_history: History) -> ApprovalDialog:
-    return ApprovalDialog(toolbox().tools["get_weather"], CALL["function"]["arguments"])
+    weather = Program("get_weather", WEATHER, Path("."))
+    return ApprovalDialog(weather.tool, CALL["function"]["arguments"])
 
 
 def _overflow(n_ctx: int, fits: str) -> Callable[[History], Screen[Any]]:

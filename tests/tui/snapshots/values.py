@@ -5,8 +5,8 @@ from typing import Any
 
 from gptoss_local.conversation import Answer
 from gptoss_local.history import Turn
-from gptoss_local.settings import ToolCommand
-from tui.tools import Toolbox
+from gptoss_local.settings import Settings, ToolCommand
+from gptoss_local.tools import Toolbox, ToolSources
 
 GIB = 2**30
 
@@ -72,15 +72,16 @@ def saying(*pieces: str) -> list[dict[str, Any]]:
     return [{"message": {"content": piece}} for piece in pieces]
 
 
+WEATHER = ToolCommand(
+    command=("weather", "{location}"),
+    description="Gets the weather of a city.",
+    parameters={"type": "object", "properties": {"location": {"type": "string"}}},
+)
+
+
 def toolbox() -> Toolbox:
     """One tool of the user that is trusted, and those that are built in."""
-    parameters = {"type": "object", "properties": {"location": {"type": "string"}}}
-    command = ToolCommand(
-        command=("weather", "{location}"),
-        description="Gets the weather of a city.",
-        parameters=parameters,
-    )
-    box = Toolbox({"get_weather": command}, Path("."))
+    box = ToolSources(Settings(tools={"get_weather": WEATHER}), Path(".")).toolbox()
     box.trusted.add("get_weather")
     return box
 

@@ -1,0 +1,80 @@
+"""Define one tool, and where tools come from."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gptoss_local.tools.results import Page, ToolResult
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One function that the model may call.
+
+    Attributes:
+        name: As the model calls it.
+        parameters: JSON schema of the object that it takes.
+        run: Does the work; raises UsageError for what the model may correct.
+        about: What it does, for the user, after "It".
+        source: Name of where it comes from, which is switched on and off as a whole.
+        argv: The program that a call runs, and its arguments; None for what is no program.
+        timeout_s: Seconds after which a call is ended.
+        asks: Whether the user is asked before a call.
+        identity: What a lasting permission holds for besides the name and the parameters, such as
+            the command line of a server.
+        is_built_in: Harmony declares it itself, so only its name is sent.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    run: Callable[[Arguments], Awaitable[str | ToolResult]]
+    about: str
+    source: str
+    argv: Callable[[Arguments], list[str]] | None = None
+    timeout_s: float = 120.0
+    asks: bool = True
+    identity: str = ""
+    is_built_in: bool = field(default=False, kw_only=True)
+
+    def declaration(self) -> dict[str, Any]:
+        """Return its entry in `tools` of a request."""
+        function: dict[str, Any] = {"name": self.name}
+        if not self.is_built_in:
+            function |= {"description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": function}
+
+
+class Source(Protocol):
+    """Where tools of one chat come from: a program, a server, something built in.
+
+    Attributes:
+        name: Unique among the sources of a toolbox.
+        about: What it is, for the user, after "It".
+        description: What the model is told of it, if it is one tool.
+        is_on: Whether new chats have it.
+    """
+
+    name: str
+    about: str
+    description: str
+    is_on: bool
+
+    async def tools(self) -> Sequence[Tool]:
+        """Return its tools; called before each request while it is on, so cheap after the first.
+
+        Raises:
+            ToolError: it does not answer; the others are used without it.
+        """
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        """Forget the state of the chat before.
+
+        Args:
+            pages: What a stored chat may cite, oldest first.
+        """
+
+    async def close(self) -> None:
+        """End what it has started for this toolbox."""
