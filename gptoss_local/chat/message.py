@@ -42,13 +42,16 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 class Tool(msgspec.Struct, frozen=True):
     """A function the model may call; `parameters` is a JSON schema of an object.
 
-    The arguments of a `strict` one always keep to it.
+    The arguments of a `strict` one always keep to it. One that `is_built_in` is declared as the
+    model was trained with it: `python`, whose only argument is `code`, or `browser.search`,
+    `browser.open`, `browser.find`.
     """
 
     name: str
     description: str = ""
     parameters: dict[str, Any] | None = None
     strict: bool = False
+    is_built_in: bool = False
 
 
 class JsonFormat(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
@@ -28,6 +29,7 @@ from gptoss_local.server.guard import Guard, check_access
 from gptoss_local.server.openapi import ENDPOINTS
 from gptoss_local.server.request_id import RequestIds
 from gptoss_local.settings import Settings
+from gptoss_local.tools import ToolSources
 
 _log = logging.getLogger("gptoss")
 
@@ -50,11 +52,13 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         app.state.manager = ModelManager(settings)
         app.state.pulls = Pulls(settings)
         app.state.responses = ResponseStore()
+        app.state.tools = ToolSources(settings, Path.home())
         store = ChatStore(settings.history_path)
         app.state.answers = Answers(app.state.manager, store)
         app.state.ending = asyncio.Event()  # answers that still run end now
         yield
         await app.state.answers.close()
+        await app.state.tools.close()
         await app.state.pulls.close()
         await app.state.manager.close()
         await store.close()
