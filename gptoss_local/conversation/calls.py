@@ -17,6 +17,7 @@ INTERRUPTED = "This call was interrupted; it is not known how far it came."
 
 STOPPED = ToolResult("The user stopped this call.", is_error=True)
 ENDED = ToolResult("This call was stopped, as the server ended.", is_error=True)
+NOBODY = ToolResult("Not run: nobody was there to allow it.", is_error=True)
 TOO_MANY = ToolResult("Not run: too many calls without an answer.", is_error=True)
 
 
