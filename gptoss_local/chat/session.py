@@ -303,7 +303,7 @@ class _Reading:
     def correct(self, finished: Finished, n_ctx: int) -> bool:
         """Tell a model that called what does not exist; returns whether it may try again.
 
-        Nobody who asked could answer such a call: clients know their own functions alone.
+        A client could not answer such a call: it knows its own functions alone.
 
         Args:
             finished: The end of what the model wrote.

@@ -1,4 +1,4 @@
-"""What the user has allowed for good: `allowed-tools.json` beside config.toml."""
+"""Remember what the user has allowed for good, in `allowed-tools.json`."""
 
 import hashlib
 from pathlib import Path
