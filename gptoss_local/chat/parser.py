@@ -79,7 +79,7 @@ class HarmonyParser:
         self.broken_call = ""
         """The function whose call broke off after a part of it had been returned."""
         self.undeclared_call = ""
-        """The recipient of the last message, if that is not a declared function; empty otherwise."""
+        """The recipient of the last message, if that is not a declared function."""
 
     def is_content(self, token: int) -> bool:
         """Return whether `token`, fed next, is text of the content."""

@@ -24,7 +24,7 @@ class Tool:
         asks: Whether the user is asked before a call.
         identity: What a lasting permission holds for besides the name and the parameters, such as
             the command line of a server.
-        is_built_in: Harmony declares it itself, so only its name is sent.
+        is_built_in: Harmony declares its parameters, so these are not sent.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Tool:
 
     def declaration(self) -> dict[str, Any]:
         """Return its entry in `tools` of a request."""
-        function: dict[str, Any] = {"name": self.name}
+        function: dict[str, Any] = {"name": self.name, "description": self.description}
         if not self.is_built_in:
-            function |= {"description": self.description, "parameters": self.parameters}
+            function["parameters"] = self.parameters
         return {"type": "function", "function": function}
 
 
