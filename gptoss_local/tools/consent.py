@@ -28,11 +28,15 @@ class Consents:
         self._allowed: dict[str, dict[str, str]] | None = None if path else {}
 
     def has(self, tool: Tool) -> bool:
-        """Return whether the tool, as it is now, was allowed for good."""
-        return self._read().get(tool.source, {}).get(tool.name) == _digest(tool)
+        """Return whether the tool, as it is now, was allowed for good; not if that is unreadable."""
+        try:
+            allowed = self._read()
+        except UsageError:
+            return False
+        return allowed.get(tool.source, {}).get(tool.name) == _digest(tool)
 
     def add(self, tool: Tool) -> None:
-        """Allow a tool for good. Raises UsageError: the file cannot be written."""
+        """Allow a tool for good. Raises UsageError: the file cannot be read or written."""
         allowed = self._read(again=True)
         allowed.setdefault(tool.source, {})[tool.name] = _digest(tool)
         self._write(allowed)
@@ -44,8 +48,9 @@ class Consents:
             self._write(allowed)
 
     def _read(self, *, again: bool = False) -> dict[str, dict[str, str]]:
-        if self._path is None or (self._allowed is not None and not again):
-            return self._allowed or {} if self._allowed is None else self._allowed
+        if self._allowed is not None and (self._path is None or not again):
+            return self._allowed
+        assert self._path is not None
         try:
             self._allowed = msgspec.json.decode(self._path.read_bytes(), type=_Allowed).allowed
         except FileNotFoundError:
