@@ -91,15 +91,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api_tools: str = ""
     """Tools that requests to the API may have the server run: `web_search,code_interpreter,mcp`."""
     mcp_config: Path | None = None
-    """A file with more MCP servers than those of mcp.json beside config.toml."""
+    """A file with MCP servers, besides mcp.json in the folder of config.toml."""
     python_tool: str = "sandbox"
-    """Where `python` runs: `sandbox`, `jupyter:KERNEL`, or `container:IMAGE`."""
+    """The place where `python` runs: `sandbox`, `jupyter:KERNEL`, or `container:IMAGE`."""
     python_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
     """Seconds after which a call of `python` is stopped."""
     python_memory: str = "256MiB"
     """Memory of the sandbox."""
     search: str = ""
-    """How `browser` searches: `searxng`, `exa`, `tavily`, `ddgs`; empty: it opens pages only."""
+    """The search of `browser`: `searxng`, `exa`, `tavily`, `ddgs`; empty: it opens pages only."""
     searxng_url: str = ""
     """The user's own SearXNG, `http://localhost:8888`."""
     search_key: str = ""

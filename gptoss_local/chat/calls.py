@@ -13,6 +13,7 @@ from typing import Any
 import json_repair
 import msgspec
 
+from gptoss_local.chat.built_in import PYTHON, code_arguments
 from gptoss_local.chat.message import Tool
 from gptoss_local.chat.schema_keywords import TYPES, has_type
 
@@ -24,7 +25,6 @@ _GLUED = re.compile(r"\s*[:=]?\s*(?:\((?P<inside>.*)\)|(?P<bare>.*))\s*", re.DOT
 _ENVELOPES = ("arguments", "parameters", "input", "args", "kwargs", "tool_input", "function")
 _DECODER = json.JSONDecoder()
 _PREFIX = "functions."
-_PYTHON = "python"
 
 
 def find_calls(
@@ -55,8 +55,11 @@ def find_calls(
             return []
     if tool is None:
         arguments = _parse(text)
-        fitting = [t for t in tools if arguments and _fits(arguments, t, strictly=True)]
+        functions = [t for t in tools if not t.is_built_in]
+        fitting = [t for t in functions if arguments and _fits(arguments, t, strictly=True)]
         return [(fitting[0].name, arguments)] if arguments and len(fitting) == 1 else []
+    if tool.is_built_in and tool.name == PYTHON:
+        return [] if is_cut else [(PYTHON, code_arguments(text))]
     found = _in_a_row(text, tool, is_cut=is_cut)
     if found is None:
         found = _arguments(text, tool, is_cut=is_cut, objects_only=objects_only)
@@ -170,7 +173,7 @@ def _as_only_argument(text: str, tool: Tool) -> dict[str, Any] | None:
     Harmony's own `python` takes bare code, so there the other arguments may be left out.
     """
     properties, required = _properties(tool)
-    if tool.name == _PYTHON and len(properties.keys() & required) == 1:
+    if tool.name == PYTHON and len(properties.keys() & required) == 1:
         properties = {name: properties[name] for name in properties.keys() & required}
     if len(properties) != 1 or not text.strip() or text.lstrip()[0] in "{[":
         return None

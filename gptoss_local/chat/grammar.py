@@ -49,6 +49,12 @@ c{i}: (channel t{i} | t{i} channel) kind? <|message|> @a{i} <|call|>
 t{i}: " to=functions." N{i}
 N{i}: {names}
 """
+_BUILT_IN = """
+b: (own tb | tb own) (" code" | kind)? <|message|> TEXT <|call|>
+own: <|channel|> ("analysis" | "commentary")
+tb: " to=" B
+B: {names}
+"""
 _OBJECT: dict[str, Any] = {"type": "object"}
 
 # How llguidance says what, and how we do.
@@ -107,16 +113,23 @@ def compile_grammar(
             last = "final | (preamble turn (analysis turn)*)? call"
         top = _ANSWER.format(last=last, thoughts=thoughts, body=body)
         if tools:
-            groups = list(_argument_schemas(tools, must_call, patience))
-            top += _CALLS.format(calls=" | ".join(f"c{i}" for i in range(len(groups))))
+            functions = [tool for tool in tools if not tool.is_built_in]
+            groups = list(_argument_schemas(functions, must_call, patience))
+            own = [t.name for t in tools if t.is_built_in and t.name in (must_call or [t.name])]
+            kinds = [f"c{i}" for i in range(len(groups))] + ["b"] * bool(own)
+            top += _CALLS.format(calls=" | ".join(kinds))
+            top += _BUILT_IN.format(names=_spelled(own)) if own else ""
             for i, (names, schema) in enumerate(groups):
-                spelled = " | ".join(json.dumps(name, ensure_ascii=False) for name in names)
-                top += _CALL.format(i=i, names=spelled)
+                top += _CALL.format(i=i, names=_spelled(names))
                 schemas.append(schema)
                 grammars.append({"name": f"a{i}", **guidance.json_schema(schema.schema)})
     grammar = guidance.grammar({"name": "top", "lark_grammar": top}, *grammars)
     _check(grammar, schemas)
     return grammar
+
+
+def _spelled(names: Iterable[str]) -> str:
+    return " | ".join(json.dumps(name, ensure_ascii=False) for name in names)
 
 
 def _text(answer_format: RegexFormat, patience: Patience) -> str:

@@ -44,7 +44,7 @@ class HarmonyParser:
 
     Args:
         vocabulary: For the bytes of a token.
-        tools: The functions that are declared. A call of another one is content.
+        tools: The functions that are declared. What a call of another one says is reasoning.
         opens_final: The prompt already opened a message of the final channel.
         streams_calls: Return the arguments of a call as they are written.
         opens_analysis: The prompt ends inside reasoning.
@@ -78,6 +78,8 @@ class HarmonyParser:
         """Tokens of analysis so far, without tags and headers."""
         self.broken_call = ""
         """The function whose call broke off after a part of it had been returned."""
+        self.undeclared_call = ""
+        """The recipient of the last message, if that is not a declared function."""
 
     def is_content(self, token: int) -> bool:
         """Return whether `token`, fed next, is text of the content."""
@@ -89,7 +91,7 @@ class HarmonyParser:
         if token < FIRST_SPECIAL:
             return self._text(self._decoder.decode(self._token_bytes[token]))
         if token in _BORDERS:
-            closed = self._close(is_cut=token not in (END, CALL))
+            closed = self._close(is_cut=token not in (END, CALL), is_called=token == CALL)
             self._reader = HeaderReader(self._names, has_role=token == START)
             return closed
         events: list[Delta] = []
@@ -132,25 +134,28 @@ class HarmonyParser:
         if self._is_reasoning and not self._recipient:
             return []
         tool = called(self._recipient, self._tools) if self._streams_calls else None
+        tool = None if tool and tool.is_built_in else tool  # whose body may not be JSON
         self._growing = GrowingCall(self._n_calls, _new_call_id(), tool) if tool else None
         events = self._release()
         return [*events, *self._growing.feed(self._arguments)] if self._growing else events
 
-    def _close(self, *, is_cut: bool) -> list[Delta]:
+    def _close(self, *, is_cut: bool, is_called: bool = False) -> list[Delta]:
         """End the current message and expect a header."""
+        self.undeclared_call = ""
         tail = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         if self._reader is not None:
             self._reader.text(tail)
-            events = self._close_header(self._reader, is_cut=is_cut)
+            events = self._close_header(self._reader, is_cut=is_cut, is_called=is_called)
         elif self._recipient:
-            events = self._call(self._recipient, self._arguments + tail, is_cut=is_cut)
+            body = self._arguments + tail
+            events = self._call(self._recipient, body, is_cut=is_cut, is_called=is_called)
         else:
             events = self._delta(tail, is_reasoning=self._is_reasoning)
         self._reader, self._recipient = HeaderReader(self._names), ""
         return events
 
-    def _close_header(self, reader: HeaderReader, *, is_cut: bool) -> list[Delta]:
+    def _close_header(self, reader: HeaderReader, *, is_cut: bool, is_called: bool) -> list[Delta]:
         """Close a header that never met `<|message|>`: what is left of it is the body."""
         header = reader.read(is_whole=False)
         if _is_call(header) and (reader.has_tags or not is_cut):
@@ -159,13 +164,15 @@ class HarmonyParser:
             )
             if calls:
                 return [*self._release(), *self._deliver(calls)]
+            if is_called and called(header.recipient, self._tools) is None:
+                return [*self._release(), *self._undeclared(header.recipient, header.text)]
         if _is_reasoning(header):
             return self._message(header.text, is_reasoning=True)
         self._hold(header.text if reader.has_tags else reader.whole)
         return []
 
-    def _call(self, recipient: str, text: str, *, is_cut: bool) -> list[Delta]:
-        """Return one function call or several, or the text as content if it is not a call."""
+    def _call(self, recipient: str, text: str, *, is_cut: bool, is_called: bool) -> list[Delta]:
+        """Return one function call or several; what is not one is kept as text."""
         calls = find_calls(recipient, text, self._tools, is_cut=is_cut)
         growing, self._growing = self._growing, None
         if growing and growing.has_begun:
@@ -175,8 +182,17 @@ class HarmonyParser:
             return self._deliver(calls, growing.id)
         if calls:
             return self._deliver(calls)
-        name = recipient.removeprefix("functions.")
-        return self._delta(text if name in self._names else f"{name}({text})", is_reasoning=False)
+        if called(recipient, self._tools) is not None:
+            return self._delta(text, is_reasoning=False)
+        if is_called:
+            return self._undeclared(recipient, text)
+        self._hold(text)
+        return []
+
+    def _undeclared(self, recipient: str, text: str) -> list[Delta]:
+        """Note a call of what does not exist; the model may be told, and try otherwise."""
+        self.undeclared_call = recipient
+        return self._message(text, is_reasoning=True)
 
     def _deliver(
         self, calls: Sequence[tuple[str, dict[str, Any]]], first_id: str = ""
@@ -236,7 +252,7 @@ class RawParser:
     """Tokens as text with the tags spelled out, for prompts without a template."""
 
     n_reasoning = 0  # not told apart here
-    broken_call = ""  # as there are none
+    broken_call = undeclared_call = ""  # as there are none
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary

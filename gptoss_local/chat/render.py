@@ -7,6 +7,7 @@ forge a message.
 import contextlib
 import datetime
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -20,7 +21,8 @@ from openai_harmony import (
 from openai_harmony import Message as HarmonyMessage
 
 from gptoss_local.chat.budget import TokenBudget
-from gptoss_local.chat.message import ChatRequest, JsonFormat, Message
+from gptoss_local.chat.built_in import body_of, is_built_in, namespaces
+from gptoss_local.chat.message import ChatRequest, JsonFormat, Message, Tool
 from gptoss_local.chat.parts import Part
 from gptoss_local.chat.turns import arrange, is_final
 from gptoss_local.chat.typescript import render_tools
@@ -41,6 +43,9 @@ _EFFORTS = {
     "medium": ReasoningEffort.MEDIUM,
     "high": ReasoningEffort.HIGH,
 }
+_ANALYSIS = "analysis"
+_MAX_NAME = 64
+_NAME = re.compile(r"[\w.-]{1,64}")
 _UNNAMED = "unknown"  # a function whose name no message says
 
 
@@ -55,8 +60,9 @@ def render_chat(
     The system message says that today is `date`, which is the real one by default. An answer that
     the request has begun stands open at the end.
 
-    Reasoning of finished turns is dropped, that of a running tool loop is kept, as gpt-oss's chat
-    template does; openai-harmony itself would keep that of all finished turns but the first.
+    Reasoning of finished turns is dropped, and with it what built-in tools were called for; that of
+    a running tool loop is kept, as gpt-oss's chat template does; openai-harmony itself would keep
+    that of all finished turns but the first.
     Without reasoning and tools the prompt also opens the final channel; with tools the model
     must be free to call one, so it gets the lowest effort instead.
 
@@ -70,8 +76,9 @@ def render_chat(
     try:
         if not tokens:
             effort = request.effort if request.reasoning else "low"
-            system = _system(effort, date or datetime.date.today())
-            options = RenderOptions(conversation_has_function_tools=bool(request.tools))
+            system = _system(effort, date or datetime.date.today(), request.tools)
+            has_functions = not all(tool.is_built_in for tool in request.tools)
+            options = RenderOptions(conversation_has_function_tools=has_functions)
             tokens += encoding.render(system, options)
         for part in _history(request):
             if isinstance(part, Part):
@@ -93,6 +100,23 @@ def render_chat(
     if begun is not None:
         tokens += vocabulary.encode(begun.content, budget)
     return tokens
+
+
+def correction(recipient: str, tools: Sequence[Tool], vocabulary: Vocabulary) -> list[int]:
+    """Return the answer to a call of what does not exist, and the header of what comes next.
+
+    Args:
+        recipient: What the model called.
+        tools: What it may call.
+        vocabulary: Of the model.
+    """
+    names = [t.name if t.is_built_in else f"functions.{t.name}" for t in tools]
+    known = f"There are: {', '.join(names)}." if names else "There are no tools: answer without."
+    text = f"Error: there is no tool {recipient[:_MAX_NAME]}. {known}"
+    author = recipient if _NAME.fullmatch(recipient) else f"functions.{_UNNAMED}"
+    part = Part(Role.TOOL, text, "commentary", "assistant", name=author)
+    rendered = vocabulary.rendered.tokens(part, TokenBudget())
+    return [*rendered, START, *vocabulary.encode("assistant")]
 
 
 def render_history(
@@ -159,12 +183,14 @@ def _ended(tokens: Sequence[int]) -> list[int]:
     return [*tokens, END]
 
 
-def _system(effort: Effort, date: datetime.date) -> HarmonyMessage:
+def _system(effort: Effort, date: datetime.date, tools: Sequence[Tool]) -> HarmonyMessage:
     content = (
         SystemContent.new()
         .with_reasoning_effort(_EFFORTS[effort])
         .with_conversation_start_date(date.isoformat())
     )
+    for namespace in namespaces(tools):
+        content = content.with_tools(namespace)
     return HarmonyMessage.from_role_and_content(Role.SYSTEM, content)
 
 
@@ -179,13 +205,14 @@ def _history(request: ChatRequest) -> Iterator[Part | tuple[int, ...]]:
     instructions = "\n\n".join(m.content for m in messages[:n_leading] if m.content)
     if content := "\n\n".join(_sections(instructions, request)):
         yield Part(Role.DEVELOPER, content)
-    calls = _CallLog()
+    calls = _CallLog(request.tools)
     arranged = arrange(messages[n_leading:])
     n_finished = max((i + 1 for i, m in enumerate(arranged) if is_final(m)), default=0)
     for i, message in enumerate(arranged):
-        if i < n_finished:
-            message = msgspec.structs.replace(message, reasoning="", tokens=())
-        if message.tokens:
+        if i < n_finished:  # without analysis, to which calls of built-in tools belong
+            message = msgspec.structs.replace(message, tokens=())
+            yield from (p for p in _parts(message, calls) if p.channel != _ANALYSIS)
+        elif message.tokens:
             calls.add(message)
             yield message.tokens
         else:
@@ -200,17 +227,19 @@ def _parts(message: Message, calls: "_CallLog") -> Iterator[Part]:
             yield Part(Role.USER, message.content)
         case "assistant":
             calls.add(message)
-            yield from _assistant(message)
+            yield from _assistant(message, calls)
         case "tool":
-            name = f"functions.{calls.answered_by(message)}"
-            yield Part(Role.TOOL, message.content, "commentary", "assistant", name=name)
+            name = calls.answered_by(message)
+            channel = _ANALYSIS if calls.is_built_in(name) else "commentary"
+            author = name if calls.is_built_in(name) else f"functions.{name}"
+            yield Part(Role.TOOL, message.content, channel, "assistant", name=author)
 
 
 def _sections(instructions: str, request: ChatRequest) -> Iterator[str]:
     if instructions:
         yield _instructions(instructions)
-    if request.tools:
-        yield render_tools(request.tools)
+    if functions := [tool for tool in request.tools if not tool.is_built_in]:
+        yield render_tools(functions)
     if isinstance(request.format, JsonFormat) and request.format.schema.keys() - {"type"}:
         yield _response_format(request.format)
 
@@ -226,13 +255,16 @@ def _response_format(wanted: JsonFormat) -> str:
     return f"# Response Formats\n\n## {wanted.name}\n\n{about}{schema}"
 
 
-def _assistant(message: Message) -> Iterator[Part]:
+def _assistant(message: Message, calls: "_CallLog") -> Iterator[Part]:
     if message.reasoning:
-        yield Part(Role.ASSISTANT, message.reasoning, "analysis")
+        yield Part(Role.ASSISTANT, message.reasoning, _ANALYSIS)
     if message.content:
         channel = "commentary" if message.is_preamble else "final"
         yield Part(Role.ASSISTANT, message.content, channel)
     for call in message.tool_calls:
+        if calls.is_built_in(call.name):
+            yield Part(Role.ASSISTANT, body_of(call), _ANALYSIS, call.name, "code")
+            continue
         arguments = call.arguments
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
@@ -243,9 +275,13 @@ def _assistant(message: Message) -> Iterator[Part]:
 class _CallLog:
     """The calls so far, and those that still wait for their result."""
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tools
         self._names: dict[str, str] = {}  # by id; some programs repeat them in each turn
         self._open: list[tuple[str, str]] = []  # (id, name) in order
+
+    def is_built_in(self, name: str) -> bool:
+        return is_built_in(name, self._tools)
 
     def add(self, message: Message) -> None:
         calls = [(call.id, call.name or _UNNAMED) for call in message.tool_calls]

@@ -4,10 +4,12 @@ import asyncio
 import datetime
 import functools
 import itertools
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import NamedTuple
+
+import msgspec
 
 from gptoss_local.chat.budget import (
     PromptTooLongError,
@@ -31,13 +33,22 @@ from gptoss_local.chat.parser import HarmonyParser, RawParser
 from gptoss_local.chat.patience import Patience
 from gptoss_local.chat.reader import Reader
 from gptoss_local.chat.recall import Recall
-from gptoss_local.chat.render import opens_analysis, opens_final, render_chat, render_history
+from gptoss_local.chat.render import (
+    correction,
+    opens_analysis,
+    opens_final,
+    render_chat,
+    render_history,
+)
 from gptoss_local.chat.truncation import shorten
 from gptoss_local.chat.vocabulary import STOP_TOKENS, Vocabulary
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
 from gptoss_local.errors import BrokenCallError, ContextOverflowError
 from gptoss_local.off_loop import Check, run_off_loop
+from gptoss_local.types import Usage
+
+_N_CORRECTIONS = 3  # of calls of functions that do not exist, in one answer
 
 _start_dates = StartDates()  # of all conversations with this server
 _recall = Recall()
@@ -87,22 +98,27 @@ async def answer(
         grammar = await _make_grammar(request, opens_final=start.opens_final)
     yield Started(len(start.prompt), start.n_left_out)
     reading = _Reading(start, vocabulary)
-    generation = engine.generate(
-        start.prompt,
-        request.sampling,
-        stop_tokens=STOP_TOKENS,
-        max_tokens=request.max_tokens,
-        grammar=grammar,
-        n_logprobs=request.n_logprobs,
-        reports_prefill=isinstance(request, ChatRequest) and request.reports_prefill,
-    )
-    async with aclosing(generation):
-        async for frame in generation:
-            was_over = reading.is_over
-            for event in reading.events(frame):
-                yield event
-            if isinstance(frame, Tokens) and reading.is_over and not was_over:
-                engine.cancel(frame.seq_id)
+    n_corrections = 0 if grammar else _N_CORRECTIONS
+    while prompt := reading.next_prompt:
+        generation = engine.generate(
+            prompt,
+            request.sampling,
+            stop_tokens=STOP_TOKENS,
+            max_tokens=reading.max_tokens,
+            grammar=grammar,
+            n_logprobs=request.n_logprobs,
+            reports_prefill=isinstance(request, ChatRequest) and request.reports_prefill,
+        )
+        async with aclosing(generation):
+            async for frame in generation:
+                if n_corrections and isinstance(frame, Finished) and reading.correct(frame, n_ctx):
+                    n_corrections -= 1
+                    break
+                was_over = reading.is_over
+                for event in reading.events(frame):
+                    yield event
+                if isinstance(frame, Tokens) and reading.is_over and not was_over:
+                    engine.cancel(frame.seq_id)
     # The reasoning of a tool loop stays until its results have been answered.
     whole = reading.whole
     is_known = whole.done.reason == "stop" and bool(whole.content) and not whole.calls
@@ -262,6 +278,8 @@ class _Reading:
 
     Attributes:
         whole: The answer as far as it is.
+        next_prompt: What the engine is to continue; None once the answer is over.
+        max_tokens: That it may write then.
     """
 
     def __init__(self, start: _Start, vocabulary: Vocabulary) -> None:
@@ -269,7 +287,11 @@ class _Reading:
         scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
         one_call = isinstance(request, ChatRequest) and request.one_call
         self.whole = WholeAnswer()
+        self.next_prompt: list[int] | None = start.prompt
+        self.max_tokens = request.max_tokens
         self._start = start
+        self._vocabulary = vocabulary
+        self._earlier: list[Usage] = []  # of what the model wrote before it was corrected
         self._tokens = list(start.prompt)
         self._reader = Reader(start.parser, request.stop, scored, one_call=one_call)
 
@@ -277,6 +299,29 @@ class _Reading:
     def is_over(self) -> bool:
         """Return whether the answer has ended, though the engine may not know yet."""
         return self._reader.is_over
+
+    def correct(self, finished: Finished, n_ctx: int) -> bool:
+        """Tell a model that called what does not exist; returns whether it may try again.
+
+        A client could not answer such a call: it knows its own functions alone.
+
+        Args:
+            finished: The end of what the model wrote.
+            n_ctx: Tokens that prompt and answer may have.
+        """
+        recipient = self._start.parser.undeclared_call
+        if finished.reason != "stop" or not recipient or self.is_over:
+            return False
+        request = self._start.request
+        tools = request.tools if isinstance(request, ChatRequest) else ()
+        prompt = [*self._tokens, *correction(recipient, tools, self._vocabulary)]
+        if self.max_tokens is not None:
+            self.max_tokens -= finished.usage.n_generated
+        if len(prompt) >= n_ctx or self.max_tokens == 0:
+            return False
+        self._earlier.append(finished.usage)
+        self._tokens, self.next_prompt = prompt, prompt
+        return True
 
     def events(self, frame: Prefilled | Tokens | Finished) -> Iterator[ChatEvent]:
         """Yield what a frame brings. Raises BrokenCallError."""
@@ -290,13 +335,16 @@ class _Reading:
     def _read(self, frame: Prefilled | Tokens | Finished) -> Iterator[ChatEvent]:
         reader, parser = self._reader, self._start.parser
         if isinstance(frame, Prefilled):
-            yield Prefilling(frame.n_tokens, frame.n_cached)
+            if not self._earlier:
+                yield Prefilling(frame.n_tokens, frame.n_cached)
         elif isinstance(frame, Finished):
             yield from reader.finish()
             if frame.reason != "length":
                 _check_calls(parser)
+            self.next_prompt = None
             reason = "stop" if reader.is_over else frame.reason
-            yield Done(reason, frame.usage, self._tokens, parser.n_reasoning, reader.stop.found)
+            usage = _sum([*self._earlier, frame.usage])
+            yield Done(reason, usage, self._tokens, parser.n_reasoning, reader.stop.found)
         else:
             for token, logprob in itertools.zip_longest(frame.tokens, frame.logprobs):
                 if reader.is_over:  # decoded before the engine heard of it
@@ -304,6 +352,16 @@ class _Reading:
                 self._tokens.append(token)
                 yield from reader.feed(token, logprob)
                 _check_calls(parser)
+
+
+def _sum(usages: Sequence[Usage]) -> Usage:
+    """Return what an answer cost that was written in parts; the later prompts hold the first."""
+    first = usages[0]
+    if len(usages) == 1:
+        return first
+    names = ("n_generated", "prefill_ns", "decode_ns", "queue_ns", "n_drafted", "n_accepted")
+    sums = {name: sum(getattr(usage, name) for usage in usages) for name in names}
+    return msgspec.structs.replace(first, **sums)
 
 
 def _check_calls(parser: HarmonyParser | RawParser) -> None:

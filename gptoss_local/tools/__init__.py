@@ -1,7 +1,7 @@
-"""What the model may do: the user's programs, MCP servers, `python` and `browser`.
+"""Tools that the model may call: the user's programs, MCP servers, `python` and `browser`.
 
-One `Toolbox` a chat says which tools it has and runs calls. Whoever shows the chat holds the loop
-and asks the user.
+Each chat has a `Toolbox`, which declares its tools and runs calls. The front ends hold the loop and
+ask the user.
 """
 
 from gptoss_local.tools.results import Page, ToolResult

@@ -1,4 +1,4 @@
-"""What the user has allowed for good: `allowed-tools.json` beside config.toml."""
+"""Remember what the user has allowed for good, in `allowed-tools.json`."""
 
 import hashlib
 from pathlib import Path
@@ -25,46 +25,48 @@ class Consents:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._allowed: dict[str, dict[str, str]] | None = None if path else {}
+        self._in_memory: dict[str, dict[str, str]] = {}
 
     def has(self, tool: Tool) -> bool:
-        """Return whether the tool, as it is now, was allowed for good."""
-        return self._read().get(tool.source, {}).get(tool.name) == _digest(tool)
+        """Return whether the tool as it is now was allowed; False for a broken file."""
+        try:
+            allowed = self._read()
+        except UsageError:
+            return False
+        return allowed.get(tool.source, {}).get(tool.name) == _digest(tool)
 
     def add(self, tool: Tool) -> None:
-        """Allow a tool for good. Raises UsageError: the file cannot be written."""
-        allowed = self._read(again=True)
+        """Allow a tool for good. Raises UsageError: the file cannot be read or written."""
+        allowed = self._read()
         allowed.setdefault(tool.source, {})[tool.name] = _digest(tool)
         self._write(allowed)
 
     def forget(self, source: str) -> None:
         """Ask again for all tools of a source."""
-        allowed = self._read(again=True)
+        allowed = self._read()
         if allowed.pop(source, None) is not None:
             self._write(allowed)
 
-    def _read(self, *, again: bool = False) -> dict[str, dict[str, str]]:
-        if self._path is None or (self._allowed is not None and not again):
-            return self._allowed or {} if self._allowed is None else self._allowed
+    def _read(self) -> dict[str, dict[str, str]]:
+        if self._path is None:
+            return self._in_memory
         try:
-            self._allowed = msgspec.json.decode(self._path.read_bytes(), type=_Allowed).allowed
+            return msgspec.json.decode(self._path.read_bytes(), type=_Allowed).allowed
         except FileNotFoundError:
-            self._allowed = {}
+            return {}
         except (OSError, msgspec.DecodeError) as error:
             hint = "Remove it; you are asked again then."
             raise UsageError(f"{self._path} cannot be read: {error}", hint=hint) from error
-        return self._allowed
 
     def _write(self, allowed: dict[str, dict[str, str]]) -> None:
-        self._allowed = allowed
         if self._path is None:
             return
         text = msgspec.json.format(msgspec.json.encode(_Allowed(allowed=allowed)), indent=2)
-        beside = self._path.with_suffix(".new")
+        new = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_bytes(text + b"\n")
-            beside.replace(self._path)
+            new.write_bytes(text + b"\n")
+            new.replace(self._path)
         except OSError as error:
             raise UsageError(f"{self._path} cannot be written: {error.strerror}") from error
 

@@ -1,4 +1,4 @@
-"""Where the tools of this process come from: shared by its chats, ended with it."""
+"""Make the toolboxes of this process, and end what they share."""
 
 from pathlib import Path
 

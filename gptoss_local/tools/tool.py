@@ -19,12 +19,12 @@ class Tool:
         run: Does the work; raises UsageError for what the model may correct.
         about: What it does, for the user, after "It".
         source: Name of where it comes from, which is switched on and off as a whole.
-        argv: The program that a call runs, and its arguments; None for what is no program.
+        argv: The program that a call runs, and its arguments; None if it is not one.
         timeout_s: Seconds after which a call is ended.
         asks: Whether the user is asked before a call.
         identity: What a lasting permission holds for besides the name and the parameters, such as
             the command line of a server.
-        is_built_in: Harmony declares it itself, so only its name is sent.
+        is_built_in: Harmony declares its parameters, so these are not sent.
     """
 
     name: str
@@ -41,14 +41,14 @@ class Tool:
 
     def declaration(self) -> dict[str, Any]:
         """Return its entry in `tools` of a request."""
-        function: dict[str, Any] = {"name": self.name}
+        function: dict[str, Any] = {"name": self.name, "description": self.description}
         if not self.is_built_in:
-            function |= {"description": self.description, "parameters": self.parameters}
+            function["parameters"] = self.parameters
         return {"type": "function", "function": function}
 
 
 class Source(Protocol):
-    """Where tools of one chat come from: a program, a server, something built in.
+    """A provider of tools for one chat: a program, a server, something built in.
 
     Attributes:
         name: Unique among the sources of a toolbox.

@@ -1,4 +1,4 @@
-"""The tools of one chat. Nothing here asks the user; whoever holds the loop does.
+"""The tools of one chat. Nothing here asks the user; the front ends do.
 
 Thread: one event loop.
 """
@@ -17,7 +17,7 @@ from gptoss_local.tools.results import Page, ToolResult, cut_middle
 from gptoss_local.tools.tool import Arguments, Source, Tool
 
 MAX_DECLARED_TOKENS = 6_000
-"""Of all declarations, about; what is over it is offered through a search."""
+"""About, of all declarations; tools over it are offered through a search."""
 
 Scope = Literal["chat", "always"]
 
@@ -90,7 +90,7 @@ class Toolbox:
         self._problems: dict[str, str] = {}
         self._by_source: dict[str, tuple[Tool, ...]] = {}
         self.tools: dict[str, Tool] = {}
-        """By name, of the sources that are on and were prepared."""
+        """Tools of the sources that are on and were prepared, by name."""
         self.on: set[str] = {source.name for source in sources if source.is_on}
         """Names of sources."""
         self.trusted: set[str] = set()

@@ -177,11 +177,36 @@ def test_what_others_are_made_to_say_is_no_answer(
     assert len(parse(vocabulary, "<|end|>" + call)[2]) == 1
 
 
-def test_undeclared_functions_are_content(vocabulary: Vocabulary) -> None:
-    text = '<|channel|>commentary to=functions.rm<|message|>{"path": "/"}<|call|>'
-    assert parse(vocabulary, text) == ("", 'rm({"path": "/"})', [])
-    code = "<|channel|>analysis to=python code<|message|>print(1)<|call|>"
-    assert parse(vocabulary, code) == ("", "python(print(1))", [])
+@pytest.mark.parametrize(
+    ("text", "recipient", "body"),
+    [
+        (
+            '<|channel|>commentary to=functions.rm<|message|>{"path": "/"}<|call|>',
+            "functions.rm",
+            '{"path": "/"}',
+        ),
+        ("<|channel|>analysis to=python code<|message|>print(1)<|call|>", "python", "print(1)"),
+        ("<|channel|>analysis to=python code print(1)<|call|>", "python", "code print(1)"),
+        (
+            '<|channel|>commentary to=functions.rm<|message|>{"path": "/"}<|end|>',
+            "",
+            '{"path": "/"}',
+        ),
+    ],
+)
+def test_calls_of_undeclared_functions(
+    vocabulary: Vocabulary, text: str, recipient: str, body: str
+) -> None:
+    """A call that can be answered is reasoning; what only looks like one may be the answer."""
+    parser = HarmonyParser(vocabulary, TOOLS)
+    deltas = [d for token in vocabulary.encode_tagged(text) for d in parser.feed(token)]
+    assert parser.undeclared_call == recipient
+    reasoning, content, calls = join(
+        HarmonyParser(vocabulary, TOOLS), vocabulary.encode_tagged(text)
+    )
+    assert calls == []
+    assert (reasoning, content) == ((body, "") if recipient else ("", body))
+    assert bool(deltas) == bool(recipient)
 
 
 @pytest.mark.parametrize(

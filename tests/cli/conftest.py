@@ -72,7 +72,10 @@ class PseudoTerminal:
         while text not in self.screen:
             left_s = max(0.0, deadline_s - time.monotonic())
             assert select.select([self._fd], [], [], left_s)[0], self.screen
-            self.screen += os.read(self._fd, 4096).decode(errors="replace")
+            try:
+                self.screen += os.read(self._fd, 4096).decode(errors="replace")
+            except OSError as error:  # the process is gone
+                raise AssertionError(f"ended before {text!r}:\n{self.screen}") from error
 
     def await_input(self) -> None:
         """Wait until the process itself waits.

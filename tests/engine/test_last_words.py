@@ -26,7 +26,7 @@ def fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "fault"
     (tmp_path / "sitecustomize.py").write_text(
         textwrap.dedent(f"""
-        import os, sys
+        import os, sys, time
         if "gptoss_local.engine.worker.start" in sys.orig_argv:
             import llama_cpp
             draw, drawn = llama_cpp.llama_sampler_sample, []
@@ -121,13 +121,13 @@ async def test_a_token_that_does_not_exist(nano_gguf: Path, fault: Path) -> None
         ),
         (  # word by word, as Python writes where each thread was
             "[os.write(2, b'n > 0 failed\\n')]"
-            " + [(os.write(2, b'at '), __import__('time').sleep(0.002)) for _ in range(300)]"
+            " + [(os.write(2, b'at '), time.sleep(0.002)) for _ in range(300)]"
             " + [os.abort()]",
             EngineCrashedError,
             r"\(signal 6\): n > 0 failed$",
         ),
         (  # as long as a system takes to store the memory of a large process
-            "[os.write(2, b'illegal\\n'), __import__('time').sleep(3.5), os.kill(os.getpid(), 3)]",
+            "[os.write(2, b'illegal\\n'), time.sleep(3.5), os.kill(os.getpid(), 3), time.sleep(9)]",
             EngineCrashedError,
             r"\(signal 3\): illegal$",
         ),

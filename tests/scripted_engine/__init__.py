@@ -82,6 +82,12 @@ def calls(name: str, arguments: Mapping[str, Any], reasoning: str = "", **how: A
     return Reply(text=_after_reasoning(reasoning, f"{header}{text}<|call|>"), **how)
 
 
+def calls_built_in(name: str, body: str, reasoning: str = "", **how: Any) -> Reply:
+    """A call of `python` or of a function of `browser`, as the model was trained to write it."""
+    message = f"<|channel|>analysis to={name} code<|message|>{body}<|call|>"
+    return Reply(text=_after_reasoning(reasoning, message), **how)
+
+
 def _after_reasoning(reasoning: str, message: str) -> str:
     if not reasoning:
         return message

@@ -33,7 +33,7 @@ from gptoss_local.types import FinishReason, Usage
 from tests.scripted_engine import PROMPTS_SUFFIX, SCRIPT_VARIABLE, Part, Reply
 
 _USER = [START, 1428, MESSAGE]
-_FUNCTIONS = 44580  # the token that begins the author of a tool's message
+_TOOLS = (44580, 29010, 46071)  # `functions`, `python`, `browser`: the beginning of an author
 _N_VOCAB = 201_088
 
 
@@ -137,7 +137,8 @@ def find_reply(parts: list[Part], prompt: list[int]) -> Reply:
     ]
     of_effort = [part for part in asked if part.effort and _contains(prompt, part.effort)]
     found = (of_effort or [part for part in asked if not part.effort])[0].replies
-    n_results = sum(pair == (START, _FUNCTIONS) for pair in pairwise(prompt[end:]))
+    pairs = pairwise(prompt[end:])
+    n_results = sum(first == START and second in _TOOLS for first, second in pairs)
     return found[min(n_results, len(found) - 1)]
 
 

@@ -50,7 +50,7 @@ async def test_event_loop_lag(
     first: str, line: str, n_lines: int, per_s: int, history_path: Path
 ) -> None:
     pieces = [line[i : i + 4] for i in range(0, len(line), 4)] * 2000
-    server = ScriptedServer(first + line * n_lines, pieces[: per_s * (_SECONDS + 8)], per_s)
+    server = ScriptedServer(first + line * n_lines, pieces[: per_s * (_SECONDS + 20)], per_s)
     for _ in range(3):  # another process may have had the machine
         async with run_chat(server, history_path, size=(120, 40)) as chat:
             await chat.press("f8")  # the panel works, too
@@ -82,7 +82,7 @@ async def test_lag_of_an_answer_of_100_kb(first: str, unit: str, history_path: P
     """Of its second half, at 500 tokens a second."""
     text = first + unit * (100_000 // len(unit) + 1)
     pieces = [text[n : n + 4] for n in range(0, len(text), 4)]
-    n_before = len(pieces) - 500 * (_SECONDS + 8)
+    n_before = len(pieces) - 500 * (_SECONDS + 20)
     for _ in range(3):  # another process may have had the machine
         server = ScriptedServer("".join(pieces[:n_before]), pieces[n_before:], 500)
         async with run_chat(server, history_path, size=(120, 40)) as chat:

@@ -148,11 +148,7 @@ def test_keys(page: Page) -> None:
 
 def test_a_menu_by_keys_gives_the_focus_back(page: Page) -> None:
     ask(page, "What is the capital of France?")
-    button = (
-        page.get_by_role("banner")
-        .or_(page.locator(".chat-head"))
-        .get_by_label("Actions for this chat")
-    )
+    button = page.locator(".chat-head").get_by_role("button", name="Actions for this chat")
     button.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("menuitem", name="Rename")).to_be_focused()

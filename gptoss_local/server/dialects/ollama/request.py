@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gptoss_local.chat import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
+from gptoss_local.chat.built_in import built_in
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_keep_alive
 from gptoss_local.server.dialects.bounds import MAX_TOP_LOGPROBS, TokenId, TopCount
@@ -113,8 +114,7 @@ class ChatBody(_Common, kw_only=True):
         """Raises UsageError for what gpt-oss or this version cannot do."""
         effort, reasoning = self.reasoning
         newest = last_of_user(m.role for m in self.messages)
-        functions = (tool.function for tool in self.tools if tool.function is not None)
-        tools = [Tool(f.name, f.description, f.parameters, f.strict) for f in functions]
+        tools = [to_tool(tool.function) for tool in self.tools if tool.function is not None]
         return ChatRequest(
             messages=tuple(to_message(m, is_new=i >= newest) for i, m in enumerate(self.messages)),
             effort=effort,
@@ -171,6 +171,13 @@ class ModelBody(msgspec.Struct):
 
     model: str = ""
     name: str = ""
+
+
+def to_tool(function: Function) -> Tool:
+    """Translate a tool; one that harmony has itself comes by its name alone, as with Ollama."""
+    if not function.parameters and (found := built_in(function.name, function.description)):
+        return found
+    return Tool(function.name, function.description, function.parameters, function.strict)
 
 
 def to_message(wire: WireMessage, *, is_new: bool = True) -> Message:

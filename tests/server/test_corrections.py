@@ -1,0 +1,108 @@
+"""A model that calls what nobody declared is told so within its answer, and tries again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptoss_local.chat import Vocabulary
+from tests.scripted_engine import Script, answer, calls, calls_built_in
+from tests.server.asked import Asked, run_asked
+
+F: Any = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+
+
+@pytest.fixture(scope="module")
+def asked(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Asked]:
+    script = Script(vocabulary)
+    script.say("Compute", calls_built_in("python", "print(1)", "Hm."), answer("One."))
+    script.say("Forever", calls_built_in("python", "print(2)"))
+    script.say("Guess", calls("g", {"x": 1}), calls("f", {}), answer("Done."))
+    with run_asked(nano_home, vocabulary, script) as running:
+        yield running
+
+
+def chat(asked: Asked, question: str, **body: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": question}]
+    reply: dict[str, Any] = asked.post("/api/chat", messages=messages, **body).json()
+    return reply
+
+
+def test_the_model_tries_again(asked: Asked) -> None:
+    reply = chat(asked, "Compute")
+    message = reply["message"]
+    assert message["content"] == "One."
+    assert message["thinking"] == "Hm.\n\nprint(1)"
+    assert "tool_calls" not in message
+    assert reply["done_reason"] == "stop"
+    first, second = asked.prompts[-2:]
+    assert second[: len(first)] == first  # so that its prefix is there
+    assert reply["prompt_eval_count"] == len(first)
+    n_written = sum(map(len, (asked.vocabulary.encode("One."), asked.vocabulary.encode("Hm."))))
+    assert reply["eval_count"] > n_written + 10
+    (result,) = [piece for piece in asked.pieces() if piece.author == "python"]
+    assert result.text == "Error: there is no tool python. There are no tools: answer without."
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/generate"]
+)
+def test_in_every_dialect(asked: Asked, path: str) -> None:
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": "Compute"}]}
+    if path == "/v1/responses":
+        body = {"input": "Compute"}
+    elif path == "/api/generate":
+        body = {"prompt": "Compute"}
+    reply = asked.post(path, **body, **({"max_tokens": 99} if "messages" in path else {}))
+    assert reply.status_code == 200
+    assert "One." in reply.text
+    assert "python(" not in reply.text
+
+
+def test_it_is_told_what_there_is(asked: Asked) -> None:
+    python = {"type": "function", "function": {"name": "python"}}
+    reply = chat(asked, "Guess", tools=[F, python])
+    (call,) = reply["message"]["tool_calls"]
+    assert call["function"]["name"] == "f"
+    told = asked.texts("functions.g")
+    assert told == ["Error: there is no tool functions.g. There are: functions.f, python."]
+
+
+def test_a_model_that_never_learns_is_ended(asked: Asked) -> None:
+    n_before = len(asked.prompts)
+    reply = chat(asked, "Forever")
+    assert len(asked.prompts) - n_before == 4
+    assert reply["message"].get("content", "") == ""
+    assert reply["message"]["thinking"].count("print(2)") == 4
+    assert reply["done_reason"] == "stop"
+
+
+def test_a_limit_of_tokens_is_that_of_all_tries(asked: Asked) -> None:
+    n_written = chat(asked, "Forever")["eval_count"]
+    reply = chat(asked, "Forever", options={"num_predict": n_written // 2 + 2})
+    assert reply["eval_count"] == n_written // 2 + 2
+    assert reply["done_reason"] == "length"
+
+
+def test_stop_strings_and_streams_go_on(asked: Asked) -> None:
+    reply = chat(asked, "Compute", options={"stop": ["ne"]})
+    assert reply["message"]["content"] == "O"
+
+
+def test_built_in_tools_go_to_the_client(asked: Asked) -> None:
+    """As with Ollama's own runner: declared by name, and answered by the client."""
+    python = {"type": "function", "function": {"name": "python"}}
+    question = {"role": "user", "content": "Compute"}
+    reply = chat(asked, "Compute", tools=[python])
+    message = reply["message"]
+    (call,) = message["tool_calls"]
+    assert call["function"] == {"name": "python", "arguments": {"code": "print(1)"}} | {
+        key: value for key, value in call["function"].items() if key == "index"
+    }
+    result = {"role": "tool", "tool_name": "python", "content": "1\n"}
+    done = asked.post("/api/chat", messages=[question, message, result], tools=[python]).json()
+    assert done["message"]["content"] == "One."
+    assert "## python" in asked.prompt()
+    assert asked.done()[-1] == ("analysis", "python", "print(1)")
+    assert asked.texts("python") == ["1\n"]

@@ -1,0 +1,201 @@
+"""The tools of a chat: which are declared, asked about, run and ended."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.tools import Arguments, LoopLimit, Page, Tool, Toolbox, ToolResult
+from gptoss_local.tools.consent import Consents
+from gptoss_local.tools.finding import FIND_TOOLS
+from gptoss_local.tools.toolbox import MAX_DECLARED_TOKENS
+
+
+class Source:
+    """Tools that a test has made; they fail as it says."""
+
+    description = about = ""
+
+    def __init__(self, name: str, *tools: Tool, is_on: bool = True, problem: str = "") -> None:
+        self.name, self.is_on, self.problem = name, is_on, problem
+        self._tools = [replace(tool, source=name) for tool in tools]
+        self.pages: list[Page] = []
+        self.is_closed = False
+
+    async def tools(self) -> Sequence[Tool]:
+        if self.problem:
+            raise ToolError(self.problem)
+        return self._tools
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        self.pages = list(pages)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def tool(name: str, description: str = "", result: Any = "done", **fields: Any) -> Tool:
+    async def run(arguments: Arguments) -> str | ToolResult:
+        if isinstance(result, Exception):
+            raise result
+        if isinstance(result, float):
+            await asyncio.sleep(result)
+        return result if isinstance(result, str | ToolResult) else str(dict(arguments))
+
+    schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+    return Tool(name, description, schema, run, "is a test", "", **fields)
+
+
+async def prepared(*sources: Source, consents: Consents | None = None) -> Toolbox:
+    toolbox = Toolbox(sources, consents or Consents(None))
+    await toolbox.prepare()
+    return toolbox
+
+
+def names(toolbox: Toolbox) -> list[str]:
+    return [each["function"]["name"] for each in toolbox.declared()]
+
+
+async def test_sources_are_switched_as_a_whole() -> None:
+    toolbox = await prepared(Source("a", tool("a1"), tool("a2")), Source("b", is_on=False))
+    assert names(toolbox) == ["a1", "a2"]
+    assert toolbox.switch("a") is False
+    await toolbox.prepare()
+    assert names(toolbox) == []
+    assert [(group.name, group.is_on) for group in toolbox.groups()] == [("a", False), ("b", False)]
+    with pytest.raises(UsageError, match="there is no tool 'c'"):
+        toolbox.switch("c")
+
+
+async def test_a_source_that_does_not_answer_costs_its_own_tools() -> None:
+    broken, well = Source("broken", problem="it does not start"), Source("well", tool("f"))
+    toolbox = Toolbox([broken, well], Consents(None))
+    assert await toolbox.prepare() == ["broken: it does not start"]
+    assert names(toolbox) == ["f"]
+    assert await toolbox.prepare() == []  # said once
+    assert toolbox.groups()[0].problem == "broken: it does not start"
+    broken.problem = ""
+    assert await toolbox.prepare() == []
+    broken.problem = "it does not start"
+    assert await toolbox.prepare() == ["broken: it does not start"]
+
+
+async def test_what_a_call_comes_to() -> None:
+    page = Page(0, "https://a.example/", "A")
+    found = ToolResult("text", pages=(page,))
+    toolbox = await prepared(
+        Source(
+            "s",
+            tool("ok", result=None),
+            tool("page", result=found),
+            tool("bad", result=UsageError("x must be a number")),
+            tool("gone", result=ToolError("the server is gone")),
+            tool("slow", result=30.0, timeout_s=0.05),
+            tool("long", result="a" * 40_000 + "z" * 40_000),
+        )
+    )
+    ok = await toolbox.run("ok", {"x": "1"})
+    assert (ok.text, ok.is_error) == ("{'x': '1'}", False)
+    assert (await toolbox.run("page", {})).pages == (page,)
+    for name, text in {
+        "bad": "Error: x must be a number",
+        "gone": "Error: the server is gone",
+        "slow": "Error: slow took longer than 0.05 s and was stopped",
+        'rm "': 'Error: there is no tool "rm \\""; there are ok, page, bad, gone, slow, long',
+    }.items():
+        result = await toolbox.run(name, {})
+        assert (result.text, result.is_error) == (text, True)
+    long = (await toolbox.run("long", {})).text
+    assert long.startswith("aaaa")
+    assert long.endswith("zzzz")
+    assert "[... 47,232 characters left out ...]" in long
+
+
+async def test_stopping_a_call_ends_it() -> None:
+    toolbox = await prepared(Source("s", tool("slow", result=30.0)))
+    task = asyncio.create_task(toolbox.run("slow", {}))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+
+
+async def test_hundreds_of_tools_are_found_by_a_search() -> None:
+    about = "Does something that takes many words to say. " * 4
+    many = [tool(f"thing_{n}", about) for n in range(300)]
+    wanted = tool("createInvoice", "Writes a bill for a customer.")
+    toolbox = await prepared(Source("few", tool("f")), Source("many", *many, wanted))
+    assert names(toolbox) == ["f", FIND_TOOLS]
+    assert len(str(toolbox.declared())) / 4 < MAX_DECLARED_TOKENS
+    assert "301 more" in toolbox.declared()[1]["function"]["description"]
+    finder = toolbox.tool(FIND_TOOLS)
+    assert finder is not None
+    assert not toolbox.needs_consent(finder)
+    found = await toolbox.run(FIND_TOOLS, {"query": "invoice for a customer"})
+    assert "- createInvoice: Writes a bill" in found.text.splitlines()[1]
+    assert "createInvoice" in names(toolbox)
+    assert len(names(toolbox)) < 10
+    assert (await toolbox.run(FIND_TOOLS, {"query": "qqq"})).is_error
+    assert (await toolbox.run("thing_7", {})).text == "done"  # guessed, and it is there
+    await toolbox.new_chat()
+    assert names(toolbox) == ["f", FIND_TOOLS]
+
+
+async def test_new_chats_forget() -> None:
+    source = Source("s", tool("f"))
+    toolbox = await prepared(source)
+    f = toolbox.tools["f"]
+    assert toolbox.needs_consent(f)
+    toolbox.allow(f, "chat")
+    assert not toolbox.needs_consent(f)
+    await toolbox.new_chat([Page(3, "https://a.example", "A")])
+    assert toolbox.needs_consent(f)
+    assert source.pages == [Page(3, "https://a.example", "A")]
+    await toolbox.close()
+    assert source.is_closed
+
+
+async def test_a_permission_for_good_ends_when_the_tool_changes(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "allowed-tools.json"
+    f = tool("f", "Reads.", identity="npx server")
+    toolbox = await prepared(Source("s", f), consents=Consents(path))
+    toolbox.allow(toolbox.tools["f"], "always")
+
+    async def asks(name: str, changed: Tool) -> bool:
+        again = await prepared(Source(name, changed), consents=Consents(path))
+        return again.needs_consent(again.tools[changed.name])
+
+    assert not await asks("s", f)
+    assert await asks("other", f)
+    assert await asks("s", replace(f, name="g"))
+    assert await asks("s", replace(f, identity="npx another"))
+    assert await asks("s", replace(f, description="Deletes."))
+    assert await asks("s", replace(f, parameters={"type": "object"}))
+    Consents(path).forget("s")
+    assert await asks("s", f)
+
+
+async def test_permissions_that_cannot_be_read_are_not_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "allowed-tools.json"
+    path.write_text("{")
+    toolbox = await prepared(Source("s", tool("f")), consents=Consents(path))
+    assert toolbox.needs_consent(toolbox.tools["f"])
+    with pytest.raises(UsageError, match="cannot be read"):
+        toolbox.allow(toolbox.tools["f"], "always")
+    assert path.read_text() == "{"
+
+
+def test_loops_end() -> None:
+    now = [0.0]
+    limit = LoopLimit(2, 10, lambda: now[0])
+    assert [limit.reached() for _ in range(3)] == ["", "", "2 rounds of tools"]
+    limit = LoopLimit(9, 10, lambda: now[0])
+    now[0] = 25.0
+    limit.pause(20)
+    assert limit.reached() == ""
+    now[0] = 31.0
+    assert limit.reached() == "10 s of tools"
