@@ -4,7 +4,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
-from gptoss_local.errors import UsageError
 from gptoss_local.history import Turn
 from gptoss_local.tools import LoopLimit, Page, Tool, Toolbox, ToolResult
 from gptoss_local.tools.toolbox import Scope
@@ -57,11 +56,8 @@ async def refusal_of(
         The result of a call that may not run; None if it may.
     """
     tool = toolbox.tool(name)
-    try:
-        if tool is None or not toolbox.needs_consent(tool):
-            return None
-    except UsageError as error:  # what was allowed for good cannot be read
-        return ToolResult(f"Not run: {error.message}. {error.hint}", is_error=True)
+    if tool is None or not toolbox.needs_consent(tool):
+        return None
     asked_s = time.monotonic()
     refusal = await ask(tool, arguments)
     limit.pause(time.monotonic() - asked_s)

@@ -182,11 +182,12 @@ def test_permissions_that_cannot_be_written_leave_the_question_open(page: Page, 
     settled(page, chat_id, "It is sunny.")
 
 
-def test_a_tool_that_is_not_there(page: Page) -> None:
+def test_a_tool_that_is_not_there(page: Page, script: Script) -> None:
     chat_id = page.new()
-    page.ask(chat_id, "Undeclared?")
-    turns = settled(page, chat_id, "I see.")
-    assert turns[2]["content"].startswith('Error: there is no tool "nothing"; there are weather')
+    done = page.answered(page.ask(chat_id, "Undeclared?"))
+    assert (done["content"], done["tool_calls"]) == ("I see.", [])
+    prompt = script._vocabulary.encoding.decode(script.prompts[-1])
+    assert "there is no tool functions.nothing. There are: functions.weather" in prompt
 
 
 def test_stop_ends_a_question_and_a_tool(page: Page, home: Path) -> None:
@@ -229,9 +230,9 @@ def test_tools_are_switched_by_an_option(page: Page, script: Script) -> None:
     page.call("PATCH", f"chats/{chat['id']}", {"options": options})
     assert not any(names(page.call("GET", f"tools?chat={chat['id']}")).values())
     page.ask(chat["id"], "Weather?")
-    turns = settled(page, chat["id"], "It is sunny.")
-    assert turns[2]["content"] == 'Error: there is no tool "weather"; there are no tools'
-    assert "weather" not in script._vocabulary.encoding.decode(script.prompts[-2])
+    assert len(settled(page, chat["id"], "It is sunny.")) == 2
+    prompt = script._vocabulary.encoding.decode(script.prompts[-1])
+    assert "There are no tools: answer without." in prompt
     page.call("PATCH", f"chats/{chat['id']}", {"options": {}})
     assert names(page.call("GET", f"tools?chat={chat['id']}")) == all_on
     page.call("PATCH", f"chats/{chat['id']}", {"options": {"tools": 7}}, 400)

@@ -11,7 +11,6 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from gptoss_local.errors import GptOssError
 from gptoss_local.tools import Group, Tool, Toolbox
 from tui.screens.dialog import Dialog
 
@@ -99,7 +98,4 @@ class ToolsDialog(Dialog[None]):
     def _trust(self, tool: Tool) -> str:
         if tool.name in self._toolbox.trusted:
             return " (always allowed in this chat)"
-        try:
-            return "" if self._toolbox.needs_consent(tool) else " (always allowed)"
-        except GptOssError:  # what was allowed cannot be read; a call says it
-            return ""
+        return "" if self._toolbox.needs_consent(tool) else " (always allowed)"

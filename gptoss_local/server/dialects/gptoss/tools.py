@@ -7,7 +7,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.errors import UsageError
 from gptoss_local.history import ChatSummary, History, Turn
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.dialects.bounds import MAX_INT
@@ -71,7 +71,4 @@ def _group(toolbox: Toolbox, group: Group) -> ToolGroup:
 def _trust(toolbox: Toolbox, tool: Tool) -> Literal["", "chat", "always"]:
     if tool.name in toolbox.trusted:
         return "chat"
-    try:
-        return "" if toolbox.needs_consent(tool) else "always"
-    except GptOssError:  # what was allowed cannot be read; a call says it
-        return ""
+    return "" if toolbox.needs_consent(tool) else "always"
