@@ -124,7 +124,8 @@ class RunningAnswer:
             if progress is not None and progress != self._progress:
                 self._progress = progress
                 self._changes.publish(self.chat_id, progress)
-        if now_s - self._saved_s >= _SAVE_S and self.answer.n_frames != self._n_saved:
+        is_due = now_s - self._saved_s >= _SAVE_S and self.answer.n_frames != self._n_saved
+        if is_due and self.answer.is_live:  # the end is stored once, with the call that follows
             self._saved_s = now_s
             await self._save()
 
