@@ -223,7 +223,7 @@ class Chat:
         return True
 
     def _call(self, exchange: list[dict[str, Any]]) -> bool:
-        """Add the results of the calls of the last answer; returns whether the model goes on."""
+        """Add the results of the calls of the last answer; returns whether an answer follows."""
         from gptoss_local.conversation.calls import STOPPED
 
         assert self.tools is not None

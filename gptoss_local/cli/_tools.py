@@ -5,18 +5,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from gptoss_local.cli._output import print_error, say
-from gptoss_local.conversation.calls import NOBODY, TOO_MANY, Decision, denied
+from gptoss_local.conversation.calls import TOO_MANY, UNANSWERED, Decision, denied
 from gptoss_local.conversation.tool_choice import names_in
 from gptoss_local.conversation.what_runs import Part, always_text, what_runs
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings
 from gptoss_local.tools import Group, Tool, ToolResult, ToolSources
-
-if TYPE_CHECKING:
-    from gptoss_local.cli._answer import Printer
 
 _SCOPES: dict[str, Literal["once", "chat", "always"]] = {
     "y": "once",
@@ -24,6 +21,14 @@ _SCOPES: dict[str, Literal["once", "chat", "always"]] = {
     "a": "chat",
     "A": "always",
 }
+
+
+class Shows(Protocol):
+    """Shows calls and what they come to; `Printer` does."""
+
+    def show_call(self, name: str, parts: Sequence[Part]) -> None: ...
+
+    def show_result(self, name: str, result: ToolResult) -> None: ...
 
 
 class RunTools:
@@ -71,7 +76,7 @@ class RunTools:
             raise UsageError(f"--allow: there is no tool '{min(unknown)}'", hint=hint)
         return self._toolbox.declared()
 
-    def results(self, calls: Sequence[dict[str, Any]], printer: "Printer") -> Iterator[ToolResult]:
+    def results(self, calls: Sequence[dict[str, Any]], printer: Shows) -> Iterator[ToolResult]:
         """Run the calls of an answer, one after the other, as far as the user allows them.
 
         Args:
@@ -113,7 +118,7 @@ class RunTools:
         with self._runner:
             self._runner.run(end())
 
-    def _result(self, name: str, arguments: dict[str, Any], printer: "Printer") -> ToolResult:
+    def _result(self, name: str, arguments: dict[str, Any], printer: Shows) -> ToolResult:
         tool = self._toolbox.tool(name)
         parts = what_runs(tool, arguments) if tool else [Part("arguments", str(arguments))]
         if tool is None or not self._must_ask(tool):
@@ -130,12 +135,12 @@ class RunTools:
         """Return what a call comes to that may not run; None if it may."""
         if not sys.stdin.isatty():
             say(f"Not run: {tool.name}. Without a terminal, --allow {tool.name} lets it run.")
-            return NOBODY
+            return UNANSWERED
         asked_s = time.monotonic()
         decision = _decision(tool, parts)
         self._limit.pause(time.monotonic() - asked_s)
         if decision is None:
-            return NOBODY
+            return UNANSWERED
         if decision.scope is None:
             return denied(decision.reason)
         if decision.scope != "once":

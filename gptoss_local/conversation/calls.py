@@ -9,14 +9,14 @@ from gptoss_local.tools import LoopLimit, Page, Tool, Toolbox, ToolResult
 from gptoss_local.tools.toolbox import Scope
 
 NOT_RUN = "Not run."
-"""What the model reads of a call that has no result, as its process died."""
+"""The result of a call that was never run, as the process that asked for it died."""
 
 INTERRUPTED = "This call was interrupted; it is not known how far it came."
-"""What the model reads of a call during which its process died."""
+"""The result of a call during which its process died."""
 
 STOPPED = ToolResult("The user stopped this call.", is_error=True)
 ENDED = ToolResult("This call was stopped, as the server ended.", is_error=True)
-NOBODY = ToolResult("Not run: nobody was there to allow it.", is_error=True)
+UNANSWERED = ToolResult("Not run: the user did not answer whether it may run.", is_error=True)
 TOO_MANY = ToolResult("Not run: too many calls without an answer.", is_error=True)
 
 

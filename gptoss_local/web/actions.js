@@ -145,7 +145,7 @@ export const decide = action(async (/** @type {Turn} */ turn, /** @type {string}
 /** Read what the chat may call; nothing if that fails. @returns {Promise<import("./types").ToolGroup[]>} */
 export async function readTools() {
   try {
-    return (await call("GET", `/api/gptoss/tools${state.chatId === null ? "" : `?chat=${state.chatId}`}`)).groups;
+    return (await call("GET", `/api/gptoss/chats/tools${state.chatId === null ? "" : `?chat=${state.chatId}`}`)).groups;
   } catch (error) {
     fail(error);
     return [];

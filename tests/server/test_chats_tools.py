@@ -15,7 +15,7 @@ import pytest
 from gptoss_local.chat import Vocabulary
 from gptoss_local.history import History
 from tests.conftest import RunningServer, run_server, wait_until
-from tests.scripted_engine import SCRIPT_VARIABLE, Script, answer, calls, run_scripted_server
+from tests.scripted_engine import SCRIPT_VARIABLE, Reply, Script, answer, calls, run_scripted_server
 from tests.server.page_client import Json, Page
 
 NOTES = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read()); print('sunny', sys.argv[2])"
@@ -29,6 +29,8 @@ def script(vocabulary: Vocabulary) -> Script:
     script.say("Weather?", calls("weather", {"city": "Tokyo"}, "Hm."), answer("It is sunny."))
     script.say("Twice?", *(calls("weather", {"city": city}) for city in ("Rome", "Oslo")),
                answer("Both are sunny."))  # fmt: skip
+    in_a_row = calls("weather", {"city": "Rome"}).text.replace("}", '}{"city": "Oslo"}')
+    script.say("Both?", Reply(text=in_a_row), answer("None."), answer("Both are sunny."))
     script.say("Undeclared?", calls("nothing", {}), answer("I see."))
     script.say("Sleep?", calls("sleep", {}), answer("I slept."))
     script.say("Forever?", *(calls("weather", {"city": "X"}) for _ in range(9)))
@@ -152,7 +154,7 @@ def test_yes_in_this_chat_and_yes_for_good(page: Page, served: RunningServer, ho
     page.ask(chat_id, "Twice?", turns[-1]["id"])  # both without a question, and with no tab open
     turns = settled(page, chat_id, "Both are sunny.")
     assert [t["content"].strip() for t in turns[-4:-1:2]] == ["sunny Rome", "sunny Oslo"]
-    listed = page.call("GET", f"tools?chat={chat_id}")["groups"]
+    listed = page.call("GET", f"chats/tools?chat={chat_id}")["groups"]
     trusts = {tool["name"]: tool["trust"] for group in listed for tool in group["tools"]}
     assert trusts == {"weather": "chat", "sleep": ""}
     other = page.new()
@@ -222,22 +224,22 @@ def test_tools_are_switched_by_an_option(page: Page, script: Script) -> None:
         return {group["name"]: group["is_on"] for group in listed["groups"]}
 
     all_on = {"read_file": False, "weather": True, "sleep": True}
-    assert names(page.call("GET", "tools")) == all_on
+    assert names(page.call("GET", "chats/tools")) == all_on
     chat = page.call("POST", "chats", {"model": "nano", "options": {"tools": "weather,gone"}})
     assert chat["options"] == {"tools": "weather,gone"}
-    assert names(page.call("GET", f"tools?chat={chat['id']}")) == all_on | {"sleep": False}
+    assert names(page.call("GET", f"chats/tools?chat={chat['id']}")) == all_on | {"sleep": False}
     options = {"tools": "", "seed": 7}
     page.call("PATCH", f"chats/{chat['id']}", {"options": options})
-    assert not any(names(page.call("GET", f"tools?chat={chat['id']}")).values())
+    assert not any(names(page.call("GET", f"chats/tools?chat={chat['id']}")).values())
     page.ask(chat["id"], "Weather?")
     assert len(settled(page, chat["id"], "It is sunny.")) == 2
     prompt = script._vocabulary.encoding.decode(script.prompts[-1])
     assert "There are no tools: answer without." in prompt
     page.call("PATCH", f"chats/{chat['id']}", {"options": {}})
-    assert names(page.call("GET", f"tools?chat={chat['id']}")) == all_on
+    assert names(page.call("GET", f"chats/tools?chat={chat['id']}")) == all_on
     page.call("PATCH", f"chats/{chat['id']}", {"options": {"tools": 7}}, 400)
-    page.call("GET", "tools?chat=x", status=400)
-    page.call("GET", "tools?chat=99999", status=404)
+    page.call("GET", "chats/tools?chat=x", status=400)
+    page.call("GET", "chats/tools?chat=99999", status=404)
 
 
 def test_another_version_that_is_shown_stays(page: Page) -> None:
@@ -249,6 +251,24 @@ def test_another_version_that_is_shown_stays(page: Page) -> None:
     allow(page, turn, "once")
     settled(page, chat_id, "It is sunny.")
     assert page.call("GET", f"chats/{chat_id}")["chat"]["leaf_id"] == first["id"]
+
+
+def test_several_calls_of_one_answer(page: Page) -> None:
+    chat_id = page.new()
+    page.ask(chat_id, "Both?")
+    first = asked(page, chat_id)
+    assert len(page.tree(chat_id)[1]["tool_calls"]) == 2
+    allow(page, first, "no", reason="Not there.")
+    wait_until(lambda: leaf(page, chat_id)["id"] != first["id"], timeout_s=15)
+    allow(page, asked(page, chat_id), "once")
+    turns = settled(page, chat_id, "Both are sunny.")
+    assert [t["content"].strip() for t in turns[2:4]] == [
+        "The user denied this call. Not there.", "sunny Oslo"
+    ]  # fmt: skip
+    page.ask(chat_id, "Both?", turns[-1]["id"])
+    page.call("POST", f"chats/{chat_id}/stop", {"turn_id": asked(page, chat_id)["id"]})
+    stopped = [t["content"] for t in page.tree(chat_id)[-2:]]
+    assert stopped == ["The user stopped this call."] * 2
 
 
 def test_a_page_of_another_site_allows_nothing(page: Page, served: RunningServer) -> None:
@@ -311,7 +331,7 @@ def test_a_question_that_nobody_answers(home: Path, script: Script, tmp_path: Pa
         chat_id = page.new()
         page.ask(chat_id, "Weather?")
         turns = settled(page, chat_id, "It is sunny.")
-        assert turns[2]["content"] == "Not run: nobody was there to allow it."
+        assert turns[2]["content"] == "Not run: the user did not answer whether it may run."
     history = History(home / "chats.sqlite3")
     assert [turn.state for turn in history.tree(chat_id)] == ["done"] * 4
     history.close()

@@ -200,7 +200,7 @@ def test_sources_of_tools_that_do_not_answer_say_why(page: Page) -> None:
          "problem": "mail: <img src=x> ended", "tools": []},
     ]  # fmt: skip
     body = json.dumps({"groups": groups})
-    page.route("**/api/gptoss/tools*", lambda route: route.fulfill(body=body))
+    page.route("**/api/gptoss/chats/tools*", lambda route: route.fulfill(body=body))
     press(page, "System prompt and sampling")
     tools = page.get_by_role("group", name="Tools")
     expect(tools).to_contain_text("It is a server. search, read. Allowed: search.")

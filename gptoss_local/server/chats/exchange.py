@@ -1,7 +1,7 @@
 """A message until the model's last word: answers, and the calls of tools between them.
 
 Each call has a turn, which streams until its result is there. The question whether it may run is
-in the figures of that turn, so whoever opens the chat sees it, and the first answer counts.
+in the figures of that turn, so each tab that shows the chat has it, and the first answer counts.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from gptoss_local.conversation import (
     result_stats,
     what_runs,
 )
-from gptoss_local.conversation.calls import NOBODY, TOO_MANY, denied
+from gptoss_local.conversation.calls import TOO_MANY, UNANSWERED, denied
 from gptoss_local.conversation.what_runs import always_text
 from gptoss_local.errors import ChatNotFoundError, GptOssError, HistoryError
 from gptoss_local.history import ChatSummary, History, Turn
@@ -40,7 +40,7 @@ ASK_S = 600.0
 
 
 class Parts(NamedTuple):
-    """What all exchanges share.
+    """The parts that all exchanges share.
 
     Attributes:
         running: Answers by their turns, for `Changes`.
@@ -54,7 +54,7 @@ class Parts(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Whether a call may run.
+    """A question whether a call may run.
 
     Attributes:
         turn_id: Of the call.
@@ -245,7 +245,7 @@ class Exchange:
         try:
             decision = await self._until_stopped(asyncio.wait_for(question.answer, ASK_S))
         except TimeoutError:
-            return NOBODY
+            return UNANSWERED
         finally:
             self._question = None
         if decision is None:

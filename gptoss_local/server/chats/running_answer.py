@@ -30,7 +30,7 @@ from gptoss_local.store import find_model
 _log = logging.getLogger("gptoss")
 
 RETRY_S = 5.0
-"""Until the next try where the disk refuses the end of an answer."""
+"""Seconds until the next try where the disk refuses the end of an answer."""
 
 _FLUSH_S = 1 / 30
 _PROGRESS_S = 0.25

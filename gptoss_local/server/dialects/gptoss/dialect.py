@@ -96,7 +96,7 @@ _CHATS = (
     ),
     Endpoint(
         "GET",
-        "/api/gptoss/tools",
+        "/api/gptoss/chats/tools",
         tools.tools,
         "What a chat may call",
         tools.ToolGroups,
