@@ -212,3 +212,24 @@ async def test_calls_that_were_open_when_the_chat_was_killed(history_path: Path)
         ("tool", "Not run."),
         ("user", "What now?"),
     ]
+
+
+async def test_a_call_that_the_page_runs_meanwhile(history_path: Path) -> None:
+    """Its turn streams until its result is there; it is shown, and nothing is asked below it."""
+    history = History(history_path)
+    made = history.new_chat("nano", "low")
+    question = history.add(made, None, "user", "go")
+    calls = (call("python", code="1"),)
+    answer = history.add(made, question.id, "assistant", "", tool_calls=calls)
+    model = Model("Well.")
+    box = toolbox_of(*sources())
+    async with run_chat(model, history_path, made, make_toolbox=lambda: box,
+                        notifications=True) as chat:  # fmt: skip
+        await chat.until(lambda: "▸ calls python" in chat.screen())
+        turn = history.add(made, answer.id, "tool", "", tool_name="python", state="streaming")
+        await chat.until(lambda: "python → …" in chat.screen())
+        await chat.enter("And?")
+        await chat.until(lambda: "another window writes this answer" in chat.screen())
+        history.update(turn.id, content="3.14", state="done", stats={"seconds": 0.5})
+        await chat.until(lambda: "python → 1 line, 0.5 s: 3.14" in chat.screen())
+    history.close()
