@@ -8,7 +8,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.errors import NoWidget
 from textual.events import Resize
-from textual.highlight import highlight
 from textual.widgets import Input, Static
 
 from gptoss_local.conversation import Decision, what_runs
@@ -117,6 +116,8 @@ class ApprovalDialog(Dialog[Decision | None]):
 
 def _shown(part: Part) -> Static:
     if part.kind == "code":
+        from textual.highlight import highlight  # PERF: the first prompt comes before it
+
         return Static(highlight(part.text, language="python"), markup=False)
     end = "\n" if part.kind == "command" else ""  # what it reads comes after a blank row
     return Static(f"{part.text}{end}", markup=False)
