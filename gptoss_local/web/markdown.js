@@ -27,29 +27,38 @@ md.core.ruler.push("citations", (/** @type {any} */ { tokens, env, Token }) => {
   for (const block of tokens) {
     if (block.type !== "inline" || !env.urls?.size || !block.content.includes("【")) continue;
     let depth = 0; // of links
-    block.children = block.children.flatMap((/** @type {Token} */ token) => {
+    block.children = block.children.flatMap((/** @type {Token} */ token, /** @type {number} */ i) => {
       if (token.type === "link_open" || token.type === "link_close") depth += token.nesting;
-      return token.type === "text" && !depth ? withLinks(token.content, env.urls, Token) : [token];
+      const before = i ? block.children[i - 1] : null;
+      const isGlued = before?.nesting < 0 || before?.type === "code_inline"; // to a word that is marked up
+      return token.type === "text" && !depth ? withLinks(token.content, isGlued, env.urls, Token) : [token];
     });
   }
 });
 
-/** Make tokens of a text, in which citations of known pages are links. @param {string} text @param {Map<number, string>} urls @param {any} Token */
-function withLinks(text, urls, Token) {
+/**
+ * Make tokens of a text, in which citations of known pages are links.
+ * @param {string} text @param {boolean} isGlued @param {Map<number, string>} urls @param {any} Token
+ */
+function withLinks(text, isGlued, urls, Token) {
   const made = (/** @type {string} */ type, /** @type {string} */ tag, /** @type {number} */ nesting, /** @type {object} */ fields) =>
     Object.assign(new Token(type, tag, nesting), fields);
-  const found = [];
+  const found = /** @type {Token[]} */ ([]);
   let end = 0;
   for (const cited of text.matchAll(CITATION)) {
     const url = urls.get(Number(cited[1])) ?? "";
-    if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) continue;
-    found.push(made("text", "", 0, { content: text.slice(end, cited.index) }));
+    const host = /^https?:\/\/(?:[^/?#]*@)?([^/?#@]+)/i.exec(url)?.[1];
+    if (!host) continue;
+    const before = text.slice(end, cited.index);
+    const last = /** @type {string} */ (before.at(-1) ?? (found.length || isGlued ? "】" : " "));
+    found.push(made("text", "", 0, { content: before + (/[\s([]/.test(last) ? "" : " ") }));
     found.push(made("link_open", "a", 1, { attrs: [["href", md.normalizeLink(url)]] }));
-    found.push(made("text", "", 0, { content: `${new URL(url).host} ↗` }), made("link_close", "a", -1, {}));
+    found.push(made("text", "", 0, { content: `${host} ↗` }), made("link_close", "a", -1, {}));
     end = cited.index + cited[0].length;
   }
   return [...found, made("text", "", 0, { content: text.slice(end) })];
 }
+
 const { rules } = md.renderer;
 const escape = md.utils.escapeHtml;
 

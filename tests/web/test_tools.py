@@ -7,7 +7,9 @@ import psutil
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from gptoss_local.citations import linked
 from gptoss_local.history import History, Turn
+from gptoss_local.tools import Page as ToolPage
 from tests.conftest import RunningServer, wait_until
 from tests.web.chatting import ask, box, chat_id, last_answer, new_chat, press, prose
 from tests.web.conftest import OpenPage
@@ -149,7 +151,7 @@ def test_citations_are_links(page: Page, scripted: RunningServer) -> None:
     history.close()
     page.goto(f"{scripted.url}/#/chat/{turn.chat_id}")
     expect(prose(page)).to_have_text(
-        "So it is www.example.org ↗www.example.org ↗, not 【2†L1】 or 【3†L1】, "
+        "So it is www.example.org ↗ www.example.org ↗, not 【2†L1】 or 【3†L1】, "
         "and 【1†L3】 is code."
     )
     links = prose(page).get_by_role("link")
@@ -161,6 +163,35 @@ def test_citations_are_links(page: Page, scripted: RunningServer) -> None:
     expect(page.locator(".spoken")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == CITED
     assert answer.content == CITED
+
+
+def test_citations_are_those_of_the_terminal(page: Page) -> None:
+    """The page and Python find the same ones, and link them alike."""
+    ask(page, "What is the capital of France?")
+    pages = [ToolPage(cursor, url, title) for cursor, url, title in PAGES]
+    pages += [ToolPage(4, "https://ü.example:8080/x y", ""), ToolPage(5, "https:///", "")]
+    texts = [
+        "a【1†L3】", "**b**【1†L3-L7】", "(【1†L3–L7】)", "【1†L3】【4†source】", "【1†】.",
+        "【4†L1-7】", "【1】", "【1†L3", "【x†L3】", "【1:2†L3】", "【1†L3†page】", "`【1†L3】`",
+        "```\n【1†L3】\n```", "【1†foo】", "【5†L1】", "【2†L1】",
+        "- 【1†L1】\n\n| a |\n|---|\n| 【4†L2】 |",
+    ]  # fmt: skip
+    shown = page.evaluate(
+        """async ([texts, pages]) => {
+      const { Growing } = await import("/web/markdown.js");
+      return texts.map((text) => [new Growing(pages), new Growing()].map((growing, n) => {
+        const div = document.createElement("div");
+        const source = n ? text[1] : text[0];
+        div.append(...growing.update(source, true).map((block) => block.make()));
+        const urls = [...div.querySelectorAll("a")].map((a) => decodeURIComponent(a.href));
+        return [div.textContent, urls];
+      }));
+    }""",
+        [[[text, linked(text, pages)] for text in texts], [list(each) for each in pages]],
+    )
+    for text, (ours, of_python) in zip(texts, shown, strict=True):
+        assert ours == of_python, text
+    assert sum(len(urls) for _, urls in (ours for ours, _ in shown)) == 11
 
 
 def test_tools_are_switched_in_the_settings(page: Page, scripted: RunningServer) -> None:
