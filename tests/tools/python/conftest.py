@@ -1,0 +1,25 @@
+"""Sources of the tool `python` that are closed when a test ends."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest_asyncio
+
+from gptoss_local.settings import Settings
+from gptoss_local.tools.python import Python
+
+MakePython = Callable[..., Python]
+
+
+@pytest_asyncio.fixture
+async def make_python(tmp_path: Path) -> AsyncIterator[MakePython]:
+    """Make a source with these settings."""
+    made: list[Python] = []
+
+    def make(idle_s: float = 600, **settings: object) -> Python:
+        made.append(Python(Settings(**settings), tmp_path, idle_s=idle_s))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.close()
