@@ -15,6 +15,7 @@ import json
 import linecache
 import os
 import queue
+import re
 import secrets
 import signal
 import struct
@@ -27,6 +28,10 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TextIO
 
 MOST_PRINTED = 50_000_000
 """Characters, after which code that prints is stopped."""
+_BLOCK = re.compile(
+    r"\s|(?:async|case|class|def|elif|else|except|finally|for|if|match|try|while|with)\b"
+)
+"""Begins a line whose last expression is not one of the module."""
 NO_OUTPUT = "(no output; print what you want to see)"
 
 
@@ -128,6 +133,7 @@ class MontySandbox:
         self._session = self._pool.checkout(limits=limits, os_policy={"sleep_system_max": 1e6})
         self._session.__enter__()
         self._pid = self._session.worker_pid
+        self._session.feed_run("_ = None")
         self._modules = ""
 
     def kill(self) -> None:
@@ -148,7 +154,7 @@ class MontySandbox:
         except self._monty.MontyCrashedError:
             return Result("", is_error=True, stopped="The sandbox crashed.")
         except (self._monty.MontySyntaxError, self._monty.MontyRuntimeError) as error:
-            text = self._traceback(error) + self._hint(error.exception())
+            text = self._traceback(error) + self._hint(error.exception(), code)
             is_over = self._session.worker_pid is None
             return Result(text, is_error=True, stopped="The sandbox ended." if is_over else "")
         return Result("")
@@ -158,19 +164,22 @@ class MontySandbox:
 
         At a wrong place it is a syntax error. So the code is parsed by the sandbox alone.
         """
-        lines = code.splitlines(keepends=True)
+        lines = [f"{line}\n" for line in code.split("\n")]  # `splitlines` knows ends of other kinds
         starts = [0]
         for line in lines:
             starts.append(starts[-1] + len(line))
         n_last = len(code.rstrip())
         last_line = max((start for start in starts if start < n_last), default=0)
-        places = [n for n in range(last_line + 1, n_last) if code[n - 1] == ";"][::-1]
+        places = []
+        if not _BLOCK.match(code, last_line):
+            places = [n for n in range(last_line + 1, n_last) if code[n - 1] == ";"][::-1]
         for start, line in zip(starts[-2::-1], lines[::-1]):  # noqa: B905 (Python 3.10)
-            if line[0] not in " \t\r\n#)]}" and not code[:start].endswith("\\\n"):
+            if line[0] not in " \t\f\r\n#\\)]}" and not code[:start].endswith("\\\n"):
                 places.append(start)
         for place in places[: self._N_TRIED]:
             head, tail = code[:place], code[place:].lstrip(" \t")
-            yield f"{head}{self._START}{tail}{self._END}"
+            if not tail.startswith("#"):
+                yield f"{head}{self._START}{tail}{self._END}"
 
     def _is_valid(self, code: str) -> bool:
         """Return whether the sandbox can parse it, without running it."""
@@ -196,10 +205,12 @@ class MontySandbox:
         start = ["Traceback (most recent call last):"] if frames else []
         return "\n".join([*start, *lines, error.display("type-msg")])
 
-    def _hint(self, error: BaseException) -> str:
+    def _hint(self, error: BaseException, code: str) -> str:
         if isinstance(error, ImportError):
             self._modules = self._modules or self._find_modules()
             return f"\nThe sandbox has these modules only: {self._modules}."
+        if isinstance(error, SyntaxError) and code.lstrip().startswith(("!", "%")):
+            return "\nThe sandbox runs no shell commands and no magic commands."
         if isinstance(error, NotImplementedError):
             return "\nThe sandbox runs a subset of Python. Write the code without this."
         if isinstance(error, OSError) or "not supported in this environment" in str(error):
@@ -355,7 +366,8 @@ class Server:
         self._output = Output(self._config.n_characters)
         self._is_running = True
         late = f"The code took longer than {self._config.timeout_s:g} s."
-        timer = threading.Timer(self._config.timeout_s, self._stop, (late,))
+        timeout_s = min(self._config.timeout_s, threading.TIMEOUT_MAX)
+        timer = threading.Timer(timeout_s, self._stop, (late,))
         timer.daemon = True
         timer.start()
         result = engine.run(code, self._output)

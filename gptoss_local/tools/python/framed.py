@@ -17,6 +17,7 @@ from gptoss_local.tools.python.engine import Answer
 
 _GRACE_S = 3.0
 """After its time the process says itself that it ends; it is killed if it does not."""
+_END_S = 10.0
 _START_S = 60.0  # an image is pulled elsewhere, but a slow disk reads it
 _MOST_BYTES = 4 << 20  # of a result; the driver cuts it far below
 _N_LAST_WORDS = 2_000
@@ -119,9 +120,11 @@ class FramedEngine:
         await self._wait()
 
     async def _wait(self) -> None:
-        """Wait until everything has ended."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        """Wait until everything has ended; not for a container's program that hangs."""
+        if self._tasks:
+            _, late = await asyncio.wait(set(self._tasks), timeout=_END_S)
+            for task in late:
+                task.cancel()
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         """Keep the last of what it says on its standard error, until it has ended."""
@@ -169,7 +172,12 @@ def _kill_tree(process: asyncio.subprocess.Process) -> None:
 async def _run_quietly(argv: Sequence[str]) -> None:
     nothing = subprocess.DEVNULL
     with contextlib.suppress(OSError):
-        ended = await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *argv, stdin=nothing, stdout=nothing, stderr=nothing
         )
-        await ended.wait()
+        try:
+            await process.wait()
+        except asyncio.CancelledError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            raise

@@ -44,11 +44,16 @@ def test_other_forms(text: str, tmp_path: Path) -> None:
         assert form in caught.value.hint
 
 
-def test_what_the_user_is_told(tmp_path: Path) -> None:
+async def test_what_the_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Permission for one place is not one for another."""
+    monkeypatch.setattr(Choice, "check", lambda self: None)
     about = {}
+    identities = set()
     for text in ("sandbox", "jupyter:python3", "container:python:3.12"):
-        about[text] = Python(Settings(python_tool=text), tmp_path).about
+        python = Python(Settings(python_tool=text), tmp_path)
+        about[text] = python.about
+        identities |= {tool.identity for tool in await python.tools()}
+    assert len(identities) == 3
     assert about == {
         "sandbox": "runs Python code in a sandbox without files and network",
         "jupyter:python3": "runs Python code in your Jupyter kernel python3, as you",

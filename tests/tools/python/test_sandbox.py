@@ -68,6 +68,11 @@ async def test_state_and_output(make_python: MakePython) -> None:
         ("if True:\n    3", NO_OUTPUT),
         ("x = \\\n3", NO_OUTPUT),
         ("3;", NO_OUTPUT),
+        ("3; # shown by no one", NO_OUTPUT),
+        ("if True: 3; 4", NO_OUTPUT),
+        ("if False:\n    3; 4", NO_OUTPUT),
+        ("\f", NO_OUTPUT),
+        ("\\\n#", NO_OUTPUT),
         ("None", NO_OUTPUT),
         ("# only a comment", NO_OUTPUT),
         ("s = '''\nx\n'''", NO_OUTPUT),
@@ -98,6 +103,7 @@ async def test_errors_say_what_can_be_done(make_python: MakePython) -> None:
     for name in names:
         assert await run(python, f"import {name}") == f"ok: {NO_OUTPUT}"
     assert "subset of Python" in await run(python, "def g():\n    yield 1")
+    assert "no shell commands" in await run(python, "!pip install numpy")
     assert "no files, no network" in await run(python, "open('data.csv')")
     deep = await run(python, "def f(n):\n    return f(n + 1)\nf(0)")
     assert "calls left out" in deep
