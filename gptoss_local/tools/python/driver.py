@@ -151,7 +151,7 @@ class MontySandbox:
             code = next(filter(self._is_valid, self._that_show_a_value(code)), f"{code}\nNone")
         try:
             self._session.feed_run(code, print_callback=on_print)
-        except self._monty.MontyCrashedError:
+        except (self._monty.MontyCrashedError, RuntimeError):  # the latter if it is gone already
             return Result("", is_error=True, stopped="The sandbox crashed.")
         except (self._monty.MontySyntaxError, self._monty.MontyRuntimeError) as error:
             text = self._traceback(error) + self._hint(error.exception(), code)
@@ -174,7 +174,7 @@ class MontySandbox:
         if not _BLOCK.match(code, last_line):
             places = [n for n in range(last_line + 1, n_last) if code[n - 1] == ";"][::-1]
         for start, line in zip(starts[-2::-1], lines[::-1]):  # noqa: B905 (Python 3.10)
-            if line[0] not in " \t\f\r\n#\\)]}" and not code[:start].endswith("\\\n"):
+            if line[0] not in " \t\f\r\n#\\)]}" and not code.endswith("\\\n", 0, start):
                 places.append(start)
         for place in places[: self._N_TRIED]:
             head, tail = code[:place], code[place:].lstrip(" \t")

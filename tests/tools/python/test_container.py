@@ -14,8 +14,8 @@ import pytest
 from gptoss_local.errors import UsageError
 from gptoss_local.tools.python import Python
 from gptoss_local.tools.python.driver import NO_OUTPUT
-from tests.tools.python.conftest import MakePython
-from tests.tools.python.test_sandbox import LOST, children, is_running, run, until
+from tests.tools.python.conftest import MakePython, children
+from tests.tools.python.test_sandbox import LOST, is_running, run, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the script needs a POSIX shell")
 

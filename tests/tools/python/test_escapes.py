@@ -18,7 +18,7 @@ import pytest
 from gptoss_local.errors import UsageError
 from gptoss_local.tools.python import Python
 from gptoss_local.tools.python.source import MOST_CODE_CHARACTERS
-from tests.tools.python.conftest import MakePython
+from tests.tools.python.conftest import MakePython, children
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.txt"))
 STOPPED = "Error: The code "
@@ -110,9 +110,8 @@ class Watch:
         self._task.cancel()
 
     async def _watch(self) -> None:
-        me = psutil.Process()
         while True:
-            for child in me.children(recursive=True):
+            for child in children():
                 with contextlib.suppress(psutil.Error):
                     kind = "monty" if "monty" in child.name() else "python"
                     self.peak[kind] = max(self.peak[kind], child.memory_info().rss)
@@ -170,10 +169,10 @@ async def test_what_the_processes_can_reach(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", CANARY)
     await make_python().run({"code": "x = 1"})
-    children = psutil.Process().children(recursive=True)
-    assert [child.name() for child in children if "monty" in child.name()]
-    assert len(children) == 2
-    for child in children:
+    ours = children()
+    assert [child.name() for child in ours if "monty" in child.name()]
+    assert len(ours) == 2
+    for child in ours:
         assert set(child.environ()) <= {"LD_LIBRARY_PATH", "LC_CTYPE"}
         assert child.net_connections() == []
         files = {Path(f"/proc/{child.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{child.pid}/fd")}

@@ -8,8 +8,8 @@ import pytest
 from gptoss_local.errors import UsageError
 from gptoss_local.tools.python import Python
 from gptoss_local.tools.python.driver import NO_OUTPUT
-from tests.tools.python.conftest import MakePython
-from tests.tools.python.test_sandbox import LOST, children, run, until
+from tests.tools.python.conftest import MakePython, children
+from tests.tools.python.test_sandbox import LOST, run, until
 
 pytest.importorskip("jupyter_client", reason="jupyter_client is not installed")
 pytest.importorskip("ipykernel", reason="ipykernel is not installed")

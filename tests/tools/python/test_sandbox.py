@@ -18,7 +18,7 @@ from gptoss_local.settings import Settings
 from gptoss_local.tools import ToolSources
 from gptoss_local.tools.python import Python
 from gptoss_local.tools.python.driver import NO_OUTPUT, Output
-from tests.tools.python.conftest import MakePython
+from tests.tools.python.conftest import MakePython, children
 
 LOST = "Python was restarted: variables, functions and imports of earlier calls are lost."
 
@@ -39,10 +39,6 @@ def is_running(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return process.status() != psutil.STATUS_ZOMBIE
     return False
-
-
-def children() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
 
 
 async def test_state_and_output(make_python: MakePython) -> None:
@@ -277,3 +273,15 @@ async def test_the_tool(tmp_path: Path) -> None:
 def test_memory_that_cannot_be(memory: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="python_memory"):
         Python(Settings(python_memory=memory), tmp_path)
+
+
+async def test_memory_that_is_nearly_full(make_python: MakePython) -> None:
+    """A call that is too much for what others have left says so, and the next one works."""
+    python = make_python(python_memory="64MiB")
+    await run(python, "a = ['x' * 1_000_000 for _ in range(58)]")
+    for code in (f"x = '{'y' * 900_000}'", *["a.append('x' * 1_000_000)"] * 10):
+        answer = await run(python, code)
+        assert answer == f"ok: {NO_OUTPUT}" or "MemoryError" in answer or LOST in answer, answer
+    assert "MemoryError" in answer
+    await run(python, "a = None")
+    assert await run(python, "1 + 1") == "ok: 2\n"
