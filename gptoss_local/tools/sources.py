@@ -6,6 +6,7 @@ from gptoss_local.settings import Settings, config_path
 from gptoss_local.tools.consent import Consents
 from gptoss_local.tools.files import Files
 from gptoss_local.tools.programs import Program
+from gptoss_local.tools.python import Python
 from gptoss_local.tools.tool import Source
 from gptoss_local.tools.toolbox import Toolbox
 
@@ -31,6 +32,7 @@ class ToolSources:
         on = {name.strip() for name in self._settings.enabled_tools.split(",")}
         sources: list[Source] = [
             Files(self._folder, is_on="read_file" in on),
+            Python(self._settings, self._folder, is_on="python" in on),
             *(Program(name, each, self._folder) for name, each in self._settings.tools.items()),
         ]
         n_rounds, loop_s = self._settings.tool_rounds, self._settings.tool_loop_s
