@@ -37,6 +37,25 @@ class Choice(NamedTuple):
             case "jupyter":
                 return f"runs Python code in your Jupyter kernel {self.name}, as you"
 
+    def told(self, timeout_s: float) -> str:
+        """Return what the model is told of it, the first part as it was trained.
+
+        Source: `ToolNamespaceConfig.python` of openai-harmony.
+        """
+        limits = {
+            "sandbox": "It has no files, no network, and a part of the standard library only.",
+            "container": "It has no network, and files in /tmp only.",
+            "jupyter": "It may read and write the user's files.",
+        }[self.kind]
+        return (
+            "Use this tool to execute Python code in your chain of thought. The code will not be "
+            "shown to the user. This tool should be used for internal reasoning, but not for code "
+            "that is intended to be visible to the user.\n\n"
+            "When you send a message containing Python code to python, it will be executed in a "
+            "stateful environment. python will respond with the output of the execution or time "
+            f"out after {timeout_s:.1f} seconds. {limits}"
+        )
+
     def check(self) -> None:
         """Look for what must be installed for it. Raises UsageError: it is not."""
         if self.kind == "jupyter" and importlib.util.find_spec("jupyter_client") is None:

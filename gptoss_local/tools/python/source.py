@@ -64,7 +64,7 @@ class Python:
         code = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
         tool = Tool(
             self.name,
-            self.description,
+            self._choice.told(self._timeout_s),
             code,
             self.run,
             self.about,

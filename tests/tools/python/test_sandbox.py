@@ -254,7 +254,9 @@ async def test_nothing_outlives_us(tmp_path: Path) -> None:
 async def test_the_tool(tmp_path: Path) -> None:
     toolbox = ToolSources(Settings(enabled_tools="python"), tmp_path).toolbox()
     assert await toolbox.prepare() == []
-    assert toolbox.declared() == [{"type": "function", "function": {"name": "python"}}]
+    (declared,) = toolbox.declared()
+    assert declared["function"].keys() == {"name", "description"}
+    assert "time out after 30.0 seconds" in declared["function"]["description"]
     tool = toolbox.tool("python")
     assert tool is not None
     assert toolbox.needs_consent(tool)
