@@ -97,7 +97,11 @@ class Python:
     async def close(self) -> None:
         log("closed python")
 
-    async def _run(self, arguments: Arguments) -> str:
+    async def _run(self, arguments: Arguments) -> str | ToolResult:
+        if arguments["code"] == "refuse":
+            raise UsageError("there is no Python")
+        if arguments["code"] == "raise":
+            return ToolResult("Traceback: no", is_error=True)
         if arguments["code"] == "wait":
             log("waits")
             try:

@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from gptoss_local.chat import Vocabulary
+from gptoss_local.server.dialects.openai.responses_hosted_items import KINDS
 from tests.conftest import wait_until
 from tests.scripted_engine import Script, answer, calls
 from tests.server import sse, well_formed
@@ -38,6 +39,8 @@ def write_script(vocabulary: Vocabulary) -> Script:
     script.say("Set", calls("python", {"code": "n = 6 * 7"}, "Compute."), answer("It is set."))
     script.say("Get", calls("python", {"code": "print(n)"}, "Print."), answer("It is 42."))
     script.say("Wait", calls("python", {"code": "wait"}), answer("Over."))
+    script.say("Raise", calls("python", {"code": "raise"}), answer("It raised."))
+    script.say("Refuse", calls("python", {"code": "refuse"}), answer("It did not run."))
     again = calls("python", {"code": "print(1)"}, "Again.")
     script.say("Twice", again, again, answer("Twice."))
     script.say("Forever", again)
@@ -180,6 +183,14 @@ def test_code_keeps_its_state_in_a_conversation(
     assert other.container_id != call.container_id
 
 
+def test_code_that_fails_has_run(client: openai.OpenAI) -> None:
+    made = ask(client, "Raise", tools=[CODE], include=["code_interpreter_call.outputs"])
+    call = item(made, "code_interpreter_call")
+    assert (call.status, call.outputs[0].logs) == ("completed", "Traceback: no")
+    call = item(ask(client, "Refuse", tools=[CODE]), "code_interpreter_call")
+    assert (call.status, call.code) == ("failed", "refuse")
+
+
 def test_events_of_code(asked: Asked) -> None:
     assert names(asked, "Set", tools=[CODE])[2:] == [
         *("output_item.added", "output_item.done"),
@@ -298,12 +309,12 @@ ASKING = [
     {"require_approval": "always"},
     {"require_approval": {"never": {"tool_names": ["lose"]}}},
     {"require_approval": {"never": {"read_only": True, "tool_names": ["add"]}}},
-    {"require_approval": {"always": {"tool_names": ["lose"]}}},
+    {"require_approval": {"always": {"tool_names": ["add"]}, "never": {"tool_names": ["add"]}}},
 ]
 
 
 @STREAMED
-@pytest.mark.parametrize("asking", ASKING[:3])
+@pytest.mark.parametrize("asking", ASKING)
 def test_a_call_waits_for_approval(
     asked: Asked, client: openai.OpenAI, log: Path, asking: Any, streamed: bool
 ) -> None:
@@ -524,3 +535,32 @@ def test_a_search_without_the_web_is_skipped(bare: Asked) -> None:
         tool = SEARCH | {"external_web_access": access}
         assert bare.post("/v1/responses", input="Hi", tools=[tool]).status_code == 200
         assert ("search" in bare.prompt()) == is_offered
+
+
+ODD: list[Any] = [5, None, "", "x", [], [1], {}, {"a": 1}, True]
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_items_of_any_shape_are_no_errors_of_the_server(asked: Asked, kind: str) -> None:
+    fields = ("id", "approval_request_id", "arguments", "output", "error", "code", "outputs",
+              "action", "server_label", "name", "approve", "container_id", "tools")  # fmt: skip
+    user = {"role": "user", "content": "Hi"}
+    for n, value in enumerate(ODD):
+        for sent in (
+            dict.fromkeys(fields, value),
+            {name: ODD[(n + i) % len(ODD)] for i, name in enumerate(fields)},
+        ):
+            made = asked.post("/v1/responses", input=[user, sent | {"type": kind}, user])
+            is_refused = kind == "mcp_approval_response"
+            assert made.status_code in ((200, 400) if is_refused else (200,)), made.text
+
+
+@pytest.mark.parametrize("kind", ["web_search", "code_interpreter", "mcp"])
+def test_tools_of_any_shape_are_no_errors_of_the_server(asked: Asked, kind: str) -> None:
+    fields = ("container", "filters", "server_label", "server_url", "allowed_tools",
+              "require_approval", "headers", "external_web_access")  # fmt: skip
+    for name in fields:
+        for value in ODD:
+            tool = {"type": kind, "server_label": "notes", name: value}
+            made = asked.post("/v1/responses", input="Hi", tools=[tool])
+            assert made.status_code in (200, 400), (name, value, made.text)

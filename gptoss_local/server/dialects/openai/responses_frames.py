@@ -215,8 +215,7 @@ class ResponsesWriter:
                 item = self._running
                 self._hosted.remember(item.id, call, result)
                 yield from self._tell(item.id, item.ended(result))
-                status = "failed" if result.is_error else "completed"
-                yield self._item_done(item.item(status, result))
+                yield self._item_done(item.done(result))
 
     def _tell(self, item_id: str, told: Iterable[Told]) -> Iterable[SseEvent]:
         place = {"item_id": item_id, "output_index": len(self._output)}

@@ -28,6 +28,7 @@ class _Filter(msgspec.Struct):
 
 
 class _Approval(msgspec.Struct):
+    always: _Filter | None = None
     never: _Filter | None = None
 
 
@@ -50,11 +51,13 @@ class _Server(msgspec.Struct):
         return names is None or name in names
 
     def asks(self, name: str) -> bool:
-        """Return whether the client approves each call of a tool; filters that are not known do."""
+        """Return whether the client approves each call of a tool, as it does in doubt."""
         if isinstance(self.require_approval, str):
             return self.require_approval != "never"
-        never = self.require_approval.never
-        return never is None or never.read_only is not None or name not in (never.tool_names or ())
+        always = self.require_approval.always or _Filter()
+        never = self.require_approval.never or _Filter()
+        is_never = never.read_only is None and name in (never.tool_names or ())
+        return not is_never or name in (always.tool_names or ())
 
 
 class HostedTool(NamedTuple):
@@ -296,11 +299,11 @@ def _listing(server: _Server, tools: Iterable[ServerTool], problem: str) -> List
             hint="The server connects to what its user has added only: gptoss tools add. "
             "Leave out server_url.",
         )
-    offered = []
-    for tool in own:
-        name = tool.name.removeprefix(f"{label}__")  # which those have whose names collide
-        if server.offers(name):
-            offered.append(HostedTool(MCP, label, name, tool, asks=server.asks(name)))
+    offered = (
+        HostedTool(MCP, label, tool.name, tool, asks=server.asks(tool.name))
+        for tool in own
+        if server.offers(tool.name)
+    )
     return Listing(label, tuple(offered), problem)
 
 

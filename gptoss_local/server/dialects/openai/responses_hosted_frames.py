@@ -37,9 +37,11 @@ class HostedItem(ABC):
 
     Attributes:
         id: Of the item.
+        kind: Its type.
     """
 
     id_prefix: str
+    kind: str
 
     def __init__(self, call: ToolCall) -> None:
         self.id = new_id(self.id_prefix)
@@ -53,9 +55,18 @@ class HostedItem(ABC):
     def begun(self) -> Iterable[Told]:
         """Return the events until the call is run."""
 
-    @abstractmethod
+    def is_failed(self, result: ToolResult) -> bool:
+        """Return whether a result says that the call could not be run."""
+        return result.is_error
+
     def ended(self, result: ToolResult) -> Iterable[Told]:
-        """Return the events of the result."""
+        """Return the events of the result; most kinds of calls have none of a failure."""
+        is_failed = self.is_failed(result)
+        return [] if is_failed else [Told(f"{self.kind}.completed")]
+
+    def done(self, result: ToolResult) -> Fields:
+        """Return the item as a whole."""
+        return self.item("failed" if self.is_failed(result) else "completed", result)
 
 
 class SearchItem(HostedItem):
@@ -67,7 +78,7 @@ class SearchItem(HostedItem):
         has_sources: Whether the item is to list what was found.
     """
 
-    id_prefix = "ws_"
+    id_prefix, kind = "ws_", "web_search_call"
 
     def __init__(self, call: ToolCall, pages: Mapping[int, Page], *, has_sources: bool) -> None:
         super().__init__(call)
@@ -76,13 +87,10 @@ class SearchItem(HostedItem):
 
     def item(self, status: str, result: ToolResult | None = None) -> Fields:
         action = self._action(result.pages if result else ())
-        return {"id": self.id, "type": "web_search_call", "status": status, "action": action}
+        return {"id": self.id, "type": self.kind, "status": status, "action": action}
 
     def begun(self) -> Iterable[Told]:
         return [Told("web_search_call.in_progress"), Told("web_search_call.searching")]
-
-    def ended(self, result: ToolResult) -> Iterable[Told]:
-        return [] if result.is_error else [Told("web_search_call.completed")]
 
     def _action(self, found: Collection[Page]) -> Fields:
         arguments = self.call.arguments
@@ -120,7 +128,7 @@ class CodeItem(HostedItem):
         has_outputs: Whether the item is to show what the code printed.
     """
 
-    id_prefix = "ci_"
+    id_prefix, kind = "ci_", "code_interpreter_call"
 
     def __init__(self, call: ToolCall, container_id: str, *, has_outputs: bool) -> None:
         super().__init__(call)
@@ -134,7 +142,7 @@ class CodeItem(HostedItem):
             outputs = [{"type": "logs", "logs": result.text}] if result else []
         return {
             "id": self.id,
-            "type": "code_interpreter_call",
+            "type": self.kind,
             "status": status,
             "code": self._code if result else "",
             "container_id": self._container_id,
@@ -149,8 +157,9 @@ class CodeItem(HostedItem):
             Told("code_interpreter_call.interpreting"),
         ]
 
-    def ended(self, result: ToolResult) -> Iterable[Told]:
-        return [] if result.is_error else [Told("code_interpreter_call.completed")]
+    def is_failed(self, result: ToolResult) -> bool:
+        """Return whether it did not run; code that raises has, and its traceback is its output."""
+        return result.is_error and result.text.startswith("Error: ")
 
 
 class McpItem(HostedItem):
@@ -163,7 +172,7 @@ class McpItem(HostedItem):
         approval_id: Of the item that asked for approval; empty if none did.
     """
 
-    id_prefix = "mcp_"
+    id_prefix, kind = "mcp_", "mcp_call"
 
     def __init__(self, call: ToolCall, server: str, name: str, approval_id: str = "") -> None:
         super().__init__(call)
@@ -175,7 +184,7 @@ class McpItem(HostedItem):
         is_failed = result is not None and result.is_error
         return {
             "id": self.id,
-            "type": "mcp_call",
+            "type": self.kind,
             "status": status,
             "approval_request_id": self._approval_id or None,
             "server_label": self._server,
