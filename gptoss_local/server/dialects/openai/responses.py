@@ -25,7 +25,7 @@ from gptoss_local.server.dialects.openai.responses_hosted import (
     prepare,
     wanted,
 )
-from gptoss_local.server.dialects.openai.responses_hosted_items import HostedHistory
+from gptoss_local.server.dialects.openai.responses_hosted_items import HostedHistory, text_in
 from gptoss_local.server.dialects.openai.responses_items import Item, with_unknown_aside
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import Toolbox
@@ -174,7 +174,8 @@ async def _run(
 
     A client that knows the tools of a server has their list among its items.
     """
-    known = {item.raw.get("server_label") for item in asked.items if item.kind == "mcp_list_tools"}
+    lists = [item.raw for item in asked.items if item.kind == "mcp_list_tools"]
+    known = {text_in(item, "server_label") for item in lists}
     new = [listing for listing in hosted.listings if listing.server not in known]
     events = loop.run(asked.request, asked.history.approved)
     with memory.using(hosted.state):

@@ -200,7 +200,8 @@ def find_state(
         UsageError: the container is not there, or not any more.
     """
     for entry in entries:
-        if isinstance(container := entry.get("container"), str):
+        container = entry.get("container")
+        if kind_of(entry) == CODE_INTERPRETER and isinstance(container, str):
             if state := memory.state(owner, container):
                 return state, []
             hint = 'Use {"type": "auto"}. Containers that are not used are ended.'

@@ -103,8 +103,8 @@ class SearchItem(HostedItem):
                 return {"type": "find_in_page", "pattern": pattern, "url": url}
         query = str(arguments.get("query", ""))
         action: Fields = {"type": "search", "query": query, "queries": [query]}
-        if self._has_sources:
-            urls = dict.fromkeys(page.url for page in found if page.url)
+        urls = dict.fromkeys(page.url for page in found if page.url)
+        if self._has_sources and urls:
             action["sources"] = [{"type": "url", "url": url} for url in urls]
         return action
 

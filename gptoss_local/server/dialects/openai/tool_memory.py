@@ -100,9 +100,17 @@ class ToolMemory:
         return state
 
     def state(self, owner: str, container_id: str) -> ToolState | None:
-        """Return the tools of a conversation; None if they were ended, or are another owner's."""
-        found = self._states.get(container_id)
-        return found if found is not None and found.owner == owner else None
+        """Return the tools of a conversation, which are not ended soon.
+
+        None if they were ended, or are another owner's.
+        """
+        state = self._states.get(container_id)
+        if state is None or state.owner != owner:
+            return None
+        self._states.move_to_end(container_id)
+        if not state.n_users:
+            self._rest(state)
+        return state
 
     @contextmanager
     def using(self, state: ToolState) -> Iterator[None]:
@@ -138,6 +146,8 @@ class ToolMemory:
 
     def _rest(self, state: ToolState) -> None:
         """End tools later, unless they are used again."""
+        if state.expiry:
+            state.expiry.cancel()
         loop = asyncio.get_running_loop()
         state.expiry = loop.call_later(self._idle_s, self._end, state)
 
