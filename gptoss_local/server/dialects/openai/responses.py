@@ -189,10 +189,7 @@ async def _run(
 
 
 def _memory(request: Request) -> ToolMemory:
-    state = request.app.state
-    if not hasattr(state, "tool_memory"):
-        state.tool_memory = ToolMemory(state.tools.toolbox)
-    memory: ToolMemory = state.tool_memory
+    memory: ToolMemory = request.app.state.tool_memory
     return memory
 
 
