@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from gptoss_local.settings import Settings, config_path
+from gptoss_local.tools.browser import Browser
 from gptoss_local.tools.consent import Consents
 from gptoss_local.tools.files import Files
 from gptoss_local.tools.programs import Program
@@ -31,6 +32,7 @@ class ToolSources:
         on = {name.strip() for name in self._settings.enabled_tools.split(",")}
         sources: list[Source] = [
             Files(self._folder, is_on="read_file" in on),
+            Browser(self._settings, is_on="browser" in on),
             *(Program(name, each, self._folder) for name, each in self._settings.tools.items()),
         ]
         n_rounds, loop_s = self._settings.tool_rounds, self._settings.tool_loop_s
