@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import httpx
 
 _WEB_PORTS = (80, 443)
+_LAST_PORT = 65_535
 _FIRST_USER_PORT = 1024  # below, each is of some protocol; above, people serve pages
 _NOT_OF_WEB_SITES = frozenset(
     (
@@ -61,6 +62,8 @@ def check_url(url: str) -> "httpx.URL":
     if parsed.userinfo:
         raise UsageError("a URL with a user name or password is not opened")
     port = parsed.port or 443  # None: that of the scheme
+    if port > _LAST_PORT:
+        raise UsageError(f"`{shortened(url)}` is not a URL: there is no port {port}")
     if port in _NOT_OF_WEB_SITES or (port < _FIRST_USER_PORT and port not in _WEB_PORTS):
         raise UsageError(f"port {port} is not opened, as web sites do not use it")
     return parsed.copy_with(fragment=None)

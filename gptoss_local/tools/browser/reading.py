@@ -27,6 +27,7 @@ from gptoss_local.tools.browser.page import (
 _MAX_MEMORY_BYTES = 3 * 2**30
 _MAX_PDF_PAGES = 500
 _MAX_HTML_CHARACTERS = 5_000_000
+_N_TO_GUESS = 32  # bytes outside ASCII; from fewer a charset is guessed badly
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)")
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
@@ -97,10 +98,21 @@ def decoded(page: Fetched) -> str:
         name = "cp1252" if name.lower() in ("iso-8859-1", "latin-1", "latin1", "ascii") else name
         with contextlib.suppress(LookupError, UnicodeError):
             return _checked(body.decode(name))
+    return _checked(_guessed(body))
+
+
+def _guessed(body: bytes) -> str:
+    """Return the text of bytes that are not wholly in any charset that they name."""
+    n_special = sum(byte >= 0x80 for byte in body)
+    text = body.decode("utf-8", "replace")
+    if text.count("�") * 3 < n_special:  # UTF-8 with a few mistakes
+        return text
+    if n_special < _N_TO_GUESS:
+        return body.decode("cp1252", "replace")
     from charset_normalizer import from_bytes
 
     best = from_bytes(body[:100_000]).best()
-    return _checked(body.decode(best.encoding if best else "utf-8", "replace"))
+    return body.decode(best.encoding if best else "cp1252", "replace")
 
 
 def _checked(text: str) -> str:

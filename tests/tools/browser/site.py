@@ -50,7 +50,7 @@ def running_site(host: str = "127.0.0.1") -> Iterator[Site]:
         do_CONNECT = do_GET
 
         def answer(self, path: str, body: bytes) -> None:
-            if path == "/slow":
+            if path.startswith("/slow"):
                 self.slowly()
             elif path in site.answers:
                 answer = site.answers[path]
