@@ -1,4 +1,4 @@
-"""Which URLs and addresses may be opened. Nothing here resolves names or connects."""
+"""Says which URLs and addresses may be opened. Nothing here resolves names or connects."""
 
 import ipaddress
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ _NOT_OF_WEB_SITES = frozenset(
     )
 )
 
+_INTERNAL = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _NOT_PUBLIC = tuple(
     map(
@@ -57,7 +58,7 @@ def check_url(url: str) -> "httpx.URL":
         raise UsageError(f"`{shortened(url)}` is not a URL: {error}") from error
     if parsed.scheme not in ("http", "https"):
         raise UsageError(f"`{shortened(url)}` is not a web page; only http and https are opened")
-    if not parsed.host:
+    if not host_of(parsed):
         raise UsageError(f"`{shortened(url)}` names no host")
     if parsed.userinfo:
         raise UsageError("a URL with a user name or password is not opened")
@@ -67,6 +68,11 @@ def check_url(url: str) -> "httpx.URL":
     if port in _NOT_OF_WEB_SITES or (port < _FIRST_USER_PORT and port not in _WEB_PORTS):
         raise UsageError(f"port {port} is not opened, as web sites do not use it")
     return parsed.copy_with(fragment=None)
+
+
+def host_of(url: "httpx.URL") -> str:
+    """Return the host in ASCII, as it is sent: what is resolved must be what is named."""
+    return url.raw_host.decode("ascii")
 
 
 def is_public(address: str) -> bool:
@@ -86,6 +92,12 @@ def is_public(address: str) -> bool:
     if isinstance(found, ipaddress.IPv6Address) and (found.ipv4_mapped or found.scope_id):
         return False
     return not any(found.version == each.version and found in each for each in _NOT_PUBLIC)
+
+
+def is_internal(host: str) -> bool:
+    """Return whether a name is, by its form, one of this machine or its network."""
+    name = host.lower().rstrip(".")
+    return "." not in name or name.endswith(_INTERNAL)
 
 
 def shortened(text: str, n_max: int = 300) -> str:

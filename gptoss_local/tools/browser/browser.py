@@ -138,7 +138,7 @@ class Browser:
 
         asked = _convert(arguments, _Search)
         assert self._engine is not None  # or the tool would not be there
-        n_results = min(max(int(asked.topn), 1), MAX_RESULTS)
+        n_results = int(min(max(1.0, asked.topn), MAX_RESULTS))
         content = await self._engine.search(asked.query, n_results)
         key = f"search:{self._stack.next_cursor}"
         self._stack.keep(key, content)
@@ -287,4 +287,4 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
         "required": ["pattern"],
     },
 }
-"""What harmony declares of its own. Source: openai-harmony, `ToolNamespaceConfig.browser`."""
+"""The schemas that harmony declares. Source: openai-harmony, `ToolNamespaceConfig.browser`."""

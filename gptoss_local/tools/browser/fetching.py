@@ -19,7 +19,13 @@ import httpx
 
 from gptoss_local import __version__
 from gptoss_local.errors import UsageError
-from gptoss_local.tools.browser.addresses import check_url, is_public, shortened
+from gptoss_local.tools.browser.addresses import (
+    check_url,
+    host_of,
+    is_internal,
+    is_public,
+    shortened,
+)
 from gptoss_local.tools.browser.page import Fetched
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -35,7 +41,6 @@ _READABLE = (
     *("application/javascript", "application/x-javascript", "application/yaml"),
     *("application/toml", "application/octet-stream"),
 )
-_INTERNAL = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 _USER_AGENT = f"Mozilla/5.0 (compatible; gptoss/{__version__})"  # many sites refuse others
 
 
@@ -92,7 +97,7 @@ class Fetcher:
 
     async def _follow(self, url: httpx.URL) -> Fetched:
         for _ in range(_N_REDIRECTS + 1):
-            proxy = _proxy_for(url)
+            proxy = await asyncio.to_thread(_proxy_for, url)  # it may ask the system
             addresses = await self._addresses(url, proxy)
             reached = await self._get(url, addresses, proxy)
             if isinstance(reached, Fetched):
@@ -106,21 +111,22 @@ class Fetcher:
         A proxy gets the name and resolves it itself, as names in such networks often have no
         address that we could find out. What does have one is still checked.
         """
+        host = host_of(url)
+        nowhere = _failed(str(url), f"{host} has no address")
         try:
-            addresses = await self._resolve(url.host, url.port or 0)
+            addresses = await self._resolve(host, url.port or 0)
         except (OSError, UnicodeError) as error:
-            if proxy and "." in url.host and not url.host.lower().rstrip(".").endswith(_INTERNAL):
+            if proxy and not is_internal(host):
                 return []
-            raise UsageError(_failed(str(url), f"{url.host} has no address")) from error
+            raise UsageError(nowhere) from error
+        if not addresses:
+            raise UsageError(nowhere)
         private = [each for each in addresses if not is_public(each)]
         if private and not self._may_be_private:
             raise UsageError(
-                f"`{shortened(str(url))}` is not opened: {url.host} is at {private[0]}, which is "
-                "not an address of the public internet",
-                hint="The user's setting browser_private allows it.",
+                f"`{shortened(str(url))}` is not opened: {host} is at {private[0]}, which is not an "
+                "address of the public internet (the setting browser_private allows it)"
             )
-        if not addresses:
-            raise UsageError(_failed(str(url), f"{url.host} has no address"))
         return [] if proxy and not private else addresses[:_N_ADDRESSES]
 
     async def _get(
@@ -156,12 +162,15 @@ class Fetcher:
         }
         timeout = httpx.Timeout(self._limits.seconds, connect=_CONNECT_TIMEOUT_S).as_dict()
         extensions: dict[str, Any] = {"timeout": timeout}
-        if not _is_address(url.host):
-            extensions |= {"sni_hostname": url.raw_host.decode("ascii").rstrip(".")}
+        if not _is_address(host_of(url)):
+            extensions |= {"sni_hostname": host_of(url).rstrip(".")}
         request = httpx.Request("GET", target, headers=headers, extensions=extensions)
-        transport = httpx.AsyncHTTPTransport(
-            verify=_ssl_context(), trust_env=False, proxy=None if address else proxy
-        )
+        try:
+            transport = httpx.AsyncHTTPTransport(
+                verify=_ssl_context(), trust_env=False, proxy=None if address else proxy
+            )
+        except (ImportError, ValueError) as error:  # SOCKS, for example; it may hold a password
+            raise UsageError("the proxy of the environment cannot be used") from error
         async with transport:
             # Not by a client, which would keep cookies by address and follow redirects itself.
             response = await transport.handle_async_request(request)
@@ -174,7 +183,7 @@ class Fetcher:
                 await response.aclose()
 
     async def _read(self, url: httpx.URL, response: httpx.Response) -> Fetched:
-        if response.status_code != 200:
+        if not response.is_success:
             status = f"{response.status_code} {response.reason_phrase}".strip()
             raise UsageError(_failed(str(url), f"the site answers {status}"))
         content_type = response.headers.get("content-type", "").strip().lower()
@@ -228,7 +237,7 @@ def _proxy_for(url: httpx.URL) -> str | None:
     """Return the proxy that the environment or the system has for a URL."""
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(url.host):
+    if not proxy or proxy_bypass(host_of(url)):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 

@@ -21,7 +21,6 @@ _CODE = frozenset(("code", "kbd", "samp", "tt"))
 _LISTS = frozenset(("ul", "ol", "menu"))
 _WORD = re.compile(r"[\w-]+")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
-_NO_DISPLAY = re.compile(r"display\s*:\s*none", re.IGNORECASE)
 _MAX_DEPTH = 150  # of elements; what is deeper is written as text only
 
 
@@ -55,7 +54,7 @@ class _Writer:
 
     def write(self, node: Node, depth: int) -> None:
         tag = node.tag
-        if not isinstance(tag, str) or tag in _QUIET or node in self._skipped or _is_hidden(node):
+        if not isinstance(tag, str) or tag in _QUIET or node in self._skipped:
             return
         if depth > _MAX_DEPTH:
             self._text(" ".join(part for part in node.itertext() if isinstance(part, str)))
@@ -191,11 +190,6 @@ class _Writer:
 
     def _new_line(self) -> None:
         self.pieces.append("\n")
-
-
-def _is_hidden(node: Node) -> bool:
-    """Return whether a person would not see it."""
-    return node.get("hidden") is not None or bool(_NO_DISPLAY.search(node.get("style") or ""))
 
 
 def _has_blocks(node: Node) -> bool:

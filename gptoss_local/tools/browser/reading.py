@@ -10,6 +10,7 @@ import io
 import logging
 import re
 import sys
+import time
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -23,9 +24,11 @@ from gptoss_local.tools.browser.page import (
     Unreadable,
     without_markup,
 )
+from gptoss_local.tools.browser.view import wrap_lines
 
 _MAX_MEMORY_BYTES = 3 * 2**30
 _MAX_PDF_PAGES = 500
+_PDF_S = 8.0  # then the rest of the pages is left out
 _MAX_HTML_CHARACTERS = 5_000_000
 _N_TO_GUESS = 32  # bytes outside ASCII; from fewer a charset is guessed badly
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)")
@@ -171,7 +174,8 @@ def _content(page: Fetched, title: str, text: str) -> Content:
 
 
 def _with_url(url: str, text: str) -> str:
-    return f"\nURL: {without_markup(url)}\n{text}"
+    # Wrapped here, where it takes no time of the event loop.
+    return "\n".join(wrap_lines(f"\nURL: {without_markup(url)}\n{text}"))
 
 
 def _bounded(text: str) -> str:
@@ -188,6 +192,7 @@ def _read_pdf(body: bytes) -> tuple[str, str]:
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL + 1)
     pages: list[str] = []
+    start_s = time.monotonic()
     try:
         reader = pypdf.PdfReader(io.BytesIO(body))
         if reader.is_encrypted and not reader.decrypt(""):
@@ -196,7 +201,8 @@ def _read_pdf(body: bytes) -> tuple[str, str]:
         for n, page in enumerate(reader.pages, 1):
             if text := page.extract_text().strip():
                 pages.append(f"[page {n}]\n{text}")
-            if n == _MAX_PDF_PAGES and n < len(reader.pages):
+            is_late = time.monotonic() - start_s > _PDF_S
+            if (n == _MAX_PDF_PAGES or is_late) and n < len(reader.pages):
                 pages.append(f"(The PDF has {len(reader.pages):,} pages; these are the first {n}.)")
                 break
             if sum(map(len, pages)) > MAX_TEXT_CHARACTERS:

@@ -12,7 +12,7 @@ import msgspec
 
 from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.settings import Settings
-from gptoss_local.tools.browser.addresses import is_public
+from gptoss_local.tools.browser.addresses import is_internal, is_public
 from gptoss_local.tools.browser.links import clean, domain_of
 from gptoss_local.tools.browser.page import Content
 
@@ -138,8 +138,7 @@ class SearchEngine:
         variable = _KEYS[self.name]
         key = self._key or os.environ.get(variable, "").strip()
         if not key:
-            hint = f"Set search_key in the settings, or {variable}."
-            raise ToolError(f"{self.about} needs a key", hint=hint)
+            raise ToolError(f"{self.about} needs a key: set search_key, or {variable}")
         if not (key.isascii() and key.isprintable()):
             raise ToolError(f"the key of {self.about} has a character that no key has")
         return key
@@ -235,5 +234,5 @@ def _is_private_host(url: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        return "." not in host or host.endswith((".localhost", ".local", ".internal", ".lan"))
+        return is_internal(host)
     return not is_public(host)

@@ -14,7 +14,7 @@ from gptoss_local.tools.results import Page
 
 MAX_PAGES = 50
 MAX_CHARACTERS = 10_000_000
-"""Of all texts that are kept, 1 to 4 bytes each."""
+"""Most characters of all texts that are kept; each takes 1 to 4 bytes."""
 
 
 class Shown(NamedTuple):

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from gptoss_local.errors import UsageError
 from gptoss_local.tools.browser.addresses import shortened
-from gptoss_local.tools.browser.page import Content
+from gptoss_local.tools.browser.page import Content, without_markup
 from gptoss_local.tools.results import MAX_OUTPUT_CHARACTERS
 
 WIDTH = 80
@@ -81,7 +81,7 @@ def show(page: Content, cursor: int, loc: int = 0, n_lines: int = -1) -> str:
             f"Invalid location parameter: `{loc}`. Cannot exceed page maximum of {last}."
         )
     end = _end(lines, loc, n_lines)
-    url = shortened(unquote(page.url), _N_SHOWN)
+    url = shortened(" ".join(without_markup(unquote(page.url)).split()), _N_SHOWN)
     header = shortened(page.title, _N_SHOWN) + (f" ({url})" if url else "")
     scrollbar = f"**viewing lines [{loc} - {end - 1}] of {last}**"
     return f"[{cursor}] {header}\n{scrollbar}\n\n{numbered(lines[loc:end], loc)}"

@@ -113,9 +113,8 @@ async def test_tavily_with_a_key_of_the_environment(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.answers["/search"] = text(json.dumps(TAVILY), "application/json")
-    with pytest.raises(ToolError, match="Tavily needs a key") as raised:
+    with pytest.raises(ToolError, match="Tavily needs a key: set search_key, or TAVILY_API_KEY"):
         await engine("tavily", site).search("x", 3)
-    assert "TAVILY_API_KEY" in raised.value.hint
     monkeypatch.setenv("TAVILY_API_KEY", KEY)
     content = await engine("tavily", site).search("lighthouses", 3)
     assert content.links == ["https://a.example/tall"]
