@@ -124,8 +124,8 @@ class Fetcher:
         private = [each for each in addresses if not is_public(each)]
         if private and not self._may_be_private:
             raise UsageError(
-                f"`{shortened(str(url))}` is not opened: {host} is at {private[0]}, which is not an "
-                "address of the public internet (the setting browser_private allows it)"
+                f"`{shortened(str(url))}` is not opened: {host} is at {private[0]}, which is "
+                "not an address of the public internet (the setting browser_private allows it)"
             )
         return [] if proxy and not private else addresses[:_N_ADDRESSES]
 

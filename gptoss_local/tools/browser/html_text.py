@@ -5,6 +5,7 @@ html2text; `tests/tools/browser/test_layout.py` compares the two.
 """
 
 import re
+from collections.abc import Iterator
 
 from gptoss_local.tools.browser.links import Node
 
@@ -137,8 +138,7 @@ class _Writer:
 
     def _preformatted(self, node: Node) -> None:
         self._break(2)
-        text = "".join(part for part in node.itertext() if isinstance(part, str))
-        for line in text.strip("\n").split("\n"):
+        for line in "".join(_lines_as_they_are(node)).strip("\n").split("\n"):
             self._raw(f"    {line}".rstrip())
             self._new_line()
         self._n_breaks = 1
@@ -152,13 +152,19 @@ class _Writer:
         self._break(2)
 
     def _code(self, node: Node, depth: int) -> None:
-        n_before = len(self.pieces)
         self._raw("`")
-        self._has_space = True
+        n_before = len(self.pieces)
+        self._has_space = True  # none at the beginning
         self._inside(node, depth)
-        if len(self.pieces) > n_before + 1:
-            self._raw("`")
+        ends_apart = self.pieces[-1] == " "
+        if ends_apart:
+            self.pieces.pop()
+        if len(self.pieces) == n_before:
+            self.pieces.pop()  # there is no code
+            self._has_space = False
         else:
+            self._raw("`")
+        if ends_apart:
             self._text(" ")
 
     def _text(self, text: str) -> None:
@@ -176,7 +182,7 @@ class _Writer:
             self._has_space = True
 
     def _raw(self, text: str) -> None:
-        if self._n_breaks and self._prefix and (not self.pieces or self.pieces[-1] == "\n"):
+        if self._prefix and self.pieces[-1:] in ([], ["\n"]):
             self.pieces.append(self._prefix)
         self.pieces.append(text)
         self._n_breaks, self._has_space = 0, False
@@ -190,6 +196,18 @@ class _Writer:
 
     def _new_line(self) -> None:
         self.pieces.append("\n")
+
+
+def _lines_as_they_are(node: Node) -> Iterator[str]:
+    """Yield the text of an element in which spaces and line breaks count."""
+    is_apart = node.tag in _APART or node.tag == "li"
+    yield "\n" if node.tag == "br" or is_apart else ""
+    if isinstance(node.tag, str) and node.tag not in _QUIET:
+        yield node.text or ""
+        for child in node:
+            yield from _lines_as_they_are(child)
+            yield child.tail or ""
+    yield "\n" if is_apart else ""
 
 
 def _has_blocks(node: Node) -> bool:

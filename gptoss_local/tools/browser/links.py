@@ -32,7 +32,10 @@ def mark_links(root: Node, page_url: str) -> list[str]:
     ids: dict[str, int] = {}
     for link in list(root.iter("a")):
         href = (link.get("href") or "").strip()
-        text = text_of(link).replace("†", "‡")
+        text = text_of(link)
+        if not href.startswith("#"):  # of a place on the same page, which has its text already
+            text = text or clean(link.get("aria-label") or "")
+        text = text.replace("†", "‡")
         if not href or not text or link.getparent() is None:  # without text: an image, most often
             continue
         if href.startswith("#"):

@@ -16,7 +16,7 @@ from gptoss_local.tools.results import MAX_OUTPUT_CHARACTERS
 
 WIDTH = 80
 VIEW_TOKENS = 1024
-_MAX_CHARACTERS = MAX_OUTPUT_CHARACTERS - 2 * 1024  # of lines; the header takes up to the rest
+_MAX_CHARACTERS = MAX_OUTPUT_CHARACTERS - 3 * 1024  # of lines; the header takes up to the rest
 _LONG_LINE = 80 * WIDTH  # PERF: textwrap takes time with the square of a word's length
 _N_SHOWN = 1024  # characters of a URL
 _PIECE = re.compile(
