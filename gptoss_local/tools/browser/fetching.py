@@ -219,6 +219,8 @@ def _decoder(encoding: str, url: httpx.URL) -> Callable[[bytes, int], bytes]:
 
     def decode(piece: bytes, n_max: int) -> bytes:
         nonlocal unzip
+        if not piece:
+            return b""
         if unzip is None:
             has_header = encoding != "deflate" or (piece[0] & 0x0F) == zlib.DEFLATED
             unzip = zlib.decompressobj(32 + zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS)

@@ -14,8 +14,8 @@ _CONTAINERS = ("article", "center", "div", "form", "main", "section")
 _ENOUGH = 0.95  # of the main text
 
 
-def main_part(body: Node) -> tuple[Node, frozenset[Node]]:
-    """Return the smallest element with the main text, and what in it is not part of that text.
+def main_part(body: Node) -> tuple[Node, list[Node]]:
+    """Return the smallest element with the main text, and the menus and the like in it.
 
     Args:
         body: Of a page, with its links marked.
@@ -23,13 +23,13 @@ def main_part(body: Node) -> tuple[Node, frozenset[Node]]:
     import trafilatura  # PERF: 160 ms
 
     if sum(1 for _ in body.iter()) > _MAX_ELEMENTS:
-        return body, frozenset()
+        return body, []
     document = trafilatura.bare_extraction(
         copy.deepcopy(body), favor_recall=True, include_comments=False, include_tables=True
     )
     extracted = getattr(document, "body", None)
     if extracted is None:
-        return body, frozenset()
+        return body, []
     wanted = {text_of(block) for block in extracted.iter(*_FOUND_BLOCKS)} - {""}
     headings = {text_of(block) for block in extracted.iter("head")} - {""}
     weights, n_headings = _weigh(body, wanted, headings)
@@ -37,8 +37,12 @@ def main_part(body: Node) -> tuple[Node, frozenset[Node]]:
     while inner is not None:
         part = inner
         inner = next((each for each in part if _holds(each, body, weights, n_headings)), None)
-    asides = part.iter("nav", "footer", "aside")
-    return part, frozenset(each for each in asides if each is not part and not weights[each])
+    asides: list[Node] = []
+    for each in part.iter("nav", "footer", "aside"):
+        is_inside = any(outer in asides for outer in each.iterancestors())
+        if each is not part and not weights[each] and not is_inside:
+            asides.append(each)
+    return part, asides
 
 
 def _weigh(body: Node, wanted: set[str], headings: set[str]) -> tuple[Counter[Node], Counter[Node]]:

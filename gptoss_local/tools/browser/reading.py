@@ -151,7 +151,7 @@ def _read_html(url: str, text: str) -> Content:
     body = root.find("body")
     body = root if body is None else body
     part, asides = main_part(body)
-    written = text_of_page(part, asides)
+    written = text_of_page(part, frozenset(asides))
     if part is not body or asides:
         rest = [text_of_page(body, frozenset((part,))), *map(text_of_page, asides)]
         if left := "\n\n".join(filter(None, rest)):

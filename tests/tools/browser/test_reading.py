@@ -65,16 +65,18 @@ MENU = "<div class=menu><ul><li><a href=/a>Menu</a><li><a href=/b>Other</a></ul>
         f"{MENU}<div id=content><h1>Title</h1>{PARAGRAPH * 5}</div>",
         f"<div><div>{MENU}</div><div><article><h1>Title</h1>{PARAGRAPH * 5}</article></div></div>",
         f"<nav>{MENU}</nav><h1>Title</h1>{PARAGRAPH * 5}",
+        f"<main><aside><nav>{MENU}</nav></aside><h1>Title</h1>{PARAGRAPH * 5}</main>",
         f"<header>{MENU}</header><main><h1>Title</h1>{PARAGRAPH * 5}</main>",
     ],
 )
-def test_menus_come_last_and_are_not_lost(html: str) -> None:
+def test_menus_come_last_and_are_neither_lost_nor_repeated(html: str) -> None:
     made = text(html)
     assert made.startswith("# Title\n\nSome sentences")
     main, _, rest = made.partition("\n\n* * *\n\n")
     assert main.count("Some sentences") == 5
     assert "【0†Menu】" in rest
     assert "【1†Other】" in rest
+    assert made.count("【0†Menu】") == 1
 
 
 PIECES = st.sampled_from(
