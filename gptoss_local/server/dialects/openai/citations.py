@@ -1,32 +1,10 @@
 """Find citations of pages in an answer."""
 
-import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from gptoss_local.citations import find_citations
 from gptoss_local.tools import Page
-
-_MARK = re.compile(r"【(\d+)†L(\d+)(?:-L?(\d+))?】")
-
-
-class Citation(NamedTuple):
-    """A mark such as `【1†L3-L7】`: where it stands, and what it points to."""
-
-    start: int
-    end: int
-    cursor: int
-    first: int
-    last: int
-
-
-def find_citations(text: str) -> list[Citation]:
-    """Return the marks in a text, in order."""
-    return [
-        Citation(
-            found.start(), found.end(), int(found[1]), int(found[2]), int(found[3] or found[2])
-        )
-        for found in _MARK.finditer(text)
-    ]
 
 
 def annotations(text: str, pages: Mapping[int, Page]) -> list[dict[str, Any]]:
