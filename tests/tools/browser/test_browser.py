@@ -40,7 +40,8 @@ async def test_what_is_declared() -> None:
     for name, tool in tools.items():
         assert tool.parameters == declared[name].parameters
         assert tool.description == declared[name].description
-        assert tool.declaration() == {"type": "function", "function": {"name": name}}
+        function = tool.declaration()["function"]
+        assert function == {"name": name, "description": tool.description}
         assert tool.source == "browser"
     assert {name: tool.asks for name, tool in tools.items()} == {
         "browser.search": True,
