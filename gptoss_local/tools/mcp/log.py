@@ -51,7 +51,7 @@ class ServerLog:
         return text
 
     def write(self, line: str) -> None:
-        """Add a line. Past the limit of one start the rest is dropped, after a line that says so."""
+        """Add a line. Past the limit of one start, all but a line that says so is dropped."""
         with self._lock:
             if self._n_left <= 0:
                 return

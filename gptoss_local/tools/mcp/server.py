@@ -83,9 +83,7 @@ class Server:
         client = connection.client
         try:
             return result_of(await client.call_tool(name, dict(arguments)))
-        except (
-            Exception
-        ) as error:  # the SDK raises errors of its own, of pydantic, and RuntimeError
+        except Exception as error:  # MCPError, pydantic's, RuntimeError
             if connection.is_over or _is_end(error):
                 await connection.close()  # then its log is complete
                 raise connection.error("ended during the call") from error
