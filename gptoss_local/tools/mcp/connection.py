@@ -161,7 +161,7 @@ class Connection:
                         self.is_stale = True
             except (MCPError, ListenNotSupportedError):
                 return
-            except (SubscriptionLost, TimeoutError):
+            except (SubscriptionLost, TimeoutError, ValueError):  # the last: not what MCP wants
                 pass
             await anyio.sleep(_LISTEN_AGAIN_S)
             self.is_stale = True

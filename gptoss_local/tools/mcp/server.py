@@ -47,6 +47,7 @@ class Server:
         self._listed: Sequence[mcp_types.Tool] = ()
         self._problem = ""
         self._retry_at_s = 0.0
+        self._is_closed = False
 
     async def listed(self) -> "Sequence[mcp_types.Tool]":
         """Return its tools; cheap unless it must be started, or has said that they changed.
@@ -90,12 +91,15 @@ class Server:
             raise self._refused(error, connection) from error
 
     async def close(self) -> None:
-        """End it, if it was started."""
+        """End it for good, if it was started."""
+        self._is_closed = True
         if self._connection is not None:
             await self._connection.close()
 
     async def _connected(self) -> Connection:
         """Return a connection that answers, made if there is none. Called under the lock."""
+        if self._is_closed:
+            raise ToolError(f"the MCP server '{self.entry.name}' was ended")
         if self._connection is None or self._connection.is_over:
             if self._connection is not None:
                 await self._connection.close()
@@ -107,28 +111,24 @@ class Server:
 
     async def _list(self, connection: Connection) -> "Sequence[mcp_types.Tool]":
         connection.is_stale = False  # a change while they are listed makes it true again
+        is_listed = False
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
-                return await _all_tools(connection)
+                tools = await _all_tools(connection)
+            is_listed = True
         except TimeoutError as error:
             problem = f"did not list its tools within {LIST_TIMEOUT_S:g} s"
-            raise self._unlisted(connection, problem) from error
+            raise connection.error(problem) from error
         except ToolError:
-            connection.is_stale = True
             raise
         except Exception as error:
-            problem = said_by(error)
             if connection.is_over or _is_end(error):
                 await connection.close()
-                problem = "ended"
-            raise self._unlisted(connection, problem) from error
-        except BaseException:
-            connection.is_stale = True
-            raise
-
-    def _unlisted(self, connection: Connection, problem: str) -> ToolError:
-        connection.is_stale = True
-        return connection.error(problem)
+                raise connection.error("ended") from error
+            raise connection.error(said_by(error)) from error
+        finally:
+            connection.is_stale |= not is_listed
+        return tools
 
     def _refused(self, error: Exception, connection: Connection) -> GptOssError:
         from mcp import MCPError
@@ -145,10 +145,19 @@ def _is_end(error: Exception) -> bool:
 
 
 async def _all_tools(connection: Connection) -> "Sequence[mcp_types.Tool]":
+    from mcp import MCPError
+    from mcp_types import METHOD_NOT_FOUND
+
     tools: list[mcp_types.Tool] = []
     cursor: str | None = None
     for _ in range(MAX_PAGES):
-        page = await connection.client.list_tools(cursor=cursor)
+        client = connection.client
+        try:
+            page = await client.list_tools(cursor=cursor)
+        except MCPError as error:
+            if error.code == METHOD_NOT_FOUND and client.server_capabilities.tools is None:
+                return []  # it offers other things only
+            raise
         tools += page.tools
         cursor = page.next_cursor
         if not cursor:

@@ -237,12 +237,14 @@ def _http_client(link: Link) -> "httpx2.AsyncClient":
     import httpx2
 
     class Bounded(httpx2.AsyncByteStream):
-        """The body of an answer, which raises where it is too long."""
+        """The body of an answer; raises if it is too long, or may be once it is unpacked."""
 
-        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-            self._stream = stream
+        def __init__(self, stream: httpx2.AsyncByteStream, encoding: str) -> None:
+            self._stream, self._encoding = stream, encoding
 
         async def __aiter__(self) -> AsyncGenerator[bytes, None]:
+            if self._encoding not in ("", "identity"):
+                raise httpx2.StreamError("it is compressed, which was not asked for")
             n_bytes = 0
             async for piece in self._stream:
                 n_bytes += len(piece)
@@ -258,10 +260,11 @@ def _http_client(link: Link) -> "httpx2.AsyncClient":
             link.log.write(f"answered {response.status_code} {response.reason_phrase}")
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = Bounded(response.stream)
+            encoding = response.headers.get("content-encoding", "")
+            response.stream = Bounded(response.stream, encoding)
 
     return httpx2.AsyncClient(
-        headers=link.launch.headers,
+        headers={"Accept-Encoding": "identity", **link.launch.headers},
         timeout=httpx2.Timeout(30, read=300),  # as the SDK's own client
         event_hooks={"response": [look]},
         trust_env=urlsplit(link.launch.url).hostname not in _LOCAL,  # no proxy reaches these

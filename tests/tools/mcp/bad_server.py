@@ -92,6 +92,10 @@ def list_tools(request: dict[str, Any]) -> None:
             if not FIRST.exists():
                 FIRST.touch()
                 sys.exit(1)
+        case "no-tools":
+            send(id=request["id"], error={"code": -32601, "message": "Method not found"})
+        case "tools-as-text":
+            answer(request, tools="f, g")
         case "dies-at-list":
             sys.exit("no database")
         case _:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from mcp.client import stdio
 
 from gptoss_local.settings import Settings
 from gptoss_local.tools import Toolbox, ToolSources
@@ -19,6 +20,13 @@ def bad(fault: str, folder: Path) -> dict[str, Any]:
     """An entry of a server with a fault."""
     args = [str(HERE / "bad_server.py"), fault, str(folder)]
     return {"command": sys.executable, "args": args, "env": {"MY_SECRET": "MY_SECRET_VALUE"}}
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait less for servers to end by themselves."""
+    monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 0.5)
+    monkeypatch.setattr(stdio, "FORCE_KILL_TIMEOUT", 0.5)
 
 
 @pytest.fixture

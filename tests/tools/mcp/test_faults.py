@@ -197,6 +197,23 @@ async def test_a_list_with_things_that_are_no_tools(prepared: Prepare, tmp_path:
     assert log == "(left out 2 tools without a name)\n"
 
 
+async def test_no_tools_at_all(prepared: Prepare, tmp_path: Path) -> None:
+    servers = {fault: bad(fault, tmp_path) for fault in ("no-tools", "tools-as-text")}
+    toolbox, news = await prepared(**servers)
+    assert not toolbox.tools
+    assert len(news) == 1, "a server may offer other things than tools"
+    assert "'tools-as-text' answered something that is not MCP" in news[0]
+
+
+async def test_a_call_after_the_end(sources: MakeSources, tmp_path: Path) -> None:
+    tools = sources(bad=bad("", tmp_path))
+    toolbox = tools.toolbox()
+    await toolbox.prepare()
+    await tools.close()
+    assert (await toolbox.run("f", {})).text == "Error: the MCP server 'bad' was ended"
+    assert not processes_of_servers()
+
+
 async def test_names(prepared: Prepare, tmp_path: Path) -> None:
     toolbox, news = await prepared(**{"my server": bad("names", tmp_path)})
     assert news == []

@@ -1,5 +1,6 @@
 """MCP servers at an address: streamable HTTP, and the older SSE."""
 
+import gzip
 import json
 import os
 import socket
@@ -92,8 +93,9 @@ class Faulty(BaseHTTPRequestHandler):
                 result: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}}
                 self._answer(request, result | {"serverInfo": info})
             case "tools/list":
-                tool = {"name": "f", "inputSchema": {"type": "object"}}
-                self._answer(request, {"tools": [tool]})
+                self._answer(request, {"tools": [{"name": "f"}, {"name": "packed"}]})
+            case "tools/call" if request["params"]["name"] == "packed":
+                self._send(gzip.compress(b" " * 2**24), encoding="gzip")
             case "tools/call":
                 text = "x" * (3 * 2**20)
                 self._answer(request, {"content": [{"type": "text", "text": text}]})
@@ -115,8 +117,12 @@ class Faulty(BaseHTTPRequestHandler):
             return self._send(body, kind="text/event-stream")
         self._send(json.dumps(message).encode())
 
-    def _send(self, body: bytes, status: int = 200, kind: str = "application/json") -> None:
+    def _send(
+        self, body: bytes, status: int = 200, *, kind: str = "application/json", encoding: str = ""
+    ) -> None:
         self.send_response(status)
+        if encoding:
+            self.send_header("Content-Encoding", encoding)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -124,9 +130,14 @@ class Faulty(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
+class Quiet(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that leave."""
+
+
 @pytest.fixture
 def faulty() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Faulty) as http:
+    with Quiet(("127.0.0.1", 0), Faulty) as http:
         http.daemon_threads = True
         http.block_on_close = False
         thread = threading.Thread(target=http.serve_forever)
@@ -144,12 +155,14 @@ async def test_a_result_that_is_too_long(
     assert news == []
     assert not (await toolbox.run("f", {})).is_error
     monkeypatch.setattr(transport, "MAX_MESSAGE_BYTES", 2**20)
-    await toolbox.close()
-    toolbox, _ = await prepared(long={"url": f"{faulty}/{kind}", "is_new": True})
+    toolbox, _ = await prepared(long={"url": f"{faulty}/{kind}"})
     result = await toolbox.run("f", {})
     assert result.is_error
     assert len(result.text) < 1000
     assert ("more than 1 MiB" in result.text) == (kind == "json")
+    if kind == "json":
+        packed = await toolbox.run("packed", {})
+        assert "it is compressed, which was not asked for" in packed.text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import UsageError
-from tests.tools.mcp.conftest import GOOD, MakeSources, Prepare
+from tests.tools.mcp.conftest import GOOD, MakeSources, Prepare, bad
 
 NPM = Path(__file__).parents[2] / "npm" / "node_modules" / ".bin" / "mcp-server-filesystem"
 
@@ -101,31 +101,33 @@ async def test_tools_that_change(prepared: Prepare) -> None:
     assert (await toolbox.run("grown", {})).text == "new"
 
 
-async def test_names_that_collide(prepared: Prepare) -> None:
-    toolbox, _ = await prepared(one=GOOD, two=GOOD)
-    assert {"add", "two_add"} < set(toolbox.tools)
-    assert toolbox.tools["add"].source == "one"
-    assert toolbox.tools["two_add"].source == "two"
-    assert (await toolbox.run("two_add", {"a": 2, "b": 2})).text == "4"
-    toolbox.allow(toolbox.tools["add"], "chat")
-    assert not toolbox.needs_consent(toolbox.tools["add"])
+async def test_names_that_collide(prepared: Prepare, tmp_path: Path) -> None:
+    toolbox, _ = await prepared(one=bad("", tmp_path), two=bad("", tmp_path))
+    assert toolbox.tools["f"].source == "one"
+    assert toolbox.tools["two_f"].source == "two"
+    assert (await toolbox.run("two_f", {"a": "b"})).text == '{"a": "b"}'
+    toolbox.allow(toolbox.tools["f"], "chat")
+    assert not toolbox.needs_consent(toolbox.tools["f"])
+    await toolbox.prepare()
+    assert not toolbox.needs_consent(toolbox.tools["f"])
     toolbox.switch("one")
     await toolbox.prepare()
-    assert toolbox.tools["add"].source == "two"
-    assert toolbox.needs_consent(toolbox.tools["add"]), "another tool has the name now"
+    assert toolbox.tools["f"].source == "two"
+    assert toolbox.needs_consent(toolbox.tools["f"]), "another tool has the name now"
 
 
-async def test_a_lasting_permission_ends_with_the_command(sources: MakeSources) -> None:
-    toolbox = sources(good=GOOD).toolbox()
+async def test_a_lasting_permission_ends_with_the_command(
+    sources: MakeSources, tmp_path: Path
+) -> None:
+    first = bad("", tmp_path)
+    toolbox = sources(s=first).toolbox()
     await toolbox.prepare()
-    toolbox.allow(toolbox.tools["add"], "always")
-    for entry, is_asked in ((GOOD, False), (GOOD | {"args": [*GOOD["args"]], "cwd": "/"}, False)):
-        toolbox = sources(good=entry).toolbox()
+    toolbox.allow(toolbox.tools["f"], "always")
+    other_program = {"command": "env", "args": [first["command"], *first["args"]]}
+    for entry, is_asked in ((first | {"cwd": "/", "env": {}}, False), (other_program, True)):
+        toolbox = sources(s=entry).toolbox()
         await toolbox.prepare()
-        assert toolbox.needs_consent(toolbox.tools["add"]) == is_asked
-    toolbox = sources(good={"command": "env", "args": [GOOD["command"], *GOOD["args"]]}).toolbox()
-    await toolbox.prepare()
-    assert toolbox.needs_consent(toolbox.tools["add"])
+        assert toolbox.needs_consent(toolbox.tools["f"]) == is_asked
 
 
 def test_a_name_of_another_source(sources: MakeSources) -> None:
