@@ -63,7 +63,7 @@ class Connection:
     def client(self) -> "Client":
         """The SDK's client. Raises ToolError: the server has ended."""
         if self._client is None:
-            raise self.error(self._problem or "ended")
+            raise self.error(self._problem) if self._problem else self.end_error()
         return self._client
 
     @property
@@ -84,10 +84,20 @@ class Connection:
 
     async def close(self) -> None:
         """End the server and all its processes."""
-        self._on_fault("was ended")
+        self._on_fault("")
         await asyncio.wait({self._task})
 
+    def end_error(self, when: str = "") -> ToolError:
+        """Return an error that says why the server has ended, after it has.
+
+        Args:
+            when: In words that can follow "ended".
+        """
+        why = f", as it {self._problem}" if self._problem else ""
+        return self.error(f"ended{when}{why}")
+
     def _on_fault(self, what: str) -> None:
+        """End the connection, because of what the server did, or else just as it has ended."""
         self._problem = self._problem or what
         self._end.set()
         if self._scope is not None and not self._is_ready.is_set():
@@ -127,7 +137,7 @@ class Connection:
                     group.cancel_scope.cancel()
                 self._client = None
                 scope.deadline = anyio.current_time() + _END_TIMEOUT_S
-        if late:
+        if late and not self._end.is_set():
             self._problem = self._problem or late
 
     def _new_client(self) -> "Client":

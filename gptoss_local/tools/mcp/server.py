@@ -87,7 +87,7 @@ class Server:
         except Exception as error:  # MCPError, pydantic's, RuntimeError
             if connection.is_over or _is_end(error):
                 await connection.close()  # then its log is complete
-                raise connection.error("ended during the call") from error
+                raise connection.end_error(" during the call") from error
             raise self._refused(error, connection) from error
 
     async def close(self) -> None:
@@ -124,7 +124,7 @@ class Server:
         except Exception as error:
             if connection.is_over or _is_end(error):
                 await connection.close()
-                raise connection.error("ended") from error
+                raise connection.end_error() from error
             raise connection.error(said_by(error)) from error
         finally:
             connection.is_stale |= not is_listed

@@ -82,9 +82,16 @@ async def test_a_start_that_nobody_waits_for(
     assert not processes_of_servers()
 
 
-@pytest.mark.parametrize("call", ["line", "flood", "garbage"])
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        ("line", "sent a message of more than 1 MiB"),
+        ("flood", "sent more messages than can be read"),
+        ("garbage", "sent more messages than can be read"),
+    ],
+)
 async def test_one_that_floods_us(
-    prepared: Prepare, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+    prepared: Prepare, tmp_path: Path, call: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "MAX_MESSAGE_BYTES", 2**20)
     monkeypatch.setattr(transport, "_MAX_IN_WINDOW", 2_000)
@@ -102,7 +109,7 @@ async def test_one_that_floods_us(
         result = await toolbox.run(call, {})
     watching.cancel()
     assert result.is_error
-    assert "the MCP server 'floods' ended during the call" in result.text
+    assert f"the MCP server 'floods' ended during the call, as it {why}" in result.text
     assert len(lags) > 5, "others were served meanwhile"
     assert await toolbox.prepare() == []  # it is started again
     assert (await toolbox.run("f", {"a": "b"})).text == '{"a": "b"}'
