@@ -1,12 +1,17 @@
 """Repairs a list of tools before the SDK reads it, which refuses the list if one tool is wrong.
 
-Schemas of results are dropped: the model can read any result.
+What cannot be declared of the arguments is left out, and the description says so. Schemas of
+results are dropped: the model can read any result.
 """
 
 from typing import Any
 
+import msgspec
+
 _TEXTS = ("title", "description")
-_NOTE = "[The server does not say which arguments it takes: its schema is not one of an object.]"
+MAX_SCHEMA_BYTES = 16_000  # about 4,000 tokens
+_NO_OBJECT = "[Which arguments it takes is not known: their schema is not one of an object.]"
+_TOO_LONG = "[Which arguments it takes is not known: their schema is too long.]"
 
 
 def repair_list(result: dict[str, Any]) -> list[str]:
@@ -27,8 +32,11 @@ def repair_list(result: dict[str, Any]) -> list[str]:
 def _repaired(tool: dict[str, Any]) -> dict[str, Any]:
     repaired = {key: tool[key] for key in _TEXTS if isinstance(tool.get(key), str)}
     schema: dict[str, Any] = tool.get("inputSchema") or {}
-    if not _is_of_object(schema):
-        repaired["description"] = f"{repaired.get('description', '')}\n{_NOTE}".strip()
+    note = "" if _is_of_object(schema) else _NO_OBJECT
+    if not note and len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
+        note = _TOO_LONG
+    if note:
+        repaired["description"] = f"{note}\n{repaired.get('description', '')}".strip()
         schema = {}
     return {"name": tool["name"], **repaired, "inputSchema": {**schema, "type": "object"}}
 

@@ -45,6 +45,7 @@ def tools() -> list[dict[str, Any]]:
                 tool("good"),
                 tool("text", inputSchema={"type": "string"}),
                 tool("empty", inputSchema={}),
+                tool("long", inputSchema={"description": "x" * 20_000}),
                 tool("list", inputSchema={"type": "object", "properties": [1]}),
                 tool("required", inputSchema={"type": "object", "required": "a"}),
                 tool(

@@ -10,6 +10,7 @@ from typing import Any
 import mcp_types
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
 from starlette.responses import PlainTextResponse
 
 server = MCPServer("good", version="1.5")
@@ -59,6 +60,16 @@ def environment() -> dict[str, str]:
 def folder() -> str:
     """Return the folder of the server."""
     return os.getcwd()
+
+
+class Answer(BaseModel):
+    is_sure: bool
+
+
+@server.tool()
+async def ask(context: Context) -> str:
+    """Ask the user."""
+    return str(await context.elicit("Are you sure?", Answer))
 
 
 @server.tool()

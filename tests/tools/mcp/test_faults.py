@@ -186,12 +186,13 @@ async def test_a_server_that_dies_again_and_again(prepared: Prepare, tmp_path: P
 async def test_schemas_that_are_none(prepared: Prepare, tmp_path: Path) -> None:
     toolbox, news = await prepared(bad=bad("schemas", tmp_path))
     assert news == []
-    assert list(toolbox.tools) == ["good", "text", "empty", "list", "required", "banana"]
+    assert list(toolbox.tools) == ["good", "text", "empty", "long", "list", "required", "banana"]
     for tool in toolbox.tools.values():
         assert tool.parameters["type"] == "object"
         assert isinstance(tool.parameters["properties"], dict)
-        has_note = "its schema is not one of an object" in tool.description
+        has_note = "schema is not one of an object" in tool.description
         assert has_note == (tool.name in ("text", "list", "required"))
+        assert ("schema is too long" in tool.description) == (tool.name == "long")
     assert (await toolbox.run("text", {"a": 1})).text == '{"a": 1}'
 
 

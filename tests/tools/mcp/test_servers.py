@@ -34,6 +34,9 @@ async def test_its_tools_and_results(prepared: Prepare, tmp_path: Path) -> None:
     failed = await toolbox.run("fail", {})
     assert failed.is_error
     assert failed.text == "Error executing tool fail"
+    asked = await toolbox.run("ask", {})  # declined, as nothing is offered for it
+    assert asked.is_error
+    assert asked.seconds < 20
 
 
 async def test_content_of_all_kinds(prepared: Prepare) -> None:
