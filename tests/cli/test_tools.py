@@ -74,7 +74,7 @@ def test_the_list(tools: Tools, folder: Path) -> None:
     assert done.code == 0
     sources, listed_tools = done.stdout.split("\n\n")
     states = {line.split()[0]: line for line in sources.splitlines()[1:]}
-    assert states["good"].endswith("on       10") or states["good"].split()[-2:] == ["on", "10"]
+    assert states["good"].split()[-2:] == ["on", "11"]
     assert states["broken"].split()[-4:] == ["does", "not", "answer", "-"]
     assert states["unused"].split()[-2:] == ["off", "-"]
     assert states["search_notes"].split()[-2:] == ["on", "1"]

@@ -119,7 +119,8 @@ async def test_one_that_floods_at_the_start(
     prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "_MAX_IN_WINDOW", 2_000)
-    _, news = await prepared(floods=bad("flood-at-start", tmp_path))
+    async with asyncio.timeout(25):
+        _, news = await prepared(floods=bad("flood-at-start", tmp_path))
     assert "sent more messages than can be read" in news[0]
     assert not processes_of_servers()
 
@@ -168,7 +169,9 @@ async def test_a_server_that_dies(prepared: Prepare, tmp_path: Path) -> None:
 async def test_a_server_that_dies_between_requests(prepared: Prepare, tmp_path: Path) -> None:
     toolbox, news = await prepared(dies=bad("dies-after-list", tmp_path))
     assert news == []
-    await asyncio.to_thread(wait_until, lambda: not processes_of_servers())
+    async with asyncio.timeout(30):
+        while "mcp dies" in [task.get_name() for task in asyncio.all_tasks()]:
+            await asyncio.sleep(0.01)
     assert await toolbox.prepare() == []
     assert (await toolbox.run("f", {})).text == "{}"
 
@@ -288,7 +291,7 @@ async def test_a_call_that_is_stopped(prepared: Prepare, tmp_path: Path) -> None
         async with asyncio.timeout(0.5):
             await toolbox.run("wait", {})
     file = tmp_path / "cancelled"
-    await asyncio.to_thread(wait_until, lambda: file.exists() and file.read_text())
+    await asyncio.to_thread(wait_until, lambda: file.exists() and file.read_text(), timeout_s=30)
     id_, message = json.loads(file.read_text())
     assert message["method"] == "notifications/cancelled"
     assert message["params"]["requestId"] == id_
@@ -305,7 +308,7 @@ async def test_nothing_is_left_of_it(sources: MakeSources, tmp_path: Path) -> No
     assert all(map(psutil.pid_exists, pids))
     async with asyncio.timeout(30):
         await tools.close()
-    await asyncio.to_thread(wait_until, lambda: not any(map(_is_alive, pids)))
+    await asyncio.to_thread(wait_until, lambda: not any(map(_is_alive, pids)), timeout_s=30)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
