@@ -273,7 +273,7 @@ def _http_client(link: Link) -> "httpx2.AsyncClient":
 
 def _silence_sdk() -> None:
     """Keep the SDK's records, which quote what servers send, from the terminal and the log."""
-    for name in ("mcp", "client", "httpx2"):
+    for name in ("mcp", "client"):
         logger = logging.getLogger(name)
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import UsageError
+from tests.conftest import free_port
 from tests.tools.mcp.conftest import GOOD, MakeSources, Prepare, bad
+from tests.tools.mcp.test_http import running
 
 NPM = Path(__file__).parents[2] / "npm" / "node_modules" / ".bin" / "mcp-server-filesystem"
 
@@ -169,11 +171,13 @@ sys.exit(str({"mcp", "mcp_types", "pydantic", "anyio", "json5", "psutil"} & set(
 
 @pytest.mark.skipif(find_spec("mcp_server_fetch") is None, reason="pip install mcp-server-fetch")
 async def test_mcp_server_fetch(prepared: Prepare) -> None:
-    entry = {"command": sys.executable, "args": ["-m", "mcp_server_fetch"]}
+    entry = {"command": sys.executable, "args": ["-m", "mcp_server_fetch", "--allow-private-ips"]}
     toolbox, news = await prepared(fetch=entry)
     assert news == []
-    result = await toolbox.run("fetch", {"url": "http://127.0.0.1:9/robots.txt"})
+    with running("http", free_port()) as url:
+        result = await toolbox.run("fetch", {"url": url.replace("/mcp", "/none"), "raw": True})
     assert result.is_error
+    assert "404" in result.text
 
 
 @pytest.mark.npm
