@@ -49,6 +49,7 @@ def log(line: str) -> None:
 
 class Browser:
     name, about, description, is_on = "browser", "", "", False
+    is_mcp = False
 
     def __init__(self) -> None:
         self._pages: list[Page] = []
@@ -84,6 +85,7 @@ class Browser:
 
 class Python:
     name, about, description, is_on = "python", "", "", False
+    is_mcp = False
 
     def __init__(self) -> None:
         self._names: dict[str, Any] = {}
@@ -120,6 +122,7 @@ class Python:
 
 class Notes:
     name, about, description, is_on = "notes", "", "", False
+    is_mcp = True
 
     async def tools(self) -> Sequence[Tool]:
         return [
@@ -151,7 +154,7 @@ class Broken(Notes):
 class OfTheUser(Notes):
     """Is on in all new chats, and not for requests."""
 
-    name, is_on = "read_file", True
+    name, is_on, is_mcp = "read_file", True, False
 
     async def tools(self) -> Sequence[Tool]:
         log("asked for read_file")

@@ -13,6 +13,7 @@ from gptoss_local.tools.consent import Consents
 
 class Quiet:
     name, about, description, is_on = "quiet", "", "", True
+    is_mcp = False
 
     def __init__(self) -> None:
         self.is_closed = False

@@ -63,6 +63,7 @@ class Browser:
     """
 
     name = _NAME
+    is_mcp = False
     description = "Searches the web, opens pages and finds text in them."
 
     def __init__(

@@ -35,6 +35,7 @@ class Python:
     """
 
     name = "python"
+    is_mcp = False
     description = "Runs Python code. Variables stay until the chat ends."
 
     def __init__(

@@ -18,7 +18,6 @@ from gptoss_local.tools import Tool as ServerTool
 
 WEB_SEARCH, CODE_INTERPRETER, MCP = "web_search", "code_interpreter", "mcp"
 _SOURCES = {WEB_SEARCH: "browser", CODE_INTERPRETER: "python"}
-_NO_SERVERS = frozenset((*_SOURCES.values(), "read_file"))
 _SETTING = "GPTOSS_API_TOOLS says which tools the server runs for requests."
 
 
@@ -237,10 +236,11 @@ async def prepare(
     built_in = [kind_of(entry) for entry in entries if kind_of(entry) != MCP]
     toolbox = state.toolbox
     known = {group.name for group in toolbox.groups()}
+    labels = {group.name for group in toolbox.groups() if group.is_mcp}
     for entry in entries:
         _check_built_in(entry)
     for server in servers:
-        _check_server(server, known - _NO_SERVERS - settings.tools.keys())
+        _check_server(server, labels)
     async with state.preparing:
         toolbox.on |= known & {_SOURCES[kind] for kind in built_in}
         toolbox.on |= {server.server_label for server in servers}
@@ -301,9 +301,9 @@ def _listing(server: _Server, tools: Iterable[ServerTool], problem: str) -> List
             "Leave out server_url.",
         )
     offered = (
-        HostedTool(MCP, label, tool.name, tool, asks=server.asks(tool.name))
+        HostedTool(MCP, label, name, tool, asks=server.asks(name))
         for tool in own
-        if server.offers(tool.name)
+        if server.offers(name := tool.own_name or tool.name)
     )
     return Listing(label, tuple(offered), problem)
 
