@@ -142,9 +142,9 @@ def test_a_name_of_another_source(sources: MakeSources) -> None:
 
 async def test_the_file_is_read_for_each_chat(sources: MakeSources, config: Path) -> None:
     tools = sources()
-    assert [group.name for group in tools.toolbox().groups()] == ["read_file"]
+    assert [group.name for group in tools.toolbox().groups() if group.is_mcp] == []
     config.write_text('{"servers": {"late": {"url": "http://localhost/mcp"}}}')
-    assert [group.name for group in tools.toolbox().groups()] == ["read_file", "late"]
+    assert [group.name for group in tools.toolbox().groups() if group.is_mcp] == ["late"]
 
 
 def test_without_servers_nothing_is_imported(tmp_path: Path) -> None:
