@@ -11,9 +11,15 @@ from typing import NamedTuple, Protocol
 from urllib.parse import quote, urlsplit
 
 _CITATION = re.compile(
-    r"【(?P<cursor>\d{1,6})(?::\d{1,6})?†\s*"
-    r"(?:L(?P<first>\d{1,9})(?:\s*[-–—]\s*L?(?P<last>\d{1,9}))?[^【】†\n`]{0,80}|source|)\s*"
-    r"(?:†[^【】†\n`]{0,200})?】"
+    r"""
+    【(?P<cursor>\d{1,6})(?::\d{1,6})?†[ \t]*
+    (?:
+        L(?P<first>\d{1,9})(?:[ \t]*[-–—][ \t]*L?(?P<last>\d{1,9}))?[^【】†\n`]{0,80}
+        |source|
+    )
+    [ \t]*(?:†[^【】†\n`]{0,200})?】
+    """,
+    re.VERBOSE,
 )
 _NEWLINE = re.compile(r"\r\n?|\n")
 _TICKS = re.compile(r"`+")

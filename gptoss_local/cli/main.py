@@ -19,6 +19,7 @@ COMMANDS = {
     "web": "Chat in the browser; the chats are those of `gptoss chat`.",
     "launch": "Start a coding agent with a model of this machine.",
     "log": "List past chats, search them, or print one.",
+    "tools": "List what the model may call, or add, remove and test MCP servers.",
     "presets": "List the presets of the chat.",
     "pull": "Download MODEL and convert it while it arrives.",
     "ls": "List the models on this machine.",

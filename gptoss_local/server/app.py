@@ -24,6 +24,7 @@ from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.chats import Answers, ChatStore
 from gptoss_local.server.connections import BoundedProtocol, connection_limits, quieten_logs
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
+from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
 from gptoss_local.server.openapi import ENDPOINTS
@@ -53,11 +54,13 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         app.state.pulls = Pulls(settings)
         app.state.responses = ResponseStore()
         app.state.tools = ToolSources(settings, Path.home())
+        app.state.tool_memory = ToolMemory(app.state.tools.toolbox)
         store = ChatStore(settings.history_path)
         app.state.answers = Answers(app.state.manager, store, app.state.tools)
         app.state.ending = asyncio.Event()  # answers that still run end now
         yield
         await app.state.answers.close()
+        await app.state.tool_memory.close()
         await app.state.tools.close()
         await app.state.pulls.close()
         await app.state.manager.close()

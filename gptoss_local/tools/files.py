@@ -19,6 +19,7 @@ class Files:
     """
 
     name = "read_file"
+    is_mcp = False
     description = "Reads a text file of the user."
 
     def __init__(self, folder: Path, *, is_on: bool = False) -> None:

@@ -38,6 +38,7 @@ class Program:
     """
 
     is_on = True
+    is_mcp = False
 
     def __init__(self, name: str, command: ToolCommand, folder: Path) -> None:
         _check(name, command)

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 from gptoss_local.settings import Settings, config_path
+from gptoss_local.tools.browser import Browser
 from gptoss_local.tools.consent import Consents
 from gptoss_local.tools.files import Files
+from gptoss_local.tools.mcp import McpServers
 from gptoss_local.tools.programs import Program
+from gptoss_local.tools.python import Python
 from gptoss_local.tools.tool import Source
 from gptoss_local.tools.toolbox import Toolbox
 
@@ -25,16 +28,27 @@ class ToolSources:
         self._settings = settings
         self._folder = folder
         self.consents = Consents(config_path().parent / "allowed-tools.json")
+        self._mcp = McpServers(settings, folder)
 
     def toolbox(self) -> Toolbox:
-        """Return the tools of a new chat."""
-        on = {name.strip() for name in self._settings.enabled_tools.split(",")}
-        sources: list[Source] = [
-            Files(self._folder, is_on="read_file" in on),
-            *(Program(name, each, self._folder) for name, each in self._settings.tools.items()),
+        """Return the tools of a new chat.
+
+        Raises:
+            UsageError: a setting or mcp.json cannot be read, or a server has a name that is taken.
+        """
+        settings, folder = self._settings, self._folder
+        on = {name.strip() for name in settings.enabled_tools.split(",")}
+        built_in: list[Source] = [
+            Files(folder, is_on="read_file" in on),
+            Python(settings, folder, is_on="python" in on),
+            Browser(settings, is_on="browser" in on),
         ]
+        sources = [source for source in built_in if source.name not in settings.tools]
+        sources += [Program(name, each, folder) for name, each in settings.tools.items()]
+        sources += self._mcp.sources(taken=[source.name for source in sources])
         n_rounds, loop_s = self._settings.tool_rounds, self._settings.tool_loop_s
         return Toolbox(sources, self.consents, n_rounds=n_rounds, loop_s=loop_s)
 
     async def close(self) -> None:
         """End what all toolboxes share."""
+        await self._mcp.close()

@@ -25,6 +25,7 @@ class Tool:
         identity: What a lasting permission holds for besides the name and the parameters, such as
             the command line of a server.
         is_built_in: Harmony declares its parameters, so these are not sent.
+        own_name: As its source calls it, where the model cannot.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Tool:
     asks: bool = True
     identity: str = ""
     is_built_in: bool = field(default=False, kw_only=True)
+    own_name: str = field(default="", kw_only=True)
 
     def declaration(self) -> dict[str, Any]:
         """Return its entry in `tools` of a request."""
@@ -55,12 +57,14 @@ class Source(Protocol):
         about: What it is, for the user, after "It".
         description: What the model is told of it, if it is one tool.
         is_on: Whether new chats have it.
+        is_mcp: It is a server of mcp.json.
     """
 
     name: str
     about: str
     description: str
     is_on: bool
+    is_mcp: bool
 
     async def tools(self) -> Sequence[Tool]:
         """Return its tools; called before each request while it is on, so cheap after the first.

@@ -4,8 +4,11 @@ Thread: one event loop.
 """
 
 import asyncio
+import itertools
+import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -34,6 +37,7 @@ class Group(NamedTuple):
     about: str
     description: str
     is_on: bool
+    is_mcp: bool
     tools: tuple[Tool, ...]
     problem: str
 
@@ -105,14 +109,22 @@ class Toolbox:
         on = [source for source in self._sources if source.name in self.on]
         listed = await asyncio.gather(*map(self._tools_of, on))
         news = []
-        self.tools = {}
+        before, self.tools = self.tools, {}
         for source, (tools, problem) in zip(on, listed, strict=True):
             if problem and self._problems.get(source.name) != problem:
                 news.append(problem)
             self._problems[source.name] = problem
-            self._by_source[source.name] = tools
+            renamed = []
             for tool in tools:
-                self.tools.setdefault(tool.name, tool)
+                own = _with_free_name(tool, self.tools)
+                self.tools[own.name] = own
+                renamed.append(own)
+            self._by_source[source.name] = tuple(renamed)
+        self.trusted &= {
+            name
+            for name, tool in self.tools.items()
+            if name not in before or _what(before[name]) == _what(tool)
+        }
         return news
 
     async def _tools_of(self, source: Source) -> tuple[tuple[Tool, ...], str]:
@@ -133,6 +145,7 @@ class Toolbox:
                 source.about,
                 source.description,
                 source.name in self.on,
+                source.is_mcp,
                 self._by_source.get(source.name, ()),
                 self._problems.get(source.name, ""),
             )
@@ -224,6 +237,21 @@ class Toolbox:
         if hidden:
             shown.append(finder(hidden, self._found))
         return shown, hidden
+
+
+def _with_free_name(tool: Tool, taken: Container[str]) -> Tool:
+    """Return a tool under a free name: its own, or with its source before it, or numbered."""
+    if tool.name not in taken and tool.name != FIND_TOOLS:
+        return tool
+    prefixed = f"{re.sub('[^A-Za-z0-9_-]+', '_', tool.source)}_{tool.name}"
+    numbered = (f"{prefixed[:60]}_{n}" for n in itertools.count(2))
+    names = itertools.chain([prefixed[:64]], numbered)
+    return replace(tool, name=next(name for name in names if name not in taken))
+
+
+def _what(tool: Tool) -> tuple[Any, ...]:
+    """Return the tool as the user trusts it; another one under its name is not trusted."""
+    return tool.source, tool.identity, tool.description, tool.parameters
 
 
 def _unknown(name: str, declared: Sequence[str]) -> str:

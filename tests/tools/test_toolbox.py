@@ -19,6 +19,7 @@ class Source:
     """Tools that a test has made; they fail as it says."""
 
     description = about = ""
+    is_mcp = False
 
     def __init__(self, name: str, *tools: Tool, is_on: bool = True, problem: str = "") -> None:
         self.name, self.is_on, self.problem = name, is_on, problem

@@ -3,22 +3,35 @@
 Source: OpenAI's API reference. Differences are listed in docs/api.md.
 """
 
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.chat import ChatRequest, n_prompt_tokens
+from gptoss_local.chat import ChatRequest, Started, n_prompt_tokens
 from gptoss_local.errors import UsageError
 from gptoss_local.server.body import translate
-from gptoss_local.server.dialects.named_model import NamedModel
+from gptoss_local.server.dialects.named_model import NamedModel, owner_of
 from gptoss_local.server.dialects.openai.answers import DeletedResponse, InputItems, InputTokens
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
+from gptoss_local.server.dialects.openai.responses_hosted import (
+    HostedTools,
+    Listing,
+    find_state,
+    prepare,
+    wanted,
+)
+from gptoss_local.server.dialects.openai.responses_hosted_items import HostedHistory, text_in
 from gptoss_local.server.dialects.openai.responses_items import Item, with_unknown_aside
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import Toolbox
+from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.streaming import AnswerResponse, json_response
+from gptoss_local.server.tool_loop import CallBegun, LoopEvent, ToolLoop
 from gptoss_local.server.waiting import while_connected
 
 _N_LISTED_MAX = 100
@@ -30,24 +43,32 @@ _NAMES = {"num_predict": "max_output_tokens"}
 async def responses(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(ResponsesBody, with_unknown_aside)
-    asked, items, toolbox = await _asked(request, model, body)
-    events = model.manager.answer(model.entry, asked)
-    listed = await translate(request, lambda: [item.to_wire() for item in items if body.store])
+    asked = await _asked(request, model, body)
+    listed = await translate(request, lambda: [i.to_wire() for i in asked.items if body.store])
 
     def keep(made: dict[str, Any]) -> None:
         if body.store:
             _remembered(request).add(listed, made)
 
-    return AnswerResponse(events, ResponsesWriter(body, toolbox, keep), stream=body.stream)
+    writer = ResponsesWriter(body, asked.toolbox, keep, asked.hosted)
+    events: AsyncGenerator[LoopEvent | Listing, None]
+    if asked.hosted is None:
+        events = model.manager.answer(model.entry, asked.request)
+    else:
+        answer = partial(model.manager.answer, model.entry)
+        limit = asked.hosted.state.toolbox.loop_limit()
+        loop = ToolLoop(answer, asked.hosted, limit, body.max_tool_calls)
+        events = _run(loop, asked, asked.hosted, _memory(request))
+    return AnswerResponse(events, writer, stream=body.stream)
 
 
 async def input_tokens(request: Request) -> Response:
     """Count the tokens of the prompt that a request would become; loads no model."""
     model = NamedModel(request, _NAMES)
     body = await model.read(ResponsesBody, with_unknown_aside)
-    asked, _, _ = await _asked(request, model, body)
+    asked = await _asked(request, model, body)
     vocabulary = await model.manager.vocabulary(model.entry)
-    n_tokens = await while_connected(request, n_prompt_tokens(asked, vocabulary))
+    n_tokens = await while_connected(request, n_prompt_tokens(asked.request, vocabulary))
     return json_response(InputTokens(input_tokens=n_tokens))
 
 
@@ -97,19 +118,79 @@ async def input_items(request: Request) -> Response:
     )
 
 
-async def _asked(
-    request: Request, model: NamedModel, body: ResponsesBody
-) -> tuple[ChatRequest, list[Item], Toolbox]:
-    """Return what is asked, and the conversation and the tools that it was made of."""
-    items, toolbox = body.items(_remembered(request)), Toolbox()
+class _Asked(NamedTuple):
+    """A request that was read, and whose tools are ready.
+
+    Attributes:
+        request: The conversation, as the model gets it.
+        items: The same, as clients list it.
+        toolbox: The tools of the request.
+        hosted: Those of them that the server runs; None: it runs none.
+        history: The items about calls that the server has run, or is to run.
+    """
+
+    request: ChatRequest
+    items: list[Item]
+    toolbox: Toolbox
+    hosted: HostedTools | None
+    history: HostedHistory
+
+
+async def _asked(request: Request, model: NamedModel, body: ResponsesBody) -> _Asked:
+    """Return what is asked, after the tools that the server is to run have been started."""
+    items, owner, memory = body.items(_remembered(request)), owner_of(request), _memory(request)
+    raw = [item.raw or {"type": item.kind, "role": item.role} for item in items]
+    hosted, toolbox = await _hosted(request, model, body, raw), Toolbox()
+    run_of = partial(memory.run, owner)
+    history = HostedHistory(raw, run_of, hosted.name_of if hosted else None)
 
     def make() -> ChatRequest:
         nonlocal toolbox
-        toolbox = body.toolbox(items)
-        return body.to_request(items, toolbox)
+        toolbox = body.toolbox(items, hosted)
+        return body.to_request(items, toolbox, history)
 
     asked = await model.asked(make)
-    return asked, items, toolbox
+    return _Asked(asked, items, toolbox, hosted, history)
+
+
+async def _hosted(
+    request: Request, model: NamedModel, body: ResponsesBody, items: list[dict[str, Any]]
+) -> HostedTools | None:
+    """Make the tools ready that the server is to run: those of the same conversation, if it can."""
+    settings, memory = model.manager.settings, _memory(request)
+    entries = wanted(body.tools, settings)
+    if not entries:
+        return None
+    state, pages = find_state(memory, owner_of(request), entries, items)
+    if pages:
+        await state.toolbox.new_chat(pages)
+    return await while_connected(request, prepare(entries, memory, state, settings))
+
+
+async def _run(
+    loop: ToolLoop, asked: _Asked, hosted: HostedTools, memory: ToolMemory
+) -> AsyncGenerator[LoopEvent | Listing, None]:
+    """Yield the events of an answer with calls, and before them the tools that it is offered.
+
+    A client that knows the tools of a server has their list among its items.
+    """
+    lists = [item.raw for item in asked.items if item.kind == "mcp_list_tools"]
+    known = {text_in(item, "server_label") for item in lists}
+    new = [listing for listing in hosted.listings if listing.server not in known]
+    events = loop.run(asked.request, asked.history.approved)
+    with memory.using(hosted.state):
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, Started | CallBegun):  # the prompt fits, or is not needed yet
+                    for listing in new:
+                        yield listing
+                    new = []
+                yield event
+
+
+def _memory(request: Request) -> ToolMemory:
+    memory: ToolMemory = request.app.state.tool_memory
+    return memory
 
 
 def _remembered(request: Request) -> ResponseStore:

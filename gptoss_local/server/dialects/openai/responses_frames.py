@@ -6,13 +6,11 @@ need to put a response together: a part is added before its first delta, every i
 """
 
 import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gptoss_local.chat import (
     CallDelta,
-    ChatEvent,
     ContentDelta,
     Done,
     Growing,
@@ -22,15 +20,27 @@ from gptoss_local.chat import (
     ToolCall,
 )
 from gptoss_local.errors import GptOssError
-from gptoss_local.server.dialects.history import SEAL
-from gptoss_local.server.dialects.logprobs import OpenAILogprob, openai_logprobs
 from gptoss_local.server.dialects.openai.parts import error_body, new_id, now_s, usage
+from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, Listing
+from gptoss_local.server.dialects.openai.responses_hosted_frames import (
+    HostedItem,
+    Told,
+    approval_request,
+    begin_item,
+    tool_list,
+)
+from gptoss_local.server.dialects.openai.responses_output import (
+    CallItem,
+    MessageItem,
+    ReasoningItem,
+    TextDelta,
+    TextItem,
+)
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
-from gptoss_local.server.dialects.openai.responses_tools import SEARCH, Origin, Toolbox, echo
+from gptoss_local.server.dialects.openai.responses_tools import SEARCH, Toolbox, echo
 from gptoss_local.server.dialects.tool_choice import custom_input
 from gptoss_local.server.streaming import SSE, SseEvent
-
-_TextDelta = ReasoningDelta | ContentDelta
+from gptoss_local.server.tool_loop import CallBegun, CallEnded, CallHeld, LimitReached, LoopEvent
 
 
 class ResponsesWriter:
@@ -40,38 +50,58 @@ class ResponsesWriter:
         body: The request.
         toolbox: Its tools.
         keep: Called with the response object when it is complete, before the client sees that.
+        hosted: Those of its tools that the server runs.
     """
 
     framing = SSE
 
     def __init__(
-        self, body: ResponsesBody, toolbox: Toolbox, keep: Callable[[dict[str, Any]], None]
+        self,
+        body: ResponsesBody,
+        toolbox: Toolbox,
+        keep: Callable[[dict[str, Any]], None],
+        hosted: HostedTools | None = None,
     ) -> None:
         self._response = _response(body)
+        self._include = body.include
+        self._hosted = hosted
         self._keep = keep
         self._toolbox = toolbox
         self._output: list[dict[str, Any]] = self._response["output"]
         self._numbers = itertools.count()
-        self._open: _TextItem | _CallItem | None = None
+        self._open: TextItem | CallItem | None = None
+        self._running: HostedItem | None = None
+        self._incomplete = "max_output_tokens"
         self._has_begun = False
 
-    def feed(self, event: ChatEvent) -> Iterable[SseEvent]:
+    def feed(self, event: LoopEvent | Listing) -> Iterable[SseEvent]:
         match event:
-            case Growing() | Started() | Prefilling():
+            case Growing() | Prefilling():
                 return []
+            case Started():
+                return self._close()  # of the answer before a call
             case ReasoningDelta():
-                return [*self._begin(), *self._text(_ReasoningItem, event)]
+                return [*self._begin(), *self._text(ReasoningItem, event)]
             case ContentDelta():
-                return [*self._begin(), *self._text(_MessageItem, event)]
+                return [*self._begin(), *self._text(MessageItem, event)]
             case CallDelta(name=name) if self._toolbox.origin(name).kind != "function":
                 return []  # whole, as its input is one of the arguments
             case CallDelta(_, call_id, name, text):
                 return [*self._begin(), *self._call_text(call_id, name, text)]
             case ToolCall():
                 return [*self._begin(), *self._call(event)]
+            case Listing():
+                return [*self._begin(), *self._list(event)]
+            case CallBegun() | CallEnded() | CallHeld():
+                return [*self._begin(), *self._close(), *self._host(event)]
+            case LimitReached():
+                self._incomplete = "max_messages"
+                return []
             case Done(reason):
-                status = "incomplete" if reason == "length" else "completed"
-                return [*self._begin(), *self._close(status), self._finish(event, status)]
+                is_cut = reason == "length" or self._incomplete == "max_messages"
+                status = "incomplete" if is_cut else "completed"
+                is_open = "incomplete" if reason == "length" else "completed"
+                return [*self._begin(), *self._close(is_open), self._finish(event, status)]
 
     def keepalive(self) -> Iterable[SseEvent]:
         return [*self._begin(), self._event("keepalive")]
@@ -96,7 +126,7 @@ class ResponsesWriter:
             yield self._event("response.created", response=empty)
             yield self._event("response.in_progress", response=empty)
 
-    def _text(self, kind: "type[_TextItem]", delta: _TextDelta) -> Iterable[SseEvent]:
+    def _text(self, kind: "type[TextItem]", delta: TextDelta) -> Iterable[SseEvent]:
         """Return a piece of text: of the open item, or of a new one."""
         if delta.is_next or not isinstance(self._open, kind):
             yield from self._close()
@@ -110,11 +140,14 @@ class ResponsesWriter:
         item, self._open = self._open, None
         if item is None:
             return
-        if isinstance(item, _CallItem):
+        if isinstance(item, CallItem):
             if status == "completed":
                 yield self._event(f"{item.event}.done", **item.text_done())
             yield self._item_done(item.done(status))
             return
+        if isinstance(item, MessageItem) and self._hosted:
+            for fields in item.annotate(self._hosted.state.pages):
+                yield self._event("response.output_text.annotation.added", **fields)
         yield self._event(f"response.{item.text_event}.done", **item.text_done())
         yield self._event(f"response.{item.part_event}.done", **item.part())
         yield self._item_done(item.done(status))
@@ -122,9 +155,9 @@ class ResponsesWriter:
     def _call_text(self, call_id: str, name: str, text: str) -> Iterable[SseEvent]:
         """Return a piece of a call's arguments: of the open call, or of a new one."""
         call = self._open
-        if not (isinstance(call, _CallItem) and call.call_id == call_id):
+        if not (isinstance(call, CallItem) and call.call_id == call_id):
             yield from self._close()
-            self._open = call = _CallItem(len(self._output), call_id, self._toolbox.origin(name))
+            self._open = call = CallItem(len(self._output), call_id, self._toolbox.origin(name))
             yield self._event("response.output_item.added", **call.added())
         yield self._event(f"{call.event}.delta", **call.delta(text))
 
@@ -137,7 +170,7 @@ class ResponsesWriter:
             return
         text = custom_input(call.arguments) if kind == "custom" else call.arguments_json()
         begun = self._open
-        if isinstance(begun, _CallItem) and begun.call_id == call.id:
+        if isinstance(begun, CallItem) and begun.call_id == call.id:
             text = text[len(begun.text) :]
         yield from self._call_text(call.id, call.name, text)
         yield from self._close()
@@ -152,8 +185,46 @@ class ResponsesWriter:
             "call_id": call.id,
             "arguments": {},
         }
-        yield self._event("response.output_item.added", output_index=len(self._output), item=item)
+        yield self._item_added(item)
         yield self._item_done(item | {"status": "completed", "arguments": call.arguments})
+
+    def _list(self, listing: Listing) -> Iterable[SseEvent]:
+        """Return the tools of an MCP server."""
+        item = tool_list(listing)
+        outcome = "failed" if listing.error else "completed"
+        yield self._item_added(item | {"tools": [], "error": None})
+        yield from self._tell(item["id"], [Told("mcp_list_tools.in_progress")])
+        yield from self._tell(item["id"], [Told(f"mcp_list_tools.{outcome}")])
+        yield self._item_done(item)
+
+    def _host(self, event: CallBegun | CallEnded | CallHeld) -> Iterable[SseEvent]:
+        """Return what the server does about a call, or asks about it."""
+        assert self._hosted is not None
+        match event:
+            case CallHeld(call):
+                request = approval_request(call, self._hosted)
+                self._hosted.remember(request["id"], call)
+                yield self._item_added(request)
+                yield self._item_done(request)
+            case CallBegun():
+                item = self._running = begin_item(event, self._hosted, self._include)
+                yield self._item_added(item.item("in_progress"))
+                yield from self._tell(item.id, item.begun())
+            case CallEnded(call, result):
+                assert self._running is not None
+                item = self._running
+                self._hosted.remember(item.id, call, result)
+                yield from self._tell(item.id, item.ended(result))
+                yield self._item_done(item.done(result))
+
+    def _tell(self, item_id: str, told: Iterable[Told]) -> Iterable[SseEvent]:
+        place = {"item_id": item_id, "output_index": len(self._output)}
+        for each in told:
+            yield self._event(f"response.{each.name}", **place, **each.fields)
+
+    def _item_added(self, item: dict[str, Any]) -> SseEvent:
+        index = len(self._output)
+        return self._event("response.output_item.added", output_index=index, item=item)
 
     def _item_done(self, item: dict[str, Any]) -> SseEvent:
         self._output.append(item)
@@ -165,7 +236,7 @@ class ResponsesWriter:
         self._response["usage"] = usage(done, "input", "output")
         self._response["status"] = status
         if status == "incomplete":
-            self._response["incomplete_details"] = {"reason": "max_output_tokens"}
+            self._response["incomplete_details"] = {"reason": self._incomplete}
         else:
             self._response["completed_at"] = now_s()
         self._keep(self._response)
@@ -174,141 +245,6 @@ class ResponsesWriter:
     def _event(self, kind: str, **fields: Any) -> SseEvent:
         numbered = {"type": kind, "sequence_number": next(self._numbers), **fields}
         return SseEvent(numbered, kind)
-
-
-class _CallItem:
-    """A call while it is written: its state, and the fields of the events about it."""
-
-    def __init__(self, output_index: int, call_id: str, origin: Origin) -> None:
-        is_custom = origin.kind == "custom"
-        kind, self._field = (
-            ("custom_tool_call", "input") if is_custom else ("function_call", "arguments")
-        )
-        self.event = f"response.{kind}_{self._field}"
-        self.call_id = call_id
-        self._name = origin.name
-        self._texts: list[str] = []
-        item_id = new_id("ctc_" if is_custom else "fc_")
-        self._item = {"id": item_id, "type": kind, "call_id": call_id, "name": origin.name}
-        if origin.namespace:
-            self._item["namespace"] = origin.namespace
-        self._place = {"item_id": item_id, "output_index": output_index}
-
-    @property
-    def text(self) -> str:
-        """The arguments so far."""
-        return "".join(self._texts)
-
-    def added(self) -> dict[str, Any]:
-        item = self._item | {"status": "in_progress", self._field: ""}
-        return {"output_index": self._place["output_index"], "item": item}
-
-    def delta(self, text: str) -> dict[str, Any]:
-        self._texts.append(text)
-        return self._place | {"delta": text}
-
-    def text_done(self) -> dict[str, Any]:
-        return self._place | {"name": self._name, self._field: self.text}
-
-    def done(self, status: str) -> dict[str, Any]:
-        """Return the item as a whole."""
-        return self._item | {"status": status, self._field: self.text}
-
-
-class _TextItem(ABC):
-    """An output item that grows: its state, and the fields of the events about it."""
-
-    id_prefix: str
-    part_event: str
-    text_event: str
-    part_index: str
-
-    def __init__(self, output_index: int, first: _TextDelta) -> None:
-        self._id = new_id(self.id_prefix)
-        self._output_index = output_index
-        self._texts: list[str] = []
-        self._logprobs: list[OpenAILogprob] = []
-
-    def added(self) -> dict[str, Any]:
-        return {"output_index": self._output_index, "item": self._item("in_progress", [])}
-
-    def part(self) -> dict[str, Any]:
-        return {**self._place(), "part": self._part()}
-
-    def delta(self, delta: _TextDelta) -> dict[str, Any]:
-        logprobs = openai_logprobs(delta.logprobs) if isinstance(delta, ContentDelta) else []
-        self._texts.append(delta.own_text)
-        self._logprobs += logprobs
-        return {**self._place(), "delta": delta.own_text, **self._extra(logprobs)}
-
-    def text_done(self) -> dict[str, Any]:
-        return {**self._place(), "text": "".join(self._texts), **self._extra(self._logprobs)}
-
-    def done(self, status: str) -> dict[str, Any]:
-        """Return the item as a whole."""
-        return self._item(status, [self._part()])
-
-    def _place(self) -> dict[str, Any]:
-        return {"item_id": self._id, "output_index": self._output_index, self.part_index: 0}
-
-    def _extra(self, logprobs: Sequence[OpenAILogprob]) -> dict[str, Any]:
-        return {}
-
-    @abstractmethod
-    def _part(self) -> dict[str, Any]: ...
-
-    @abstractmethod
-    def _item(self, status: str, parts: list[dict[str, Any]]) -> dict[str, Any]: ...
-
-
-class _ReasoningItem(_TextItem):
-    id_prefix = "rs_"
-    part_event = "reasoning_summary_part"
-    text_event = "reasoning_summary_text"
-    part_index = "summary_index"
-
-    def _part(self) -> dict[str, Any]:
-        return {"type": "summary_text", "text": "".join(self._texts)}
-
-    def _item(self, status: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-        text = "".join(part["text"] for part in parts)
-        return {
-            "id": self._id,
-            "type": "reasoning",
-            "summary": parts,
-            "content": [{"type": "reasoning_text", "text": text}] if text else [],
-            "encrypted_content": SEAL + text if text else None,
-        }
-
-
-class _MessageItem(_TextItem):
-    id_prefix = "msg_"
-    part_event = "content_part"
-    text_event = "output_text"
-    part_index = "content_index"
-
-    def __init__(self, output_index: int, first: _TextDelta) -> None:
-        super().__init__(output_index, first)
-        is_preamble = isinstance(first, ContentDelta) and first.is_preamble
-        self._phase = "commentary" if is_preamble else "final_answer"
-
-    def _extra(self, logprobs: Sequence[OpenAILogprob]) -> dict[str, Any]:
-        return {"logprobs": list(logprobs)}
-
-    def _part(self) -> dict[str, Any]:
-        text = "".join(self._texts)
-        extra = self._extra(self._logprobs)
-        return {"type": "output_text", "text": text, "annotations": [], **extra}
-
-    def _item(self, status: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "id": self._id,
-            "type": "message",
-            "status": status,
-            "role": "assistant",
-            "phase": self._phase,
-            "content": parts,
-        }
 
 
 def _format(form: dict[str, Any]) -> dict[str, Any]:
@@ -332,7 +268,7 @@ def _response(body: ResponsesBody) -> dict[str, Any]:
         "incomplete_details": None,
         "instructions": body.instructions or None,
         "max_output_tokens": body.max_output_tokens,
-        "max_tool_calls": None,
+        "max_tool_calls": body.max_tool_calls,
         "model": body.model,
         "output": [],
         "parallel_tool_calls": body.parallel_tool_calls,

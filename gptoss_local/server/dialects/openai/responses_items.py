@@ -1,9 +1,10 @@
 """Input items of `/v1/responses` -> messages.
 
 Source: OpenAI's API reference (Responses, input items) and what Codex and the Copilot command line
-send. Items of tools that OpenAI runs have no place in harmony; what can be read of them is kept.
+send. Items of tools that only OpenAI runs have no place in harmony; what can be read is kept.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from gptoss_local.server.dialects.history import (
     unseal,
 )
 from gptoss_local.server.dialects.openai.parts import new_id
+from gptoss_local.server.dialects.openai.responses_hosted_items import KINDS, HostedHistory, Step
 from gptoss_local.server.dialects.openai.responses_tools import SEARCH, Toolbox
 
 _KINDS = frozenset(
@@ -104,13 +106,15 @@ def aside(item: Any) -> Any:
     return {"type": kind, "raw": item} if is_unknown else item
 
 
-def to_messages(items: list[Item], toolbox: Toolbox) -> list[Message]:
-    """Make messages of the conversation.
+def to_messages(
+    items: list[Item], toolbox: Toolbox, hosted: HostedHistory | None = None
+) -> list[Message]:
+    """Make messages of the conversation; `hosted` reads the items of tools that the server runs.
 
     Raises UsageError for an item that makes no sense, or a new one that is not text.
     """
     newest = last_of_user(item.role for item in items)
-    turns = _Turns()
+    turns, hosted = _Turns(), hosted or HostedHistory()
     for i, item in enumerate(items):
         name = toolbox.name_of(item.namespace, item.name)
         match item.kind:
@@ -138,7 +142,11 @@ def to_messages(items: list[Item], toolbox: Toolbox) -> list[Message]:
                     "compaction is not supported, which an item of type compaction_trigger asks for"
                 )
             case kind:
-                turns.unknown(kind, item.raw)
+                steps = hosted.steps(item.raw) if kind in KINDS else None
+                if steps is None:
+                    turns.unknown(kind, item.raw)
+                else:
+                    turns.ran(steps)
     return turns.finish()
 
 
@@ -181,6 +189,14 @@ class _Turns:
 
     def result(self, call_id: str, text: str, name: str = "") -> None:
         self._add(Message(role="tool", content=text, tool_call_id=call_id, tool_name=name))
+
+    def ran(self, steps: Iterable[Step]) -> None:
+        """Add calls that the server has run, and their results."""
+        for step in steps:
+            if isinstance(step, ToolRequest):
+                self.call(step)
+            else:
+                self.result(*step)
 
     def unknown(self, kind: str, raw: dict[str, Any]) -> None:
         """Keep what can be read of an item: a call, its result, or a note that it was there."""

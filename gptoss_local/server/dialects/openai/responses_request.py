@@ -4,7 +4,7 @@ Source: OpenAI's API reference (Responses). A request brings the whole conversat
 what comes before it. Unknown fields are ignored.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -22,6 +22,12 @@ from gptoss_local.server.dialects.openai.parts import (
     refuse_fields,
 )
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
+from gptoss_local.server.dialects.openai.responses_hosted import (
+    HostedTools,
+    kind_of,
+    not_offered,
+)
+from gptoss_local.server.dialects.openai.responses_hosted_items import HostedHistory
 from gptoss_local.server.dialects.openai.responses_items import Item, aside, to_messages
 from gptoss_local.server.dialects.openai.responses_tools import Toolbox
 from gptoss_local.server.dialects.tool_choice import select_tools
@@ -51,6 +57,7 @@ class ResponsesBody(Sampling, kw_only=True):
     parallel_tool_calls: bool = True
     truncation: str = "disabled"
     include: list[str] = msgspec.field(default_factory=list)
+    max_tool_calls: Annotated[int, msgspec.Meta(ge=0)] | None = None
     top_logprobs: TopCount = 0
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     prompt: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -73,17 +80,22 @@ class ResponsesBody(Sampling, kw_only=True):
             for item in own
         ]
 
-    def toolbox(self, items: list[Item]) -> Toolbox:
-        """Return the tools of the request, and those that the conversation has brought."""
-        return Toolbox(self.tools, (tool for item in items for tool in item.tools))
+    def toolbox(self, items: list[Item], hosted: HostedTools | None = None) -> Toolbox:
+        """Return the tools of the request, and those that the conversation has brought.
 
-    def to_request(self, items: list[Item], toolbox: Toolbox) -> ChatRequest:
-        """Make a request of the whole conversation.
+        `hosted` are those that the server runs.
+        """
+        return Toolbox(self.tools, (tool for item in items for tool in item.tools), hosted)
+
+    def to_request(
+        self, items: list[Item], toolbox: Toolbox, history: HostedHistory | None = None
+    ) -> ChatRequest:
+        """Make a request of the whole conversation; `history` as for `to_messages`.
 
         Raises UsageError for what gpt-oss or this version cannot do.
         """
         self._check()
-        messages = to_messages(items, toolbox)
+        messages = to_messages(items, toolbox, history)
         if self.instructions:
             messages.insert(0, Message(role="system", content=self.instructions))
         if not messages:
@@ -104,13 +116,20 @@ class ResponsesBody(Sampling, kw_only=True):
                 is_on=_LOGPROBS in self.include,
                 needs=f"'include' has '{_LOGPROBS}'",
             ),
-            **select_tools(
-                toolbox.tools,
-                self.tool_choice,
-                resolve=toolbox.resolve,
-                one_call=not self.parallel_tool_calls,
-            ),
+            **self._select(toolbox),
         )
+
+    def _select(self, toolbox: Toolbox) -> dict[str, Any]:
+        """Return the fields for the tools and the choice among them."""
+        choice, forced = self.tool_choice, list[str]()
+        if isinstance(choice, dict) and kind_of(choice):
+            forced = toolbox.resolve(choice)
+            if not forced:
+                raise not_offered(choice)
+            choice = "auto"
+        one_call = not self.parallel_tool_calls
+        fields = select_tools(toolbox.tools, choice, resolve=toolbox.resolve, one_call=one_call)
+        return fields | ({"must_call": tuple(forced)} if forced else {})
 
     def _configuration(self, items: list[Item]) -> tuple[str, dict[str, Any]]:
         """Return effort and format: the request's own, or those of the last item that sets them."""

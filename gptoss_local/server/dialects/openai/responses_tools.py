@@ -13,6 +13,7 @@ import msgspec
 
 from gptoss_local.chat import Tool
 from gptoss_local.server.body import convert
+from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, kind_of
 from gptoss_local.server.dialects.tool_choice import custom_tool, name_in
 
 SEARCH = "tool_search"
@@ -46,14 +47,20 @@ class Toolbox:
     Args:
         declared: The request's `tools`.
         loaded: Those that items of the conversation have brought since.
+        hosted: Those that the server runs; they keep their names.
     """
 
     def __init__(
-        self, declared: Iterable[dict[str, Any]] = (), loaded: Iterable[dict[str, Any]] = ()
+        self,
+        declared: Iterable[dict[str, Any]] = (),
+        loaded: Iterable[dict[str, Any]] = (),
+        hosted: HostedTools | None = None,
     ) -> None:
         self._names: dict[Origin, str] = {}  # as the model knows them
         self._by_client: dict[tuple[str, str], str] = {}  # by namespace and name
-        self._tools: dict[str, Tool] = {}
+        self._hosted = hosted
+        offered = hosted.tools if hosted else {}
+        self._tools: dict[str, Tool] = {name: each.declared for name, each in offered.items()}
         entries = list(_flatten(declared))
         searches = any(origin.kind == SEARCH for origin, _ in entries)
         for origin, wire in entries:
@@ -78,6 +85,8 @@ class Toolbox:
     def resolve(self, entry: dict[str, Any]) -> list[str]:
         """Return the tools that an entry of `tool_choice` names, in the client's or our words."""
         name, namespace = name_in(entry), entry.get("namespace")
+        if kind_of(entry):
+            return self._hosted.named(entry) if self._hosted else []
         match entry.get("type"):
             case "namespace":
                 return [n for o, n in self._names.items() if o.namespace == name and name]

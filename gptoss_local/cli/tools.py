@@ -1,0 +1,280 @@
+"""`gptoss tools`: what the model may call, and the MCP servers of mcp.json. Needs no server."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from gptoss_local.cli._options import Json
+from gptoss_local.cli._output import print_json, print_table, say, shortened
+from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.settings import load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.settings import Settings
+    from gptoss_local.tools import Group, Tool, Toolbox
+
+
+class Action(StrEnum):
+    ls = "ls"
+    add = "add"
+    rm = "rm"
+    test = "test"
+
+
+def tools(
+    action: Annotated[
+        Action, typer.Argument(metavar="[ls|add|rm|test]", help="What to do.")
+    ] = Action.ls,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME] [TOOL | -- COMMAND]",
+            help="A server, and the tool to test or the command that starts it.",
+        ),
+    ] = None,
+    url: Annotated[str, typer.Option(help="Address of a server that is added.")] = "",
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Variable for the command that is added."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:VALUE", help="Header for the address that is added."),
+    ] = None,
+    args: Annotated[str, typer.Option(metavar="JSON", help="Arguments of the tested tool.")] = "{}",
+    json: Json = False,
+) -> None:
+    """List what the model may call, or add, remove and test MCP servers.
+
+    Servers are in mcp.json, next to config.toml. Values there can name variables as ${NAME}, so
+    that the file needs no secrets.
+    """
+    given = words or []
+    _check_options(action, url=url, env=env, header=header, args=args)
+    match action:
+        case Action.ls:
+            if given:
+                raise UsageError(f"ls takes no name, and got '{given[0]}'")
+            _list(load_settings(), json=json)
+        case Action.add:
+            _add(_name(given), _entry(given[1:], url, env or [], header or []), json=json)
+        case Action.rm:
+            for name in given or [_name(given)]:
+                _remove(name, json=json)
+        case Action.test:
+            if len(given) > 2:
+                raise UsageError(f"test takes a server and a tool, and got '{given[2]}'")
+            _test(load_settings(), _name(given), given[1:], args, json=json)
+
+
+def _check_options(
+    action: Action, *, url: str, env: list[str] | None, header: list[str] | None, args: str
+) -> None:
+    if action is not Action.add and (url or env or header):
+        raise UsageError("--url, --env and --header belong to `gptoss tools add`")
+    if action is not Action.test and args != "{}":
+        raise UsageError("--args belongs to `gptoss tools test`")
+
+
+def _name(words: list[str]) -> str:
+    if not words:
+        raise UsageError("name a server", hint="`gptoss tools` lists them.")
+    return words[0]
+
+
+def _entry(command: list[str], url: str, env: list[str], headers: list[str]) -> dict[str, Any]:
+    """Return what is written into the file."""
+    if bool(command) == bool(url):
+        raise UsageError(
+            "a server needs either a command or --url",
+            hint="gptoss tools add NAME -- COMMAND ARGUMENTS, or gptoss tools add NAME --url URL",
+        )
+    if (url and env) or (command and headers):
+        raise UsageError("--env goes with a command, --header with --url")
+    entry: dict[str, Any] = {"url": url} if url else {"command": command[0], "args": command[1:]}
+    if env:
+        entry["env"] = dict(_pair(each, "=", "--env") for each in env)
+    if headers:
+        entry["headers"] = dict(_pair(each, ":", "--header") for each in headers)
+    return entry
+
+
+def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
+    name, found, value = text.partition(sign)
+    if not found or not name.strip():  # not quoted, as the value may be a secret
+        raise UsageError(f"{option} wants NAME{sign}VALUE")
+    return name.strip(), value.strip()
+
+
+def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
+    from gptoss_local.launch.merge import merge
+    from gptoss_local.tools.mcp import entry_of, mcp_path, parse_servers, read_text
+
+    file = mcp_path()
+    text = read_text(file)
+    key, servers = parse_servers(text, file)
+    if name in servers:
+        hint = f"`gptoss tools rm {name}` removes it."
+        raise UsageError(f"{file} already has a server '{name}'", hint=hint)
+    reached = entry_of(name, entry, file).reached
+    _write(file, merge(text, {key: {name: entry}}, "json"))
+    if json:
+        print_json(file=file, added=name)
+        return
+    say(f"Added {name} ({reached}) to {file}.\nTry it: gptoss tools test {name}")
+
+
+def _remove(name: str, *, json: bool) -> None:
+    from gptoss_local.tools.mcp import mcp_path, read_text, without_entry
+
+    file = mcp_path()
+    _write(file, without_entry(read_text(file), name, file))
+    if json:
+        print_json(file=file, removed=name)
+        return
+    say(f"Removed {name} from {file}.")
+
+
+def _write(file: Path, text: str) -> None:
+    """Write it whole or not at all. A new one may get secrets, so only its user can read it."""
+    import os
+
+    path = file.resolve()  # a symbolic link stays one
+    beside = path.with_name(f"{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as new:
+            new.write(text.encode())
+        beside.replace(path)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}") from error
+
+
+def _list(settings: "Settings", *, json: bool) -> None:
+    import asyncio
+
+    from gptoss_local.tools import ToolSources
+
+    async def groups() -> "list[Group]":
+        sources = ToolSources(settings, Path.cwd())
+        toolbox = sources.toolbox()
+        try:
+            await toolbox.prepare()
+            return toolbox.groups()
+        finally:
+            await toolbox.close()
+            await sources.close()
+
+    found = asyncio.run(groups())
+    if json:
+        print_json(sources=[_group_json(group) for group in found])
+        return
+    header = ("NAME", "WHAT", "STATE", "TOOLS")
+    rows = [(g.name, shortened(_what(g)), _state(g), str(len(g.tools) or "-")) for g in found]
+    print_table(header, rows)
+    tools = [
+        (tool.name, tool.source, shortened(tool.description)) for g in found for tool in g.tools
+    ]
+    if tools:
+        print()
+        print_table(("TOOL", "OF", "DESCRIPTION"), tools)
+    for group in found:
+        if group.problem:
+            say(group.problem)
+
+
+def _what(group: "Group") -> str:
+    return group.about.removeprefix("is ").removeprefix("an ").removeprefix("built in, and ")
+
+
+def _state(group: "Group") -> str:
+    if not group.is_on:
+        return "off"
+    return "does not answer" if group.problem else "on"
+
+
+def _group_json(group: "Group") -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "about": group.about,
+        "is_on": group.is_on,
+        "problem": group.problem or None,
+        "tools": [_tool_json(tool) for tool in group.tools],
+    }
+
+
+def _tool_json(tool: "Tool") -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def _test(settings: "Settings", name: str, tool: list[str], args: str, *, json: bool) -> None:
+    import asyncio
+
+    try:
+        arguments = msgspec.json.decode(args, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise UsageError(f"--args must be a JSON object: {error}") from error
+    asyncio.run(_tested(settings, name, tool[0] if tool else None, arguments, json=json))
+
+
+async def _tested(
+    settings: "Settings", name: str, tool: str | None, arguments: dict[str, Any], *, json: bool
+) -> None:
+    import time
+
+    from gptoss_local.tools import Toolbox
+    from gptoss_local.tools.consent import Consents
+    from gptoss_local.tools.mcp import McpServers
+
+    servers = McpServers(settings, Path.cwd())
+    try:
+        sources = {source.name: source for source in servers.sources()}
+        if name not in sources:
+            there = (
+                f"There are {', '.join(sources)}." if sources else "`gptoss tools add` adds one."
+            )
+            raise UsageError(f"there is no MCP server '{name}'", hint=there)
+        source = sources[name]
+        start_s = time.monotonic()
+        await source.tools()  # raises what `prepare` would only report
+        seconds = time.monotonic() - start_s
+        toolbox = Toolbox([source], Consents(None))
+        toolbox.on = {name}
+        await toolbox.prepare()
+        about = source.server.about
+        if tool is None:
+            _print_server(toolbox, about, seconds, json=json)
+        else:
+            await _call(toolbox, tool, arguments, json=json)
+    finally:
+        await servers.close()
+
+
+def _print_server(toolbox: "Toolbox", about: str, seconds: float, *, json: bool) -> None:
+    tools = list(toolbox.tools.values())
+    if json:
+        print_json(server=about, seconds=round(seconds, 3), tools=[_tool_json(t) for t in tools])
+        return
+    say(f"{about or 'It'} answered after {seconds:.2f} s, and has {len(tools)} tools.")
+    if tools:
+        print_table(("TOOL", "DESCRIPTION"), [(t.name, shortened(t.description)) for t in tools])
+
+
+async def _call(toolbox: "Toolbox", tool: str, arguments: dict[str, Any], *, json: bool) -> None:
+    if tool not in toolbox.tools:
+        hint = f"There are {', '.join(toolbox.tools)}." if toolbox.tools else ""
+        raise UsageError(f"there is no tool '{tool}'", hint=hint)
+    result = await toolbox.run(tool, arguments)
+    if json:
+        print_json(
+            tool=tool, seconds=round(result.seconds, 3), is_error=result.is_error, text=result.text
+        )
+    elif not result.is_error:
+        print(result.text)
+        say(f"It took {result.seconds:.2f} s.")
+    if result.is_error:
+        raise ToolError(f"{tool} failed: {result.text.removeprefix('Error: ')}")

@@ -1,0 +1,73 @@
+"""The text of one page, as the browser keeps it and as its reader's process sends it."""
+
+from typing import NamedTuple
+
+import msgspec
+
+MAX_TEXT_CHARACTERS = 2_000_000
+SOURCE_PREFIX = "view-source:"
+
+
+class Fetched(NamedTuple):
+    """The answer of a web site.
+
+    Attributes:
+        url: Where it was found, after redirects.
+        content_type: Of the header, lower case, with its parameters; empty if it is missing.
+        body: Decompressed.
+    """
+
+    url: str
+    content_type: str
+    body: bytes
+
+
+class Request(msgspec.Struct, frozen=True):
+    """The page to read; `is_source`: as it was sent, not as it is shown."""
+
+    page: Fetched
+    is_source: bool
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A page as the model sees it.
+
+    Attributes:
+        url: Where it was found; empty for results of a search.
+        title: Its own.
+        text: Unwrapped, with links as `【id†text†domain】`.
+        links: What link ids open, in their order.
+        link_lines: Of results of `find`: the lines at which links open their page.
+        is_found: It is such results.
+    """
+
+    url: str
+    title: str
+    text: str
+    links: list[str] = []
+    link_lines: list[int] = []
+    is_found: bool = False
+
+
+class Unreadable(msgspec.Struct, frozen=True, tag=True):
+    """The reason why there is no text."""
+
+    why: str
+
+
+def without_markup(text: str) -> str:
+    """Replace what the model would take for a link or a citation, and drop what is not text."""
+    return text.translate(_REPLACED)
+
+
+_REPLACED: dict[int, str | None] = {
+    **{code: None for code in range(32) if chr(code) not in "\n\t"},
+    ord("\r"): "\n",
+    0x7F: None,
+    0x200B: None,  # zero width space
+    ord("【"): "〖",
+    ord("】"): "〗",
+    ord("◼"): "◾",
+    **dict.fromkeys(range(55296, 57344), "�"),  # halves of a character
+}
+"""Source: `_replace_special_chars` of gpt_oss.tools.simple_browser.page_contents."""

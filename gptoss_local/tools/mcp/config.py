@@ -1,0 +1,248 @@
+"""Reads `mcp.json`: the servers, in the format that other programs have.
+
+Knows the text of the file and the environment; starts nothing.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.settings import SECRETS, Settings, config_path
+from gptoss_local.validation import in_words
+
+KEYS = ("mcpServers", "servers")  # the second is VS Code's
+HIDDEN = "***"
+_VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")  # the default is Claude Code's
+_OTHER_PLACE = re.compile(r"\$\{(?!workspaceFolder)[^}]*\}")
+_SECRET_FLAG = re.compile(r"--?[\w-]*(?:key|token|secret|password|auth)[\w-]*", re.IGNORECASE)
+_MIN_SECRET = 4  # characters; a shorter value is also part of ordinary words
+
+_Value = str | int | float | bool
+
+
+class _Fields(msgspec.Struct, frozen=True):
+    """An entry as it is written. Fields of other programs are left alone."""
+
+    command: str = ""
+    args: tuple[_Value, ...] = ()
+    env: dict[str, _Value] = {}
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, _Value] = {}
+    disabled: bool = False
+    type: str = ""
+    transport: str = ""
+
+
+class Launch(NamedTuple):
+    """An entry with the variables of this environment filled in.
+
+    Attributes:
+        secrets: Values that must not appear in a log or a message.
+    """
+
+    command: list[str]
+    env: dict[str, str]
+    url: str
+    headers: dict[str, str]
+    secrets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A server of the configuration.
+
+    Attributes:
+        name: Its key in the file.
+        file: The file it is in.
+    """
+
+    name: str
+    file: Path
+    fields: _Fields = field(repr=False)
+
+    @property
+    def is_on(self) -> bool:
+        """True if new chats have it."""
+        return not self.fields.disabled
+
+    @property
+    def url(self) -> str:
+        """The address as it is written; empty for a program."""
+        return self.fields.url
+
+    @property
+    def is_sse(self) -> bool:
+        """True if it says that it speaks SSE, the transport before streamable HTTP."""
+        return "sse" in (self.fields.type.lower(), self.fields.transport.lower())
+
+    @property
+    def folder(self) -> str:
+        """The folder in which the program runs; empty: that of the chat."""
+        return os.path.expanduser(self.fields.cwd)
+
+    @property
+    def identity(self) -> str:
+        """The command line or address as written, which a lasting permission is bound to."""
+        return self.fields.url or shlex.join(self._words)
+
+    @property
+    def reached(self) -> str:
+        """Return the command line or the address, without what looks like a secret."""
+        if not self.fields.url:
+            return shlex.join(
+                _without_secrets([self.fields.command, *map(_text, self.fields.args)])
+            )
+        parts = urlsplit(self.fields.url)
+        host = parts.netloc.rpartition("@")[2]
+        query = f"?{HIDDEN}" if parts.query else ""
+        return f"{parts.scheme}://{host}{parts.path}{query}"
+
+    @property
+    def _words(self) -> list[str]:
+        return [self.fields.command, *map(_text, self.fields.args)]
+
+    def launch(self, environment: Mapping[str, str]) -> Launch:
+        """Fill in the variables that the entry names.
+
+        Raises:
+            ToolError: one of them is not set, so the server cannot be used.
+        """
+        known: dict[str, str] = {}
+
+        def filled(value: _Value, where: str) -> str:
+            def fill(found: re.Match[str]) -> str:
+                value = environment.get(found[1]) or found[2]
+                if value is None:
+                    why = "is for gptoss alone" if found[1] in SECRETS else "is not set"
+                    raise self._error(f"{where} needs the variable {found[1]}, which {why}")
+                known[found[1]] = value
+                return value
+
+            text = _VARIABLE.sub(fill, _text(value))
+            if other := _OTHER_PLACE.search(_VARIABLE.sub("", _text(value))):
+                raise self._error(f"{where} has {other[0]}, which only other programs fill in")
+            return text
+
+        fields = self.fields
+        command = os.path.expanduser(filled(fields.command, "command"))
+        args = [filled(arg, "args") for arg in fields.args]
+        env = {name: filled(value, f"env.{name}") for name, value in fields.env.items()}
+        url = filled(fields.url, "url")
+        headers = {k: filled(value, f"headers.{k}") for k, value in fields.headers.items()}
+        secrets = {*env.values(), *headers.values(), *known.values()}
+        secrets |= {value.rpartition(" ")[2] for value in headers.values()}  # without `Bearer`
+        hidden = sorted((s for s in secrets if len(s) >= _MIN_SECRET), key=len, reverse=True)
+        return Launch([command, *args] if command else [], env, url, headers, tuple(hidden))
+
+    def _error(self, message: str) -> ToolError:
+        return ToolError(f"{self.file}: {self.name}: {message}")
+
+
+def mcp_path() -> Path:
+    """Return the user's mcp.json, which need not be there."""
+    return config_path().parent / "mcp.json"
+
+
+def read_entries(settings: Settings) -> dict[str, Entry]:
+    """Return all servers by name; the file that the settings name takes precedence.
+
+    Raises:
+        UsageError: a file cannot be read, or an entry is not a server; the message names both.
+    """
+    entries = _read_file(mcp_path())
+    if settings.mcp_config is not None:
+        if not settings.mcp_config.is_file():
+            raise UsageError(f"mcp_config: there is no file {settings.mcp_config}")
+        entries |= _read_file(settings.mcp_config)
+    return entries
+
+
+def parse_servers(text: str, file: Path) -> tuple[str, Mapping[str, Any]]:
+    """Return the key of the servers, and the servers by name.
+
+    Raises:
+        UsageError: the text is not JSON (comments allowed), or has a list where names belong.
+    """
+    data = _parse(text, file) if text.strip() else {}
+    if not isinstance(data, dict):
+        raise UsageError(f"{file} must be an object with {KEYS[0]}")
+    key = next((key for key in KEYS if key in data), KEYS[0])
+    servers = data.get(key) or {}
+    if not isinstance(servers, dict):
+        raise UsageError(f"{file}: {key} must be an object, with a server under each name")
+    return key, servers
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a file; empty if there is none. Raises UsageError: it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not text") from error
+
+
+def entry_of(name: str, value: Any, file: Path) -> Entry:
+    """Return an entry. Raises UsageError: it has values of the wrong kind, or no server."""
+    try:
+        fields = msgspec.convert(value, _Fields)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{file}: {name}: {in_words(error, value)}") from error
+    if not name.strip():
+        raise UsageError(f"{file}: a server has no name")
+    if bool(fields.command) == bool(fields.url):
+        raise UsageError(
+            f"{file}: {name} must have either a command or a url",
+            hint='For example {"command": "uvx", "args": ["mcp-server-fetch"]}.',
+        )
+    if fields.url and "${" not in fields.url and not fields.url.startswith(("http://", "https://")):
+        raise UsageError(f"{file}: {name}: '{fields.url}' is not an http:// or https:// address")
+    return Entry(name, file, fields)
+
+
+def _read_file(file: Path) -> dict[str, Entry]:
+    _, servers = parse_servers(read_text(file), file)
+    return {name: entry_of(name, value, file) for name, value in servers.items()}
+
+
+def _parse(text: str, file: Path) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        from json5.loader import loads  # slow, and only needed for comments
+        from json5.utils import JSON5DecodeError
+
+        try:
+            return loads(text)
+        except JSON5DecodeError as error:
+            said = " ".join(str(error).split())
+            raise UsageError(f"{file} is not valid JSON: {said}") from error
+
+
+def _text(value: _Value) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _without_secrets(words: Iterable[str]) -> list[str]:
+    """Return the words of a command line, with the values of options such as `--token` hidden."""
+    shown: list[str] = []
+    for word in words:
+        flag, equals, _ = word.partition("=")
+        if equals and _SECRET_FLAG.fullmatch(flag):
+            word = f"{flag}={HIDDEN}"
+        elif shown and _SECRET_FLAG.fullmatch(shown[-1]) and not word.startswith("-"):
+            word = HIDDEN
+        shown.append(word)
+    return shown

@@ -1,0 +1,427 @@
+"""Runs code in a process of its own, and answers in frames: a script, not imported by gptoss.
+
+It stands alone, with the standard library of Python 3.8, as its text is also what runs in a
+container. A frame is a length of four bytes, big-endian, and JSON. Code comes in as a string, and
+a `Result` goes out as an array. The process ends with its standard input, and after a result with
+a `stopped`. Its argument is a `Config` as JSON.
+"""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import contextlib
+import json
+import linecache
+import os
+import queue
+import re
+import secrets
+import signal
+import struct
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple, Protocol, TextIO
+
+MOST_PRINTED = 50_000_000
+"""Characters, after which code that prints is stopped."""
+_BLOCK = re.compile(
+    r"\s|(?:async|case|class|def|elif|else|except|finally|for|if|match|try|while|with)\b"
+)
+"""Begins a line whose last expression is not one of the module."""
+NO_OUTPUT = "(no output; print what you want to see)"
+
+
+class Config(NamedTuple):
+    """Holds what the host has chosen.
+
+    Attributes:
+        engine: `monty` or `cpython`.
+        n_characters: Length of a result's text, about.
+        memory_bytes: For Monty; a container has limits of its own.
+        path: Where pydantic_monty is installed.
+    """
+
+    engine: str
+    timeout_s: float
+    n_characters: int
+    memory_bytes: int = 0
+    path: str = ""
+
+
+class Result(NamedTuple):
+    """The outcome of one call.
+
+    Attributes:
+        text: What was printed, the value of a last expression, and a traceback.
+        is_error: The code failed.
+        stopped: Why the process ends, so that variables are lost; empty if it does not.
+    """
+
+    text: str
+    is_error: bool = False
+    stopped: str = ""
+
+
+class Output:
+    """Keeps the beginning and the end of what is written, however much it is.
+
+    Args:
+        n_max: Characters that are kept, half of them of the end.
+    """
+
+    def __init__(self, n_max: int) -> None:
+        self._n_half = n_max // 2
+        self._head = self._tail = ""
+        self._lock = threading.Lock()
+        self.n = 0
+
+    def write(self, text: str) -> None:
+        """Add text."""
+        with self._lock:
+            self.n += len(text)
+            n_head = self._n_half - len(self._head)
+            self._head += text[:n_head]
+            self._tail = (self._tail + text[n_head:])[-self._n_half :]
+
+    def text(self) -> str:
+        """Return it, with a note in the place of what is missing."""
+        with self._lock:
+            n_missing = self.n - len(self._head) - len(self._tail)
+            note = f"\n[... {n_missing:,} characters left out ...]\n" if n_missing else ""
+            return self._head + note + self._tail
+
+
+class Engine(Protocol):
+    """Runs code and keeps its variables."""
+
+    def run(self, code: str, output: Output) -> Result:
+        """Run code; the text of the result comes after what is in `output`."""
+
+    def kill(self) -> None:
+        """End other processes, as this one ends; called from any thread."""
+
+
+class MontySandbox:
+    """Runs code in Monty, whose interpreter is a process without files and network.
+
+    Args:
+        config: Its limits.
+        check: Called after output.
+    """
+
+    _START = "pass; _ = ("  # no part of an expression, so it is an error in the middle of one
+    _END = '\n)\nif _ is not None: print(f"{_!r}")\nNone'
+    _N_TRIED = 6
+
+    def __init__(self, config: Config, check: Callable[[Output], None]) -> None:
+        _limit_this_process()
+        sys.path.append(config.path)
+        import pydantic_monty
+
+        self._monty, self._check = pydantic_monty, check
+        self._pool = pydantic_monty.Monty(min_processes=0, max_processes=2)
+        self._pool.__enter__()
+        limits: pydantic_monty.ResourceLimits = {
+            "max_memory": config.memory_bytes,
+            "max_feed_duration_secs": config.timeout_s + 5,  # should this process be gone
+            "max_suspensions": 10**9,  # of a session: each unknown name is one
+        }
+        self._session = self._pool.checkout(limits=limits, os_policy={"sleep_system_max": 1e6})
+        self._session.__enter__()
+        self._pid = self._session.worker_pid
+        self._session.feed_run("_ = None")
+        self._modules = ""
+
+    def kill(self) -> None:
+        if self._pid is not None:
+            with contextlib.suppress(OSError):
+                os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+    def run(self, code: str, output: Output) -> Result:
+        def on_print(_: str, text: str) -> None:
+            output.write(text)
+            self._check(output)
+
+        if self._is_valid(code):
+            # The value is None then, as others would be converted here, however large they are.
+            code = next(filter(self._is_valid, self._that_show_a_value(code)), f"{code}\nNone")
+        try:
+            self._session.feed_run(code, print_callback=on_print)
+        except (self._monty.MontyCrashedError, RuntimeError):  # the latter if it is gone already
+            return Result("", is_error=True, stopped="The sandbox crashed.")
+        except (self._monty.MontySyntaxError, self._monty.MontyRuntimeError) as error:
+            text = self._traceback(error) + self._hint(error.exception(), code)
+            is_over = self._session.worker_pid is None
+            return Result(text, is_error=True, stopped="The sandbox ended." if is_over else "")
+        return Result("")
+
+    def _that_show_a_value(self, code: str) -> Iterator[str]:
+        """Yield the code with a last expression printed, for each place where one may begin.
+
+        At a wrong place it is a syntax error. So the code is parsed by the sandbox alone.
+        """
+        lines = [f"{line}\n" for line in code.split("\n")]  # `splitlines` knows ends of other kinds
+        starts = [0]
+        for line in lines:
+            starts.append(starts[-1] + len(line))
+        n_last = len(code.rstrip())
+        last_line = max((start for start in starts if start < n_last), default=0)
+        places = []
+        if not _BLOCK.match(code, last_line):
+            places = [n for n in range(last_line + 1, n_last) if code[n - 1] == ";"][::-1]
+        for start, line in zip(starts[-2::-1], lines[::-1]):  # noqa: B905 (Python 3.10)
+            if line[0] not in " \t\f\r\n#\\)]}" and not code.endswith("\\\n", 0, start):
+                places.append(start)
+        for place in places[: self._N_TRIED]:
+            head, tail = code[:place], code[place:].lstrip(" \t")
+            if not tail.startswith("#"):
+                yield f"{head}{self._START}{tail}{self._END}"
+
+    def _is_valid(self, code: str) -> bool:
+        """Return whether the sandbox can parse it, without running it."""
+        try:
+            self._session.feed_run(f"raise StopIteration\n{code}")
+        except self._monty.MontyCrashedError:
+            return True  # which the caller meets again
+        except self._monty.MontyError as error:
+            return isinstance(error.exception(), StopIteration)
+        return False
+
+    def _traceback(self, error: Any) -> str:
+        frames = error.traceback()
+        lines = []
+        for n, frame in enumerate(frames):
+            if len(frames) > 12 and 5 <= n < len(frames) - 5:
+                lines += [f"  [... {len(frames) - 10} calls left out ...]"] if n == 5 else []
+                continue
+            place = f", in {frame.function_name}" if frame.function_name else ""
+            lines.append(f'  File "<python>", line {frame.line}{place}')
+            source = (frame.source_line or "").replace(self._START, "").strip()
+            lines += [f"    {source[:300]}"] if source else []
+        start = ["Traceback (most recent call last):"] if frames else []
+        return "\n".join([*start, *lines, error.display("type-msg")])
+
+    def _hint(self, error: BaseException, code: str) -> str:
+        if isinstance(error, ImportError):
+            self._modules = self._modules or self._find_modules()
+            return f"\nThe sandbox has these modules only: {self._modules}."
+        if isinstance(error, SyntaxError) and code.lstrip().startswith(("!", "%")):
+            return "\nThe sandbox runs no shell commands and no magic commands."
+        if isinstance(error, NotImplementedError):
+            return "\nThe sandbox runs a subset of Python. Write the code without this."
+        if isinstance(error, OSError) or "not supported in this environment" in str(error):
+            return "\nThe sandbox has no files, no network, and no environment variables."
+        return ""
+
+    def _find_modules(self) -> str:
+        """Try all of the standard library, in a session of their own."""
+        names = getattr(sys, "stdlib_module_names", ())
+        found: list[str] = []
+        code = "".join(
+            f"try:\n  import {name}\n  print('{name}')\nexcept ImportError: pass\n"
+            for name in sorted(names)
+            if not name.startswith("_")
+        )
+        with self._pool.checkout() as session, contextlib.suppress(self._monty.MontyError):
+            session.feed_run(code, print_callback=lambda _, text: found.extend(text.split()))
+        return ", ".join(found)
+
+
+def _limit_this_process() -> None:
+    """Forbid core dumps and writing files, for the sandbox as well, which inherits it."""
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+class Cpython:
+    """Runs code in this process, which a container isolates.
+
+    Args:
+        config: Not used.
+        check: Called after output.
+    """
+
+    def __init__(self, config: Config, check: Callable[[Output], None]) -> None:
+        self._check = check
+        self._main = types.ModuleType("__main__")
+        sys.modules["__main__"] = self._main
+        self._output = Output(0)
+        self._n_calls = 0
+        self._mark, self._is_drained = b"", threading.Event()
+        reading, writing = os.pipe()
+        for fd in (1, 2):  # of programs that the code starts, too
+            os.dup2(writing, fd)
+        sys.stdout, sys.stderr = _stream(1), _stream(2)
+        threading.Thread(target=self._pump, args=(reading,), daemon=True).start()
+
+    def kill(self) -> None:
+        """Nothing else runs."""
+
+    def run(self, code: str, output: Output) -> Result:
+        self._output = output
+        self._n_calls += 1
+        is_error = False
+        try:
+            self._exec(code, f"<python {self._n_calls}>")
+        except BaseException as error:
+            is_error = True
+            text = _traceback(error)
+        try:
+            self._drain()
+        except (OSError, ValueError):
+            return Result("", is_error=True, stopped="The code closed its standard output.")
+        return Result(text if is_error else "", is_error)
+
+    def _exec(self, code: str, name: str) -> None:
+        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+        body = ast.parse(code, name).body
+        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+        names = self._main.__dict__
+        exec(compile(ast.Module(body, []), name, "exec"), names)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), name, "eval"), names)
+            if value is not None:
+                names["_"] = value
+                print(repr(value))
+
+    def _drain(self) -> None:
+        """Wait until all that was written is in the output."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._is_drained.clear()
+        self._mark = secrets.token_bytes(16)
+        os.write(1, self._mark)
+        self._is_drained.wait()
+        self._mark = b""
+
+    def _pump(self, fd: int) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        pending = b""
+        while True:
+            data = os.read(fd, 65536)
+            if not data:
+                return
+            pending += data
+            mark = self._mark
+            before, found, after = pending.partition(mark) if mark else (pending, b"", b"")
+            if mark and not found:
+                continue  # a part of the mark may be in it
+            pending = after
+            self._output.write(decoder.decode(before, final=bool(found)))
+            self._check(self._output)
+            if found:
+                self._is_drained.set()
+
+
+def _stream(fd: int) -> TextIO:
+    """Return a stream that sends each line, so that none is missing when code is stopped."""
+    return open(fd, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def _traceback(error: BaseException) -> str:
+    """Return what Python prints of it, without the frames of this script."""
+    frames = error.__traceback__
+    while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<python "):
+        frames = frames.tb_next
+    try:
+        return "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")
+    except Exception:  # of an error's own __str__
+        return type(error).__name__
+
+
+class Server:
+    """Reads code, and answers with results, one after the other.
+
+    Args:
+        config: What the host has chosen.
+        reading: Frames of the host.
+        writing: Frames to it.
+    """
+
+    def __init__(self, config: Config, reading: BinaryIO, writing: BinaryIO) -> None:
+        self._config, self._reading, self._writing = config, reading, writing
+        self._calls: queue.Queue[str] = queue.Queue()
+        self._lock = threading.Lock()  # one result a call
+        self._output = Output(0)
+        self._is_running = False
+        self._engine: Engine | None = None
+
+    def run(self) -> None:
+        """Serve until the host ends it."""
+        threading.Thread(target=self._read, daemon=True).start()
+        kind = MontySandbox if self._config.engine == "monty" else Cpython
+        engine: Engine = kind(self._config, self._check)
+        self._engine = engine
+        while True:
+            self._serve(engine, self._calls.get())
+
+    def _serve(self, engine: Engine, code: str) -> None:
+        self._output = Output(self._config.n_characters)
+        self._is_running = True
+        late = f"The code took longer than {self._config.timeout_s:g} s."
+        timeout_s = min(self._config.timeout_s, threading.TIMEOUT_MAX)
+        timer = threading.Timer(timeout_s, self._stop, (late,))
+        timer.daemon = True
+        timer.start()
+        result = engine.run(code, self._output)
+        timer.cancel()
+        self._answer(result)
+
+    def _answer(self, result: Result) -> None:
+        """Send a result, if none was sent of this call; end if it says so."""
+        with self._lock:
+            if not self._is_running:
+                return
+            self._is_running = False
+            printed = self._output.text()
+            if result.text:
+                between = "\n" if printed and not printed.endswith("\n") else ""
+                self._output.write(between + result.text)
+            text = self._output.text() or ("" if result.is_error else NO_OUTPUT)
+            data = json.dumps(result._replace(text=text)).encode()
+            self._writing.write(struct.pack(">I", len(data)) + data)
+            self._writing.flush()
+            if result.stopped:
+                self._end()
+
+    def _stop(self, why: str) -> None:
+        self._answer(Result("", is_error=True, stopped=why))
+
+    def _check(self, output: Output) -> None:
+        if output.n > MOST_PRINTED:
+            self._stop(f"The code printed more than {MOST_PRINTED // 1_000_000} MB.")
+
+    def _read(self) -> None:
+        """Read frames in a thread, so that the end of the host is met while code runs."""
+        while True:
+            length = self._reading.read(4)
+            data = self._reading.read(*struct.unpack(">I", length)) if len(length) == 4 else b""
+            if not data:
+                self._end()
+            self._calls.put(json.loads(data))
+
+    def _end(self) -> None:
+        if self._engine is not None:
+            self._engine.kill()
+        os._exit(0)
+
+
+def main() -> None:
+    """Take over the standard streams, which code gets others of, and serve."""
+    config = Config(**json.loads(sys.argv[1]))
+    reading, writing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    Server(config, reading, writing).run()
+
+
+if __name__ == "__main__":
+    main()

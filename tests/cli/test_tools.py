@@ -1,0 +1,196 @@
+"""`gptoss tools`: lists, adds, removes and tests, without a server of ours."""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from gptoss_local.cli.main import make_app
+from gptoss_local.errors import GptOssError
+from tests.cli.conftest import run_cli
+from tests.tools.mcp.conftest import GOOD, bad
+
+TOOLS = """
+[tools.search_notes]
+command = ["grep", "-r", "{words}"]
+description = "Search my notes"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "gptoss").mkdir()
+    return tmp_path / "gptoss"
+
+
+class Done(NamedTuple):
+    code: int
+    stdout: str
+    stderr: str
+
+
+Tools = Callable[..., Done]
+
+
+@pytest.fixture
+def tools(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
+    """Run the command in this process, which takes a tenth of the time."""
+    monkeypatch.setenv("GPTOSS_HOME", str(folder.parent))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
+    monkeypatch.setenv("MY_KEY", "k3y-of-mine")
+
+    def run(*arguments: str) -> Done:
+        result = CliRunner().invoke(make_app(["tools", "ls"]), ["tools", *arguments])
+        error = result.exception
+        if isinstance(error, GptOssError):
+            said = f"{result.stderr}{error.message}\n{error.hint}"
+            return Done(error.exit_code, result.stdout, said)
+        assert error is None or isinstance(error, SystemExit), error
+        return Done(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+def test_nothing_is_configured(tools: Tools) -> None:
+    done = tools()
+    assert done.code == 0
+    header, *rows = done.stdout.splitlines()
+    assert header.split() == ["NAME", "WHAT", "STATE", "TOOLS"]
+    assert rows[0].split()[0] == "read_file"
+    assert done.stderr == ""
+
+
+def test_the_list(tools: Tools, folder: Path) -> None:
+    (folder / "config.toml").write_text(TOOLS)
+    servers = {"good": GOOD, "broken": bad("exit", folder), "unused": GOOD | {"disabled": True}}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    done = tools("ls")
+    assert done.code == 0
+    sources, listed_tools = done.stdout.split("\n\n")
+    states = {line.split()[0]: line for line in sources.splitlines()[1:]}
+    assert states["good"].split()[-2:] == ["on", "11"]
+    assert states["broken"].split()[-4:] == ["does", "not", "answer", "-"]
+    assert states["unused"].split()[-2:] == ["off", "-"]
+    assert states["search_notes"].split()[-2:] == ["on", "1"]
+    rows = [line.split(maxsplit=2) for line in listed_tools.splitlines()]
+    assert rows[0] == ["TOOL", "OF", "DESCRIPTION"]
+    assert ["search_notes", "search_notes", "Search my notes"] in rows
+    assert ["add", "good", "Add two numbers."] in rows
+    assert "broken: the MCP server 'broken' ended" in done.stderr
+    assert "MY_SECRET_VALUE" not in done.stdout + done.stderr
+
+    data = json.loads(tools("--json").stdout)
+    assert data["version"] == 1
+    listed = {source["name"]: source for source in data["sources"]}
+    assert listed["good"]["problem"] is None
+    assert listed["good"]["tools"][0]["parameters"]["required"] == ["a", "b"]
+    assert "ModuleNotFoundError" in listed["broken"]["problem"]
+    assert listed["unused"]["is_on"] is False
+
+
+def test_add_test_and_remove(tools: Tools, folder: Path) -> None:
+    command = [GOOD["command"], *GOOD["args"]]
+    added = tools("add", "good", "--env", "MY_TOKEN=${MY_KEY}", "--", *command)
+    assert added.code == 0, added.stderr
+    file = folder / "mcp.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    entry = {"command": command[0], "args": command[1:], "env": {"MY_TOKEN": "${MY_KEY}"}}
+    assert json.loads(file.read_text()) == {"mcpServers": {"good": entry}}
+    file.write_text(f"// mine\n{file.read_text()}")
+
+    again = tools("add", "good", "--url", "http://localhost/mcp")
+    assert again.code == 2
+    assert "already has a server 'good'" in again.stderr
+    remote = ["add", "remote", "--url", "https://localhost/mcp?k=s3cret", "--header", "A: s3cret"]
+    done = tools(*remote)
+    assert done.code == 0
+    assert "s3cret" not in done.stderr + done.stdout
+
+    tested = tools("test", "good")
+    assert tested.code == 0, tested.stderr
+    assert "good 1.5 answered after" in tested.stderr
+    assert "get_weather_today" in tested.stdout
+    called = tools("test", "good", "add", "--args", '{"a": 2, "b": 3}')
+    assert (called.code, called.stdout) == (0, "5\n")
+    data = json.loads(tools("test", "good", "--json").stdout)
+    assert (data["version"], data["server"]) == (1, "good 1.5")
+
+    assert tools("rm", "good").code == 0
+    left = file.read_text()
+    assert left.startswith("// mine\n")
+    assert "good" not in left
+    assert "remote" in left
+    assert tools("rm", "good").code == 2
+
+
+def test_a_server_that_fails(tools: Tools, folder: Path) -> None:
+    servers = {"good": GOOD, "broken": bad("exit", folder), "bad": bad("", folder)}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    broken = tools("test", "broken")
+    assert broken.code == 1
+    assert "ModuleNotFoundError: *** is missing" in broken.stderr
+    assert f"Its log: {folder.parent / 'log' / 'mcp-broken.log'}" in broken.stderr
+    failed = tools("test", "good", "fail")
+    assert failed.code == 1
+    assert "fail failed: Error executing tool fail" in failed.stderr
+    died = tools("test", "bad", "die", "--json")
+    assert died.code == 1
+    assert json.loads(died.stdout)["is_error"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["add"], "name a server"),
+        (["add", "x"], "needs either a command or --url"),
+        (["add", "x", "--url", "http://a", "--", "b"], "needs either a command or --url"),
+        (["add", "x", "--url", "localhost"], "'localhost' is not an http://"),
+        (["add", "x", "--env", "s3cret", "--", "b"], "--env wants NAME=VALUE"),
+        (["add", "x", "--header", "A:B", "--", "b"], "--env goes with a command"),
+        (["rm"], "name a server"),
+        (["test", "x"], "there is no MCP server 'x'"),
+        (["test", "x", "y", "z"], "and got 'z'"),
+        (["test", "x", "--args", "[]"], "--args must be a JSON object"),
+        (["ls", "x"], "ls takes no name"),
+        (["ls", "--url", "http://a"], "belong to `gptoss tools add`"),
+        (["rm", "x", "--args", "{ }"], "belongs to `gptoss tools test`"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_makes_no_sense(tools: Tools, arguments: list[str], said: str) -> None:
+    done = tools(*arguments)
+    assert (done.code, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_a_tool_that_is_not_there(tools: Tools, folder: Path) -> None:
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"good": GOOD}}))
+    done = tools("test", "good", "ad")
+    assert done.code == 2
+    assert "there is no tool 'ad'" in done.stderr
+    assert "There are add, " in done.stderr
+
+
+def test_a_file_that_cannot_be_read(tools: Tools, folder: Path) -> None:
+    (folder / "mcp.json").write_text("{")
+    for arguments in ([], ["add", "x", "--", sys.executable], ["rm", "x"], ["test", "x"]):
+        done = tools(*arguments)
+        assert done.code == 2
+        assert f"{folder / 'mcp.json'} is not valid JSON" in done.stderr
+    assert (folder / "mcp.json").read_text() == "{"
+
+
+def test_the_command_itself(tools: Tools, folder: Path) -> None:
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"broken": bad("exit", folder)}}))
+    done = run_cli(dict(os.environ), "tools", "test", "broken")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("gptoss: the MCP server 'broken' ended. Its log ends with: ")
+    assert "\n  Its log: " in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,177 @@
+"""A server with the scripted engine whose sources of tools answer on demand.
+
+    with run_tool_server(home, script, notes=path, api_tools="web_search") as server:
+
+It has `browser` with pages of its own, `python` that runs what it is given, and as if they were MCP
+servers `notes` and `broken`, which does not answer. What `python` and `notes` have to say of calls
+that were ended, and of toolboxes that were closed, is in the file `notes`.
+"""
+
+import asyncio
+import contextlib
+import io
+import os
+import runpy
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.tools import Arguments, Page, Source, Tool, Toolbox, ToolResult, ToolSources
+from tests.conftest import RunningServer, run_server
+from tests.scripted_engine import SCRIPT_VARIABLE, Script
+
+LOG_VARIABLE = "SERVED_TOOLS_LOG"
+ADDRESS = "https://notes.example/mcp"
+OSLO = "https://oslo.example/weather"
+_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+@contextmanager
+def run_tool_server(
+    home: Path, script: Script, *, log: Path, **settings: str
+) -> Iterator[RunningServer]:
+    """Run a server; `log` gets a line for each thing that was ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "script"
+        script.write(path)
+        variables = {SCRIPT_VARIABLE: str(path), LOG_VARIABLE: str(log)}
+        with run_server(home, "tests.server.served_tools", variables, **settings) as server:
+            yield server
+
+
+def log(line: str) -> None:
+    with Path(os.environ[LOG_VARIABLE]).open("a") as file:
+        file.write(f"{line}\n")
+
+
+class Browser:
+    name, about, description, is_on = "browser", "", "", False
+    is_mcp = False
+
+    def __init__(self) -> None:
+        self._pages: list[Page] = []
+
+    async def tools(self) -> Sequence[Tool]:
+        return [
+            Tool(f"browser.{name}", "", _OBJECT, run, "", "browser", is_built_in=True)
+            for name, run in (("search", self._search), ("open", self._open), ("find", self._find))
+        ]
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        self._pages = list(pages)
+
+    async def close(self) -> None:
+        log("closed browser")
+
+    async def _search(self, arguments: Arguments) -> ToolResult:
+        return self._read("", f"results of {arguments['query']}")
+
+    async def _open(self, arguments: Arguments) -> ToolResult:
+        if arguments["id"] == "nowhere":
+            raise UsageError("there is no such page")
+        return self._read(OSLO, "Weather in Oslo")
+
+    async def _find(self, arguments: Arguments) -> ToolResult:
+        return self._read(OSLO, "Found")
+
+    def _read(self, url: str, title: str) -> ToolResult:
+        page = Page(len(self._pages), url, title)
+        self._pages.append(page)
+        return ToolResult(f"[{page.cursor}] {title}\nL0: 9 C", pages=(page,))
+
+
+class Python:
+    name, about, description, is_on = "python", "", "", False
+    is_mcp = False
+
+    def __init__(self) -> None:
+        self._names: dict[str, Any] = {}
+
+    async def tools(self) -> Sequence[Tool]:
+        return [Tool("python", "", _OBJECT, self._run, "", "python", is_built_in=True)]
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        self._names.clear()
+
+    async def close(self) -> None:
+        log("closed python")
+
+    async def _run(self, arguments: Arguments) -> str | ToolResult:
+        if arguments["code"] == "refuse":
+            raise UsageError("there is no Python")
+        if arguments["code"] == "raise":
+            return ToolResult("Traceback: no", is_error=True)
+        if arguments["code"] == "wait":
+            log("waits")
+            try:
+                await asyncio.sleep(300)
+            except asyncio.CancelledError:
+                log("ended")
+                raise
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            try:
+                exec(arguments["code"], self._names)
+            except NameError as error:
+                print(error)
+        return printed.getvalue()
+
+
+class Notes:
+    name, about, description, is_on = "notes", "", "", False
+    is_mcp = True
+
+    async def tools(self) -> Sequence[Tool]:
+        return [
+            Tool(name, f"The {name}.", _OBJECT, run, "", "notes", identity=ADDRESS)
+            for name, run in (("add", self._add), ("lose", self._lose))
+        ]
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def _add(self, arguments: Arguments) -> str:
+        log(f"added {arguments['text']}")
+        return f"added {arguments['text']}"
+
+    async def _lose(self, arguments: Arguments) -> str:
+        raise UsageError("the note is lost")
+
+
+class Broken(Notes):
+    name = "broken"
+
+    async def tools(self) -> Sequence[Tool]:
+        raise ToolError("it does not answer")
+
+
+class OfTheUser(Notes):
+    """Is on in all new chats, and not for requests."""
+
+    name, is_on, is_mcp = "read_file", True, False
+
+    async def tools(self) -> Sequence[Tool]:
+        log("asked for read_file")
+        return [Tool("read_file", "", _OBJECT, self._add, "", "read_file")]
+
+
+class _Sources(ToolSources):
+    def toolbox(self) -> Toolbox:
+        sources: list[Source] = [Browser(), Python(), Notes(), Broken(), OfTheUser()]
+        settings = self._settings
+        return Toolbox(
+            sources, self.consents, n_rounds=settings.tool_rounds, loop_s=settings.tool_loop_s
+        )
+
+
+if __name__ == "__main__":
+    from gptoss_local.server import app
+
+    app.ToolSources = _Sources  # type: ignore[attr-defined]
+    runpy.run_module("tests.scripted_engine", run_name="__main__")

@@ -1,0 +1,183 @@
+"""The tools as a model and a front end see them: declarations, wrong calls, cursors, memory."""
+
+from typing import Any
+
+import pytest
+from openai_harmony import ToolNamespaceConfig
+
+from gptoss_local.settings import Settings
+from gptoss_local.tools import Page, ToolSources
+from gptoss_local.tools.browser import Browser
+from gptoss_local.tools.browser.page import Content, Fetched
+from gptoss_local.tools.browser.stack import Stack
+from tests.tools.browser.conftest import Model
+from tests.tools.browser.site import Site, text
+
+
+class Words:
+    """A fetcher that counts, of pages that say their URL. What is tested here is after it."""
+
+    def __init__(self) -> None:
+        self.fetched: list[str] = []
+
+    async def fetch(self, url: str) -> Fetched:
+        self.fetched.append(url)
+        return Fetched(url, "text/plain", f"this is {url}".encode())
+
+
+def counting() -> tuple[Model, Words]:
+    fetcher: Any = Words()
+    return Model(Browser(Settings(), is_on=True, fetcher=fetcher)), fetcher
+
+
+async def test_what_is_declared() -> None:
+    """Harmony declares these itself; its schemas are ours."""
+    namespace = ToolNamespaceConfig.browser()
+    declared = {f"browser.{tool.name}": tool for tool in namespace.tools}
+    searching = Browser(Settings(search="ddgs"))
+    tools = {tool.name: tool for tool in await searching.tools()}
+    assert set(tools) == set(declared)
+    for name, tool in tools.items():
+        assert tool.parameters == declared[name].parameters
+        assert tool.description == declared[name].description
+        function = tool.declaration()["function"]
+        assert function == {"name": name, "description": tool.description}
+        assert tool.source == "browser"
+    assert {name: tool.asks for name, tool in tools.items()} == {
+        "browser.search": True,
+        "browser.open": True,
+        "browser.find": False,
+    }
+    without = [tool.name for tool in await Browser(Settings()).tools()]
+    assert without == ["browser.open", "browser.find"]
+
+
+async def test_a_lasting_permission_ends_when_more_is_allowed() -> None:
+    async def identities(**settings: Any) -> dict[str, str]:
+        return {t.name: t.identity for t in await Browser(Settings(**settings)).tools()}
+
+    public, private = await identities(search="ddgs"), await identities(browser_private=True)
+    assert public["browser.open"] != private["browser.open"]
+    own = await identities(search="searxng", searxng_url="http://localhost:8888")
+    assert own["browser.search"] != public["browser.search"]
+
+
+async def test_the_sources_of_this_process_have_it(tmp_path: Any) -> None:
+    sources = ToolSources(Settings(enabled_tools="browser"), tmp_path)
+    toolbox = sources.toolbox()
+    assert toolbox.on == {"browser"}
+    await toolbox.prepare()
+    assert set(toolbox.tools) == {"browser.open", "browser.find"}
+    assert "browser" not in ToolSources(Settings(), tmp_path).toolbox().on
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "expected"),
+    [
+        ("open", {}, "No pages to access!"),
+        ("open", {"cursor": 3}, "No pages to access!"),
+        ("open", {"id": 4}, "No pages to access!"),
+        ("open", {"id": [1]}, "id must be"),
+        ("open", {"id": 1.5}, "`id` should be an integer or a URL"),
+        ("open", {"id": float("inf")}, "`id` should be an integer or a URL"),
+        ("open", {"cursor": "first"}, "cursor must be a whole number, not 'first'"),
+        ("open", {"loc": {}}, "loc must be"),
+        ("find", {}, "'pattern' is missing"),
+        ("find", {"pattern": ""}, "pattern must be"),
+        ("find", {"pattern": "x"}, "No pages to access!"),
+        ("search", {"query": "x"}, 'there is no tool "browser.search"'),
+    ],
+)
+async def test_wrong_calls(function: str, arguments: dict[str, Any], expected: str) -> None:
+    model, _ = counting()
+    answer = await model.call(function, **arguments)
+    assert answer.startswith("Error: ")
+    assert expected in answer
+
+
+async def test_calls_as_models_write_them() -> None:
+    model, fetcher = counting()
+    first = await model.call("open", id="https://a.example/", cursor=None, source="web", top=3)
+    assert first.startswith("[0] a.example (https://a.example/)")
+    for arguments in ({"cursor": 0.0}, {"cursor": "0"}, {"id": -1}, {"id": "-1"}, {"id": ""}):
+        assert "this is https://a.example/" in await model.call("open", **arguments)
+    assert (await model.call("open", id=3)).endswith("id `3`. The page has no links.")
+    assert len(fetcher.fetched) == 1
+
+
+async def test_an_error_takes_no_cursor() -> None:
+    model, _ = counting()
+    await model.call("open", id="https://a.example/")
+    assert "Cannot exceed page maximum of 2" in await model.call("open", loc=99)
+    assert "out of range. Available cursor indices: [0 - 0]" in await model.call("open", cursor=1)
+    assert "out of range" in await model.call("open", cursor=-2)
+    assert (await model.call("open", id="https://b.example/")).startswith("[1] ")
+
+
+async def test_what_can_be_cited(site: Site, model: Model) -> None:
+    async def pages(function: str, **arguments: Any) -> tuple[Page, ...]:
+        await model.toolbox.prepare()
+        return (await model.toolbox.run(f"browser.{function}", arguments)).pages
+
+    url = f"{site.url}/code.html"
+    assert await pages("open", id=url) == (Page(0, url, "How to sort"),)
+    assert await pages("find", pattern="sort") == (
+        Page(1, url, "Find results for text: `sort` in `How to sort`"),
+    )
+    assert await pages("open", id=0) == (Page(2, url, "How to sort"),)
+    assert await pages("open", view_source=True) == (Page(3, url, "code.html"),)
+    assert await pages("open", cursor=9) == ()
+
+
+async def test_pages_of_a_stored_chat_are_fetched_when_they_are_used() -> None:
+    model, fetcher = counting()
+    known = [Page(0, "", "a search"), Page(2, "https://a.example/", "A"), Page(5, "", "another")]
+    await model.toolbox.new_chat([*known, Page(4, "https://b.example/", "B")])
+    assert fetcher.fetched == []
+    assert (await model.call("open", cursor=2)).startswith("[6] a.example (https://a.example/)")
+    assert fetcher.fetched == ["https://a.example/"]
+    assert "match at L" in await model.call("find", pattern="this", cursor=4)
+    for gone in (0, 5):
+        answer = await model.call("open", cursor=gone, id=1)
+        assert answer == "Error: These results are not kept any more. Search again."
+    assert "out of range" in await model.call("open", cursor=3)
+    assert fetcher.fetched == ["https://a.example/", "https://b.example/"]
+
+
+async def test_a_new_chat_knows_nothing_of_the_one_before() -> None:
+    model, fetcher = counting()
+    await model.call("open", id="https://a.example/")
+    await model.toolbox.new_chat()
+    assert await model.call("open", cursor=0) == "Error: No pages to access!"
+    assert (await model.call("open", id="https://a.example/")).startswith("[0] ")
+    assert len(fetcher.fetched) == 2
+
+
+def content(n_characters: int) -> Content:
+    return Content(url="https://a.example/", title="T", text="x" * n_characters)
+
+
+def test_memory_is_bounded() -> None:
+    stack = Stack(n_pages=3, n_characters=100)
+    for n in range(5):
+        stack.keep(f"{n}", content(10))
+    assert [n for n in range(5) if stack.content(f"{n}")] == [2, 3, 4]
+    stack.content("2")
+    stack.keep("5", content(10))
+    assert [n for n in range(6) if stack.content(f"{n}")] == [2, 4, 5]
+    stack.keep("6", content(95))
+    assert [n for n in range(7) if stack.content(f"{n}")] == [6]
+    stack.keep("7", content(1000))  # a page is never too large for the call that opened it
+    assert stack.content("7")
+    stack.keep("7", content(10))
+    stack.keep("8", content(90))
+    assert stack.content("7") and stack.content("8")  # noqa: PT018
+
+
+async def test_a_page_that_was_dropped_is_fetched_again(site: Site, model: Model) -> None:
+    site.answers |= {f"/{n}": text(f"page {n}") for n in range(3)}
+    model.browser._stack = Stack(n_pages=2)
+    for n in range(3):
+        await model.call("open", id=f"{site.url}/{n}")
+    assert "page 0" in await model.call("open", cursor=0)
+    assert site.paths == ["/0", "/1", "/2", "/0"]

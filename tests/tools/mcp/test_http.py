@@ -1,0 +1,182 @@
+"""MCP servers at an address: streamable HTTP, and the older SSE."""
+
+import gzip
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from gptoss_local.tools.mcp import connection, transport
+from tests.conftest import free_port, wait_until
+from tests.tools.mcp.conftest import HERE, Prepare
+
+
+@contextmanager
+def running(kind: str, port: int, **variables: str) -> Iterator[str]:
+    """Run the good server at an address, until the end of the block."""
+    command = [sys.executable, str(HERE / "good_server.py"), kind, str(port)]
+    process = subprocess.Popen(command, env=os.environ | variables)
+    try:
+        wait_until(lambda: _listens(port), timeout_s=60)
+        yield f"http://127.0.0.1:{port}/{'sse' if kind == 'sse' else 'mcp'}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+async def test_streamable_http(prepared: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THE_KEY", "k3y-of-mine")
+    port = free_port()
+    with running("http", port, MY_KEY="k3y-of-mine") as url:
+        good = {"url": url, "headers": {"Authorization": "Bearer ${env:THE_KEY}"}}
+        toolbox, news = await prepared(good=good, refused={"url": url})
+        assert len(news) == 1
+        assert "the MCP server 'refused' failed" in news[0]
+        assert "answered 401 Unauthorized" in news[0]
+        assert (await toolbox.run("add", {"a": 1, "b": 2})).text == "3"
+        assert await toolbox.prepare() == []
+    gone = await toolbox.run("add", {"a": 1, "b": 2})
+    assert gone.is_error
+    assert "the MCP server 'good'" in gone.text
+    with running("http", port, MY_KEY="k3y-of-mine"):
+        again = await toolbox.run("add", {"a": 1, "b": 2})
+        assert again.text == "3", "it is reached again with the next call"
+
+
+async def test_sse(prepared: Prepare) -> None:
+    with running("sse", free_port()) as url:
+        toolbox, news = await prepared(good={"url": url, "type": "sse"})
+        assert news == []
+        assert (await toolbox.run("add", {"a": 1, "b": 2})).text == "3"
+
+
+async def test_nothing_is_there(prepared: Prepare) -> None:
+    url = f"http://127.0.0.1:{free_port()}/mcp?key=abc"
+    _, news = await prepared(none={"url": url})
+    assert "the MCP server 'none' cannot be reached: All connection attempts failed" in news[0]
+
+
+class Faulty(BaseHTTPRequestHandler):
+    """A server with a fault, the last part of its path."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        fault = self.path.strip("/")
+        match request.get("method"):
+            case _ if fault == "hang":
+                threading.Event().wait(30)
+            case _ if fault == "html":
+                self._send(b"<h1>Welcome</h1>", kind="text/html")
+            case _ if fault == "redirect":
+                self.send_response(307)
+                self.send_header("Location", "http://127.0.0.1:1/other?token=secret")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            case "initialize":
+                info = {"name": "faulty", "version": "1"}
+                result: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}}
+                self._answer(request, result | {"serverInfo": info})
+            case "tools/list":
+                self._answer(request, {"tools": [{"name": "f"}, {"name": "packed"}]})
+            case "tools/call" if request["params"]["name"] == "packed":
+                self._send(gzip.compress(b" " * 2**24), encoding="gzip")
+            case "tools/call":
+                text = "x" * (3 * 2**20)
+                self._answer(request, {"content": [{"type": "text", "text": text}]})
+            case _ if "id" not in request:
+                self._send(b"", 202)
+            case _:
+                self._send(b"", 404)
+
+    def do_GET(self) -> None:
+        self._send(b"", 405)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def _answer(self, request: dict[str, Any], result: dict[str, Any]) -> None:
+        message = {"jsonrpc": "2.0", "id": request["id"], "result": result}
+        if self.path == "/event" and request["method"] == "tools/call":
+            body = f"event: message\ndata: {json.dumps(message)}\n\n".encode()
+            return self._send(body, kind="text/event-stream")
+        self._send(json.dumps(message).encode())
+
+    def _send(
+        self, body: bytes, status: int = 200, *, kind: str = "application/json", encoding: str = ""
+    ) -> None:
+        self.send_response(status)
+        if encoding:
+            self.send_header("Content-Encoding", encoding)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with suppress(ConnectionError):
+            self.wfile.write(body)
+
+
+class Quiet(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that leave."""
+
+
+@pytest.fixture
+def faulty() -> Iterator[str]:
+    with Quiet(("127.0.0.1", 0), Faulty) as http:
+        http.daemon_threads = True
+        http.block_on_close = False
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_port}"
+        http.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("kind", ["json", "event"])
+async def test_a_result_that_is_too_long(
+    prepared: Prepare, faulty: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolbox, news = await prepared(long={"url": f"{faulty}/{kind}"})
+    assert news == []
+    assert not (await toolbox.run("f", {})).is_error
+    monkeypatch.setattr(transport, "MAX_MESSAGE_BYTES", 2**20)
+    toolbox, _ = await prepared(long={"url": f"{faulty}/{kind}"})
+    result = await toolbox.run("f", {})
+    assert result.is_error
+    assert len(result.text) < 1000
+    assert ("more than 1 MiB" in result.text) == (kind == "json")
+    if kind == "json":
+        packed = await toolbox.run("packed", {})
+        assert "it is compressed, which was not asked for" in packed.text
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("html", "Unexpected content type: text/html"),
+        ("redirect", "Redirect to http://127.0.0.1:1/other not followed"),
+        ("hang", "did not answer within 1 s"),
+    ],
+)
+async def test_an_address_of_something_else(
+    prepared: Prepare, faulty: str, monkeypatch: pytest.MonkeyPatch, fault: str, said: str
+) -> None:
+    monkeypatch.setattr(connection, "START_TIMEOUT_S", 1.0 if fault == "hang" else 30.0)
+    _, news = await prepared(other={"url": f"{faulty}/{fault}"})
+    assert said in news[0]
+    assert "secret" not in news[0]

@@ -1,0 +1,197 @@
+"""MCP servers that do what they should, started and ended by us."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.errors import UsageError
+from tests.conftest import free_port
+from tests.tools.mcp.conftest import GOOD, MakeSources, Prepare, bad
+from tests.tools.mcp.test_http import running
+
+NPM = Path(__file__).parents[2] / "npm" / "node_modules" / ".bin" / "mcp-server-filesystem"
+
+
+async def test_its_tools_and_results(prepared: Prepare, tmp_path: Path) -> None:
+    toolbox, news = await prepared(good=GOOD)
+    assert news == []
+    tool = toolbox.tools["add"]
+    assert tool.description == "Add two numbers."
+    assert tool.parameters["required"] == ["a", "b"]
+    assert tool.about.startswith("is a tool of the MCP server good (")
+    assert "good_server.py)" in tool.about
+    assert tool.identity.endswith("good_server.py")
+    assert (await toolbox.run("add", {"a": 1, "b": 2})).text == "3"
+    assert (await toolbox.run("get_weather_today", {"city": "Rome"})).text == "sunny in Rome"
+    assert (await toolbox.run("folder", {})).text == str(tmp_path)
+    wrong = await toolbox.run("add", {"a": "x"})
+    assert wrong.is_error
+    assert "valid integer" in wrong.text
+    failed = await toolbox.run("fail", {})
+    assert failed.is_error
+    assert failed.text == "Error executing tool fail"
+    asked = await toolbox.run("ask", {})  # declined, as nothing is offered for it
+    assert asked.is_error
+    assert asked.seconds < 20
+
+
+async def test_content_of_all_kinds(prepared: Prepare) -> None:
+    toolbox, _ = await prepared(good=GOOD)
+    assert (await toolbox.run("media", {})).text.splitlines() == [
+        "first",
+        "[image, 34 kB, image/png]",
+        "[audio, 3 bytes, audio/wav]",
+        "in a file",
+        "[file:///b, 34 kB, font/ttf]",
+        "https://example.org/c",
+    ]
+
+
+async def test_its_environment(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPTOSS_API_KEY", "s3cret")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setenv("OF_OTHERS", "not for it")
+    monkeypatch.setenv("FROM_OUTSIDE", "f1lled")
+    env = {"MY_TOKEN": "${FROM_OUTSIDE}", "N": 3, "D": "${NOT_SET:-default}"}
+    stolen = GOOD | {"env": {"T": "${HF_TOKEN}"}}
+    toolbox, news = await prepared(good=GOOD | {"env": env}, stolen=stolen)
+    assert len(news) == 1
+    assert "env.T needs the variable HF_TOKEN, which is for gptoss alone" in news[0]
+    text = (await toolbox.run("environment", {})).text
+    assert '"MY_TOKEN": "f1lled"' in text
+    assert '"N": "3"' in text
+    assert '"D": "default"' in text
+    assert not any(each in text for each in ("s3cret", "hf_secret", "not for it"))
+    log = (tmp_path / "log" / "mcp-good.log").read_text()
+    assert "starting with ***" in log
+    assert "f1lled" not in log
+
+
+async def test_chats_share_it(sources: MakeSources) -> None:
+    tools = sources(good=GOOD)
+    first, second = tools.toolbox(), tools.toolbox()
+    await asyncio.gather(first.prepare(), second.prepare())
+    pids = [(await box.run("spawn", {})).text.split()[0] for box in (first, second)]
+    assert pids[0] == pids[1]
+    await first.close()
+    assert (await second.run("add", {"a": 1, "b": 1})).text == "2"
+
+
+async def test_one_that_is_off_is_not_started(sources: MakeSources, tmp_path: Path) -> None:
+    toolbox = sources(good=GOOD | {"disabled": True}).toolbox()
+    await toolbox.prepare()
+    assert toolbox.groups()[-1].is_on is False
+    assert not (tmp_path / "log").exists()
+    toolbox.switch("good")
+    await toolbox.prepare()
+    assert "add" in toolbox.tools
+
+
+async def test_tools_that_change(prepared: Prepare) -> None:
+    """By the protocol of 2026, in which we have to ask for such news."""
+    toolbox, _ = await prepared(good=GOOD)
+    assert "grown" not in toolbox.tools
+    await toolbox.run("grow", {})
+    async with asyncio.timeout(20):
+        while "grown" not in toolbox.tools:
+            await toolbox.prepare()
+    assert (await toolbox.run("grown", {})).text == "new"
+
+
+async def test_names_that_collide(prepared: Prepare, tmp_path: Path) -> None:
+    toolbox, _ = await prepared(one=bad("", tmp_path), two=bad("", tmp_path))
+    assert toolbox.tools["f"].source == "one"
+    assert toolbox.tools["two_f"].source == "two"
+    assert (await toolbox.run("two_f", {"a": "b"})).text == '{"a": "b"}'
+    toolbox.allow(toolbox.tools["f"], "chat")
+    assert not toolbox.needs_consent(toolbox.tools["f"])
+    await toolbox.prepare()
+    assert not toolbox.needs_consent(toolbox.tools["f"])
+    toolbox.switch("one")
+    await toolbox.prepare()
+    assert toolbox.tools["f"].source == "two"
+    assert toolbox.needs_consent(toolbox.tools["f"]), "another tool has the name now"
+
+
+async def test_a_lasting_permission_ends_with_the_command(
+    sources: MakeSources, tmp_path: Path
+) -> None:
+    first = bad("", tmp_path)
+    toolbox = sources(s=first).toolbox()
+    await toolbox.prepare()
+    toolbox.allow(toolbox.tools["f"], "always")
+    other_program = {"command": "env", "args": [first["command"], *first["args"]]}
+    for entry, is_asked in ((first | {"cwd": "/", "env": {}}, False), (other_program, True)):
+        toolbox = sources(s=entry).toolbox()
+        await toolbox.prepare()
+        assert toolbox.needs_consent(toolbox.tools["f"]) == is_asked
+
+
+def test_a_name_of_another_source(sources: MakeSources) -> None:
+    with pytest.raises(UsageError, match=r"mcp.json: there is another tool 'read_file'"):
+        sources(read_file=GOOD).toolbox()
+
+
+async def test_the_file_is_read_for_each_chat(sources: MakeSources, config: Path) -> None:
+    tools = sources()
+    assert [group.name for group in tools.toolbox().groups() if group.is_mcp] == []
+    config.write_text('{"servers": {"late": {"url": "http://localhost/mcp"}}}')
+    assert [group.name for group in tools.toolbox().groups() if group.is_mcp] == ["late"]
+
+
+def test_without_servers_nothing_is_imported(tmp_path: Path) -> None:
+    code = """
+import asyncio, sys
+from pathlib import Path
+from gptoss_local.settings import Settings
+from gptoss_local.tools import ToolSources
+async def main():
+    sources = ToolSources(Settings(), Path("."))
+    toolbox = sources.toolbox()
+    await toolbox.prepare()
+    await toolbox.close()
+    await sources.close()
+asyncio.run(main())
+sys.exit(str({"mcp", "mcp_types", "pydantic", "anyio", "json5", "psutil"} & set(sys.modules) or ""))
+"""
+    environment = os.environ | {"XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.stderr.strip() == ""
+
+
+@pytest.mark.skipif(find_spec("mcp_server_fetch") is None, reason="pip install mcp-server-fetch")
+async def test_mcp_server_fetch(prepared: Prepare) -> None:
+    entry = {"command": sys.executable, "args": ["-m", "mcp_server_fetch", "--allow-private-ips"]}
+    toolbox, news = await prepared(fetch=entry)
+    assert news == []
+    with running("http", free_port()) as url:
+        result = await toolbox.run("fetch", {"url": url.replace("/mcp", "/none"), "raw": True})
+    assert result.is_error
+    assert "404" in result.text
+
+
+@pytest.mark.npm
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+@pytest.mark.skipif(not NPM.exists(), reason="first: npm ci --prefix tests/npm")
+async def test_the_filesystem_server(prepared: Prepare, tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "a.txt").write_text("hello")
+    toolbox, news = await prepared(files={"command": str(NPM), "args": [str(folder)]})
+    assert news == []
+    read = await toolbox.run("read_text_file", {"path": str(folder / "a.txt")})
+    assert read.text == "hello"
+    outside = await toolbox.run("read_text_file", {"path": "/etc/hostname"})
+    assert outside.is_error
+    wrong = await toolbox.run("read_text_file", {})
+    assert wrong.is_error

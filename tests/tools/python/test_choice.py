@@ -1,0 +1,79 @@
+"""The setting `python_tool`: its three forms, and what is missing for them."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.settings import Settings
+from gptoss_local.tools.python import Python
+from gptoss_local.tools.python.choice import Choice, parse_choice
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("sandbox", Choice("sandbox")),
+        (" sandbox ", Choice("sandbox")),
+        ("jupyter:python3", Choice("jupyter", "python3")),
+        ("jupyter:conda-env.x_1", Choice("jupyter", "conda-env.x_1")),
+        ("container:python:3.12-slim", Choice("container", "python:3.12-slim")),
+        (
+            "container:docker.io/library/python@sha256:00ff",
+            Choice("container", "docker.io/library/python@sha256:00ff"),
+        ),
+    ],
+)
+def test_forms(text: str, choice: Choice) -> None:
+    assert parse_choice(text) == choice
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "sandbox:x", "Sandbox", "none", "docker:x", "podman:python"),
+        *("jupyter", "jupyter:", "jupyter:a b", "jupyter:../x"),
+        *("container", "container:", "container:--privileged", "container:-v/:/", "container:a b"),
+    ],
+)
+def test_other_forms(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a place where Python can run") as caught:
+        Python(Settings(python_tool=text), tmp_path)
+    for form in ("sandbox", "jupyter:KERNEL", "container:IMAGE"):
+        assert form in caught.value.hint
+
+
+async def test_what_the_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Permission for one place is not one for another."""
+    monkeypatch.setattr(Choice, "check", lambda self: None)
+    about = {}
+    identities = set()
+    for text in ("sandbox", "jupyter:python3", "container:python:3.12"):
+        python = Python(Settings(python_tool=text), tmp_path)
+        about[text] = python.about
+        identities |= {tool.identity for tool in await python.tools()}
+    assert len(identities) == 3
+    assert about == {
+        "sandbox": "runs Python code in a sandbox without files and network",
+        "jupyter:python3": "runs Python code in your Jupyter kernel python3, as you",
+        "container:python:3.12": ("runs Python code in a container of python:3.12 without network"),
+    }
+
+
+async def test_no_jupyter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    python = Python(Settings(python_tool="jupyter:python3"), tmp_path)
+    with pytest.raises(ToolError, match=r"not installed\. Run .* -m pip install jupyter_client"):
+        await python.tools()
+    with pytest.raises(UsageError, match="needs jupyter_client"):
+        await python.run({"code": "1"})
+
+
+async def test_no_container_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    python = Python(Settings(python_tool="container:python"), tmp_path)
+    with pytest.raises(ToolError, match=r"needs podman or docker, .* Install one of them"):
+        await python.tools()
+    with pytest.raises(UsageError, match="podman"):
+        await python.run({"code": "1"})
