@@ -14,11 +14,24 @@ from gptoss_local.chat import Vocabulary
 from gptoss_local.cli.run import with_values
 from tests.cli.conftest import Terminal, run_cli
 from tests.conftest import RunningServer, wait_until
-from tests.scripted_engine import Script, answer, calls, run_scripted_server
+from tests.scripted_engine import Script, answer, calls, calls_built_in, run_scripted_server
 
 LINES = "\n".join(f"line {n}" for n in range(30))
 PRINTS = f"import sys; print('sunny in', sys.argv[1]); print({LINES!r})"
 SLEEPS = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(90)"
+DICE = """
+import os, random, sys
+from mcp.server import MCPServer
+
+server = MCPServer("dice")
+open(sys.argv[1], "a").write(f"{os.getpid()} ")
+
+@server.tool()
+def roll(sides: int = 6) -> str:
+    return f"rolled {random.randint(1, sides)}"
+
+server.run()
+"""
 CALLED = "weather → sunny in Tokyo"
 
 
@@ -32,6 +45,8 @@ def served(
     script.say("Twice?", *[calls("weather", city)] * 2, answer("It is sunny twice."))
     script.say("Sleep?", calls("sleep", {}), answer("I slept."))
     script.say("Forever?", *[calls("weather", city)] * 9)
+    script.say("Compute?", calls_built_in("python", "print(6 * 7)"), answer("It is 42."))
+    script.say("Roll?", *[calls("roll", {"sides": 1})] * 2, answer("Two ones."))
     script.say("Undeclared?", calls("nothing", {}), answer("I see."))
     script.otherwise(answer("As you say."))
     home = tmp_path_factory.mktemp("run")
@@ -115,6 +130,29 @@ def test_in_a_pipe_only_what_was_allowed_runs(
     assert (result["name"], result["is_error"]) == ("weather", False)
     assert result["content"].startswith("sunny in Tokyo\n")
     assert "".join(e["text"] for e in events if e["event"] == "content") == "It is sunny."
+
+
+def test_python_by_its_name(served: RunningServer, variables: dict[str, str]) -> None:
+    environment = served.environment | variables
+    options = ("--tools", "python", "--allow", "python")
+    done = run_cli(environment, "run", "nano", "Compute?", *options)
+    assert (done.returncode, done.stdout) == (0, "It is 42.\n")
+    assert "python: print(6 * 7)\npython → 42\n" in done.stderr
+
+
+def test_an_mcp_server_lives_as_long_as_the_command(
+    served: RunningServer, variables: dict[str, str]
+) -> None:
+    folder = Path(variables["XDG_CONFIG_HOME"]) / "gptoss"
+    (folder / "dice.py").write_text(DICE)
+    entry = {"command": sys.executable, "args": [str(folder / "dice.py"), str(folder / "log")]}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"dice": entry}}))
+    environment = served.environment | variables
+    done = run_cli(environment, "run", "nano", "Roll?", "--tools", "--allow", "dice")
+    assert (done.returncode, done.stdout) == (0, "Two ones.\n")
+    assert done.stderr.count("roll → rolled 1") == 2
+    (pid,) = (folder / "log").read_text().split()  # one process for both calls
+    wait_until(lambda: not psutil.pid_exists(int(pid)))
 
 
 def test_calls_without_end_are_ended(served: RunningServer, variables: dict[str, str]) -> None:

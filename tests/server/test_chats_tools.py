@@ -15,10 +15,19 @@ import pytest
 from gptoss_local.chat import Vocabulary
 from gptoss_local.history import History
 from tests.conftest import RunningServer, run_server, wait_until
-from tests.scripted_engine import SCRIPT_VARIABLE, Reply, Script, answer, calls, run_scripted_server
+from tests.scripted_engine import (
+    SCRIPT_VARIABLE,
+    Reply,
+    Script,
+    answer,
+    calls,
+    calls_built_in,
+    run_scripted_server,
+)
 from tests.server.page_client import Json, Page
 
 NOTES = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read()); print('sunny', sys.argv[2])"
+CODE = "n = 6\n\nprint(n * 7)"
 SLEEPS = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(100)"
 CITY = {"city": {"type": "string", "description": "Its name"}}
 
@@ -31,6 +40,7 @@ def script(vocabulary: Vocabulary) -> Script:
                answer("Both are sunny."))  # fmt: skip
     in_a_row = calls("weather", {"city": "Rome"}).text.replace("}", '}{"city": "Oslo"}')
     script.say("Both?", Reply(text=in_a_row), answer("None."), answer("Both are sunny."))
+    script.say("Compute?", calls_built_in("python", CODE), answer("It is 42."))
     script.say("Undeclared?", calls("nothing", {}), answer("I see."))
     script.say("Sleep?", calls("sleep", {}), answer("I slept."))
     script.say("Forever?", *(calls("weather", {"city": "X"}) for _ in range(9)))
@@ -132,6 +142,20 @@ def test_another_tab_answers_the_question(page: Page, served: RunningServer, hom
     assert json.loads((home / "weather").read_text()) == {"city": "Tokyo"}
 
 
+def test_code_is_asked_about_as_code(page: Page) -> None:
+    """The real sandbox; what it has made ends with the chat."""
+    chat_id = page.new(options={"tools": "python"})
+    page.ask(chat_id, "Compute?")
+    turn = asked(page, chat_id)
+    assert turn["stats"]["question"]["parts"] == [{"kind": "code", "text": CODE}]
+    allow(page, turn, "once")
+    turns = settled(page, chat_id, "It is 42.")
+    function = turns[1]["tool_calls"][0]["function"]
+    assert (function["name"], function["arguments"]) == ("python", {"code": CODE})
+    assert (turns[2]["tool_name"], turns[2]["content"].strip()) == ("python", "42")
+    page.call("DELETE", f"chats/{chat_id}")
+
+
 def test_a_no_is_told_to_the_model(page: Page, script: Script) -> None:
     chat_id = page.new()
     page.ask(chat_id, "Weather?")
@@ -223,7 +247,7 @@ def test_tools_are_switched_by_an_option(page: Page, script: Script) -> None:
     def names(listed: Json) -> dict[str, bool]:
         return {group["name"]: group["is_on"] for group in listed["groups"]}
 
-    all_on = {"read_file": False, "weather": True, "sleep": True}
+    all_on = {"read_file": False, "python": False, "browser": False, "weather": True, "sleep": True}
     assert names(page.call("GET", "chats/tools")) == all_on
     chat = page.call("POST", "chats", {"model": "nano", "options": {"tools": "weather,gone"}})
     assert chat["options"] == {"tools": "weather,gone"}

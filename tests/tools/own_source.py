@@ -10,12 +10,14 @@ Run = Callable[[Arguments], Awaitable[str | ToolResult]]
 
 
 class OwnSource:
-    """Has the tools that it is given.
+    """A source that has the tools that it is given.
 
     Attributes:
         chats: The pages of each chat that was opened.
         n_closed: How often it was ended.
     """
+
+    is_mcp = False
 
     def __init__(
         self,

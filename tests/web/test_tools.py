@@ -197,7 +197,7 @@ def test_citations_are_those_of_the_terminal(page: Page) -> None:
 def test_tools_are_switched_in_the_settings(page: Page, scripted: RunningServer) -> None:
     press(page, "System prompt and sampling")
     tools = page.get_by_role("group", name="Tools")
-    expect(tools.get_by_role("checkbox")).to_have_count(3)
+    expect(tools.get_by_role("checkbox")).to_have_count(5)
     expect(tools).to_contain_text("Gets the weather of a city.")
     expect(tools.get_by_label("get_weather")).to_be_checked()
     expect(tools.get_by_label("read_file")).not_to_be_checked()
@@ -250,7 +250,7 @@ def test_axe_finds_nothing_serious(
     check_axe(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.get_by_title("System prompt and sampling").click()
-    expect(page.get_by_role("group", name="Tools").get_by_role("checkbox")).to_have_count(3)
+    expect(page.get_by_role("group", name="Tools").get_by_role("checkbox")).to_have_count(5)
     check_axe(page)
     page.keyboard.press("Escape")
     box(page).press("Escape")
