@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 from textual.app import App
 
+from gptoss_local.conversation import ToolChoice
+from gptoss_local.conversation.tool_choice import OPTION
 from gptoss_local.history import History
 from gptoss_local.tools import Toolbox
 from tui.chat_view import ChatView
@@ -31,6 +33,7 @@ class ChatParts:
     history: History
     conversation: Conversation
     toolbox: Toolbox
+    tool_choice: ToolChoice
     dialogue: Dialogue
     downloads: Downloads
     keys: Mapping[str, str]
@@ -38,6 +41,16 @@ class ChatParts:
     @property
     def app(self) -> App[Any]:
         return self.view.app
+
+    async def open_tools(self) -> None:
+        """Have the tools of the chat that was opened, which know what it may cite."""
+        self.tool_choice.take(self.conversation.options)
+        await self.toolbox.new_chat(self.conversation.pages)
+
+    def keep_tools(self) -> None:
+        """Let the chat keep which tools are on now."""
+        conversation = self.conversation
+        conversation.set_option(OPTION, self.tool_choice.text(conversation.options))
 
     def open_dialog(
         self,

@@ -5,11 +5,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.conversation import Answer, changes_of, messages_of, request_of
+from gptoss_local.conversation import (
+    Answer,
+    changes_of,
+    messages_of,
+    pages_of,
+    request_of,
+    result_stats,
+)
 from gptoss_local.errors import AnsweringError, ChatNotFoundError, HistoryError
 from gptoss_local.history import ChatSummary, History, Turn
 from gptoss_local.presets import Preset
-from gptoss_local.tools import ToolResult
+from gptoss_local.tools import Page, ToolResult
 from gptoss_local.types import Effort
 from tui.paste import Composed, Fold, folds_of
 
@@ -42,7 +49,8 @@ class Conversation:
     Attributes:
         turns: The branch that is shown, and that the model is asked with.
         chat_id: None until the first message: an empty chat is not stored.
-        options: Of its requests, as `options` of Ollama's API; `truncate` stands among them.
+        options: Of its requests, as `options` of Ollama's API; `truncate` and `tools` stand among
+            them.
         preset: The one it began with; empty if there was none.
     """
 
@@ -144,8 +152,7 @@ class Conversation:
 
     def add_result(self, name: str, result: ToolResult) -> Turn:
         """Add what a call of a tool gave, at the end."""
-        stats = {"seconds": round(result.seconds, 3), "is_error": result.is_error}
-        return self._add("tool", result.text, tool_name=name, stats=stats)
+        return self._add("tool", result.text, tool_name=name, stats=result_stats(result))
 
     def keep(self, turn: Turn, answer: Answer) -> Turn:
         """Take an answer as far as it is, for `store`; returns its turn as it is now."""
@@ -213,6 +220,15 @@ class Conversation:
         """Return the number of a turn among its siblings, from 1, and how many there are."""
         siblings = self._history.siblings(turn_id)
         return siblings.index(turn_id) + 1, len(siblings)
+
+    def pages_before(self, turn_id: int) -> list[Page]:
+        """Return the pages that a turn of the branch may cite."""
+        return pages_of(turn for turn in self.turns if turn.id < turn_id)
+
+    @property
+    def pages(self) -> list[Page]:
+        """Return the pages that the next answer may cite."""
+        return pages_of(self.turns)
 
     def last(self, role: str) -> Turn | None:
         """The newest turn of a role on this branch."""

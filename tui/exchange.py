@@ -4,28 +4,26 @@ Runs as one worker of the screen, from top to bottom; what it waits for, Esc end
 """
 
 import asyncio
-import time
 from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from gptoss_local.conversation import Answer
+from gptoss_local.conversation import Answer, refusal_of
+from gptoss_local.conversation.calls import STOPPED, TOO_MANY, Decision, denied
 from gptoss_local.errors import ContextOverflowError
 from gptoss_local.history import Turn
-from gptoss_local.tools import Toolbox, ToolResult
+from gptoss_local.tools import Tool, Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
 from tui.running_answer import RunningAnswer
-from tui.screens.approval import ApprovalDialog, Decision
+from tui.screens.approval import ApprovalDialog
 from tui.screens.dialog import Dialog
+from tui.screens.errors import errors_shown
 from tui.screens.overflow import SUMMARISE, OverflowDialog, Way, larger_context
 from tui.server import ChatServer
 from tui.widgets.turn_view import AssistantTurnView
 
 _T = TypeVar("_T")
-
-_STOPPED = ToolResult("The user stopped this call.", is_error=True)
-_TOO_MANY = ToolResult("Not run: too many calls without an answer.", is_error=True)
 
 
 class Exchange:
@@ -75,7 +73,7 @@ class Exchange:
                     return
                 if limit := self._limit.reached():
                     self._view.app.notify(f"Stopped after {limit}.")
-                    await self._call_tools(turn, _TOO_MANY)
+                    await self._call_tools(turn, TOO_MANY)
                     return
                 await self._call_tools(turn)
                 if self._is_stopped:
@@ -178,25 +176,26 @@ class Exchange:
 
     async def _run_if_allowed(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         if self._is_stopped:
-            return _STOPPED
-        toolbox = self._toolbox
-        tool = toolbox.tool(name)
-        if tool is not None and toolbox.needs_consent(tool):
-            asked_s = time.monotonic()
-            decision: Decision | None = await self._ask(
-                f"may it run {name}?", ApprovalDialog(tool, arguments)
-            )
-            self._limit.pause(time.monotonic() - asked_s)
-            if decision is None:
-                self._is_stopped = True
-                return _STOPPED
-            if not decision.is_allowed:
-                return ToolResult(f"The user denied this call. {decision.reason}".strip(), True)
-            if decision.is_for_chat:
-                toolbox.allow(tool, "chat")
-        return (
-            await self._until_stopped(f"running {name}", toolbox.run(name, arguments)) or _STOPPED
-        )
+            return STOPPED
+        refusal = await refusal_of(self._toolbox, self._limit, name, arguments, self._ask_about)
+        if refusal is not None:
+            return refusal
+        run = self._toolbox.run(name, arguments)
+        return await self._until_stopped(f"running {name}", run) or STOPPED
+
+    async def _ask_about(self, tool: Tool, arguments: dict[str, Any]) -> ToolResult | None:
+        """Ask whether a call may run; returns what it comes to if not."""
+        dialog = ApprovalDialog(tool, arguments)
+        decision: Decision | None = await self._ask(f"may it run {tool.name}?", dialog)
+        if decision is None:
+            self._is_stopped = True
+            return STOPPED
+        if decision.scope is None:
+            return denied(decision.reason)
+        if decision.scope != "once":
+            with errors_shown(self._view.app):  # it holds for this chat where it cannot be kept
+                self._toolbox.allow(tool, decision.scope)
+        return None
 
     async def _prepare_tools(self) -> None:
         news = await self._until_stopped("starting tools", self._toolbox.prepare())

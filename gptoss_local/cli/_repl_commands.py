@@ -173,6 +173,17 @@ def _change_model(session: Session, model: str) -> None:
     say(f"model: {session.chat.model}")
 
 
+def _tools(session: Session, name: str) -> None:
+    tools = session.chat.tools
+    if tools is None:
+        raise UsageError("there are no tools here", hint="Begin with: gptoss run MODEL --tools")
+    if name:
+        say(f"{name} is {'on' if tools.switch(name) else 'off'}.")
+        return
+    rows = [(f"{'on ' if g.is_on else 'off'} {g.name}", f"It {g.about}") for g in tools.groups()]
+    say_rows("Tools; /tools NAME turns one on or off:", rows)
+
+
 def _save(session: Session, name: str) -> None:
     from gptoss_local.catalog import canonical_name
     from gptoss_local.store import find_model
@@ -216,6 +227,7 @@ _COMMANDS = (
     _Command(("system",), "/system TEXT", "set the system message", set_system),
     _Command(("reasoning",), "/reasoning on|off", "print the reasoning or not", set_reasoning),
     _Command(("stats", "verbose"), "/stats on|off", "say how fast answers were", set_stats),
+    _Command(("tools",), "/tools [NAME]", "list the tools, or turn one on or off", _tools),
     _Command(("clear", "new"), "/clear", "clear the session context", _clear),
     _Command(("bye", "exit", "quit"), "/bye, /exit", "leave", _leave),
     _Command(("?", "help"), "/?, /help", "help; /? COMMAND explains one", _help),

@@ -128,6 +128,8 @@ def _show(
     preset: tuple[str, Preset] | None,
 ) -> int | None:
     """Run the app until it is left; returns the chat that was open then."""
+    import asyncio
+
     from gptoss_local.client import AsyncClient
     from gptoss_local.tools import ToolSources
     from tui.app import ChatApp
@@ -141,8 +143,17 @@ def _show(
         conversation.begin_with(*preset)
     conversation.set_model(model, effort or conversation.effort)
     server = ChatServer(AsyncClient(settings), partial(running_server, settings))
-    toolbox = ToolSources(settings, Path.cwd()).toolbox()
+    sources = ToolSources(settings, Path.cwd())
+    toolbox = sources.toolbox()
     app = ChatApp(server, history, conversation, toolbox, theme=settings.theme, keys=settings.keys)
-    app.run()
+
+    async def run() -> None:
+        try:
+            await app.run_async()
+        finally:  # what tools have started ends with the chat
+            await toolbox.close()
+            await sources.close()
+
+    asyncio.run(run())
     conversation.store()  # raises what cannot be: the last answer is not what was on the screen
     return conversation.chat_id

@@ -122,9 +122,9 @@ def main() -> None:
     """Run the command of this process, and end it with its exit code."""
     ready_streams()
     if sys.argv[1:2] == ["run"]:
-        from gptoss_local.cli.run import with_think_value
+        from gptoss_local.cli.run import with_values
 
-        sys.argv[2:] = with_think_value(sys.argv[2:])
+        sys.argv[2:] = with_values(sys.argv[2:])
     if sys.argv[1:2] in ([], ["--help"], ["-h"], ["help"], ["version"]):
         app = make_help_app()
     else:

@@ -1,7 +1,10 @@
 """`gptoss run`: ask a model, once or line by line."""
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 import typer
@@ -13,11 +16,12 @@ from gptoss_local.cli._loading import continues, loaded_model, show_load, warn_i
 from gptoss_local.cli._options import Json, KeepAlive, is_path, keep_alive_of, named, server_for
 from gptoss_local.cli._output import INTERRUPTED
 from gptoss_local.cli._streams import read_stdin
-from gptoss_local.errors import UsageError
+from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.types import Effort
 
 Think = Literal[Effort, "true", "false"]
+_NAMES = re.compile(r"[\w.-]+(,[\w.-]+)*")
 _THINK: dict[str, str | bool] = {"true": True, "false": False}
 
 
@@ -45,6 +49,17 @@ _NoWordWrap = Annotated[
     bool, typer.Option("--nowordwrap", help="Do not break lines between words.")
 ]
 _Stats = Annotated[bool, typer.Option("--stats", "--verbose", help="Say how fast the answer was.")]
+_Tools = Annotated[
+    str | None,
+    typer.Option(
+        "--tools",
+        metavar="[NAME,...]",
+        help="Let the model call your tools, or these; you are asked before each call.",
+    ),
+]
+_Allow = Annotated[
+    str, typer.Option("--allow", metavar="NAME,...", help="Tools that run without a question.")
+]
 _Interactive = Annotated[
     bool, typer.Option("--interactive", "-i", help="Chat line by line, also in a pipe.")
 ]
@@ -64,6 +79,8 @@ def run(
     hide_reasoning: _HideReasoning = False,
     no_word_wrap: _NoWordWrap = False,
     stats: _Stats = False,
+    tools: _Tools = None,
+    allow: _Allow = "",
     interactive: _Interactive = False,
     json: Json = False,
 ) -> None:
@@ -93,20 +110,43 @@ def run(
         hide_reasoning=hide_reasoning, stats=stats, wraps=not no_word_wrap
     )
     chat = Chat(server_for(model, settings), model, printer, **wishes)
-    show_load(chat.client, chat.load_request(), if_interrupted=continues(model))
-    is_whole = not text or chat.ask(text)
-    if ctx is not None:
-        warn_if_smaller(loaded_model(chat.client, model), ctx)
-    if not is_whole:
-        raise typer.Exit(INTERRUPTED)
-    if interactive or not text:
-        from gptoss_local.cli._repl import Repl
+    with _tools_of(chat, settings, tools, allow):
+        show_load(chat.client, chat.load_request(), if_interrupted=continues(model))
+        is_whole = not text or chat.ask(text)
+        if ctx is not None:
+            warn_if_smaller(loaded_model(chat.client, model), ctx)
+        if not is_whole:
+            raise typer.Exit(INTERRUPTED)
+        if interactive or not text:
+            from gptoss_local.cli._repl import Repl
 
-        Repl(chat, settings).talk()
+            Repl(chat, settings).talk()
 
 
-def with_think_value(arguments: Sequence[str]) -> list[str]:
-    """Give a bare `--think` its value, which Ollama's users leave out; others stay as they are."""
+@contextmanager
+def _tools_of(chat: Chat, settings: Settings, tools: str | None, allow: str) -> Iterator[None]:
+    """Give a conversation its tools, and end what they have started."""
+    if tools is None:
+        if allow:
+            raise UsageError("--allow needs --tools")
+        yield
+        return
+    from gptoss_local.cli._tools import RunTools
+
+    chat.tools = RunTools(settings, Path.cwd(), tools, allow)
+    chat.printer.runs_tools = True
+    try:
+        yield
+    finally:
+        chat.tools.close()
+
+
+def with_values(arguments: Sequence[str]) -> list[str]:
+    """Give a bare `--think` or `--tools` its value; others stay as they are.
+
+    Ollama's users leave out that of `--think`. A word after `--tools` is its value only if it names
+    tools, as a model or a prompt may stand there.
+    """
     given = list(arguments)
     for n, argument in enumerate(given):
         if argument == "--":
@@ -114,7 +154,24 @@ def with_think_value(arguments: Sequence[str]) -> list[str]:
         follows = given[n + 1] if n + 1 < len(given) else ""
         if argument == "--think" and follows not in get_args(Think):
             given[n] = "--think=true"
+        if argument == "--tools" and not _are_tools(follows):
+            given[n] = "--tools="
     return given
+
+
+def _are_tools(word: str) -> bool:
+    """Return whether a word is a list of tools, perhaps with a name in it that is wrong."""
+    if not _NAMES.fullmatch(word):
+        return False
+    if "," in word:
+        return True
+    from gptoss_local.tools import ToolSources
+
+    try:
+        groups = ToolSources(load_settings(), Path.cwd()).toolbox().groups()
+    except GptOssError:  # the command itself will say it
+        return False
+    return word in {group.name for group in groups}
 
 
 def _is_text(model: str | None) -> TypeGuard[str]:

@@ -4,7 +4,22 @@ The terminal chat and the web page's answers share it, so that their turns are a
 """
 
 from gptoss_local.conversation.answer import Answer
+from gptoss_local.conversation.calls import Decision, pages_of, refusal_of, result_stats
 from gptoss_local.conversation.request import messages_of, request_of, was_cut
 from gptoss_local.conversation.stored import changes_of
+from gptoss_local.conversation.tool_choice import ToolChoice
+from gptoss_local.conversation.what_runs import what_runs
 
-__all__ = ["Answer", "changes_of", "messages_of", "request_of", "was_cut"]
+__all__ = [
+    "Answer",
+    "Decision",
+    "ToolChoice",
+    "changes_of",
+    "messages_of",
+    "pages_of",
+    "refusal_of",
+    "request_of",
+    "result_stats",
+    "was_cut",
+    "what_runs",
+]

@@ -56,7 +56,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         app.state.tools = ToolSources(settings, Path.home())
         app.state.tool_memory = ToolMemory(app.state.tools.toolbox)
         store = ChatStore(settings.history_path)
-        app.state.answers = Answers(app.state.manager, store)
+        app.state.answers = Answers(app.state.manager, store, app.state.tools)
         app.state.ending = asyncio.Event()  # answers that still run end now
         yield
         await app.state.answers.close()

@@ -132,6 +132,26 @@ export const retry = action(async (/** @type {Turn} */ turn) =>
   show((await call("POST", `${CHATS}/${turn.chat_id}/answer`, { parent_id: turn.parent_id })).answer),
 );
 
+/** Let the model answer the result of a tool. */
+export const answerTo = action(async (/** @type {Turn} */ turn) =>
+  show((await call("POST", `${CHATS}/${turn.chat_id}/answer`, { parent_id: turn.id })).answer),
+);
+
+/** Answer whether a call may run. */
+export const decide = action(async (/** @type {Turn} */ turn, /** @type {string} */ scope, reason = "") =>
+  call("POST", `${CHATS}/${turn.chat_id}/allow`, { turn_id: turn.id, scope, reason }),
+);
+
+/** Read what the chat may call; nothing if that fails. @returns {Promise<import("./types").ToolGroup[]>} */
+export async function readTools() {
+  try {
+    return (await call("GET", `/api/gptoss/chats/tools${state.chatId === null ? "" : `?chat=${state.chatId}`}`)).groups;
+  } catch (error) {
+    fail(error);
+    return [];
+  }
+}
+
 /** Continue an answer that was cut. */
 export const resume = action(async (/** @type {Turn} */ turn) => {
   const { answer } = await call("POST", `${CHATS}/${turn.chat_id}/continue`, { turn_id: turn.id });
@@ -251,6 +271,7 @@ when(
     go(null);
   },
   (turn) => {
+    if (turn.role !== "assistant" || turn.tool_calls.length) return; // more follows
     const words = { done: "finished", stopped: "stopped", failed: "failed", streaming: "" };
     set({ spoken: `The answer has ${words[turn.state]}.` });
     void readLoaded(); // an answer loads its model, or gives it more context

@@ -18,6 +18,47 @@ md.validateLink = (/** @type {string} */ url) => SAFE.test(url.trim());
 addMath(md);
 
 /** @typedef {any} Token */
+
+// As gptoss_local/citations.py has it.
+const CITATION =
+  /【(\d{1,6})(?::\d{1,6})?†\s*(?:L\d{1,9}(?:\s*[-–—]\s*L?\d{1,9})?[^【】†\n`]{0,80}|source|)\s*(?:†[^【】†\n`]{0,200})?】/g;
+
+md.core.ruler.push("citations", (/** @type {any} */ { tokens, env, Token }) => {
+  for (const block of tokens) {
+    if (block.type !== "inline" || !env.urls?.size || !block.content.includes("【")) continue;
+    let depth = 0; // of links
+    block.children = block.children.flatMap((/** @type {Token} */ token, /** @type {number} */ i) => {
+      if (token.type === "link_open" || token.type === "link_close") depth += token.nesting;
+      const before = i ? block.children[i - 1] : null;
+      const isGlued = before?.nesting < 0 || before?.type === "code_inline"; // to a word that is marked up
+      return token.type === "text" && !depth ? withLinks(token.content, isGlued, env.urls, Token) : [token];
+    });
+  }
+});
+
+/**
+ * Make tokens of a text, in which citations of known pages are links.
+ * @param {string} text @param {boolean} isGlued @param {Map<number, string>} urls @param {any} Token
+ */
+function withLinks(text, isGlued, urls, Token) {
+  const made = (/** @type {string} */ type, /** @type {string} */ tag, /** @type {number} */ nesting, /** @type {object} */ fields) =>
+    Object.assign(new Token(type, tag, nesting), fields);
+  const found = /** @type {Token[]} */ ([]);
+  let end = 0;
+  for (const cited of text.matchAll(CITATION)) {
+    const url = urls.get(Number(cited[1])) ?? "";
+    const host = /^https?:\/\/(?:[^/?#]*@)?([^/?#@]+)/i.exec(url)?.[1];
+    if (!host) continue;
+    const before = text.slice(end, cited.index);
+    const last = /** @type {string} */ (before.at(-1) ?? (found.length || isGlued ? "】" : " "));
+    found.push(made("text", "", 0, { content: before + (/[\s([]/.test(last) ? "" : " ") }));
+    found.push(made("link_open", "a", 1, { attrs: [["href", md.normalizeLink(url)]] }));
+    found.push(made("text", "", 0, { content: `${host} ↗` }), made("link_close", "a", -1, {}));
+    end = cited.index + cited[0].length;
+  }
+  return [...found, made("text", "", 0, { content: text.slice(end) })];
+}
+
 const { rules } = md.renderer;
 const escape = md.utils.escapeHtml;
 
@@ -96,8 +137,15 @@ export class Growing {
   /** @type {Block[]} */
   #open = []; // those that the next words may change
   #settled = ""; // the text of the finished blocks
-  #env = /** @type {{references?: any, isOpen?: boolean}} */ ({}); // definitions of links
+  #env = /** @type {{references?: any, isOpen?: boolean, urls?: Map<number, string>}} */ ({}); // definitions of links
   #isComplete = false;
+  /** @type {Map<number, string>} */
+  #urls; // of what is cited
+
+  /** @param {import("./types").Page[]} [pages] what the text may cite */
+  constructor(pages = []) {
+    this.#urls = new Map(pages.map(([cursor, url]) => [cursor, url]));
+  }
 
   /**
    * Return the blocks of the text so far.
@@ -111,6 +159,7 @@ export class Growing {
       [this.#finished, this.#open, this.#settled, this.#env] = [[], [], "", {}];
     }
     this.#env.isOpen = !isComplete;
+    this.#env.urls = this.#urls;
     const tail = clean.slice(this.#settled.length);
     const groups = topLevel(md.parse(tail, this.#env));
     const offsets = lineOffsets(tail, [...groups.map((group) => group[0].map[0]), Infinity]);

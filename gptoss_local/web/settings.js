@@ -1,7 +1,7 @@
 /** What the model is asked with: the system prompt, presets, the options of sampling. */
 
 import { html, useEffect, useState } from "./vendor/preact.js";
-import { madeWith, readPresets, removePreset, savePreset, setInstructions, setModel, shown } from "./actions.js";
+import { madeWith, readPresets, readTools, removePreset, savePreset, setInstructions, setModel, shown } from "./actions.js";
 import { state } from "./store.js";
 import { closeDialog, Dialog } from "./ui.js";
 
@@ -25,17 +25,19 @@ export function Settings() {
   const [options, setOptions] = useState(/** @type {Options} */ (now.options));
   const [preset, setPreset] = useState(now.preset);
   const [name, setName] = useState("");
+  const { tools, ...sampling } = options; // a preset has no tools
+  const chosen = /** @type {Options} */ (tools === undefined ? {} : { tools });
   useEffect(() => void readPresets(), []);
   const known = state.presets.find((each) => each.name === preset);
-  const begin = async (/** @type {string} */ chosen) => {
-    const found = state.presets.find((each) => each.name === chosen);
-    setPreset(chosen);
+  const begin = async (/** @type {string} */ wanted) => {
+    const found = state.presets.find((each) => each.name === wanted);
+    setPreset(wanted);
     if (!found) return;
     setSystem(found.system);
-    setOptions(found.options);
+    setOptions({ ...found.options, ...chosen });
     if (found.effort) await setModel(now.model, found.effort);
   };
-  const put = (/** @type {string} */ option, /** @type {number | boolean | null} */ value) => {
+  const put = (/** @type {string} */ option, /** @type {number | boolean | string | null} */ value) => {
     const { [option]: _, ...others } = options;
     setOptions(value === null ? others : { ...others, [option]: value });
   };
@@ -45,7 +47,7 @@ export function Settings() {
   };
   const save = async () => {
     const saved = name.trim() || preset;
-    if (saved && (await savePreset({ name: saved, system, effort: now.effort, options }))) [setPreset(saved), setName("")];
+    if (saved && (await savePreset({ name: saved, system, effort: now.effort, options: sampling }))) [setPreset(saved), setName("")];
   };
   return html`<${Dialog} title="This chat" size="wide">
     <form class="settings" onSubmit=${apply}>
@@ -69,6 +71,7 @@ export function Settings() {
           onChange=${(/** @type {any} */ event) => put("truncate", event.target.checked || null)} />
           <span>Leave out the oldest turns of a prompt that does not fit</span></label>
       </fieldset>
+      <${Tools} chosen=${tools} choose=${(/** @type {string} */ names) => put("tools", names)} />
       <div class="save-preset">
         <input type="text" maxlength="40" aria-label="Name of the preset" placeholder=${preset || "Name of a preset"}
           value=${name} onInput=${(/** @type {any} */ event) => setName(event.target.value)} />
@@ -79,4 +82,27 @@ export function Settings() {
         <button type="submit" class="primary">Apply</button></footer>
     </form>
   <//>`;
+}
+
+/**
+ * What the model may ask for; it asks before each call.
+ * @param {{chosen: string | undefined, choose: (names: string) => void}} props names with commas
+ */
+function Tools({ chosen, choose }) {
+  const [groups, setGroups] = useState(/** @type {import("./types").ToolGroup[] | null} */ (null));
+  useEffect(() => void readTools().then(setGroups), []);
+  const names = chosen?.split(",").filter(Boolean) ?? (groups ?? []).filter((each) => each.is_on).map((each) => each.name);
+  const change = (/** @type {string} */ name) =>
+    choose((names.includes(name) ? names.filter((other) => other !== name) : [...names, name]).sort().join());
+  return html`<fieldset class="tools"><legend>Tools</legend>
+    ${groups === null && html`<p class="hint">Asking which there are…</p>`}
+    ${groups?.map(
+      ({ name, about, description, problem, tools }, k) => html`<label class="switch">
+        <input type="checkbox" checked=${names.includes(name)} aria-describedby=${`tool-${k}`} onChange=${() => change(name)} />
+        <span>${name}<small id=${`tool-${k}`}>${description || `It ${about}.`}
+          ${tools.length > 1 && ` ${tools.map((tool) => tool.name).join(", ")}.`}
+          ${tools.some((tool) => tool.trust) && ` Allowed: ${tools.filter((tool) => tool.trust).map((tool) => tool.name).join(", ")}.`}
+          ${problem && html` <b>${problem}</b>`}</small></span></label>`,
+    )}
+  </fieldset>`;
 }

@@ -121,6 +121,8 @@ export function apply(event) {
       return applyText(event);
     case "progress":
       return set({ progress: { ...state.progress, [event.turn_id]: event } });
+    case "notice":
+      return set({ notice: { text: event.notice, hint: "", isError: false } });
     case "deleted":
       set({ chats: state.chats.filter((chat) => chat.id !== event.chat_id) });
       if (event.chat_id === state.chatId) onGone();
@@ -138,6 +140,7 @@ export function applyTurn(turn) {
   if (turn.chat_id !== state.chatId) return;
   const before = state.turns.get(turn.id);
   set({ turns: new Map(state.turns).set(turn.id, turn) });
+  if (turn.stats.question && !before?.stats.question) set({ spoken: `The model asks to run ${turn.tool_name}.` });
   if (before?.state === "streaming" && turn.state !== "streaming") onEnd(turn);
 }
 

@@ -3,7 +3,7 @@
 import { html, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { shown, streaming } from "./actions.js";
 import { state } from "./store.js";
-import { versions } from "./tree.js";
+import { pagesBefore, versions } from "./tree.js";
 import { TurnView } from "./turn.js";
 import { IconButton } from "./ui.js";
 
@@ -45,7 +45,8 @@ export function Transcript() {
         ${start > 0 && html`<button type="button" class="earlier" onClick=${() => [(follows.current = false), setMore(nMore + PAGE)]}>Show earlier messages</button>`}
         ${turns.slice(start).map(
           (turn, k) => html`<${TurnView} key=${turn.id} turn=${turn}
-            ids=${sameIds(turn.id, versions(state.turns, turn))}
+            ids=${same(`ids-${turn.id}`, versions(state.turns, turn))}
+            pages=${same(`pages-${turn.id}`, pagesBefore(turns, start + k))}
             isLast=${start + k === turns.length - 1} isEdited=${state.editing === turn.id} isBusy=${!!live}
             progress=${turn === live ? state.progress[turn.id] : undefined} />`,
         )}
@@ -54,13 +55,13 @@ export function Transcript() {
     ${isAway && html`<${IconButton} name="down" label="To the end" class="icon-button to-end" onClick=${toEnd} />`}`;
 }
 
-/** Versions by turn, so that a list that has not changed stays the same value. @type {Map<number, number[]>} */
+/** Lists by name, so that one that has not changed stays the same value. @type {Map<string, any[]>} */
 const known = new Map();
 
-/** @param {number} id @param {number[]} ids */
-function sameIds(id, ids) {
-  const before = known.get(id);
-  if (before && before.join() === ids.join()) return before;
-  known.set(id, ids);
-  return ids;
+/** @template {any[]} T @param {string} name @param {T} list @returns {T} */
+function same(name, list) {
+  const before = known.get(name);
+  if (before && before.join() === list.join()) return /** @type {T} */ (before);
+  known.set(name, list);
+  return list;
 }

@@ -35,6 +35,9 @@ export function newestBelow(turns, id) {
   return Math.max(...below);
 }
 
+/** Return the pages that a turn of a branch may cite. @param {Turn[]} turns @param {number} n */
+export const pagesBefore = (turns, n) => turns.slice(0, n).flatMap((turn) => turn.stats.pages ?? []);
+
 /** Return whether there is a part of an answer that can be continued. @param {Turn} turn */
 export function wasCut(turn) {
   const isAtLimit = turn.state === "done" && turn.stats.done_reason === "length";

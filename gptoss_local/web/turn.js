@@ -7,11 +7,13 @@ import { set } from "./store.js";
 import { parts, wasCut } from "./tree.js";
 import { afterPaint, copyText, IconButton, memo } from "./ui.js";
 import { Editor } from "./composer.js";
+import { Call, Fold, Tool } from "./tools.js";
 
 const LINES_A_PIECE = 40;
 const COST = 4; // an open block is made again after this many times what it took
 
 /** @typedef {import("./types").Turn} Turn */
+/** @typedef {import("./types").Page} Page */
 /** @typedef {import("./markdown.js").Block} Block */
 
 /**
@@ -23,7 +25,7 @@ const loading = afterPaint.then(() => import("./markdown.js")).then((markdown) =
 
 export const TurnView = memo(
   /**
-   * @param {{turn: Turn, ids: number[], isLast: boolean, isEdited: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
+   * @param {{turn: Turn, ids: number[], pages: Page[], isLast: boolean, isEdited: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
    */
   (props) => {
     const { turn, isEdited } = props;
@@ -33,10 +35,6 @@ export const TurnView = memo(
     return turn.role === "tool" ? html`<${Tool} ...${props} />` : html`<${User} ...${props} />`;
   },
 );
-
-/** A part that is shown as one line until it is opened. @param {{label: string, text: string}} props */
-const Fold = ({ label, text }) =>
-  html`<details class="fold"><summary>${plain(label)}</summary><pre tabindex="0">${plain(text)}</pre></details>`;
 
 /** @param {{turn: Turn, ids: number[], isBusy: boolean}} props */
 function User({ turn, ids, isBusy }) {
@@ -60,14 +58,14 @@ function User({ turn, ids, isBusy }) {
 }
 
 /**
- * @param {{turn: Turn, ids: number[], isLast: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
+ * @param {{turn: Turn, ids: number[], pages: Page[], isLast: boolean, isBusy: boolean, progress?: import("./types").Progress}} props
  */
-function Assistant({ turn, ids, isLast, isBusy, progress }) {
+function Assistant({ turn, ids, pages, isLast, isBusy, progress }) {
   const isLive = turn.state === "streaming";
   return html`<article class="turn assistant" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Answer"
     aria-busy=${isLive}>
     ${turn.reasoning && html`<${Reasoning} turn=${turn} isLive=${isLive && !turn.content} />`}
-    <${Prose} text=${turn.content} isLive=${isLive} />
+    <${Prose} text=${turn.content} pages=${pages} isLive=${isLive} />
     ${turn.tool_calls.map((call) => html`<${Call} call=${call} />`)}
     ${isLive && html`<${Live} turn=${turn} progress=${progress} />`}
     ${!isLive && html`<${State} turn=${turn} isLast=${isLast} isBusy=${isBusy} />`}
@@ -149,29 +147,11 @@ function Versions({ turn, ids }) {
   </span>`;
 }
 
-/** @param {{call: any}} props */
-function Call({ call }) {
-  const { name = "", arguments: given = {} } = call?.function ?? {};
-  const inline = typeof given === "string" ? given : Object.entries(given).map(([key, value]) => `${key}: ${JSON.stringify(value)}`).join(", ");
-  const text = typeof given === "string" ? given : JSON.stringify(given, null, 2);
-  return html`<${Fold} label=${`calls ${name}(${inline})`} text=${text} />`;
-}
-
-/** The result of a call. @param {{turn: Turn}} props */
-function Tool({ turn }) {
-  const { seconds, is_error } = turn.stats;
-  const facts = [`${turn.tool_name} ${is_error ? "failed" : "returned"} ${plural(turn.content.split("\n").length, "line")}`];
-  if (seconds !== undefined) facts.push(`${seconds.toFixed(1)} s`);
-  return html`<article class="turn tool" id=${`turn-${turn.id}`} tabindex="-1" aria-label="Result of a tool">
-    <${Fold} label=${facts.join(" · ")} text=${turn.content} />
-  </article>`;
-}
-
 /**
  * Markdown that grows. Blocks that are finished are not touched again.
- * @param {{text: string, isLive: boolean}} props
+ * @param {{text: string, pages: Page[], isLive: boolean}} props
  */
-function Prose({ text, isLive }) {
+function Prose({ text, pages, isLive }) {
   const self = useRef(/** @type {any} */ ({ growing: null, blocks: [], costMs: 0, atMs: -1e9, timer: 0 }));
   const [, again] = useState(0);
   const me = self.current;
@@ -180,7 +160,7 @@ function Prose({ text, isLive }) {
   const isMade = Growing && waitMs <= 0;
   if (Growing && isMade) {
     me.atMs = performance.now();
-    me.growing ??= new Growing();
+    me.growing ??= new Growing(pages);
     me.blocks = me.growing.update(text, !isLive);
   } else if (Growing) me.timer ||= setTimeout(repaint, waitMs);
   useLayoutEffect(() => {

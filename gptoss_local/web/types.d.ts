@@ -3,7 +3,15 @@ export type Fold = [start: number, end: number, label: string];
 export interface Stats {
   prompt_eval_count?: number; eval_count?: number; eval_duration?: number; ttft_s?: number;
   reasoning_s?: number; n_reasoning_frames?: number; done_reason?: string; error?: string;
-  seconds?: number; is_error?: boolean; folds?: Fold[];
+  seconds?: number; is_error?: boolean; folds?: Fold[]; pages?: Page[]; question?: Question;
+}
+export type Page = [cursor: number, url: string, title: string];
+export interface Question {
+  about: string; always: string; parts: { kind: "code" | "command" | "arguments"; text: string }[];
+}
+export interface ToolGroup {
+  name: string; about: string; description: string; is_on: boolean; problem: string;
+  tools: { name: string; description: string; trust: "" | "chat" | "always" }[];
 }
 export interface Turn {
   id: number; chat_id: number; parent_id: number | null;
@@ -12,7 +20,7 @@ export interface Turn {
   effort: string; state: "streaming" | "done" | "stopped" | "failed"; stats: Stats;
   created_s: number;
 }
-export type Options = Record<string, number | boolean>;
+export type Options = Record<string, number | boolean | string>; // a string: names of tools
 export interface Chat {
   id: number; title: string; model: string; effort: string; n_turns: number; created_s: number;
   updated_s: number; leaf_id: number | null; options: Options; preset: string; is_pinned: boolean;

@@ -1,6 +1,7 @@
 """`gptoss chat` as a process in a terminal: it starts the server, and a kill loses nothing."""
 
 import fcntl
+import json
 import os
 import pty
 import select
@@ -17,9 +18,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gptoss_local.chat import Vocabulary
 from gptoss_local.history import History
 from tests.cli.conftest import PseudoTerminal, run_cli
 from tests.conftest import RunningServer, wait_until
+from tests.scripted_engine import Script, calls, run_scripted_server
 
 READY = "essage, /command"  # the cursor stands on the first letter, which is written apart
 
@@ -113,6 +116,38 @@ def test_a_chat_that_is_asked_to_end(fresh: dict[str, str], terminals: list[Chat
     last = history.branch(history.chats()[0].leaf_id)[-1]
     history.close()
     assert (last.state, "20, 21" in last.content) == ("stopped", True)
+
+
+def test_a_tool_that_runs_ends_with_the_chat(
+    empty_home: Path, vocabulary: Vocabulary, terminals: list[ChatTerminal], tmp_path: Path
+) -> None:
+    code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(90)"
+    command = json.dumps([sys.executable, "-c", code, str(tmp_path / "pid")])
+    (tmp_path / "gptoss").mkdir()
+    (tmp_path / "gptoss" / "config.toml").write_text(
+        f"[tools.sleep]\ncommand = {command}\ntimeout_s = 90\n"
+    )
+    script = Script(vocabulary)
+    script.otherwise(calls("sleep", {}))
+    with run_scripted_server(empty_home, script) as server:
+        environment = server.environment | {"XDG_CONFIG_HOME": str(tmp_path)}
+        terminals.append(ChatTerminal(environment, "nano"))
+        chat = terminals[0]
+        chat.read_until(READY)
+        chat.type("Sleep\r")
+        chat.read_until("always for this tool")
+        time.sleep(1)  # the question counts once no key was pressed for a while
+        chat.type("y")
+        wait_until(lambda: _pid_in(tmp_path / "pid", chat), timeout_s=30)
+        chat.type("/quit\r")
+        chat.read_until("gptoss chat --chat 1")
+        assert chat.process.wait(timeout=10) == 0
+        assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def _pid_in(path: Path, chat: ChatTerminal) -> str:
+    chat.drain()
+    return path.read_text() if path.exists() else ""
 
 
 def test_a_server_that_was_stopped_is_started_again(

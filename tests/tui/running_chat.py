@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from gptoss_local.client import AsyncClient
 from gptoss_local.history import History
 from gptoss_local.settings import Settings, ToolCommand
-from gptoss_local.tools import ToolSources
+from gptoss_local.tools import Toolbox, ToolSources
 from tests.conftest import RunningServer
 from tui.app import ChatApp
 from tui.conversation import Conversation
@@ -86,19 +86,23 @@ async def run_chat(
     tools: dict[str, ToolCommand] | None = None,
     folder: Path | None = None,
     notifications: bool = False,
+    make_toolbox: Callable[[], Toolbox] | None = None,
     **options: Any,
 ) -> AsyncIterator[Chat]:
     history = History(path)
     conversation = Conversation(history, "nano", "medium")
     if chat_id is not None:
         conversation.open(chat_id)
-    toolbox = ToolSources(Settings(tools=tools or {}), folder or path.parent).toolbox()
+    sources = ToolSources(Settings(tools=tools or {}), folder or path.parent)
+    toolbox = sources.toolbox() if make_toolbox is None else make_toolbox()
     app = ChatApp(ChatServer(source), history, conversation, toolbox, **options)
     try:
         async with app.run_test(size=size, notifications=notifications) as pilot:
             await pilot.pause()
             yield Chat(app, pilot)
     finally:
+        await toolbox.close()
+        await sources.close()
         history.close()
 
 

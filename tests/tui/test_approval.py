@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from textual.events import Key
 
+from gptoss_local.conversation.what_runs import shell_text
 from gptoss_local.settings import ToolCommand
 from tests.tui.running_chat import Chat, run_chat
-from tui.screens.approval import ApprovalDialog, shell_text
+from tui.screens.approval import ApprovalDialog
 from tui.screens.models import ModelsDialog
 
 SCHEMA = {"type": "object", "properties": {"cmd": {"type": "string"}}}

@@ -56,6 +56,9 @@ HTML = """Raw <b>HTML</b> is text: <script>window.hacked = 1</script>
 
 COUNT = " ".join(f"{n}," for n in range(1, 400))
 
+LONG_CITY = "\n".join(f"street {n}" for n in range(200)) + "\nTHE END"
+BAD_CITY = "<img src=x onerror=window.hacked=1>\u202etxt.exe\u200b</pre><script>hacked=1</script>"
+
 PLAIN = {
     "What is the capital of France?": "The capital of France is **Paris**.",
     "What is the capital of Italy?": "The capital of Italy is **Rome**.",
@@ -74,6 +77,9 @@ def say_all(script: Script) -> None:
     script.say("Fail now", answer("This answer will break off in the middle", fails_at=5))
     script.say("Think only", answer("Done.", "A thought. " * 60, tok_s=300.0))
     script.say("Use a tool", calls("get_weather", {"city": "Tokyo"}), answer("It is sunny."))
+    script.say("Use a long command", calls("get_weather", {"city": LONG_CITY}), answer("It ran."))
+    script.say("Use a bad word", calls("get_weather", {"city": BAD_CITY}), answer("It is bad."))
+    script.say("Use a slow tool", calls("wait", {}), answer("I waited."))
     for question, words in PLAIN.items():
         script.say(question, answer(words))
     script.otherwise(answer("I have only a few answers, and this is one of them."))

@@ -30,7 +30,7 @@ async def open_chat(
         conversation.new(system)
     dialogue.reset()
     dialogue.leave_edit()
-    await chat.toolbox.new_chat()
+    await chat.open_tools()
     found = [turn for turn in conversation.turns if place and turn.id == place.turn_id]
     await chat.view.show_branch(found[0] if found else None)
     chat.view.model_changed()

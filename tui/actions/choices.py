@@ -5,6 +5,7 @@ import json
 from rich.filesize import decimal
 
 from gptoss_local.catalog import CatalogModel, canonical_name, known_model
+from gptoss_local.conversation.tool_choice import without_tools
 from gptoss_local.errors import UsageError
 from gptoss_local.request_options import parse_option
 from gptoss_local.types import Effort
@@ -103,16 +104,18 @@ async def set_option(chat: ChatParts, argument: str) -> None:
     if name:
         value = parse_option(name, text.strip()) if text.strip() else None
         conversation.set_option(name, None if value is False else value)
-    now = "\n".join(f"{key} {json.dumps(value)}" for key, value in conversation.options.items())
+    options = without_tools(conversation.options)
+    now = "\n".join(f"{key} {json.dumps(value)}" for key, value in options.items())
     chat.app.notify(now or "All as the model has it.", title="Options of this chat", markup=False)
 
 
 async def tools(chat: ChatParts, argument: str) -> None:
     """Turn a tool on or off, by name or from a list."""
     if not argument:
-        chat.app.push_screen(ToolsDialog(chat.toolbox))
+        chat.app.push_screen(ToolsDialog(chat.toolbox, chat.keep_tools))
         return
     is_on = chat.toolbox.switch(argument)
+    chat.keep_tools()
     chat.app.notify(f"{argument} is {'on' if is_on else 'off'}.", markup=False)
 
 

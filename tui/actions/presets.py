@@ -1,5 +1,6 @@
 """Commands on presets: begin a chat with one."""
 
+from gptoss_local.conversation.tool_choice import without_tools
 from gptoss_local.presets import Preset, find_preset
 from tui.actions.chats import open_chat
 from tui.chat_parts import ChatParts
@@ -20,7 +21,9 @@ async def preset(chat: ChatParts, argument: str) -> None:
 
     conversation = chat.conversation
     new = Preset(
-        system=conversation.instructions, effort=conversation.effort, options=conversation.options
+        system=conversation.instructions,
+        effort=conversation.effort,
+        options=without_tools(conversation.options),
     )
     chat.app.push_screen(PresetsDialog(conversation.preset, new), chosen)
 

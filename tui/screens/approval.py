@@ -1,11 +1,7 @@
 """Asks whether a call of a tool may run, and shows all that would."""
 
-import re
-import shlex
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal
 
-import msgspec
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,22 +10,15 @@ from textual.errors import NoWidget
 from textual.events import Resize
 from textual.widgets import Input, Static
 
-from gptoss_local.printable import visible
+from gptoss_local.conversation import Decision, what_runs
+from gptoss_local.conversation.what_runs import Part, always_text
 from gptoss_local.tools import Tool
 from tui.screens.dialog import Dialog
 
-_N_ROWS_AROUND = 6  # of the dialog: frame, what it is about, margins, keys
-_KEYS = "y once   a always in this chat   n no   r no, because   Esc stop"
-_UNSEEN_KEYS = "End shows the rest, then y or a   n no   r no, because   Esc stop"
-_LINE_ENDS = re.compile(r"(\n+)")
-
-
-class Decision(NamedTuple):
-    """The user's answer; `reason` is for the model."""
-
-    is_allowed: bool
-    is_for_chat: bool = False
-    reason: str = ""
+_N_ROWS_AROUND = 7  # of the dialog: frame, what it is about, margins, keys
+_NARROW = 70  # columns; below that the keys take another row
+_KEYS = "y once   a always in this chat   A always for {}\nn no   r no, because   Esc stop"
+_UNSEEN_KEYS = "End shows the rest, then y, a or A\nn no   r no, because   Esc stop"
 
 
 class ApprovalDialog(Dialog[Decision | None]):
@@ -43,8 +32,9 @@ class ApprovalDialog(Dialog[Decision | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "allow(False)", "Once"),
-        Binding("a", "allow(True)", "Always in this chat"),
+        Binding("y", "allow('once')", "Once"),
+        Binding("a", "allow('chat')", "Always in this chat"),
+        Binding("A", "allow('always')", "Always, in all chats"),
         Binding("n", "deny", "No"),
         Binding("r", "reason", "No, with a reason"),
         Binding("escape", "leave", "Stop"),
@@ -62,12 +52,13 @@ class ApprovalDialog(Dialog[Decision | None]):
             dialog.border_title = f"The model asks to run {self._tool.name}"
             yield Static(f"It {self._tool.about}.", markup=False)
             with VerticalScroll():
-                if self._tool.argv is not None:
-                    command = shell_text(self._tool.argv(self._arguments))
-                    yield Static(f"$ {command}\n", markup=False)
-                yield Static(pretty(self._arguments), markup=False)
+                yield from map(_shown, what_runs(self._tool, self._arguments))
             yield Input(placeholder="Why not? Enter sends it to the model", classes="-hidden")
-            yield Static(_KEYS, classes="keys", markup=False)
+            yield Static(self._keys, classes="keys", markup=False)
+
+    @property
+    def _keys(self) -> str:
+        return _KEYS.format(always_text(self._tool)) if self._has_shown_end else _UNSEEN_KEYS
 
     def opened(self) -> None:
         scroll = self.query_one(VerticalScroll)
@@ -75,7 +66,8 @@ class ApprovalDialog(Dialog[Decision | None]):
         self.watch(scroll, "scroll_y", self._look_later)
 
     def on_resize(self, event: Resize) -> None:
-        n_rows = event.size.height * 85 // 100 - _N_ROWS_AROUND
+        is_narrow = event.size.width < _NARROW
+        n_rows = event.size.height * 85 // 100 - _N_ROWS_AROUND - is_narrow
         for scroll in self.query(VerticalScroll):
             scroll.styles.max_height = max(1, n_rows)
         self._look_later()
@@ -97,17 +89,16 @@ class ApprovalDialog(Dialog[Decision | None]):
         lines = "line" if n_below == 1 else "lines"
         more = f"{n_below:,} more {lines} below" if n_below else ""
         self.query_one(".dialog").border_subtitle = more
-        keys = _KEYS if self._has_shown_end else _UNSEEN_KEYS
-        self.query_one(".keys", Static).update(keys)
+        self.query_one(".keys", Static).update(self._keys)
 
-    def action_allow(self, is_for_chat: bool) -> None:
+    def action_allow(self, scope: Literal["once", "chat", "always"]) -> None:
         if self._has_shown_end:
-            self.dismiss(Decision(True, is_for_chat))
+            self.dismiss(Decision(scope))
         else:
             self.app.bell()
 
     def action_deny(self) -> None:
-        self.dismiss(Decision(False))
+        self.dismiss(Decision(None))
 
     def action_reason(self) -> None:
         reason = self.query_one(Input)
@@ -120,30 +111,13 @@ class ApprovalDialog(Dialog[Decision | None]):
     @on(Input.Submitted)
     def tell(self, event: Input.Submitted) -> None:
         event.stop()
-        self.dismiss(Decision(False, reason=event.value.strip()))
+        self.dismiss(Decision(None, event.value.strip()))
 
 
-def shell_text(argv: Sequence[str]) -> str:
-    r"""Return a command line as a shell would take it, with every character that cannot be seen.
+def _shown(part: Part) -> Static:
+    if part.kind == "code":
+        from textual.highlight import highlight  # PERF: the first prompt comes before it
 
-    These are escapes in a word such as `$'one\n'`; the rest of it begins a row of its own.
-    """
-    return " ".join(map(_word, argv))
-
-
-def _word(word: str) -> str:
-    if visible(word) == word:
-        return shlex.quote(word)
-    pieces = _LINE_ENDS.split(word)  # texts, and between them line ends
-    texts = [visible(text.replace("\\", "\\\\").replace("'", "\\'")) for text in pieces[::2]]
-    ends = [len(ends) * r"\n" for ends in pieces[1::2]]
-    rows = [text + end for text, end in zip(texts, [*ends, ""], strict=True)]
-    if not rows[-1]:
-        rows.pop()
-    return "$'" + "\n".join(rows) + "'"
-
-
-def pretty(arguments: object) -> str:
-    """Return JSON for reading, with escapes for what cannot be seen."""
-    text = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
-    return "\n".join(map(visible, text.split("\n")))
+        return Static(highlight(part.text, language="python"), markup=False)
+    end = "\n" if part.kind == "command" else ""  # what it reads comes after a blank row
+    return Static(f"{part.text}{end}", markup=False)

@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from gptoss_local.conversation import Answer
+from gptoss_local.conversation import Answer, ToolChoice
 from gptoss_local.errors import GptOssError, HistoryError
 from gptoss_local.history import History, Turn
 from gptoss_local.history.plain import one_line
@@ -100,7 +100,7 @@ class ChatScreen(Screen[None]):
         self._n_ticks = 0
         self._leaves_until_s = 0.0
         self._hint = Static(_HINT, id="hint", markup=False)
-        self.transcript = Transcript(conversation.place)
+        self.transcript = Transcript(conversation.place, conversation.pages_before)
         self.prompt = Prompt(actions.REGISTRY)
         self._completions = CompletionList()
         self._queue_view = QueueView()
@@ -112,8 +112,9 @@ class ChatScreen(Screen[None]):
         folded = self.prompt.folded
         self.dialogue = Dialogue(self, conversation, server, toolbox, self.queue, folded)
         downloads = Downloads(server, self._downloaded)
+        choice = ToolChoice(toolbox)
         self.parts = ChatParts(
-            self, server, history, conversation, toolbox, self.dialogue, downloads, keys
+            self, server, history, conversation, toolbox, choice, self.dialogue, downloads, keys
         )
 
     def compose(self) -> ComposeResult:
@@ -130,6 +131,7 @@ class ChatScreen(Screen[None]):
         self.set_interval(TICK_S, self._tick)
         self.set_interval(_LOOK_S, self._look)
         self.set_interval(_CATCH_UP_S, self._catch_up)
+        await self.parts.open_tools()
         await self.show_branch()
         self.call_after_refresh(self.model_changed)  # PERF: the prompt is there before
         self.call_after_refresh(import_module, "tui.markdown_rows")

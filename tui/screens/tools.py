@@ -1,8 +1,9 @@
 """Lists the tools, to choose those that the model may use."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -10,23 +11,32 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from gptoss_local.tools import Group, Toolbox
+from gptoss_local.tools import Group, Tool, Toolbox
 from tui.screens.dialog import Dialog
 
 _ABOUT = "The model asks before each call. [tools.NAME] tables in config.toml are your own."
+_N_NAMES = 12
 
 
 class ToolsDialog(Dialog[None]):
-    """Turns tools on and off until it is left."""
+    """Turns tools on and off until it is left.
+
+    Args:
+        toolbox: What there is; those that are on are started, to say what they have.
+        switched: Called after each change.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Leave"),
         Binding("space", "switch", "On or off"),
     ]
 
-    def __init__(self, toolbox: Toolbox) -> None:
+    def __init__(self, toolbox: Toolbox, switched: Callable[[], None] = lambda: None) -> None:
         super().__init__()
         self._toolbox = toolbox
+        self._switched = switched
+        self._is_preparing = False
+        self._is_stale = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -question") as dialog:
@@ -38,15 +48,33 @@ class ToolsDialog(Dialog[None]):
     def opened(self) -> None:
         self.query_one(OptionList).focus()
         self._refill(0)
+        self._prepare()
 
     @on(OptionList.OptionSelected)
-    def switched(self, event: OptionList.OptionSelected) -> None:
+    def switch(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         self._toolbox.switch(str(event.option.id))
+        self._switched()
         self._refill(event.option_index)
+        self._prepare()
 
     def action_switch(self) -> None:
         self.query_one(OptionList).action_select()
+
+    @work
+    async def _prepare(self) -> None:
+        """Start what is on, and show what it has or why it does not answer."""
+        self._is_stale = True
+        if self._is_preparing:
+            return
+        self._is_preparing = True
+        try:
+            while self._is_stale:
+                self._is_stale = False
+                await self._toolbox.prepare()
+                self._refill(self.query_one(OptionList).highlighted or 0)
+        finally:
+            self._is_preparing = False
 
     def _refill(self, marked: int) -> None:
         options = self.query_one(OptionList)
@@ -58,6 +86,16 @@ class ToolsDialog(Dialog[None]):
 
     def _line(self, group: Group) -> Content:
         mark = "on " if group.is_on else "off"
-        trust = ", always allowed in this chat" if group.name in self._toolbox.trusted else ""
-        about = f"\n      {group.description or '(no description)'}\n      It {group.about}{trust}"
-        return Content.assemble((mark, "bold"), f"   {group.name}", (about, "dim"))
+        lines = [group.description, f"It {group.about}"]
+        names = [tool.name + self._trust(tool) for tool in group.tools]
+        if names and names != [group.name]:
+            more = f" and {len(names) - _N_NAMES} more" if len(names) > _N_NAMES else ""
+            lines.append(", ".join(names[:_N_NAMES]) + more)
+        about = "".join(f"\n      {line}" for line in lines if line)
+        problem = (f"\n      {group.problem}", "$text-error") if group.problem else ""
+        return Content.assemble((mark, "bold"), f"   {group.name}", (about, "dim"), problem)
+
+    def _trust(self, tool: Tool) -> str:
+        if tool.name in self._toolbox.trusted:
+            return " (always allowed in this chat)"
+        return "" if self._toolbox.needs_consent(tool) else " (always allowed)"

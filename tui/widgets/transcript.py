@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from textual.containers import VerticalScroll
 
 from gptoss_local.history import Turn
+from gptoss_local.tools import Page
 from tui.widgets.turn_view import AssistantTurnView, TurnView, view_of
 
 _N_FIRST = 8
@@ -21,6 +22,7 @@ class Transcript(VerticalScroll, can_focus=False):
 
     Args:
         place_of: Which of how many siblings a turn is.
+        pages_of: What a turn may cite.
     """
 
     BLANK = True  # PERF: as in AnswerView
@@ -28,9 +30,14 @@ class Transcript(VerticalScroll, can_focus=False):
     Transcript { padding: 1 1 0 1; scrollbar-size-vertical: 1; }
     """
 
-    def __init__(self, place_of: Callable[[int], tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        place_of: Callable[[int], tuple[int, int]],
+        pages_of: Callable[[int], Sequence[Page]] = lambda _id: (),
+    ) -> None:
         super().__init__()
         self._place_of = place_of
+        self._pages_of = pages_of
         self._older: list[Turn] = []
         self._newer: list[Turn] = []
         self._is_loading = False
@@ -141,4 +148,4 @@ class Transcript(VerticalScroll, can_focus=False):
                 self.scroll_to_widget(view, top=True, animate=False, immediate=True)
 
     def _view(self, turn: Turn) -> TurnView:
-        return view_of(turn, self._place_of(turn.id))
+        return view_of(turn, self._place_of(turn.id), self._pages_of(turn.id))

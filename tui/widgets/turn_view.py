@@ -3,6 +3,7 @@
 They can be focused; keys on them are sent up as `Wanted` messages, for the screen to act on.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -14,8 +15,10 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from gptoss_local.conversation import Answer, was_cut
+from gptoss_local.conversation.what_runs import code_of
 from gptoss_local.history import Turn
 from gptoss_local.printable import printable
+from gptoss_local.tools import Page
 from tui.conversation import composed_of
 from tui.paste import shown_parts
 from tui.widgets.answer_view import AnswerView
@@ -26,6 +29,7 @@ Wish = Literal["edit", "continue", "copy", "previous", "next"]
 _STATES = {"stopped": "■ stopped", "failed": "✗ failed", "streaming": "…"}
 _CUT = "✂ reached its length limit"
 _CONTINUE = "/continue resumes it"
+_LONGEST_CITATION = 60  # characters
 
 
 class TurnView(Vertical, can_focus=True):
@@ -151,11 +155,15 @@ class AssistantTurnView(TurnView):
         Binding("space,enter", "reasoning", "Reasoning", id="turn.reasoning"),
     ]
 
-    def __init__(self, turn: Turn, place: tuple[int, int] = (1, 1)) -> None:
+    def __init__(
+        self, turn: Turn, place: tuple[int, int] = (1, 1), pages: Sequence[Page] = ()
+    ) -> None:
         super().__init__(turn, place)
         is_live = turn.state == "streaming"
         self.reasoning = ReasoningView(printable(turn.reasoning))
-        self._answer = AnswerView(printable(turn.content), is_complete=not is_live)
+        self._pages = pages
+        cited = self._cited(printable(turn.content), is_complete=not is_live)
+        self._answer = AnswerView(cited, is_complete=not is_live)
         self._calls = [call_fold(call) for call in turn.tool_calls]
         self._is_last = False
         self._state: str = turn.state
@@ -203,7 +211,9 @@ class AssistantTurnView(TurnView):
             seconds=answer.reasoning_s,
             is_live=answer.phase == "reasoning",
         )
-        await self._answer.show(answer.content, is_complete=not answer.is_live)
+        is_complete = not answer.is_live
+        cited = self._cited(answer.content, is_complete=is_complete)
+        await self._answer.show(cited, is_complete=is_complete)
         new = [call_fold(call) for call in answer.tool_calls[len(self._calls) :]]
         if new:
             self._calls += new
@@ -212,6 +222,17 @@ class AssistantTurnView(TurnView):
         self._error = answer.error
         self._reason = answer.stats.get("done_reason", "")
         self._show_meta()
+
+    def _cited(self, text: str, *, is_complete: bool) -> str:
+        """Return an answer with its citations as links; one that has no end yet is held back."""
+        if not self._pages or "【" not in text:
+            return text
+        from gptoss_local.citations import linked  # PERF: few answers cite
+
+        start = text.rfind("【")
+        if not is_complete and "】" not in text[start:] and len(text) - start < _LONGEST_CITATION:
+            text = text[:start]
+        return linked(text, self._pages)
 
     def can_grow_to(self, turn: Turn) -> bool:
         """Return whether `grow` can show a turn: it only has more text than now."""
@@ -246,6 +267,7 @@ class ToolTurnView(TurnView):
         turn = self.turn
         n_lines = len(turn.content.splitlines())
         what = "failed" if turn.stats.get("is_error") else f"{n_lines} line{'s'[: n_lines != 1]}"
+        what = what if turn.content else _STATES.get(turn.state, what)
         if seconds := turn.stats.get("seconds"):  # a call that was denied took none
             what += f", {seconds:.1f} s"
         first = turn.content.strip().split("\n", 1)[0]
@@ -258,9 +280,12 @@ class ToolTurnView(TurnView):
 
 
 def call_fold(call: dict[str, Any]) -> Fold:
-    """A call of a tool, as Ollama's API has it: one line, and its arguments below."""
+    """A call of a tool, as Ollama's API has it: one line, and its arguments or code below."""
     function = call.get("function", {})
     arguments = function.get("arguments", {})
+    if (code := code_of(function.get("name", ""), arguments)) is not None:
+        first, _, _ = code.strip().partition("\n")
+        return Fold(f"calls python: {first}", code)
     if isinstance(arguments, dict):
         inline = ", ".join(f"{name}: {value!r}" for name, value in arguments.items())
     else:  # of a chat from elsewhere
@@ -269,7 +294,14 @@ def call_fold(call: dict[str, Any]) -> Fold:
     return Fold(f"calls {function.get('name')}({inline})", text)
 
 
-def view_of(turn: Turn, place: tuple[int, int]) -> TurnView:
-    """The widget for a turn of the history."""
-    kinds: dict[str, type[TurnView]] = {"assistant": AssistantTurnView, "tool": ToolTurnView}
-    return kinds.get(turn.role, UserTurnView)(turn, place)
+def view_of(turn: Turn, place: tuple[int, int], pages: Sequence[Page] = ()) -> TurnView:
+    """The widget for a turn of the history.
+
+    Args:
+        turn: As it is stored.
+        place: Which of how many siblings it is, from 1.
+        pages: What it may cite.
+    """
+    if turn.role == "assistant":
+        return AssistantTurnView(turn, place, pages)
+    return (ToolTurnView if turn.role == "tool" else UserTurnView)(turn, place)

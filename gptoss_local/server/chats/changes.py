@@ -31,9 +31,10 @@ class ChangeEvent(msgspec.Struct, omit_defaults=True, kw_only=True):
         at: Code points of a streaming turn's texts before these.
         status: What happens before the next text.
         n_done: Of `n_all` tokens of the prompt, or bytes of the model.
+        notice: What the user should know of the tools.
     """
 
-    event: Literal["chats", "tree", "chat", "turn", "text", "progress", "deleted"]
+    event: Literal["chats", "tree", "chat", "turn", "text", "progress", "deleted", "notice"]
     chats: list[ChatSummary] | None = None
     chat: ChatSummary | None = None
     turns: list[Turn] | None = None
@@ -48,6 +49,7 @@ class ChangeEvent(msgspec.Struct, omit_defaults=True, kw_only=True):
     n_all: int | None = None
     n_tokens: int | None = None
     tokens_per_s: float | None = None
+    notice: str | None = None
 
 
 class Live(Protocol):

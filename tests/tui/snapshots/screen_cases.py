@@ -9,8 +9,9 @@ from textual.screen import Screen
 from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
 from gptoss_local.history import History
 from gptoss_local.presets import Preset
-from gptoss_local.tools import ToolResult
+from gptoss_local.tools import Arguments, Tool, ToolResult
 from gptoss_local.tools.programs import Program
+from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import Chat
 from tests.tui.snapshots.values import (
     CALL,
@@ -36,6 +37,7 @@ from tui.screens.overflow import OverflowDialog
 from tui.screens.presets import PresetForm, PresetsDialog
 from tui.screens.tools import ToolsDialog
 
+_CODE = 'total = 0\nfor n in range(10):\n\ttotal += n  # "[b]\u200bsum"\nprint(total)\n'
 SMALL, LARGE = (80, 24), (120, 40)
 
 DialogCase = tuple[Callable[[History], Screen[Any]], tuple[str, ...], tuple[int, int]]
@@ -95,6 +97,25 @@ def _approval(_history: History) -> ApprovalDialog:
     return ApprovalDialog(weather.tool, CALL["function"]["arguments"])
 
 
+async def _never(_arguments: Arguments) -> str:
+    raise AssertionError("it is not allowed")
+
+
+def _approval_of(name: str, source: str, arguments: dict[str, Any]) -> ApprovalDialog:
+    about = "runs Python code in a sandbox" if name == "python" else "is a tool of an MCP server"
+    return ApprovalDialog(Tool(name, "", {}, _never, about, source), arguments)
+
+
+def _tool_groups(_history: History) -> ToolsDialog:
+    runs = dict.fromkeys(("search_issues", "read_file", "create_issue"), _never)
+    github = OwnSource("github", "is an MCP server: npx github", runs)
+    mail = OwnSource("mail", "is an MCP server: mail", {}, problem="[b]mail ended with code 1")
+    python = OwnSource("python", "runs Python code in a sandbox", {"python": _never}, is_on=False)
+    box = toolbox_of(github, mail, python)
+    box.trusted.add("read_file")
+    return ToolsDialog(box)
+
+
 def _overflow(n_ctx: int, fits: str) -> Callable[[History], Screen[Any]]:
     n_prompt = 40_000 if n_ctx else 150_069
     error = ContextOverflowError("", n_prompt=n_prompt, n_ctx=32_768, n_ctx_max=131_072)
@@ -133,12 +154,23 @@ DIALOGS: dict[str, DialogCase] = {
     "inspector-ids": (_inspector, ("space",), LARGE),
     "approval": (_approval, (), SMALL),
     "approval-reason": (_approval, ("wait:600", "r", *"not"), SMALL),
+    "approval-code": (
+        lambda _history: _approval_of("python", "python", {"code": _CODE}),
+        (),
+        SMALL,
+    ),
+    "approval-server": (
+        lambda _history: _approval_of("create_issue", "github", {"title": "[b]x"}),
+        (),
+        SMALL,
+    ),
     "overflow": (_overflow(57_344, "split"), ("down",), SMALL),
     "overflow-no-way": (_overflow(0, "no"), (), SMALL),
     "compare-below": (_compare, (), SMALL),
     "compare-beside": (_compare, (), (140, 40)),
     "tools": (lambda _history: ToolsDialog(toolbox()), (), SMALL),
     "tools-switched": (lambda _history: ToolsDialog(toolbox()), ("down", "space"), SMALL),
+    "tools-groups": (_tool_groups, (), LARGE),
     "help": (_help, (), SMALL),
     "help-wide": (_help, (), LARGE),
     "presets-none": (lambda _history: PresetsDialog("", Preset()), (), SMALL),

@@ -4,13 +4,14 @@ All of it goes through `server/chats`; docs/api.md has the endpoints.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.conversation import was_cut
+from gptoss_local.conversation import Decision, was_cut
+from gptoss_local.conversation.tool_choice import OPTION, without_tools
 from gptoss_local.errors import AnsweringError, ChatNotFoundError, GptOssError, UsageError
 from gptoss_local.history import ChatSummary, History, Hit, Turn
 from gptoss_local.pulling.jobs import Status
@@ -18,6 +19,7 @@ from gptoss_local.request_options import parse_option
 from gptoss_local.server.body import read_body, read_text
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.chats.changes import outward
+from gptoss_local.server.chats.turns import begin_answer
 from gptoss_local.server.dialects.bounds import MAX_INT
 from gptoss_local.server.dialects.named_model import owner_of
 from gptoss_local.server.dialects.ollama.frames import ErrorFrame, error_frame
@@ -89,6 +91,14 @@ class AnswerBody(msgspec.Struct):
 
 class TurnBody(msgspec.Struct):
     turn_id: int
+
+
+class AllowBody(msgspec.Struct):
+    """An answer to a question; `reason` of a no is for the model."""
+
+    turn_id: int
+    scope: Literal["once", "chat", "always", "no"]
+    reason: str = ""
 
 
 class SystemBody(msgspec.Struct):
@@ -168,6 +178,7 @@ async def delete_chat(request: Request) -> Response:
     chat_id = _chat_id(request)
     await _answers(request).stop_chat(chat_id)
     await _changed(request, lambda history: history.delete(chat_id))
+    await _answers(request).toolboxes.drop(chat_id)
     return json_response(Status("success"))
 
 
@@ -182,7 +193,7 @@ async def ask(request: Request) -> Response:
         if body.parent_id is not None:
             _settled(_turn_of(history, chat_id, body.parent_id))
         question = history.add(chat_id, body.parent_id, "user", body.content, stats=stats)
-        return question, _begin(history, question)
+        return question, begin_answer(history, question, is_shown=True)
 
     question, branch = await _start(request, add)
     return json_response(Begun(branch[-1], question))
@@ -196,7 +207,7 @@ async def answer(request: Request) -> Response:
         asked = _settled(_turn_of(history, chat_id, body.parent_id))
         if asked.role not in ("user", "tool"):
             raise UsageError("only a question or the result of a tool is answered")
-        return None, _begin(history, asked)
+        return None, begin_answer(history, asked, is_shown=True)
 
     _, branch = await _start(request, add)
     return json_response(Begun(branch[-1]))
@@ -228,6 +239,16 @@ async def stop(request: Request) -> Response:
     turn = await answers.store.call(lambda history: history.turn(turn.id))
     if turn.state == "streaming" and not answers.is_running(turn.id):
         raise AnsweringError("another program writes this answer", hint="Stop it there.")
+    return json_response(Status("success"))
+
+
+async def allow(request: Request) -> Response:
+    """Answer the question whether a call may run; the first answer counts."""
+    chat_id, body = _chat_id(request), await read_body(request, AllowBody)
+    answers = _answers(request)
+    turn = await answers.store.call(lambda history: _turn_of(history, chat_id, body.turn_id))
+    scope = None if body.scope == "no" else body.scope
+    answers.decide(turn.id, Decision(scope, body.reason.strip()))
     return json_response(Status("success"))
 
 
@@ -319,7 +340,13 @@ def _chat_id(request: Request) -> int:
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a chat. Raises UsageError for what is not one."""
-    return {name: parse_option(name, str(value)) for name, value in options.items()}
+    tools = options.get(OPTION, "")
+    if not isinstance(tools, str):
+        raise UsageError(f"{OPTION} is a list of names with commas")
+    checked: dict[str, Any] = {
+        name: parse_option(name, str(value)) for name, value in without_tools(options).items()
+    }
+    return checked | ({OPTION: tools} if OPTION in options else {})
 
 
 def _turn_of(history: History, chat_id: int, turn_id: int) -> Turn:
@@ -334,14 +361,6 @@ def _settled(turn: Turn) -> Turn:
     if turn.state == "streaming":
         raise AnsweringError("this answer is still being written", hint=_WAIT)
     return turn
-
-
-def _begin(history: History, asked: Turn) -> list[Turn]:
-    """Add an answer that streams; return the branch down to it."""
-    chat = history.chat(asked.chat_id)
-    made_with: Any = {"model": chat.model, "effort": chat.effort, "state": "streaming"}
-    turn = history.add(chat.id, asked.id, "assistant", "", **made_with)
-    return history.branch(turn.id)
 
 
 async def _start(

@@ -7,7 +7,7 @@ from gptoss_local.pulling.jobs import Status
 from gptoss_local.runner.loads import LoadStatus
 from gptoss_local.server.chats.changes import ChangeEvent
 from gptoss_local.server.dialect import Dialect, Endpoint
-from gptoss_local.server.dialects.gptoss import chats, page, presets
+from gptoss_local.server.dialects.gptoss import chats, page, presets, tools
 from gptoss_local.server.dialects.gptoss.routes import (
     Fits,
     InspectBody,
@@ -86,6 +86,22 @@ _CHATS = (
         chats.TurnBody,
     ),
     Endpoint("POST", f"{_CHAT}/stop", chats.stop, "Stop an answer", Status, chats.TurnBody),
+    Endpoint(
+        "POST",
+        f"{_CHAT}/allow",
+        chats.allow,
+        "Answer whether a call may run",
+        Status,
+        chats.AllowBody,
+    ),
+    Endpoint(
+        "GET",
+        "/api/gptoss/chats/tools",
+        tools.tools,
+        "What a chat may call",
+        tools.ToolGroups,
+        queries={"chat": _WHOLE},
+    ),
     Endpoint(
         "PUT",
         f"{_CHAT}/system",

@@ -1,0 +1,88 @@
+"""The tools of the chats that were asked recently: what they remember, and who trusts them."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+from gptoss_local.conversation import ToolChoice, pages_of
+from gptoss_local.history import ChatSummary, Turn
+from gptoss_local.tools import Toolbox, ToolSources
+
+_N_KEPT = 8  # chats without an answer that runs
+
+
+class _Kept:
+    """One chat's tools.
+
+    Attributes:
+        n_uses: How many use them now.
+    """
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self.toolbox = toolbox
+        self.choice = ToolChoice(toolbox)
+        self.n_uses = 0
+
+
+class Toolboxes:
+    """Makes a toolbox for a chat when one is needed, and ends those not used for longest.
+
+    Args:
+        sources: Where tools come from.
+    """
+
+    def __init__(self, sources: ToolSources) -> None:
+        self._sources = sources
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def use(self, chat: ChatSummary, branch: Sequence[Turn]) -> AsyncGenerator[Toolbox, None]:
+        """Have the toolbox of a chat, with what the chat says that is on.
+
+        Args:
+            chat: As it is now.
+            branch: What it may cite is in there, if it was not open yet.
+
+        Raises:
+            UsageError: the settings have a tool that no model could use.
+        """
+        async with self._lock:
+            kept = self._kept.get(chat.id)
+            if kept is None:
+                kept = _Kept(self._sources.toolbox())
+                await kept.toolbox.new_chat(pages_of(branch))
+                self._kept[chat.id] = kept
+            self._kept.move_to_end(chat.id)
+            kept.n_uses += 1
+        kept.choice.take(chat.options)
+        try:
+            yield kept.toolbox
+        finally:
+            kept.n_uses -= 1
+            await self._end_oldest()
+
+    @asynccontextmanager
+    async def use_new(self) -> AsyncGenerator[Toolbox, None]:
+        """Have the tools of a new chat for a moment."""
+        toolbox = self._sources.toolbox()
+        try:
+            yield toolbox
+        finally:
+            await toolbox.close()
+
+    async def drop(self, chat_id: int) -> None:
+        """End the tools of a chat that is deleted."""
+        if kept := self._kept.pop(chat_id, None):
+            await kept.toolbox.close()
+
+    async def close(self) -> None:
+        """End all of them."""
+        for chat_id in list(self._kept):
+            await self.drop(chat_id)
+
+    async def _end_oldest(self) -> None:
+        idle = [chat_id for chat_id, kept in self._kept.items() if not kept.n_uses]
+        for chat_id in idle[:-_N_KEPT]:
+            await self.drop(chat_id)

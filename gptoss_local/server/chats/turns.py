@@ -1,0 +1,41 @@
+"""Turns that the server adds to a chat: answers, and the calls between them."""
+
+from typing import Any, Unpack
+
+from gptoss_local.history import History, Role, Turn
+from gptoss_local.history.turn import TurnFields
+
+
+def begin_answer(history: History, asked: Turn, *, is_shown: bool = False) -> list[Turn]:
+    """Add an answer that streams; return the branch down to it.
+
+    Args:
+        history: Where.
+        asked: What it follows.
+        is_shown: Go to it from whatever branch the user is on.
+    """
+    chat = history.chat(asked.chat_id)
+    made_with: TurnFields = {"model": chat.model, "effort": chat.effort, "state": "streaming"}
+    turn = _add(history, asked, "assistant", **made_with)
+    return history.select(turn.id) if is_shown else history.branch(turn.id)
+
+
+def begin_call(history: History, after: Turn, call: dict[str, Any]) -> Turn:
+    """Add the result of a call, which streams until it is there.
+
+    Args:
+        history: Where.
+        after: The answer, or the result before.
+        call: As `message.tool_calls` of Ollama's API has it.
+    """
+    name = call["function"]["name"]
+    return _add(history, after, "tool", tool_name=name, state="streaming")
+
+
+def _add(history: History, after: Turn, role: Role, **fields: Unpack[TurnFields]) -> Turn:
+    """Add a turn without leaving a branch that the user has gone to meanwhile."""
+    leaf_id = history.chat(after.chat_id).leaf_id
+    turn = history.add(after.chat_id, after.id, role, "", **fields)
+    if leaf_id is not None and leaf_id != after.id:
+        history.select(leaf_id)
+    return turn

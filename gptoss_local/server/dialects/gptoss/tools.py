@@ -1,0 +1,74 @@
+"""The tools of a saved chat, for the web page to choose among."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gptoss_local.errors import UsageError
+from gptoss_local.history import ChatSummary, History, Turn
+from gptoss_local.server.chats import Answers
+from gptoss_local.server.dialects.bounds import MAX_INT
+from gptoss_local.server.streaming import json_response
+from gptoss_local.tools import Group, Tool, Toolbox
+
+
+class ToolFacts(msgspec.Struct):
+    """A tool; `trust` says that no call of it is asked about, in this chat or always."""
+
+    name: str
+    description: str
+    trust: Literal["", "chat", "always"]
+
+
+class ToolGroup(msgspec.Struct):
+    """Tools that are switched together; `problem` says why they do not answer."""
+
+    name: str
+    about: str
+    description: str
+    is_on: bool
+    problem: str
+    tools: list[ToolFacts]
+
+
+class ToolGroups(msgspec.Struct):
+    groups: list[ToolGroup]
+
+
+async def tools(request: Request) -> Response:
+    """List the tools of a chat, or else of a new one; what is on is started for it.
+
+    The option `tools` of the chat switches them.
+    """
+    number = request.query_params.get("chat", "")
+    if number and not (number.isdecimal() and int(number) <= MAX_INT):
+        raise UsageError("chat must be the number of a chat")
+    async with await _toolbox(request.app.state.answers, number) as toolbox:
+        await toolbox.prepare()
+        groups = [_group(toolbox, group) for group in toolbox.groups()]
+    return json_response(ToolGroups(groups))
+
+
+async def _toolbox(answers: Answers, number: str) -> AbstractAsyncContextManager[Toolbox]:
+    if not number:
+        return answers.toolboxes.use_new()
+
+    def read(history: History) -> tuple[ChatSummary, list[Turn]]:
+        chat = history.chat(int(number))
+        return chat, history.branch(chat.leaf_id)
+
+    return answers.toolboxes.use(*await answers.store.call(read))
+
+
+def _group(toolbox: Toolbox, group: Group) -> ToolGroup:
+    facts = [ToolFacts(tool.name, tool.description, _trust(toolbox, tool)) for tool in group.tools]
+    return ToolGroup(group.name, group.about, group.description, group.is_on, group.problem, facts)
+
+
+def _trust(toolbox: Toolbox, tool: Tool) -> Literal["", "chat", "always"]:
+    if tool.name in toolbox.trusted:
+        return "chat"
+    return "" if toolbox.needs_consent(tool) else "always"

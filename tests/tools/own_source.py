@@ -1,0 +1,56 @@
+"""A source of tools for tests, in the place of a server or of something built in."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from gptoss_local.errors import ToolError
+from gptoss_local.tools import Arguments, Page, Tool, Toolbox, ToolResult
+from gptoss_local.tools.consent import Consents
+
+Run = Callable[[Arguments], Awaitable[str | ToolResult]]
+
+
+class OwnSource:
+    """A source that has the tools that it is given.
+
+    Attributes:
+        chats: The pages of each chat that was opened.
+        n_closed: How often it was ended.
+    """
+
+    is_mcp = False
+
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        runs: dict[str, Run],
+        *,
+        is_on: bool = True,
+        problem: str = "",
+        parameters: dict[str, object] | None = None,
+    ) -> None:
+        self.name, self.about, self.description, self.is_on = name, about, "", is_on
+        self.chats: list[list[Page]] = []
+        self.n_closed = 0
+        self._problem = problem
+        schema = parameters or {"type": "object", "properties": {}}
+        self._tools = [
+            Tool(each, "", schema, run, about, name, is_built_in=each == "python")
+            for each, run in runs.items()
+        ]
+
+    async def tools(self) -> Sequence[Tool]:
+        if self._problem:
+            raise ToolError(self._problem)
+        return self._tools
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        self.chats.append(list(pages))
+
+    async def close(self) -> None:
+        self.n_closed += 1
+
+
+def toolbox_of(*sources: OwnSource) -> Toolbox:
+    """Return a toolbox that keeps its permissions in memory."""
+    return Toolbox(sources, Consents(None))

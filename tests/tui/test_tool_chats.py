@@ -1,0 +1,235 @@
+"""Tools over the life of a chat: what is on, what was allowed, what is cited, what is shown."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+from gptoss_local.history import History
+from gptoss_local.tools import Arguments, Page, Toolbox, ToolResult
+from gptoss_local.tools.consent import Consents
+from tests.tools.own_source import OwnSource, toolbox_of
+from tests.tui.running_chat import Chat, run_chat
+from tui.screens.approval import ApprovalDialog
+
+CODE = "import math\n\nprint(math.pi)"
+SITE = Page(1, "https://www.example.org/a_(b)", "A page")
+ANSWER = "It is so 【1†L3-L7】, and so【9†L1】."
+
+
+class Model:
+    """A server whose model says what it is given, one answer after the other."""
+
+    def __init__(self, *answers: list[dict[str, Any]] | str) -> None:
+        self._answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+
+    async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        self.asked.append(body)
+        answer = self._answers.pop(0)
+        if isinstance(answer, str):
+            for letter in answer:
+                yield {"message": {"content": letter}, "done": False}
+                await asyncio.sleep(0)
+        else:
+            yield {"message": {"content": "", "tool_calls": answer}, "done": False}
+        yield {"message": {"content": ""}, "done": True}
+
+    async def get(self, path: str) -> dict[str, Any]:
+        return {"models": []}
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError(path)
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"function": {"name": name, "arguments": arguments}}
+
+
+async def runs(arguments: Arguments) -> str:
+    return f"ran {len(str(arguments.get('code', '')))} characters"
+
+
+async def finds(_arguments: Arguments) -> ToolResult:
+    return ToolResult("L0: a page", pages=(SITE,))
+
+
+def sources() -> tuple[OwnSource, OwnSource]:
+    python = OwnSource("python", "runs code", {"python": runs})
+    web = OwnSource("web", "searches", {"web.search": finds}, is_on=False)
+    return python, web
+
+
+async def asked(chat: Chat) -> None:
+    await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
+    await chat.pilot.pause(0.6)
+
+
+async def test_code_is_shown_as_code(tmp_path: Path) -> None:
+    model = Model([call("python", code=CODE)], "Done.")
+    box = toolbox_of(*sources())
+    async with run_chat(model, tmp_path / "c", make_toolbox=lambda: box) as chat:
+        await chat.enter("go")
+        await asked(chat)
+        shown = chat.screen()
+        assert "import math" in shown
+        assert "print(math.pi)" in shown
+        assert "\\n" not in shown
+        await chat.press("y")
+        assert await chat.answered() == "Done."
+        await chat.until(lambda: "▸ calls python: import math" in chat.screen())
+        chat.views()[1].focus()
+        await chat.press("space")
+        await chat.until(lambda: "print(math.pi)" in chat.screen())
+        assert chat.turns()[2].content == "ran 27 characters"
+    messages = model.asked[-1]["messages"]
+    assert [m["role"] for m in messages] == ["user", "assistant", "tool"]
+    assert [t["function"]["name"] for t in model.asked[0]["tools"]] == ["python"]
+
+
+async def test_always_holds_in_all_chats_and_processes(tmp_path: Path) -> None:
+    file = tmp_path / "allowed-tools.json"
+
+    def box() -> Toolbox:
+        return Toolbox(sources(), Consents(file))
+
+    calls = [call("python", code="1")]
+    async with run_chat(Model(calls, "A."), tmp_path / "c", make_toolbox=box) as chat:
+        await chat.enter("go")
+        await asked(chat)
+        assert "A always for this tool" in chat.screen()
+        await chat.press("A")
+        await chat.answered()
+    async with run_chat(Model(calls, "B."), tmp_path / "c", make_toolbox=box) as chat:
+        assert await chat.ask("go") == "B."  # without a question
+        await chat.enter("/tools")
+        await chat.until(lambda: "python (always allowed)" in chat.screen())
+
+
+async def test_permissions_that_cannot_be_written_hold_for_the_chat(tmp_path: Path) -> None:
+    file = tmp_path / "allowed-tools.json"
+    file.with_suffix(".new").mkdir()
+    box = Toolbox(sources(), Consents(file))
+    calls = [call("python", code="1")]
+    async with run_chat(Model(calls, calls, "Done."), tmp_path / "c", make_toolbox=lambda: box,
+                        notifications=True) as chat:  # fmt: skip
+        await chat.enter("go")
+        await asked(chat)
+        await chat.press("A")
+        assert await chat.answered() == "Done."
+        assert "cannot be written" in chat.notices()
+        assert [turn.role for turn in chat.turns()].count("tool") == 2
+
+
+async def test_what_is_on_belongs_to_the_chat(tmp_path: Path, history_path: Path) -> None:
+    box = toolbox_of(*sources())
+    model = Model("One.", "Two.", "Three.")
+    async with run_chat(model, history_path, make_toolbox=lambda: box) as chat:
+        await chat.enter("/tools web")
+        assert await chat.ask("go") == "One."
+        first = chat.app.chat.conversation.chat_id
+        assert first is not None
+        assert {t["function"]["name"] for t in model.asked[-1]["tools"]} == {"python", "web.search"}
+        assert model.asked[-1]["options"] == {}
+        await chat.enter("/set")
+        assert "All as the model has it." in chat.notices()
+        await chat.press("ctrl+n")
+        assert box.on == {"python"}
+        assert await chat.ask("go") == "Two."
+        second = chat.app.chat.conversation.chat_id
+        await chat.enter("/tools python")
+        assert await chat.ask("go") == "Three."
+        assert "tools" not in model.asked[-1]
+    history = History(history_path)
+    assert history.chat(first).options == {"tools": "python,web"}
+    assert history.chat(second or 0).options == {"tools": ""}
+    history.set_options(first, {"tools": "web, gone"})
+    history.close()
+    box = toolbox_of(*sources())
+    async with run_chat(model, history_path, first, make_toolbox=lambda: box) as chat:
+        await chat.until(lambda: box.on == {"web"})
+        await chat.enter("/tools python")
+        assert chat.app.chat.conversation.options["tools"] == "gone,python,web"
+
+
+async def test_citations_are_links_and_the_text_stays(tmp_path: Path, history_path: Path) -> None:
+    python, web = sources()
+    web.is_on = True
+    box = toolbox_of(python, web)
+    box.trusted.add("web.search")
+    model = Model([call("web.search")], ANSWER)
+    async with run_chat(model, history_path, make_toolbox=lambda: box) as chat:
+        await chat.enter("go")
+        await asked(chat)
+        await chat.press("y")
+        assert await chat.answered() == ANSWER
+        await chat.until(lambda: "It is so www.example.org ↗" in chat.screen())
+        assert "【1†" not in chat.screen()
+        assert "【9†L1】" in chat.screen()  # it has not read such a page
+        await chat.enter("/copy")
+        assert chat.app.clipboard == ANSWER
+        chat_id = chat.app.chat.conversation.chat_id
+        assert chat.turns()[2].stats["pages"] == [list(SITE)]
+    python, web = sources()
+    box = toolbox_of(python, web)
+    async with run_chat(model, history_path, chat_id, make_toolbox=lambda: box) as chat:
+        await chat.until(lambda: "It is so www.example.org ↗" in chat.screen())
+        assert web.chats == [[SITE]]
+        await chat.press("ctrl+n")
+        assert web.chats == [[SITE], []]
+    assert web.n_closed == 1
+
+
+async def test_a_tool_that_is_not_there_is_said_to_the_model(tmp_path: Path) -> None:
+    model = Model([call("browser.open", id=1)], "I see.")
+    box = toolbox_of(*sources())
+    async with run_chat(model, tmp_path / "c", make_toolbox=lambda: box) as chat:
+        assert await chat.ask("go") == "I see."
+        result = chat.turns()[2]
+        assert result.content == 'Error: there is no tool "browser.open"; there are python'
+        assert result.stats["is_error"]
+
+
+async def test_calls_that_were_open_when_the_chat_was_killed(history_path: Path) -> None:
+    """Each call has a result for the model, whatever became of the process that ran it."""
+    history = History(history_path)
+    made = history.new_chat("nano", "low")
+    question = history.add(made, None, "user", "go")
+    calls = (call("python", code="1"), call("web.search"), call("python", code="2"))
+    answer = history.add(made, question.id, "assistant", "", tool_calls=calls)
+    history.add(made, answer.id, "tool", "", tool_name="python", state="stopped")
+    history.close()
+    model = Model("Well.")
+    box = toolbox_of(*sources())
+    async with run_chat(model, history_path, made, make_toolbox=lambda: box) as chat:
+        await chat.until(lambda: "python → ■ stopped" in chat.screen())
+        assert await chat.ask("What now?") == "Well."
+    assert [(m["role"], m["content"]) for m in model.asked[0]["messages"]] == [
+        ("user", "go"),
+        ("assistant", ""),
+        ("tool", "This call was interrupted; it is not known how far it came."),
+        ("tool", "Not run."),
+        ("tool", "Not run."),
+        ("user", "What now?"),
+    ]
+
+
+async def test_a_call_that_the_page_runs_meanwhile(history_path: Path) -> None:
+    """Its turn streams until its result is there; it is shown, and nothing is asked below it."""
+    history = History(history_path)
+    made = history.new_chat("nano", "low")
+    question = history.add(made, None, "user", "go")
+    calls = (call("python", code="1"),)
+    answer = history.add(made, question.id, "assistant", "", tool_calls=calls)
+    model = Model("Well.")
+    box = toolbox_of(*sources())
+    async with run_chat(model, history_path, made, make_toolbox=lambda: box,
+                        notifications=True) as chat:  # fmt: skip
+        await chat.until(lambda: "▸ calls python" in chat.screen())
+        turn = history.add(made, answer.id, "tool", "", tool_name="python", state="streaming")
+        await chat.until(lambda: "python → …" in chat.screen())
+        await chat.enter("And?")
+        await chat.until(lambda: "another window writes this answer" in chat.screen())
+        history.update(turn.id, content="3.14", state="done", stats={"seconds": 0.5})
+        await chat.until(lambda: "python → 1 line, 0.5 s: 3.14" in chat.screen())
+    history.close()

@@ -1,0 +1,257 @@
+"""The page asks before a tool runs, shows what would run whole, and lets any tab answer."""
+
+import json
+from typing import Any
+
+import psutil
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from gptoss_local.citations import linked
+from gptoss_local.history import History, Turn
+from gptoss_local.tools import Page as ToolPage
+from tests.conftest import RunningServer, wait_until
+from tests.web.chatting import ask, box, chat_id, last_answer, new_chat, press, prose
+from tests.web.conftest import OpenPage
+from tests.web.test_looks import check_axe
+from tests.web.test_safety import CHECK
+
+CODE = "import math\n\nif True:\n    print(math.pi)  # <img src=x onerror=window.hacked=1>"
+PAGES = [[1, "https://www.example.org/a_(b)?c=\"d'", "A"], [2, "javascript:hacked=1", "B"]]
+CITED = "So it is 【1†L3-L7】【1†source】, not 【2†L1】 or 【3†L1】, and `【1†L3】` is code."
+
+
+def question(page: Page) -> Locator:
+    return page.get_by_role("group", name="The model asks to run")
+
+
+def button(page: Page, name: str) -> Locator:
+    return question(page).get_by_role("button", name=name, exact=True)
+
+
+def test_a_call_runs_once_it_is_allowed(page: Page) -> None:
+    ask(page, "Use a tool", waits=False)
+    expect(question(page)).to_contain_text("The model asks to run get_weather")
+    expect(page.locator(".spoken")).to_have_text("The model asks to run get_weather.")
+    expect(question(page).locator("pre.command")).to_contain_text("Tokyo")
+    expect(question(page).locator("pre.arguments")).to_have_text('{\n  "city": "Tokyo"\n}')
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    button(page, "Allow once").click()
+    expect(prose(page)).to_have_text("It is sunny.")
+    expect(question(page)).to_have_count(0)
+    expect(page.locator(".fold summary").nth(0)).to_have_text('calls get_weather(city: "Tokyo")')
+    expect(page.locator(".fold summary").nth(1)).to_contain_text("get_weather returned")
+    expect(page.locator(".spoken")).to_have_text("The answer has finished.")
+    ask(page, "Use a tool", waits=False)
+    button(page, "Allow in this chat").click()
+    expect(prose(page)).to_have_text("It is sunny.")
+    ask(page, "Use a tool")  # without a question
+    expect(prose(page)).to_have_text("It is sunny.")
+    new_chat(page)
+    ask(page, "Use a tool", waits=False)
+    expect(button(page, "Always allow this tool")).to_be_visible()
+    expect(button(page, "No")).to_be_enabled()
+    question(page).get_by_label("Why not").fill("Not <b>now</b>")
+    question(page).get_by_label("Why not").press("Enter")
+    expect(prose(page)).to_have_text("It is sunny.")
+    page.locator(".turn.tool .fold summary").click()
+    expect(page.locator(".turn.tool pre")).to_have_text("The user denied this call. Not <b>now</b>")
+
+
+def test_a_tab_that_is_opened_later_answers(open_page: OpenPage, scripted: RunningServer) -> None:
+    one = open_page(scripted)
+    ask(one, "Use a tool", waits=False)
+    expect(question(one)).to_be_visible()
+    one.reload()
+    expect(question(one)).to_be_visible()
+    two = open_page(scripted, f"/#/chat/{chat_id(one)}", context=one.context)
+    button(two, "Allow once").click()
+    for page in (one, two):
+        expect(prose(page)).to_have_text("It is sunny.")
+        expect(question(page)).to_have_count(0)
+
+
+def test_the_end_of_it_has_to_be_seen_first_and_keys_are_enough(page: Page) -> None:
+    ask(page, "Use a long command", waits=False)
+    what = question(page).get_by_role("region", name="What would run")
+    expect(what).to_contain_text("THE END")
+    expect(question(page)).to_contain_text("Scroll to its end before you allow it.")
+    page.wait_for_timeout(700)
+    for name in ("Allow once", "Allow in this chat", "Always allow this tool"):
+        expect(button(page, name)).to_be_disabled()
+    expect(button(page, "No")).to_be_enabled()
+    what.focus()
+    page.keyboard.press("End")
+    expect(button(page, "Allow once")).to_be_enabled()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(prose(page)).to_have_text("It ran.")
+
+
+def test_stop_ends_a_question_and_a_tool(page: Page, scripted: RunningServer) -> None:
+    ask(page, "Use a slow tool", waits=False)
+    expect(question(page)).to_be_visible()
+    box(page).press("Escape")
+    expect(question(page)).to_have_count(0)
+    press(page, "Let the model answer")
+    expect(prose(page)).to_have_text("I waited.")
+    ask(page, "Use a slow tool", waits=False)
+    button(page, "Allow once").click()
+    expect(page.locator(".turn.tool .live").last).to_have_text("running wait")
+    pid = scripted.home / "pid"
+    wait_until(lambda: page.evaluate("1") and pid.exists() and pid.read_text())
+    press(page, "Stop")
+    wait_until(lambda: not psutil.pid_exists(int(pid.read_text())))
+    expect(page.locator(".turn.tool .fold summary").last).to_contain_text("wait failed")
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+
+
+def test_what_would_run_is_text(page: Page) -> None:
+    ask(page, "Use a bad word", waits=False)
+    expect(question(page).locator("pre.command")).to_contain_text("<img src=x onerror")
+    for escape in (r"\u202etxt.exe\u200b", "</pre><script>"):
+        expect(question(page).locator("pre.arguments")).to_contain_text(escape)
+    checked = CHECK.replace("form:not(.composer)", "form:not(.composer):not(.asked)")
+    assert page.evaluate(checked) == []
+    button(page, "No").click()
+    expect(prose(page)).to_have_text("It is bad.")
+    assert page.evaluate(checked) == []
+
+
+def store(server: RunningServer, **result: Any) -> tuple[History, Turn]:
+    """Store a chat whose model calls `python`; returns the turn of the call."""
+    history = History(server.home / "chats.sqlite3")
+    made = history.new_chat("nano", "low")
+    asked = history.add(made, None, "user", "Compute")
+    call = {"function": {"name": "python", "arguments": {"code": CODE}}}
+    answer = history.add(made, asked.id, "assistant", "", tool_calls=(call,))
+    return history, history.add(made, answer.id, "tool", tool_name="python", **result)
+
+
+def test_code_is_shown_as_code(page: Page, scripted: RunningServer) -> None:
+    parts = [{"kind": "code", "text": CODE}]
+    asked = {"about": "runs code", "always": "this tool of <b>x</b>", "parts": parts}
+    history, turn = store(scripted, content="", state="streaming", stats={"question": asked})
+    page.goto(f"{scripted.url}/#/chat/{turn.chat_id}")
+    expect(question(page).locator("pre.code")).to_have_text(CODE)
+    expect(button(page, "Always allow this tool of <b>x</b>")).to_be_visible()
+    page.locator(".fold summary").first.click()
+    expect(page.locator(".fold summary").first).to_have_text("calls python: import math")
+    expect(page.locator(".fold pre").first).to_have_text(CODE)
+    history.update(turn.id, state="stopped", stats={})
+    expect(page.locator(".turn.tool .fold summary")).to_have_text("python was interrupted")
+    expect(page.get_by_role("button", name="Let the model answer")).to_be_enabled()
+    assert page.evaluate(CHECK) == []
+    history.close()
+
+
+def test_citations_are_links(page: Page, scripted: RunningServer) -> None:
+    history, turn = store(scripted, content="L0: text", stats={"pages": PAGES, "seconds": 1})
+    answer = history.add(turn.chat_id, turn.id, "assistant", CITED)
+    history.close()
+    page.goto(f"{scripted.url}/#/chat/{turn.chat_id}")
+    expect(prose(page)).to_have_text(
+        "So it is www.example.org ↗ www.example.org ↗, not 【2†L1】 or 【3†L1】, "
+        "and 【1†L3】 is code."
+    )
+    links = prose(page).get_by_role("link")
+    expect(links).to_have_count(2)
+    expect(links.first).to_have_attribute("href", "https://www.example.org/a_(b)?c=%22d'")
+    expect(links.first).to_have_attribute("rel", "noopener noreferrer")
+    assert page.evaluate(CHECK) == []
+    last_answer(page).get_by_role("button", name="Copy the answer").click()
+    expect(page.locator(".spoken")).to_have_text("Copied.")
+    assert page.evaluate("navigator.clipboard.readText()") == CITED
+    assert answer.content == CITED
+
+
+def test_citations_are_those_of_the_terminal(page: Page) -> None:
+    """The page and Python find the same ones, and link them alike."""
+    ask(page, "What is the capital of France?")
+    pages = [ToolPage(cursor, url, title) for cursor, url, title in PAGES]
+    pages += [ToolPage(4, "https://ü.example:8080/x y", ""), ToolPage(5, "https:///", "")]
+    texts = [
+        "a【1†L3】", "**b**【1†L3-L7】", "(【1†L3–L7】)", "【1†L3】【4†source】", "【1†】.",
+        "【4†L1-7】", "【1】", "【1†L3", "【x†L3】", "【1:2†L3】", "【1†L3†page】", "`【1†L3】`",
+        "```\n【1†L3】\n```", "【1†foo】", "【5†L1】", "【2†L1】",
+        "- 【1†L1】\n\n| a |\n|---|\n| 【4†L2】 |",
+    ]  # fmt: skip
+    shown = page.evaluate(
+        """async ([texts, pages]) => {
+      const { Growing } = await import("/web/markdown.js");
+      return texts.map((text) => [new Growing(pages), new Growing()].map((growing, n) => {
+        const div = document.createElement("div");
+        const source = n ? text[1] : text[0];
+        div.append(...growing.update(source, true).map((block) => block.make()));
+        const urls = [...div.querySelectorAll("a")].map((a) => decodeURIComponent(a.href));
+        return [div.textContent, urls];
+      }));
+    }""",
+        [[[text, linked(text, pages)] for text in texts], [list(each) for each in pages]],
+    )
+    for text, (ours, of_python) in zip(texts, shown, strict=True):
+        assert ours == of_python, text
+    assert sum(len(urls) for _, urls in (ours for ours, _ in shown)) == 11
+
+
+def test_tools_are_switched_in_the_settings(page: Page, scripted: RunningServer) -> None:
+    press(page, "System prompt and sampling")
+    tools = page.get_by_role("group", name="Tools")
+    expect(tools.get_by_role("checkbox")).to_have_count(5)
+    expect(tools).to_contain_text("Gets the weather of a city.")
+    expect(tools.get_by_label("get_weather")).to_be_checked()
+    expect(tools.get_by_label("read_file")).not_to_be_checked()
+    tools.get_by_label("get_weather").uncheck()
+    press(page, "Apply")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    ask(page, "Use a tool")
+    expect(prose(page)).to_have_text("It is sunny.")  # it was told that there is no such tool
+    expect(page.locator(".turn.tool")).to_have_count(0)
+    press(page, "System prompt and sampling")
+    expect(tools.get_by_label("get_weather")).not_to_be_checked()
+    tools.get_by_label("get_weather").check()
+    press(page, "Apply")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    ask(page, "Use a tool", waits=False)
+    expect(question(page)).to_be_visible()
+    box(page).press("Escape")
+    expect(question(page)).to_have_count(0)
+    history = History(scripted.home / "chats.sqlite3")
+    assert history.chat(chat_id(page)).options == {"tools": "get_weather,wait"}
+    history.close()
+
+
+def test_sources_of_tools_that_do_not_answer_say_why(page: Page) -> None:
+    facts = [{"name": name, "description": "", "trust": trust}
+             for name, trust in (("search", "chat"), ("read", ""))]  # fmt: skip
+    groups = [
+        {"name": "github", "about": "is a server", "description": "", "is_on": True,
+         "problem": "", "tools": facts},
+        {"name": "<b>mail", "about": "is a server", "description": "", "is_on": True,
+         "problem": "mail: <img src=x> ended", "tools": []},
+    ]  # fmt: skip
+    body = json.dumps({"groups": groups})
+    page.route("**/api/gptoss/chats/tools*", lambda route: route.fulfill(body=body))
+    press(page, "System prompt and sampling")
+    tools = page.get_by_role("group", name="Tools")
+    expect(tools).to_contain_text("It is a server. search, read. Allowed: search.")
+    expect(tools).to_contain_text("<b>mail")
+    expect(tools).to_contain_text("mail: <img src=x> ended")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(
+    open_page: OpenPage, scripted: RunningServer, scheme: str
+) -> None:
+    page = open_page(scripted, color_scheme=scheme, bypass_csp=True, reduced_motion="reduce",
+                     viewport={"width": 360, "height": 740})  # fmt: skip
+    ask(page, "Use a long command", waits=False)
+    expect(question(page)).to_be_visible()
+    check_axe(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.get_by_title("System prompt and sampling").click()
+    expect(page.get_by_role("group", name="Tools").get_by_role("checkbox")).to_have_count(5)
+    check_axe(page)
+    page.keyboard.press("Escape")
+    box(page).press("Escape")
+    expect(question(page)).to_have_count(0)
