@@ -25,7 +25,7 @@ SECRETS = ("GPTOSS_API_KEY", "GPTOSS_SEARCH_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_
 
 
 class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program that the model may ask for in the chat; docs/chat.md says how it is run.
+    """A program that the model may ask for; docs/tools.md says how it is run.
 
     Attributes:
         command: The program and its arguments, started without a shell.

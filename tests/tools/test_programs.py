@@ -118,7 +118,7 @@ async def test_read_file_stays_in_its_folder(tmp_path: Path) -> None:
 
 
 async def test_the_documented_example(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"```toml\n(\[tools.*?)```", page, re.S)
     toolbox = await toolbox_of(msgspec.convert(tomllib.loads(text), Settings).tools, tmp_path)
     assert toolbox.on == {"search_notes"}
