@@ -90,7 +90,8 @@ def linked(text: str, pages: Iterable[Cited]) -> str:
     for citation in citations:
         if link := links.get(citation.cursor):
             before = text[end : citation.start]
-            follows = before[-1:] or ("】" if parts else " ")
+            # An emphasis that begins there must not be parted from what it marks.
+            follows = before.rstrip("*_~")[-1:] or ("】" if parts and not before else " ")
             parts += [before, "" if follows.isspace() or follows in "([" else " ", link]
             end = citation.end
     return "".join([*parts, text[end:]])

@@ -117,6 +117,23 @@ def test_urls_stay_whole_in_markdown(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("**【1】**", "**【1】**"),
+        ("**【1†L3】**", "**{}**"),
+        ("a *【1†L3】*", "a *{}*"),
+        ("**so**【1†L3】", "**so** {}"),
+        ("【1†L3】【1†L4】", "{0} {0}"),
+        ("so【1†L3】.", "so {}."),
+        ("(【1†L3】)", "({})"),
+    ],
+)
+def test_emphasis_stays(text: str, made: str) -> None:
+    link = "[a.example ↗](https://a.example/x)"
+    assert linked(text, [Page(1, "https://a.example/x", "T")]) == made.format(link)
+
+
+@pytest.mark.parametrize(
     "url", ["", "ftp://a.example/", "data:text/html,x", "https://", "http://[x"]
 )
 def test_only_pages_of_the_web_are_linked(url: str) -> None:

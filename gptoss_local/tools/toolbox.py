@@ -5,6 +5,7 @@ Thread: one event loop.
 
 import asyncio
 import itertools
+import logging
 import re
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -21,6 +22,8 @@ from gptoss_local.tools.tool import Arguments, Source, Tool
 
 MAX_DECLARED_TOKENS = 6_000
 """About, of all declarations; tools over it are offered through a search."""
+
+_log = logging.getLogger("gptoss")
 
 Scope = Literal["chat", "always"]
 
@@ -209,6 +212,9 @@ class Toolbox:
                 raise UsageError(late) from error
         except (UsageError, ToolError) as error:
             made = ToolResult(f"Error: {error.message}", is_error=True)
+        except Exception:
+            _log.exception("internal error in the tool %s", name)
+            made = ToolResult("Error: internal error, see the log", is_error=True)
         result = ToolResult(made) if isinstance(made, str) else made
         return result._replace(text=cut_middle(result.text), seconds=time.monotonic() - start_s)
 

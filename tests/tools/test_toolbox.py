@@ -93,24 +93,26 @@ async def test_what_a_call_comes_to() -> None:
             "s",
             tool("ok", result=None),
             tool("page", result=found),
-            tool("bad", result=UsageError("x must be a number")),
+            tool("no", result=UsageError("x must be a number")),
             tool("gone", result=ToolError("the server is gone")),
-            tool("slow", result=30.0, timeout_s=0.05),
-            tool("long", result="a" * 40_000 + "z" * 40_000),
+            tool("broken", result=ZeroDivisionError()),
+            tool("late", result=30.0, timeout_s=0.05),
+            tool("big", result="a" * 40_000 + "z" * 40_000),
         )
     )
     ok = await toolbox.run("ok", {"x": "1"})
     assert (ok.text, ok.is_error) == ("{'x': '1'}", False)
     assert (await toolbox.run("page", {})).pages == (page,)
     for name, text in {
-        "bad": "Error: x must be a number",
+        "no": "Error: x must be a number",
         "gone": "Error: the server is gone",
-        "slow": "Error: slow took longer than 0.05 s and was stopped",
-        'rm "': 'Error: there is no tool "rm \\""; there are ok, page, bad, gone, slow, long',
+        "broken": "Error: internal error, see the log",
+        "late": "Error: late took longer than 0.05 s and was stopped",
+        'rm "': 'Error: there is no tool "rm \\""; there are ok, page, no, gone, broken, late, big',
     }.items():
         result = await toolbox.run(name, {})
         assert (result.text, result.is_error) == (text, True)
-    long = (await toolbox.run("long", {})).text
+    long = (await toolbox.run("big", {})).text
     assert long.startswith("aaaa")
     assert long.endswith("zzzz")
     assert "[... 47,232 characters left out ...]" in long
