@@ -24,7 +24,7 @@ from gptoss_local.settings import Settings, ToolCommand
 from gptoss_local.store import read_tokens
 from gptoss_local.tools import ToolSources
 from tests.conftest import RunningServer
-from tests.scripted_engine import Script, answer, calls, run_scripted_server
+from tests.scripted_engine import Script, answer, calls, calls_built_in, run_scripted_server
 from tui.app import ChatApp
 from tui.conversation import Conversation
 from tui.server import ChatServer
@@ -86,6 +86,18 @@ _WEATHER_ANSWER = """\
 |-------|------------:|-------|
 | Tokyo |       21 °C | sunny |
 """
+_SUNDAYS = "How many months of this century begin with a Sunday?"
+_SUNDAYS_CODE = """\
+from datetime import date
+
+sundays = [
+    (year, month)
+    for year in range(2001, 2101)
+    for month in range(1, 13)
+    if date(year, month, 1).weekday() == 6
+]
+print(len(sundays), sundays[:3])
+"""
 _PRIMES = "Is 221 a prime number?"
 
 
@@ -98,6 +110,11 @@ def make_script(vocabulary: Vocabulary) -> Script:
         _WEATHER_QUESTION,
         calls("get_current_weather", {"location": "Tokyo"}, "I need the weather in Tokyo."),
         answer(_WEATHER_ANSWER, "Now I have it."),
+    )
+    script.say(
+        _SUNDAYS,
+        calls_built_in("python", _SUNDAYS_CODE, "Let me count the months from 2001 to 2100."),
+        answer("**172** of the 1,200 months from 2001 to 2100 begin with a Sunday."),
     )
     script.say(_PRIMES, answer("No: 221 = 13 × 17.", "221 / 13 = 17, so it is not."))
     script.say(
@@ -152,9 +169,19 @@ async def talk(session: Session) -> None:
     await session.ask(_DUPLICATES)
 
 
+async def compute(session: Session) -> None:
+    """Code of the model's waits for a word."""
+    await asked(session, _SUNDAYS)
+
+
 async def approve(session: Session) -> None:
     """A call of a tool waits for a word."""
-    await session.enter(_WEATHER_QUESTION)
+    await asked(session, _WEATHER_QUESTION)
+
+
+async def asked(session: Session, question: str) -> None:
+    """Wait until the model asks to run something."""
+    await session.enter(question)
     while not session.app.chat.dialogue.note:
         await session.pilot.pause(0.2)
     await session.pilot.pause(1)
@@ -199,6 +226,7 @@ Scene = Callable[[Session], Awaitable[None]]
 PICTURES: dict[str, tuple[Scene, tuple[int, int], str]] = {
     "chat": (talk, _LARGE, _DARK),
     "chat-light": (tool, _SMALL, _LIGHT),
+    "tools": (compute, _SMALL, _LIGHT),
     "chat-harmony": (inspect, _LARGE, _DARK),
     "chat-compare": (compare, _WIDE, _DARK),
 }
@@ -237,7 +265,9 @@ async def photograph(server: RunningServer, scene: Scene, size: tuple[int, int],
         history = History(Path(chats) / "chats.sqlite3")
         conversation = Conversation(history, _MODEL, "medium")
         tools = {"get_current_weather": _WEATHER} if scene in (tool, approve, inspect) else {}
-        toolbox = ToolSources(Settings(tools=tools), Path(chats)).toolbox()
+        enabled = "python" if scene is compute else ""
+        settings = Settings(tools=tools, enabled_tools=enabled)
+        toolbox = ToolSources(settings, Path(chats)).toolbox()
         app = ChatApp(ChatServer(client), history, conversation, toolbox, theme=theme)
         async with app.run_test(size=size) as pilot:
             await pilot.pause(0.5)
