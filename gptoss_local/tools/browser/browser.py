@@ -81,7 +81,7 @@ class Browser:
         self._stack = Stack()
         opens = "opens web pages" + (", also private ones" if settings.browser_private else "")
         searches = f"searches by {self._engine.about} and " if self._engine else ""
-        self.about = f"is built in, {searches}{opens}"
+        self.about = f"is built in, and {searches}{opens}"
         self._tools = self._declare(f"{opens}, whose addresses the model chooses")
 
     async def tools(self) -> Sequence[Tool]:
