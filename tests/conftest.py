@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import hypothesis
 import psutil
 import pytest
 
@@ -21,6 +22,10 @@ from gptoss_local.history import History
 from gptoss_local.nano import MODEL_NAME, ensure_gguf
 from gptoss_local.nano.materialize import materialize
 from gptoss_local.store import read_tokens
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session", autouse=True)

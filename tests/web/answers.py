@@ -69,6 +69,7 @@ PLAIN = {
 def say_all(script: Script) -> None:
     """Let the model say all of it."""
     script.say("Explain Newton's method", answer(RICH, THOUGHT, tok_s=400.0))
+    script.say("Explain it slowly", answer(RICH, THOUGHT, tok_s=400.0, pauses={150: 4.0}))
     script.say("Explain it fast", answer(RICH, THOUGHT, tok_s=20_000.0, n_per_frame=8))
     script.say("Write a long program", answer(CODE, tok_s=2_000.0, n_per_frame=4))
     script.say("Count slowly", answer(COUNT, "I count.", tok_s=40.0))
