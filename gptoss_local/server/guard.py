@@ -105,9 +105,10 @@ class Guard:
             names = map(self._limits.name_of, sent) if self._limits else ()
             name = next(filter(None, names), "")
             if not name:
+                key = "your key" if self._limits else "the server's GPTOSS_API_KEY"
                 raise UnauthorizedError(
                     "the API key is missing or wrong",
-                    hint="Send the server's GPTOSS_API_KEY as 'Authorization: Bearer KEY'.",
+                    hint=f"Send {key} as 'Authorization: Bearer KEY'.",
                 )
             if is_ours and self._key:
                 raise UnauthorizedError(

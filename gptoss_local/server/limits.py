@@ -140,16 +140,16 @@ class Limits:
         if method != "POST" or not _ANSWERS.fullmatch(path):
             return
         use = self.use[name]
-        for what, bucket in use.buckets.items():
-            if wait_s := bucket.wait_s(1):
-                use.requests["refused"] += 1
-                retry_after_s = math.ceil(wait_s)
-                raise RateLimitError(
-                    f"the API key '{name}' is over its limit of {bucket.per_minute:,} {what} "
-                    "per minute",
-                    hint=f"Try again in {retry_after_s} s.",
-                    retry_after_s=retry_after_s,
-                )
+        waits_s = {what: bucket.wait_s(1) for what, bucket in use.buckets.items()}
+        if any(waits_s.values()):
+            use.requests["refused"] += 1
+            what = max(waits_s, key=waits_s.__getitem__)  # until then the others are free, too
+            n, retry_after_s = use.buckets[what].per_minute, math.ceil(waits_s[what])
+            raise RateLimitError(
+                f"the API key '{name}' is over its limit of {what}: {n:,} per minute",
+                hint=f"Try again in {retry_after_s} s.",
+                retry_after_s=retry_after_s,
+            )
         use.requests["admitted"] += 1
         if bucket_of_requests := use.buckets.get("requests"):
             bucket_of_requests.take(1)

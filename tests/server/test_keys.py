@@ -85,12 +85,21 @@ def test_limits_in_every_dialect(server: RunningServer, http: httpx.Client, file
         refused = http.post(path, json=body, headers=headers)
         assert refused.status_code == 429, path
         assert 1 <= int(refused.headers["retry-after"]) <= 60
-        words = f"the API key 'user{n}' is over its limit of 1 requests per minute"
+        words = f"the API key 'user{n}' is over its limit of requests: 1 per minute"
         assert words in message_of(refused, path)
         assert http.get("/api/tags", headers=headers).status_code == 200  # is no answer
         name = f'gptoss_key_requests_total{{key="user{n}",outcome="refused"}}'
         assert metric(http, name, headers) == 1
     _sdks_know_it(server, keys)
+    done = subprocess.run(
+        [sys.executable, "-m", "gptoss_local", "run", "nano", "hi"],
+        env=server.environment | {"GPTOSS_API_KEY": keys["/api/chat"]},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 7
+    assert "over its limit of requests" in done.stderr
 
 
 def _sdks_know_it(server: RunningServer, keys: dict[str, str]) -> None:
@@ -122,7 +131,7 @@ def test_tokens_are_charged_after_the_answer(
     assert n_tokens > 61
     refused = http.post("/api/chat", json=ASK, headers=key)
     assert refused.status_code == 429
-    assert "limit of 60 tokens per minute" in refused.json()["error"]
+    assert "limit of tokens: 60 per minute" in refused.json()["error"]
     # One token a second: what was overdrawn, and one more.
     wait_s = int(refused.headers["retry-after"])
     assert n_tokens - 60 - 30 <= wait_s <= n_tokens - 60 + 1
