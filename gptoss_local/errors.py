@@ -20,7 +20,8 @@
     ├── DoesNotFitError              5        507   the memory, or what was wished of it
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
     ├── ServerUnavailableError       7        503   no server answers, or it cannot start
-    │   └── ServerBusyError          7        503   too many requests wait already
+    │   ├── ServerBusyError          7        503   too many requests wait already
+    │   └── RateLimitError           7        429   an API key is over a limit of its own
     ├── ContextOverflowError         8        400   prompt + answer do not fit in n_ctx
     ├── VerifyError                 11        422   a GGUF is not what it should be
     ├── HistoryError                12        500   the file of chats cannot be used
@@ -145,6 +146,22 @@ class ServerUnavailableError(GptOssError):
 
 class ServerBusyError(ServerUnavailableError):
     pass
+
+
+class RateLimitError(ServerUnavailableError):
+    """An API key is over a limit of its own.
+
+    Args:
+        message: As for all errors.
+        hint: As for all errors.
+        retry_after_s: Whole seconds after which the next request is admitted.
+    """
+
+    http_status = 429
+
+    def __init__(self, message: str, *, hint: str = "", retry_after_s: int = 1) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_s = retry_after_s
 
 
 class ContextOverflowError(GptOssError):

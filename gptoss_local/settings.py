@@ -20,7 +20,10 @@ from gptoss_local.validation import in_words
 
 _APP = "gptoss"
 _SENDABLE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")  # in a header, where spaces around it go
-SECRETS = ("GPTOSS_API_KEY", "GPTOSS_SEARCH_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+SECRETS = (
+    *("GPTOSS_API_KEY", "GPTOSS_SEARCH_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
+    *("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
+)
 """Variables that only the server and its downloads need."""
 
 
@@ -63,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Models kept in memory at the same time, as far as they fit."""
     api_key: str = ""
     """Key that clients must send as `Authorization: Bearer` or `x-api-key`; empty: none needed."""
+    api_keys_file: Path | None = None
+    """A file with keys of other users, and limits of each; docs/observe.md describes it."""
     insecure: bool = False
     """Let the server listen to other machines without an API key."""
     origins: str = ""

@@ -19,6 +19,7 @@ _MEANINGS: dict[str, tuple[Any, str]] = {
     "cpu_moe": (-1, "as few as possible"),
     "vram": ("", "what is free"),
     "api_key": ("", "none"),
+    "api_keys_file": (None, "none"),
     "origins": ("", "none besides this machine's"),
     "keys": ({}, "none"),
     "tools": ({}, "none"),

@@ -1,12 +1,50 @@
 """Counts what the server has done since its start: answers, tokens, time and crashes."""
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from gptoss_local.chat import ChatEvent, Done
+from gptoss_local.chat import (
+    CallDelta,
+    ChatEvent,
+    ContentDelta,
+    Done,
+    ReasoningDelta,
+    Started,
+    ToolCall,
+)
 from gptoss_local.errors import GptOssError
+from gptoss_local.types import Usage
+
+
+@dataclass(slots=True)
+class AnswerRecord:
+    """One answer, from when it was asked for to its end. Holds nothing of its text.
+
+    Attributes:
+        model: Its name.
+        begun_ns: Wall clock, before the model was loaded if it had to be.
+        first_ns: When its first piece was there; None if there was none.
+        ended_ns: When it was complete, or ended otherwise.
+        end: A reason, a class of error, or `left`.
+        is_error: The end is a class of error.
+        usage: None unless it is complete.
+        n_prompt: Tokens of the prompt; 0 if it ended before they were known.
+        n_generated: Tokens of the answer; if it is not complete, the pieces that there were.
+    """
+
+    model: str
+    begun_ns: int = field(default_factory=time.time_ns)
+    first_ns: int | None = None
+    ended_ns: int = 0
+    end: str = ""
+    is_error: bool = False
+    usage: Usage | None = None
+    n_prompt: int = 0
+    n_generated: int = 0
 
 
 class Counters:
@@ -18,6 +56,7 @@ class Counters:
         tokens: Of complete answers, by kind.
         nanoseconds: The time of complete answers, by phase.
         crashes: Engine processes that ended unasked, by model and class of error.
+        watchers: Called with each answer once it is over, by the task that it was for.
     """
 
     def __init__(self) -> None:
@@ -26,34 +65,55 @@ class Counters:
         self.tokens: Counter[str] = Counter()
         self.nanoseconds: Counter[str] = Counter()  # sums of floats would drift over months
         self.crashes: Counter[tuple[str, str]] = Counter()
-
-    def add(self, event: ChatEvent) -> None:
-        """Count an answer that is over; other events do not matter."""
-        if not isinstance(event, Done):
-            return
-        usage = event.usage
-        self.ends[event.reason] += 1
-        self.tokens["prompt"] += usage.n_prompt
-        self.tokens["cached"] += usage.n_cached
-        self.tokens["generated"] += usage.n_generated
-        self.nanoseconds["queue"] += usage.queue_ns
-        self.nanoseconds["prefill"] += usage.prefill_ns
-        self.nanoseconds["decode"] += usage.decode_ns
+        self.watchers: list[Callable[[AnswerRecord], None]] = []
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
-        """Count an answer under way, and how it ends without Done: a class of error, or `left`."""
+    def answering(self, model: str) -> Iterator[AnswerRecord]:
+        """Count an answer under way, and how it ends: with Done, with an error, or `left`.
+
+        Yields:
+            What its events are to be added to.
+        """
         self.n_active += 1
+        record = AnswerRecord(model)
         try:
-            yield
-        except GptOssError as error:
-            self.ends[type(error).__name__] += 1
-            raise
+            yield record
         except (GeneratorExit, asyncio.CancelledError):
-            self.ends["left"] += 1
+            self._end(record, "left")
+            raise
+        except Exception as error:
+            self._end(record, type(error).__name__, is_error=True)
             raise
         finally:
             self.n_active -= 1
+
+    def add(self, record: AnswerRecord, event: ChatEvent) -> None:
+        """Take note of an event of an answer, before it is passed on."""
+        match event:
+            case Started():
+                record.n_prompt = event.n_prompt
+            case Done(reason, usage):
+                record.usage = usage
+                record.n_prompt, record.n_generated = usage.n_prompt, usage.n_generated
+                self._end(record, reason)
+            case ReasoningDelta() | ContentDelta() | CallDelta() | ToolCall():
+                record.first_ns = record.first_ns or time.time_ns()
+                record.n_generated += 1
+
+    def _end(self, record: AnswerRecord, end: str, *, is_error: bool = False) -> None:
+        if record.end:  # a client may leave as soon as it has the last event
+            return
+        record.ended_ns, record.end, record.is_error = time.time_ns(), end, is_error
+        self.ends[end] += 1
+        if usage := record.usage:
+            self.tokens["prompt"] += usage.n_prompt
+            self.tokens["cached"] += usage.n_cached
+            self.tokens["generated"] += usage.n_generated
+            self.nanoseconds["queue"] += usage.queue_ns
+            self.nanoseconds["prefill"] += usage.prefill_ns
+            self.nanoseconds["decode"] += usage.decode_ns
+        for watcher in self.watchers:
+            watcher(record)
 
     def crashed(self, model: str, error: GptOssError) -> None:
         """Count an engine process that ended unasked."""

@@ -129,7 +129,7 @@ class ModelManager:
             As `use` and `gptoss_local.chat.answer`.
         """
         growth = Growth(request, self.settings, n_ctx)
-        with self.counters.answering():
+        with self.counters.answering(entry.name) as record:
             while True:
                 for news in growth.news:
                     yield news
@@ -141,7 +141,7 @@ class ModelManager:
                     ) as events,
                 ):
                     async for event in events:
-                        self.counters.add(event)
+                        self.counters.add(record, event)
                         yield event
                     return
 

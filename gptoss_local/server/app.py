@@ -27,8 +27,12 @@ from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
+from gptoss_local.server.histograms import Histograms
+from gptoss_local.server.limits import Limits
 from gptoss_local.server.openapi import ENDPOINTS
 from gptoss_local.server.request_id import RequestIds
+from gptoss_local.server.traced_requests import TraceRequests
+from gptoss_local.server.tracing import start_tracing
 from gptoss_local.settings import Settings
 from gptoss_local.tools import ToolSources
 
@@ -46,11 +50,20 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     Args:
         settings: Folders and defaults.
         shut_down: Ends the server that runs the app (`gptoss stop`).
+
+    Raises:
+        UsageError: the file of API keys is wrong.
     """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.manager = ModelManager(settings)
+        watchers = app.state.manager.counters.watchers
+        watchers.append(app.state.histograms.add)
+        if limits:
+            watchers.append(limits.charge)
+        if tracing:
+            watchers.append(tracing.add_answer)
         app.state.pulls = Pulls(settings)
         app.state.responses = ResponseStore()
         app.state.tools = ToolSources(settings, Path.home())
@@ -65,14 +78,19 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         await app.state.pulls.close()
         await app.state.manager.close()
         await store.close()
+        if tracing:
+            await tracing.close()
 
     token = secrets.token_urlsafe(24)
+    limits = Limits(settings.api_keys_file) if settings.api_keys_file else None
+    tracing = start_tracing()
     app = Starlette(
         routes=[endpoint.route for endpoint in ENDPOINTS],
         middleware=[
             Middleware(RequestIds),
             Middleware(CleanPath),
-            Middleware(Guard, settings=settings, token=token),
+            *([Middleware(TraceRequests, tracing=tracing)] if tracing else []),
+            Middleware(Guard, settings=settings, token=token, limits=limits),
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
@@ -80,6 +98,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     app.router.redirect_slashes = False  # `CleanPath` serves both
     app.state.start_s, app.state.shut_down = time.monotonic(), shut_down
     app.state.token = token  # of the page: one of another site cannot read it
+    app.state.limits, app.state.histograms = limits, Histograms()
     return app
 
 
@@ -104,7 +123,8 @@ def serve(settings: Settings) -> None:
 
     Raises:
         ServerUnavailableError: the address is taken.
-        UsageError: it is not one of this machine, or other machines could reach it without a key.
+        UsageError: it is not one of this machine, other machines could reach it without a key, or
+            the file of keys is wrong.
     """
     check_access(settings)
     listener = _bind(settings)

@@ -46,6 +46,7 @@ class Dialect(NamedTuple):
     """The language of the clients of one API.
 
     Attributes:
+        name: As traces have it.
         is_spoken: Says of a path and a request's headers, in small letters, whether an error there
             is in this dialect; the first dialect that says so is taken.
         endpoints: Its paths.
@@ -53,6 +54,7 @@ class Dialect(NamedTuple):
         error: Struct of that body.
     """
 
+    name: str
     is_spoken: Callable[[str, Mapping[str, str]], bool]
     endpoints: tuple[Endpoint, ...]
     error_body: Callable[[GptOssError, Request], object]

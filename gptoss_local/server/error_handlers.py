@@ -9,7 +9,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from gptoss_local.errors import GptOssError, MethodNotAllowedError, PathNotFoundError, UsageError
+from gptoss_local.errors import (
+    GptOssError,
+    MethodNotAllowedError,
+    PathNotFoundError,
+    RateLimitError,
+    UsageError,
+)
 from gptoss_local.server.dialects.registry import DIALECTS
 from gptoss_local.server.request_id import add_request_id, request_id_of
 from gptoss_local.server.streaming import json_response, log_error
@@ -27,7 +33,10 @@ async def _on_error(request: Request, error: Exception) -> Response:
 def error_response(request: Request, error: GptOssError) -> Response:
     """An error in the shape of the path's dialect."""
     log_error(error)
-    return json_response(_body(request, request.url.path, error), error.http_status)
+    response = json_response(_body(request, request.url.path, error), error.http_status)
+    if isinstance(error, RateLimitError):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
 
 
 async def _on_exception(request: Request, error: Exception) -> Response:

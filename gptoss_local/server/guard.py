@@ -3,7 +3,9 @@
 A browser sends Origin with every cross-site request; a page that rebinds its DNS name to
 loopback sends its own name as Host. Both get 403, as in Ollama (routes.go:allowedHostsMiddleware).
 Pages that are allowed get the CORS headers that their browser asks for. A server that other
-machines can reach wants an API key instead of a Host of this machine.
+machines can reach wants an API key instead of a Host of this machine. Keys of a file are for other
+users: each has limits of its own, and where there is an API key as well, the saved chats are its
+owner's alone.
 
 What belongs to our own page is for no other one, not even of this machine: its endpoints want our
 own origin, and a token that only a page of this server can know.
@@ -21,8 +23,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gptoss_local.errors import StaleTokenError, UnauthorizedError, UsageError
+from gptoss_local.errors import GptOssError, StaleTokenError, UnauthorizedError, UsageError
 from gptoss_local.server.error_handlers import error_response
+from gptoss_local.server.limits import Limits
 from gptoss_local.server.origin import is_allowed_origin, is_own_origin
 from gptoss_local.settings import Settings
 
@@ -48,11 +51,15 @@ class Guard:
         app: What it guards.
         settings: With the key, and the address that the server listens to.
         token: What our page must send.
+        limits: Of the keys in a file, if there is one.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, token: str) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, token: str, limits: Limits | None = None
+    ) -> None:
         self._app = app
         self._token = token.encode()
+        self._limits = limits
         self._key = settings.api_key.encode()
         self._checks_host = is_loopback(settings.host)
         self._origins = tuple(o.strip().lower() for o in settings.origins.split(",") if o.strip())
@@ -75,40 +82,58 @@ class Guard:
             await _preflight(headers)(scope, receive, send)
         else:
             answering = _with_origin(send, origin) if origin and not is_ours else send
-            if error := self._refusal(path, headers):
+            try:
+                self._admit(scope["method"], path, headers)
+            except GptOssError as error:
                 await error_response(Request(scope), error)(scope, receive, answering)
             else:
                 await self._app(scope, receive, answering)
 
-    def _refusal(self, path: str, headers: Headers) -> UsageError | None:
-        """Return why a request may not be served, for want of a key or a token."""
+    def _admit(self, method: str, path: str, headers: Headers) -> None:
+        """Refuse a request for want of a key or a token, or beyond the limits of its key.
+
+        Raises:
+            UnauthorizedError, StaleTokenError, RateLimitError: it may not be served.
+        """
         if _OPEN_PATHS.fullmatch(path):
-            return None
-        if not self._has_key(headers):
-            return UnauthorizedError(
-                "the API key is missing or wrong",
-                hint="Send the server's GPTOSS_API_KEY as 'Authorization: Bearer KEY'.",
-            )
-        needs_token = bool(_OWN_PATHS.fullmatch(path)) and not self._key
-        sent = headers.get("x-gptoss-token", "").encode()
-        if needs_token and not secrets.compare_digest(sent, self._token):
-            return StaleTokenError(
+            return
+        sent, name = _sent_keys(headers), ""
+        if self._key and any(secrets.compare_digest(key, self._key) for key in sent):
+            return
+        is_ours = _OWN_PATHS.fullmatch(path) is not None
+        if self._key or self._limits:
+            names = map(self._limits.name_of, sent) if self._limits else ()
+            name = next(filter(None, names), "")
+            if not name:
+                key = "your key" if self._limits else "the server's GPTOSS_API_KEY"
+                raise UnauthorizedError(
+                    "the API key is missing or wrong",
+                    hint=f"Send {key} as 'Authorization: Bearer KEY'.",
+                )
+            if is_ours and self._key:
+                raise UnauthorizedError(
+                    "the saved chats are for the owner of this server",
+                    hint="They want its GPTOSS_API_KEY; other keys are for the API.",
+                )
+        sent_token = headers.get("x-gptoss-token", "").encode()
+        if is_ours and not secrets.compare_digest(sent_token, self._token):
+            raise StaleTokenError(
                 "these endpoints are for the page of this server, which sends its token",
                 hint="Load the page again; programs can send the API key of a server with one.",
             )
-        return None
+        if self._limits:
+            self._limits.admit(name, method, path)
 
     def _is_listed(self, origin: str) -> bool:
         """Return whether the settings name an origin; `*` stands for anything, also within one."""
         return any(fnmatchcase(origin.lower(), listed) for listed in self._origins)
 
-    def _has_key(self, headers: Headers) -> bool:
-        if not self._key:
-            return True
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        bearer = token.strip() if scheme.lower() == "bearer" else ""
-        sent = (bearer, headers.get("x-api-key", ""))
-        return any(secrets.compare_digest(key.encode(), self._key) for key in sent)
+
+def _sent_keys(headers: Headers) -> list[bytes]:
+    """Return what a client sent as its key."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if scheme.lower() == "bearer" else ""
+    return [key.encode() for key in (bearer, headers.get("x-api-key", "")) if key]
 
 
 def check_access(settings: Settings) -> None:
@@ -117,7 +142,8 @@ def check_access(settings: Settings) -> None:
     Raises:
         UsageError: the address is not loopback, and there is neither a key nor a waiver.
     """
-    if not (is_loopback(settings.host) or settings.api_key or settings.insecure):
+    has_keys = bool(settings.api_key or settings.api_keys_file)
+    if not (is_loopback(settings.host) or has_keys or settings.insecure):
         raise UsageError(
             f"{settings.host} can be reached from other machines, and there is no API key",
             hint="Set GPTOSS_API_KEY, or GPTOSS_INSECURE=1 to let everybody in.",

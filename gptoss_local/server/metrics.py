@@ -37,7 +37,9 @@ async def metrics(request: Request) -> Response:
     models = list(manager.loaded)
     stats = await asyncio.gather(*(_stats(model.engine) for model in models))
     names = (model.entry.name for model in models)
-    text = render(manager.counters, dict(zip(names, stats, strict=True)))
+    state = request.app.state
+    loaded, keys = dict(zip(names, stats, strict=True)), state.limits.use if state.limits else {}
+    text = render(manager.counters, loaded, state.histograms, keys)
     return Response(text, media_type=MEDIA_TYPE)
 
 

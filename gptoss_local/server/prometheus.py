@@ -9,6 +9,8 @@ from prometheus_client.registry import Collector
 
 from gptoss_local.engine.protocol import Stats
 from gptoss_local.runner.counters import Counters
+from gptoss_local.server.histograms import Histograms
+from gptoss_local.server.limits import KeyUse
 
 __all__ = ["MEDIA_TYPE", "render"]
 
@@ -35,22 +37,36 @@ _COUNTERS = {
 }
 
 
-def render(counters: Counters, models: Mapping[str, Stats | None]) -> bytes:
+def render(
+    counters: Counters,
+    models: Mapping[str, Stats | None],
+    histograms: Histograms,
+    keys: Mapping[str, KeyUse],
+) -> bytes:
     """Return all metrics that have a value.
 
     Args:
         counters: Of the server.
         models: The loaded ones, each with the stats that its engine reported, if it did.
+        histograms: Of answers.
+        keys: The use of each API key that has a name.
     """
-    return generate_latest(_Families(counters, models))
+    families = _Families(counters, models, keys)
+    return generate_latest(families) + generate_latest(histograms.registry)
 
 
 class _Families(Collector):
     """The metrics, as `generate_latest` wants them."""
 
-    def __init__(self, counters: Counters, models: Mapping[str, Stats | None]) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        models: Mapping[str, Stats | None],
+        keys: Mapping[str, KeyUse],
+    ) -> None:
         self._counters = counters
         self._models = models
+        self._keys = keys
 
     def collect(self) -> Iterator[Metric]:
         return (family for family in self._families() if family.samples)
@@ -68,6 +84,11 @@ class _Families(Collector):
         yield _counter("answer_seconds", "Time of complete answers by phase.", seconds, "phase")
         what = "Engine processes that failed."
         yield _counter("engine_crashes", what, done.crashes.items(), "model", "error")
+        use = self._keys.items()
+        asked = (((key, end), n) for key, each in use for end, n in each.requests.items())
+        yield _counter("key_requests", "Requests for answers by API key.", asked, "key", "outcome")
+        spent = (((key, kind), n) for key, each in use for kind, n in each.tokens.items())
+        yield _counter("key_tokens", "Tokens charged to an API key.", spent, "key", "kind")
         loaded = (((name,), 1) for name in self._models)
         yield _gauge("model_loaded", "1 for each model in memory.", loaded, "model")
         for make, table in ((_gauge, _GAUGES), (_counter, _COUNTERS)):

@@ -20,6 +20,7 @@ from gptoss_local.chat import (
     ToolRequest,
     WholeAnswer,
 )
+from gptoss_local.server.tracing import traced_tool
 from gptoss_local.tools import LoopLimit, ToolResult
 from gptoss_local.types import Usage
 
@@ -112,7 +113,7 @@ class ToolLoop:
         """
         for approval_id, call in (approved or {}).items():
             yield CallBegun(call, approval_id)
-            result = await self._tools.run(call)
+            result = await self._run(call)
             yield CallEnded(call, result)
             request = _with_result(request, call, result)
         was_refused = False
@@ -140,7 +141,7 @@ class ToolLoop:
                 else:
                     self._n_left = self._n_left and self._n_left - 1
                     yield CallBegun(call)
-                    results.append((call, await self._tools.run(call)))
+                    results.append((call, await self._run(call)))
                     yield CallEnded(*results[-1])
             if is_refused and was_refused:
                 yield LimitReached()
@@ -152,6 +153,9 @@ class ToolLoop:
                 done = msgspec.structs.replace(done, reason="length")
                 break
         yield done
+
+    async def _run(self, call: ToolCall) -> ToolResult:
+        return await traced_tool(call.name, self._tools.run(call), call.id)
 
     def _is_ours(self, event: ChatEvent) -> bool:
         return isinstance(event, ToolCall | CallDelta) and self._tools.is_ours(event.name)

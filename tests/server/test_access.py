@@ -200,6 +200,7 @@ def test_any_key_that_can_be_sent_works(nano_home: Path, key: str) -> None:
 def test_secrets_stay_in_the_server(nano_home: Path) -> None:
     """The engine needs neither key nor token."""
     secrets = {"HF_TOKEN": "hf_secret", "HUGGING_FACE_HUB_TOKEN": "hf_old", "LANG": "C.UTF-8"}
+    secrets["OTEL_EXPORTER_OTLP_HEADERS"] = "authorization=s3cret"
     headers = {"x-api-key": "s3cret"}
     with (
         run_server(nano_home, variables=secrets, api_key="s3cret") as server,

@@ -166,4 +166,7 @@ def test_health_and_metrics(own_http: httpx.Client) -> None:
     ):
         assert f"\n{line}.0\n" in f"\n{reply.text}", line
     names = set(re.findall(r"^([a-z_]+)[ {]", reply.text, re.M))
-    assert names == set(re.findall(r"^# TYPE (\w+) (?:gauge|counter)$", reply.text, re.M))
+    described = set(re.findall(r"^# TYPE (\w+) (?:gauge|counter)$", reply.text, re.M))
+    for name in re.findall(r"^# TYPE (\w+) histogram$", reply.text, re.M):
+        described |= {f"{name}_{part}" for part in ("bucket", "count", "sum")}
+    assert names == described

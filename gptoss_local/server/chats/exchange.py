@@ -29,6 +29,7 @@ from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.chats.toolboxes import Toolboxes
 from gptoss_local.server.chats.turns import begin_answer, begin_call
 from gptoss_local.server.streaming import log_error
+from gptoss_local.server.tracing import traced_tool
 from gptoss_local.tools import LoopLimit, Tool, Toolbox, ToolResult
 
 T = TypeVar("T")
@@ -227,7 +228,8 @@ class Exchange:
         if refusal is not None:
             return refusal
         try:
-            result = await self._until_stopped(self._toolbox.run(name, arguments))
+            work = traced_tool(name, self._toolbox.run(name, arguments))
+            result = await self._until_stopped(work)
         except Exception:
             _log.exception("internal error in the tool %s", name)
             return ToolResult("Error: internal error, see the server log", is_error=True)

@@ -18,6 +18,7 @@ def _is_spoken(path: str, headers: Mapping[str, str]) -> bool:
 
 
 ANTHROPIC = Dialect(
+    name="anthropic",
     is_spoken=_is_spoken,
     endpoints=(
         Endpoint(

@@ -136,6 +136,7 @@ _CHATS = (
 """The endpoints of our web page."""
 
 GPTOSS = Dialect(
+    name="gptoss",
     is_spoken=lambda path, _headers: path.startswith("/api/gptoss/"),
     endpoints=(
         Endpoint("GET", "/", page.root, "Says that a server is there, or is the page"),

@@ -22,6 +22,7 @@ from gptoss_local.server.streaming import NDJSON
 _MODEL = ("model",)
 
 OLLAMA = Dialect(
+    name="ollama",
     is_spoken=lambda _path, _headers: True,
     endpoints=(
         Endpoint("GET", "/api/version", routes.version, "Ollama's version", routes.Version),

@@ -19,6 +19,7 @@ _PAGE: dict[str, dict[str, Any]] = {
 }
 
 OPENAI = Dialect(
+    name="openai",
     is_spoken=lambda path, _headers: path.startswith("/v1/"),
     endpoints=(
         Endpoint(

@@ -135,15 +135,17 @@ def error_body(error: GptOssError) -> dict[str, Any]:
     """OpenAI's error shape; our hint goes into the message, as clients show nothing else."""
     text = f"{error.message}. {error.hint}" if error.hint else error.message
     default = "invalid_request_error" if error.http_status < 500 else "api_error"
-    kind = "not_found_error" if error.http_status == 404 else default
+    kind = _KINDS.get(error.http_status, default)
     code = _CODES.get(type(error).__name__)
     return {"error": {"message": text, "type": kind, "param": None, "code": code}}
 
 
+_KINDS = {404: "not_found_error", 429: "rate_limit_error"}
 _CODES = {
     "ModelNotFoundError": "model_not_found",
     "ResponseNotFoundError": "not_found",
     "ContextOverflowError": "context_length_exceeded",
+    "RateLimitError": "rate_limit_exceeded",
 }
 
 

@@ -1,0 +1,163 @@
+"""The file of API keys: names, hashes and limits. The keys themselves are in no file of ours.
+
+People may edit it: what they wrote there, with its comments, stays when a key is added or removed.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from gptoss_local.errors import UsageError
+from gptoss_local.validation import in_words
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
+_HEADER = "API keys of gptoss: `gptoss keys add NAME` prints a new key and writes its hash here."
+
+_Limit = Annotated[int, msgspec.Meta(ge=1)] | None
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key that its user was given.
+
+    Attributes:
+        name: Its user; metrics name it.
+        sha256: Of the key, in hexadecimal.
+        requests_per_minute: Most requests for answers; None: any number.
+        tokens_per_minute: Most tokens of prompts and answers together; None: any number.
+    """
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[\w.@-]{1,40}$")]
+    sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+    requests_per_minute: _Limit = None
+    tokens_per_minute: _Limit = None
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    keys: list[ApiKey] = []
+
+
+def hash_key(key: bytes) -> str:
+    """Return what the file has of a key."""
+    return sha256(key).hexdigest()
+
+
+def read_keys(path: Path) -> list[ApiKey]:
+    """Return the keys of a file, in its order.
+
+    Raises:
+        UsageError: it cannot be read, or something in it is wrong.
+    """
+    return _parse(_read(path), path)
+
+
+def add_key(path: Path, name: str, **limits: int | None) -> str:
+    """Make a key, and write its hash; the file is made if it is not there.
+
+    Args:
+        path: The file.
+        name: Whose key it is.
+        limits: By their names in `ApiKey`.
+
+    Returns:
+        The key, which cannot be had again.
+
+    Raises:
+        UsageError: there is a key of that name, or the file is wrong or cannot be written.
+    """
+    if path.exists() and name in (key.name for key in read_keys(path)):
+        raise UsageError(f"there is a key '{name}' already", hint=f"gptoss keys rm {name}")
+    key = f"gptoss-{secrets.token_urlsafe(32)}"
+    row: dict[str, str | int] = {"name": name, "sha256": hash_key(key.encode())}
+    row |= {field: limit for field, limit in limits.items() if limit is not None}
+
+    def put(document: "TOMLDocument") -> None:
+        import tomlkit
+
+        table = tomlkit.table()
+        table.update(row)
+        rows: Any = document.setdefault("keys", tomlkit.aot())
+        rows.append(table)
+
+    _change(path, put)
+    return key
+
+
+def remove_key(path: Path, name: str) -> None:
+    """Remove a key; the server refuses it from then on.
+
+    Raises:
+        UsageError: there is no key of that name, or the file is wrong or cannot be written.
+    """
+    names = [key.name for key in read_keys(path)]
+    if name not in names:
+        hint = f"Keys: {', '.join(names)}." if names else ""
+        raise UsageError(f"there is no key '{name}'", hint=hint)
+
+    def remove(document: "TOMLDocument") -> None:
+        rows: Any = document["keys"]
+        del rows[names.index(name)]
+
+    _change(path, remove)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        hint = "`gptoss keys add NAME` makes it." if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not a text file") from error
+
+
+def _parse(text: str, path: Path) -> list[ApiKey]:
+    try:
+        keys = msgspec.convert(tomllib.loads(text), _File).keys
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        # Not quoted, as it may be the key itself.
+        raise UsageError(f"{path}: {in_words(error)}") from error
+    for what in ("name", "sha256"):
+        values = [getattr(key, what) for key in keys]
+        for value in values:
+            if values.count(value) > 1:
+                raise UsageError(f"{path}: two keys have the {what} '{value}'")
+    return keys
+
+
+def _change(path: Path, change: "Callable[[TOMLDocument], None]") -> None:
+    """Change the file: all of it or nothing, and only to what can be read again."""
+    import tomlkit  # PERF: 60 ms; to read takes none
+
+    text = _read(path) if path.exists() else ""
+    _parse(text, path)
+    document = tomlkit.parse(text)
+    if not text:
+        document.add(tomlkit.comment(_HEADER))
+        document.add(tomlkit.nl())
+    change(document)
+    written_text = tomlkit.dumps(document)
+    _parse(written_text, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        target = path.resolve()  # it may be a link
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            written = Path(folder) / target.name
+            written.write_text(written_text, encoding="utf-8", newline="")
+            written.chmod(0o600)
+            if target.exists():
+                shutil.copymode(target, written)
+            os.replace(written, target)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

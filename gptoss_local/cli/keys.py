@@ -1,0 +1,81 @@
+"""`gptoss keys`: API keys of other users, and the limits of each. Needs no server."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from gptoss_local.api_keys import add_key, read_keys, remove_key
+from gptoss_local.cli._options import Json
+from gptoss_local.cli._output import print_json, print_table
+from gptoss_local.errors import UsageError
+from gptoss_local.settings import load_settings
+
+
+class Action(StrEnum):
+    ls = "ls"
+    add = "add"
+    rm = "rm"
+
+
+def keys(
+    action: Annotated[
+        Action, typer.Argument(metavar="[ls|add|rm]", help="What to do.")
+    ] = Action.ls,
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Whose key it is.")] = "",
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="Most requests a minute of a key that is added.")
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Most tokens a minute, of prompts and answers.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the API keys of other users, or add and remove one.
+
+    They are in the file that GPTOSS_API_KEYS_FILE names, as hashes. A running server follows it.
+    """
+    path = load_settings().api_keys_file
+    if path is None:
+        raise UsageError(
+            "there is no file of API keys",
+            hint="Set GPTOSS_API_KEYS_FILE, here and for the server.",
+        )
+    if action is not Action.add and (requests or tokens):
+        raise UsageError("--requests and --tokens belong to `gptoss keys add`")
+    if (action is Action.ls) == bool(name):
+        raise UsageError("ls takes no name" if name else f"whose key? gptoss keys {action} NAME")
+    match action:
+        case Action.ls:
+            _list(path, json=json)
+        case Action.add:
+            key = add_key(path, name, requests_per_minute=requests, tokens_per_minute=tokens)
+            if json:
+                print_json(name=name, key=key, file=path)
+                return
+            print(key)
+            print(f"{path} has its hash. The key is shown this once.", file=sys.stderr)
+        case Action.rm:
+            remove_key(path, name)
+            if json:
+                print_json(removed=name, file=path)
+
+
+def _list(path: Path, *, json: bool) -> None:
+    found = read_keys(path) if path.exists() else []
+    if json:
+        print_json(file=path, keys=[msgspec.structs.asdict(key) for key in found])
+        return
+    rows = [
+        (
+            key.name,
+            str(key.requests_per_minute or "-"),
+            str(key.tokens_per_minute or "-"),
+            key.sha256[:12],
+        )
+        for key in found
+    ]
+    print_table(("NAME", "REQUESTS/MIN", "TOKENS/MIN", "HASH"), rows)

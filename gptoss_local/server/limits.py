@@ -1,0 +1,185 @@
+"""API keys of a file: whose key a request has, and whether it may have another answer now.
+
+A minute's requests and tokens flow into a bucket evenly. A request takes one of the first when it
+comes; tokens are known, and taken, once an answer is over, so the second may be overdrawn by what
+ran at the same time, and the next request waits until it has recovered.
+"""
+
+import logging
+import math
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+
+from gptoss_local.api_keys import ApiKey, hash_key, read_keys
+from gptoss_local.errors import RateLimitError, UsageError
+from gptoss_local.runner.counters import AnswerRecord
+
+_log = logging.getLogger("gptoss")
+
+_ANSWERS = re.compile(
+    r"/api/(chat|generate)|/v1/(chat/completions|completions|responses|messages)"
+    r"|/api/gptoss/chats/\d+/(ask|answer|continue)"
+)
+_caller: ContextVar[str] = ContextVar("caller", default="")  # the name of the request's key
+
+_Sign = tuple[int, int, int]
+
+
+class Bucket:
+    """So many a minute, all of which may be taken at once.
+
+    Args:
+        per_minute: How many.
+        now_s: A monotonic clock.
+    """
+
+    def __init__(self, per_minute: int, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.per_minute = per_minute
+        self._now_s = now_s
+        self._level = float(per_minute)
+        self._at_s = now_s()
+
+    def wait_s(self, n: int) -> float:
+        """Return the seconds until so many are there, 0 if they are."""
+        self._flow()
+        return max(0.0, n - self._level) * 60 / self.per_minute
+
+    def take(self, n: int) -> None:
+        """Take so many, also more than there are."""
+        self._flow()
+        self._level -= n
+
+    def resize(self, per_minute: int) -> None:
+        """Change how many there are, without forgetting what was taken."""
+        self._flow()
+        self._level = min(self._level + max(0, per_minute - self.per_minute), per_minute)
+        self.per_minute = per_minute
+
+    def _flow(self) -> None:
+        now_s = self._now_s()
+        gained = (now_s - self._at_s) * self.per_minute / 60
+        self._level = min(self._level + gained, float(self.per_minute))
+        self._at_s = now_s
+
+
+class KeyUse:
+    """The requests and tokens of one key since the server's start.
+
+    Attributes:
+        requests: For answers, by whether they were `admitted` or `refused`.
+        tokens: Charged, by kind.
+    """
+
+    def __init__(self) -> None:
+        self.requests = Counter({"admitted": 0, "refused": 0})
+        self.tokens = Counter({"prompt": 0, "generated": 0})
+        self.buckets: dict[str, Bucket] = {}
+
+    def follow(self, key: ApiKey) -> None:
+        """Take over the limits of the key as the file has them now."""
+        limits = {"requests": key.requests_per_minute, "tokens": key.tokens_per_minute}
+        for what, per_minute in limits.items():
+            if per_minute is None:
+                self.buckets.pop(what, None)
+            elif what in self.buckets:
+                self.buckets[what].resize(per_minute)
+            else:
+                self.buckets[what] = Bucket(per_minute)
+
+    def charge(self, n_prompt: int, n_generated: int) -> None:
+        """Take the tokens of an answer."""
+        self.tokens["prompt"] += n_prompt
+        self.tokens["generated"] += n_generated
+        if bucket := self.buckets.get("tokens"):
+            bucket.take(n_prompt + n_generated)
+
+
+class Limits:
+    """The keys of a file, and what their users have left. Thread: one event loop.
+
+    The file is read again when it has changed; while something in it is wrong, what was read
+    before stays in force.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        use: By the name of the key, also of one that was removed.
+
+    Raises:
+        UsageError: it cannot be read, or something in it is wrong.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sign = _sign_of(path)
+        self.use: dict[str, KeyUse] = {}
+        self._follow(read_keys(path))
+
+    def name_of(self, sent: bytes) -> str:
+        """Return the name of a key, or nothing if it is not in the file."""
+        self._reload()
+        sent_hash, found = hash_key(sent), ""
+        for key in self._keys:  # all of them, so that the time says nothing
+            if secrets.compare_digest(key.sha256, sent_hash):
+                found = key.name
+        return found
+
+    def admit(self, name: str, method: str, path: str) -> None:
+        """Let a request in, and charge what it will cost to its key.
+
+        Raises:
+            RateLimitError: the key is over one of its limits.
+        """
+        _caller.set(name)
+        if method != "POST" or not _ANSWERS.fullmatch(path):
+            return
+        use = self.use[name]
+        waits_s = {what: bucket.wait_s(1) for what, bucket in use.buckets.items()}
+        if any(waits_s.values()):
+            use.requests["refused"] += 1
+            what = max(waits_s, key=waits_s.__getitem__)  # until then the others are free, too
+            n, retry_after_s = use.buckets[what].per_minute, math.ceil(waits_s[what])
+            raise RateLimitError(
+                f"the API key '{name}' is over its limit of {what}: {n:,} per minute",
+                hint=f"Try again in {retry_after_s} s.",
+                retry_after_s=retry_after_s,
+            )
+        use.requests["admitted"] += 1
+        if bucket_of_requests := use.buckets.get("requests"):
+            bucket_of_requests.take(1)
+
+    def charge(self, record: AnswerRecord) -> None:
+        """Charge an answer that is over to the key of the request that asked for it."""
+        if name := _caller.get():
+            self.use[name].charge(record.n_prompt, record.n_generated)
+
+    def _reload(self) -> None:
+        sign = _sign_of(self._path)
+        if sign == self._sign:
+            return
+        self._sign = sign
+        try:
+            self._follow(read_keys(self._path))
+            _log.info("read %s again: %d keys", self._path, len(self._keys))
+        except UsageError as error:
+            _log.error("%s. The keys that were read before stay in force.", error.message)
+
+    def _follow(self, keys: list[ApiKey]) -> None:
+        self._keys = keys
+        for key in keys:
+            self.use.setdefault(key.name, KeyUse()).follow(key)
+
+
+def _sign_of(path: Path) -> _Sign | None:
+    """Return what changes with a file; None if it cannot be found."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,219 @@
+"""Traces of requests by OpenTelemetry: what was asked of which model, and where the time went.
+
+Off unless `OTEL_EXPORTER_OTLP_ENDPOINT` is set; the SDK reads its other variables itself. No span
+has text of a prompt or an answer, or the arguments of a call.
+
+    POST /v1/responses              request   continues the client's trace (`traceparent`)
+    ├── chat nano                   answer    one for each, between calls of tools
+    │   ├── queue, prefill, decode            their times are those that the engine measured
+    └── execute_tool python         tool      a call that the server runs
+
+Names of attributes: OpenTelemetry's semantic conventions for HTTP and for generative AI.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Coroutine, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from gptoss_local import __version__
+from gptoss_local.runner.counters import AnswerRecord
+from gptoss_local.tools import ToolResult
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span
+
+_log = logging.getLogger("gptoss")
+
+_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_CLOSE_S = 2.0  # for the last spans, if the collector is slow
+
+ResultT = TypeVar("ResultT", bound=ToolResult | None)
+
+
+class Tracing:
+    """Makes spans, and hands them to the exporter, which sends them from a thread of its own.
+
+    Args:
+        provider: The SDK's, with the exporter.
+    """
+
+    def __init__(self, provider: "TracerProvider") -> None:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._provider = provider
+        self._tracer = provider.get_tracer("gptoss", __version__)
+        self._propagator = TraceContextTextMapPropagator()
+
+    def begin_request(self, method: str, headers: Mapping[str, str]) -> "Span":
+        """Begin the span of the request that this task serves.
+
+        It is in the trace of the client, if the headers name that.
+        """
+        from opentelemetry.context import Context
+        from opentelemetry.trace import SpanKind
+
+        parent = self._propagator.extract(headers, Context())
+        span = self._tracer.start_span(method, parent, SpanKind.SERVER)
+        _request.set(_Request(self, span))
+        return span
+
+    def add_answer(self, record: AnswerRecord) -> None:
+        """Add the spans of an answer that is over to the request that it was for, if there is one.
+
+        The engine measures how long each phase took, the last of which ends now.
+        """
+        if (request := _request.get()) is None:
+            return
+        parent, usage = request.span, record.usage
+        if parent.is_recording():  # that of a saved chat has ended long before its answer
+            parent.set_attribute("gen_ai.request.model", record.model)
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "gptoss",
+            "gen_ai.request.model": record.model,
+            "gen_ai.response.finish_reasons": [record.end],
+        }
+        if record.is_error:
+            attributes["error.type"] = record.end
+        else:
+            attributes["gen_ai.usage.input_tokens"] = record.n_prompt
+            attributes["gen_ai.usage.output_tokens"] = record.n_generated
+        if usage:
+            attributes["gen_ai.usage.cache_read.input_tokens"] = usage.n_cached
+        answer = self._begin(parent, f"chat {record.model}", record.begun_ns, attributes)
+        if usage:
+            decode_ns = max(record.ended_ns - usage.decode_ns, record.begun_ns)
+            prefill_ns = max(decode_ns - usage.prefill_ns, record.begun_ns)
+            queue_ns = max(prefill_ns - usage.queue_ns, record.begun_ns)
+            n_read = usage.n_prompt - usage.n_cached
+            read = {
+                "gen_ai.usage.input_tokens": usage.n_prompt,
+                "gen_ai.usage.cache_read.input_tokens": usage.n_cached,
+                "gptoss.prefilled_tokens": n_read,
+            }
+            written = {
+                "gen_ai.usage.output_tokens": usage.n_generated,
+                "gptoss.drafted_tokens": usage.n_drafted,
+                "gptoss.accepted_tokens": usage.n_accepted,
+            }
+            self._begin(answer, "queue", queue_ns, {}).end(prefill_ns)
+            self._begin(answer, "prefill", prefill_ns, read).end(decode_ns)
+            self._begin(answer, "decode", decode_ns, written).end(record.ended_ns)
+        if record.is_error:
+            fail(answer)
+        answer.end(record.ended_ns)
+
+    def add_call(self, request: "Span", name: str, call_id: str, begun_ns: int, error: str) -> None:
+        """Add the span of a call that has ended now.
+
+        Args:
+            request: The request that it was for.
+            name: Of the tool.
+            call_id: Of the call, if it has one.
+            begun_ns: Wall clock.
+            error: What kind of error it came to, if it did.
+        """
+        attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+        if call_id:
+            attributes["gen_ai.tool.call.id"] = call_id
+        if error:
+            attributes["error.type"] = error
+        span = self._begin(request, f"execute_tool {name}", begun_ns, attributes)
+        if error:
+            fail(span)
+        span.end()
+
+    async def close(self) -> None:
+        """Send the last spans; those that take too long are dropped."""
+        closing = threading.Thread(target=self._provider.shutdown, daemon=True)
+        closing.start()
+        await asyncio.to_thread(closing.join, _CLOSE_S)
+        if closing.is_alive():
+            _log.warning("the last spans could not be sent in %.0f s", _CLOSE_S)
+
+    def _begin(
+        self, parent: "Span", name: str, begun_ns: int, attributes: Mapping[str, Any]
+    ) -> "Span":
+        from opentelemetry.context import Context
+        from opentelemetry.trace import set_span_in_context
+
+        context = set_span_in_context(parent, Context())
+        return self._tracer.start_span(name, context, attributes=attributes, start_time=begun_ns)
+
+
+class _Request(NamedTuple):
+    """A request that is traced."""
+
+    tracing: Tracing
+    span: "Span"
+
+
+_request: ContextVar[_Request | None] = ContextVar("request", default=None)
+"""The one that this task works for; tasks that it starts have it, too."""
+
+
+def start_tracing() -> Tracing | None:
+    """Return what makes spans, if the environment says where they go and the SDK is installed."""
+    if not (endpoint := os.environ.get(_ENDPOINT, "").strip()):
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        _log.warning(
+            "%s is set, but there are no traces: %s. pip install 'gptoss-local[otel]' adds them.",
+            _ENDPOINT,
+            error,
+        )
+        return None
+    # What the environment says of the service wins; the SDK would let ours win.
+    ours = {"service.name": "gptoss", "service.version": __version__}
+    given = Resource.create().attributes
+    resource = Resource.create({**ours, **_named(given)})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    _log.info("traces go to %s", endpoint)
+    return Tracing(provider)
+
+
+async def traced_tool(name: str, work: Coroutine[Any, Any, ResultT], call_id: str = "") -> ResultT:
+    """Return the result of a call that the server runs, with a span of it if there are traces.
+
+    Args:
+        name: Of the tool.
+        work: Runs the call.
+        call_id: Of the call, if it has one.
+    """
+    if (request := _request.get()) is None:
+        return await work
+    begun_ns, error = time.time_ns(), "cancelled"
+    try:
+        result = await work
+        error = "tool_error" if result is not None and result.is_error else ""
+        return result
+    except Exception as raised:
+        error = type(raised).__name__
+        raise
+    finally:
+        request.tracing.add_call(request.span, name, call_id, begun_ns, error)
+
+
+def _named(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the environment says of the service; the SDK's stopgap is not from there."""
+    found = {name: given.get(name, "") for name in ("service.name", "service.version")}
+    return {n: v for n, v in found.items() if v and not str(v).startswith("unknown_service")}
+
+
+def fail(span: "Span") -> None:
+    """Mark a span as failed."""
+    from opentelemetry.trace import StatusCode
+
+    span.set_status(StatusCode.ERROR)
