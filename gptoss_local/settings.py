@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 import platformdirs
@@ -85,6 +85,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Seconds a written prefix stays in VRAM after its last use, if others are asked."""
     keep_alive_s: float = 300.0
     """Seconds a model stays loaded after its last request; negative means forever."""
+    grace_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 5.0
+    """Seconds that answers have to finish once the server is told to end."""
+    log_format: Literal["text", "json"] = "text"
+    """Form of `gptoss serve`'s log: `text` on stderr, or `json` on stdout, an object a line."""
     theme: str = "textual-dark"
     """Colours of the chat; `/theme` lists their names."""
     keys: dict[str, str] = {}
@@ -293,9 +297,17 @@ def _convert(values: dict[str, Any], source: str) -> Settings:
     try:
         return msgspec.convert(values, Settings, strict=False, dec_hook=_to_path)
     except msgspec.ValidationError as error:
-        known = f"Known settings: {', '.join(Settings.__struct_fields__)}."
-        hint = known if "unknown field" in str(error) else "Without it the default is used."
-        raise UsageError(f"{source}: {in_words(error, values)}", hint=hint) from error
+        raise UsageError(f"{source}: {in_words(error, values)}", hint=_hint(error)) from error
+
+
+def _hint(error: msgspec.ValidationError) -> str:
+    said = str(error)
+    if "unknown field" in said:
+        return f"Known settings: {', '.join(Settings.__struct_fields__)}."
+    if said.startswith("Invalid enum value"):
+        name = said.rpartition("$.")[2].strip("`")
+        return f"Use {' or '.join(get_args(Settings.__annotations__[name]))}."
+    return "Without it the default is used."
 
 
 def _to_path(_wanted: type, value: Any) -> Path:

@@ -73,7 +73,7 @@ def install(log: Log, places: Places, order: Order) -> None:
         log.say(f"making an environment in {environment}")
         python = environments.make_environment(log, environment)
         with tempfile.TemporaryDirectory() as folder:
-            package = _make_package(log, python, order.source, Path(folder))
+            package = make_package(log, python, order.source, Path(folder))
             log.say(f"installing gptoss {package.version}")
             llama = _fill(log, environment, package, order)
         log.say("asking the built-in model for an answer")
@@ -114,7 +114,7 @@ def _discard(environment: Path) -> None:
             folder.rmdir()
 
 
-def _make_package(log: Log, python: Path, source: str, folder: Path) -> Package:
+def make_package(log: Log, python: Path, source: str, folder: Path) -> Package:
     pip(log, python, "wheel", "--no-deps", "--wheel-dir", folder, source, doing=f"build {source}")
     wheel = llama_wheel.wheel_in(folder)
     if wheel is None:

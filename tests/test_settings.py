@@ -66,6 +66,10 @@ def test_url_is_reachable_for_any_bind_address() -> None:
         ("GPTOSS_VRAM", "12"),
         ("GPTOSS_VRAM", "9" * 400),
         ("GPTOSS_VRAM", "9999999999TiB"),
+        ("GPTOSS_GRACE_S", "-1"),
+        ("GPTOSS_GRACE_S", "nan"),
+        ("GPTOSS_GRACE_S", "inf"),
+        ("GPTOSS_LOG_FORMAT", "xml"),
         ("OLLAMA_HOST", "a/b"),
         ("OLLAMA_KEEP_ALIVE", "soon"),
         ("OLLAMA_MAX_QUEUE", "many"),
@@ -85,6 +89,7 @@ def test_bad_values_name_their_source(
         ("port = 'x'", "the default is used"),
         ("prot = 1", "Known settings: host, port"),
         ("port =", ""),
+        ("log_format = 'xml'", "Use text or json."),
     ],
 )
 def test_bad_config_file(

@@ -1,5 +1,6 @@
 """`gptoss serve`: run the HTTP server in the foreground."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -13,11 +14,14 @@ def serve(
 ) -> None:
     """Serve the Ollama-compatible API."""
     settings = load_settings(host=host, port=port)
-    import logging
+    import signal
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
-    logging.getLogger("gptoss").setLevel(logging.INFO)
+    # Before the slow imports: the kernel spares the first process of a container a signal that it
+    # does not handle, so a `docker stop` during the start would do nothing.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
     from gptoss_local.server import app
+    from gptoss_local.server.log_lines import log_to_terminal
 
+    log_to_terminal(settings.log_format)
     app.serve(settings)

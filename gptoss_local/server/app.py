@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import math
 import os
 import re
 import secrets
@@ -41,7 +42,6 @@ _log = logging.getLogger("gptoss")
 # Of a connection without a request. Python's clients (httpx) drop theirs after 5 s, which is also
 # uvicorn's default: a request that was sent just then got no answer.
 _KEEP_ALIVE_S = 75
-_GRACE_S = 5.0  # for answers that run when the server is told to end
 
 
 def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
@@ -140,14 +140,15 @@ def serve(settings: Settings) -> None:
         http=BoundedProtocol,
         ws="none",
         backlog=backlog,
+        log_config=None,  # its loggers write where ours do
         log_level="warning",
         access_log=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=round(_GRACE_S + 2),
+        timeout_graceful_shutdown=math.ceil(settings.grace_s) + 2,
         server_header=False,
         headers=[("Server", f"gptoss/{__version__}")],
     )
-    server = _Server(config, app)
+    server = _Server(config, app, settings.grace_s)
     _log.info("listening on %s", settings.url)
     server.run(sockets=[listener])
 
@@ -155,12 +156,13 @@ def serve(settings: Settings) -> None:
 class _Server(uvicorn.Server):
     """Lets answers finish for a while when it is told to end, then ends them with an error."""
 
-    def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
+    def __init__(self, config: uvicorn.Config, app: Starlette, grace_s: float) -> None:
         super().__init__(config)
         self._app = app
+        self._grace_s = grace_s
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().call_later(_GRACE_S, self._app.state.ending.set)
+        asyncio.get_running_loop().call_later(self._grace_s, self._app.state.ending.set)
         self._app.state.answers.changes.close()  # tabs that only listen would hold up the end
         await super().shutdown(sockets)
 

@@ -1,12 +1,23 @@
 """An id for every request, in the headers that Anthropic's and OpenAI's SDKs read."""
 
 import secrets
+from contextvars import ContextVar
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HEADERS = ("request-id", "x-request-id")
+
+
+class _Current:
+    """The request that a task works for; tasks that it starts share the object."""
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
+
+
+_current: ContextVar[_Current | None] = ContextVar("request", default=None)
 
 
 class RequestIds:
@@ -20,6 +31,7 @@ class RequestIds:
             await self._app(scope, receive, send)
             return
         request_id = f"req_{secrets.token_hex(12)}"
+        _current.set(current := _Current(request_id))
         scope["state"] = {**scope.get("state", {}), "request_id": request_id}
 
         async def answering(message: Message) -> None:
@@ -28,6 +40,9 @@ class RequestIds:
             await send(message)
 
         await self._app(scope, receive, answering)
+        # What outlives the request is not part of it: a model's keep-alive, an answer of the page.
+        # After an exception the id stays, for uvicorn logs that one.
+        current.request_id = ""
 
 
 def add_request_id(headers: MutableHeaders, request_id: str) -> None:
@@ -40,3 +55,9 @@ def request_id_of(request: Request) -> str:
     """Return the id that the answer to a request has in its headers."""
     request_id: str = request.state.request_id
     return request_id
+
+
+def current_request_id() -> str:
+    """Return the id of the request that this task or thread works for; empty without one."""
+    current = _current.get()
+    return current.request_id if current else ""
