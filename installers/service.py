@@ -15,6 +15,7 @@ Description=gptoss, a local server for gpt-oss models
 [Service]
 ExecStart="{command}" serve
 Restart=on-failure
+KillMode=mixed
 
 [Install]
 WantedBy=default.target
