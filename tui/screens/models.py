@@ -113,8 +113,11 @@ class ModelsDialog(Dialog[str | None]):
 
     def _line(self, tag: dict[str, Any]) -> Content:
         details = tag["details"]
+        where = (
+            f"computed at {tag['remote_host']}" if "remote_host" in tag else "built on first use"
+        )
         facts = [
-            decimal(tag["size"]) if tag["size"] else "built on first use",
+            decimal(tag["size"]) if tag["size"] else where,
             details["parameter_size"],
             fit_text(self._fits.get(tag["name"])),
             "loaded" if tag["name"] in self._loaded else "",
