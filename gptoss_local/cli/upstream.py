@@ -40,7 +40,7 @@ def upstream(
     ] = "",
     json: Json = False,
 ) -> None:
-    """List models that are computed by engines elsewhere, or add, test and remove them.
+    """List models that engines elsewhere compute, or add, test and remove them.
 
     They are in models.toml, next to config.toml. A key is never written there.
     """

@@ -98,7 +98,8 @@ async def connect(entry: ModelEntry, address: UpstreamAddress, settings: Setting
     from gptoss_local.upstream.client import Upstream  # PERF: httpx, 60 ms of the server's start
 
     vocabulary = await own_vocabulary(settings)
-    engine = Upstream(entry.name, address, closer(vocabulary))
+    file = nano.ensure_gguf(settings.cache_dir)  # it is there now
+    engine = Upstream(entry.name, address, closer(vocabulary), file)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(engine.close)
         await engine.connect(*probe(vocabulary))

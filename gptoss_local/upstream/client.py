@@ -1,7 +1,7 @@
 """Engines elsewhere as one of ours: `Upstream`, over HTTP.
 
-What it cannot do is refused: no engine there knows our grammars, which are over tokens with
-harmony's tags among them. Thread: one event loop.
+No engine there knows our grammars, which are over tokens with harmony's tags among them, so these
+are held here. Thread: one event loop.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from pathlib import Path
 
 import msgspec
 
@@ -35,6 +36,7 @@ class Upstream:
         name: The model's name here, for messages.
         address: Where they are and what they are.
         closer: See `Closer`.
+        vocabulary_file: A GGUF with the vocabulary, for grammars.
 
     Attributes:
         address: As given.
@@ -43,10 +45,13 @@ class Upstream:
         UsageError: the variable that should have the key is not set.
     """
 
-    def __init__(self, name: str, address: UpstreamAddress, closer: Closer) -> None:
+    def __init__(
+        self, name: str, address: UpstreamAddress, closer: Closer, vocabulary_file: Path
+    ) -> None:
         self._name = name
         self.address = address
         self._closer = closer
+        self._vocabulary_file = vocabulary_file
         self._connection = Connection(name, address)
         self._replicas = Replicas(address.urls, self._connection.is_well)
         self._seq_ids = itertools.count(1)
@@ -124,12 +129,12 @@ class Upstream:
         """Yield what arrives, Finished last; closing the iterator disconnects, which cancels it.
 
         Raises:
-            UsageError: a grammar, or log-probabilities that this kind does not send.
+            UsageError: a grammar that cannot be held, or log-probabilities that are not sent.
             ContextOverflowError: the prompt does not fit.
             ServerBusyError: all addresses are busy, also after some tries.
             UpstreamError: none answers, or one broke off or sent nonsense.
         """
-        self._check(grammar, n_logprobs)
+        self._check(n_logprobs)
         n_free = self._loaded.n_ctx - len(prompt)
         if n_free <= 0:
             raise ContextOverflowError(
@@ -146,7 +151,7 @@ class Upstream:
         answer = Answer(asked, self._closer)
         self._running.add(seq_id)
         try:
-            async with aclosing(self._chunks(asked)) as chunks:
+            async with aclosing(await self._answer(asked, grammar)) as chunks:
                 async for chunk in chunks:
                     tokens, logprobs = answer.add(chunk)
                     if tokens and seq_id not in self._cancelled:
@@ -155,7 +160,7 @@ class Upstream:
                         answer.end = "cancelled"
                     if answer.end == "cancelled" or answer.runs_on:
                         break
-            if missing := answer.missing_stop():
+            if grammar is None and (missing := answer.missing_stop()):
                 yield Tokens(seq_id, missing)
             assert answer.end is not None  # or the stream would have raised
             yield Finished(seq_id, answer.end, answer.usage())
@@ -187,6 +192,15 @@ class Upstream:
         self._replicas.stop()
         await self._connection.close()
 
+    async def _answer(self, asked: Asked, grammar: str | None) -> AsyncGenerator[Chunk, None]:
+        """Return the chunks of an answer, held to a grammar if there is one."""
+        if grammar is None:
+            return self._chunks(asked)
+        from gptoss_local.upstream.held import compile_mask, held_chunks  # PERF: llguidance
+
+        mask = await compile_mask(grammar, self._vocabulary_file)
+        return held_chunks(self._chunks, asked, mask, self._closer)
+
     async def _chunks(self, asked: Asked) -> AsyncGenerator[Chunk, None]:
         """Yield what arrives; until the first token other addresses are tried, or the same again.
 
@@ -215,16 +229,10 @@ class Upstream:
             if all(each.failed_s for each in self._replicas.all) or not replica.failed_s:
                 await asyncio.sleep(wait_s)  # or else another address is asked now
 
-    def _check(self, grammar: str | None, n_logprobs: int | None) -> None:
+    def _check(self, n_logprobs: int | None) -> None:
         kind = self.address.kind
         if self._is_closed:
             raise UpstreamError(f"the connection of '{self._name}' was closed")
-        if grammar is not None:
-            raise UsageError(
-                f"'{self._name}' is computed elsewhere ({kind}), where a format, a strict tool and "
-                "a tool that must be called cannot be enforced",
-                hint="Leave them out, or use a model of this machine.",
-            )
         if n_logprobs is not None and not KINDS[kind].has_logprobs:
             raise UsageError(
                 f"'{self._name}' is computed elsewhere ({kind}), which sends no log-probabilities "

@@ -35,7 +35,7 @@ Connect = Callable[..., Any]
 
 
 @pytest.fixture
-def upstream_to(vocabulary: Vocabulary) -> Connect:
+def upstream_to(vocabulary: Vocabulary, nano_gguf: Path) -> Connect:
     """Returns a context manager: an upstream whose addresses are these stand-ins."""
 
     @asynccontextmanager
@@ -43,7 +43,8 @@ def upstream_to(vocabulary: Vocabulary) -> Connect:
         urls = tuple(each if isinstance(each, str) else each.url for each in stand_ins)
         kinds = [each.kind for each in stand_ins if isinstance(each, StandIn)]
         options = {"kind": (kinds or ["vllm"])[0], "model": "served", "n_ctx": 4096} | options
-        upstream = Upstream("far", UpstreamAddress(urls=urls, **options), closer(vocabulary))
+        address = UpstreamAddress(urls=urls, **options)
+        upstream = Upstream("far", address, closer(vocabulary), nano_gguf)
         try:
             yield upstream
         finally:

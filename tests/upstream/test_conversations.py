@@ -9,6 +9,8 @@ import pytest
 
 from gptoss_local.catalog import UpstreamKind
 from gptoss_local.chat import Vocabulary
+from gptoss_local.chat.grammar import compile_grammar
+from gptoss_local.chat.message import JsonFormat
 from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.interface import Engine
@@ -29,6 +31,12 @@ CONVERSATIONS = [
     for golden in json.loads(Path(GOLDEN).read_bytes())
     if not golden["name"].endswith((", medium", ", high"))
 ]
+
+CAPITAL = next(g["prompt"] for g in CONVERSATIONS if g["name"] == "capital, low")
+_PROPERTIES = {"city": {"type": "string", "maxLength": 20}, "is_large": {"type": "boolean"}}
+GRAMMAR = compile_grammar(
+    JsonFormat({"type": "object", "properties": _PROPERTIES, "required": list(_PROPERTIES)})
+)
 
 
 async def collect(
@@ -127,11 +135,41 @@ async def test_log_probabilities_that_cannot_be_had_are_refused(
     assert not stand_in.bodies
 
 
-async def test_a_grammar_is_refused(stand_in: StandIn, upstream_to: Connect) -> None:
+@pytest.mark.parametrize(
+    ("kind", "stop"), [("vllm", "sent"), ("dynamo", "said"), ("llama-server", "neither")]
+)
+async def test_a_grammar_is_held_as_the_engine_holds_it(
+    engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect, kind: str, stop: str
+) -> None:
+    """Token for token, though the upstream does not know of it."""
+    stand_in = StandIn(
+        kind, engine, vocabulary, hides_stop=stop != "sent", says_stop=stop != "neither"
+    )
+    async with serving(stand_in), upstream_to(stand_in) as upstream:
+        here, _ = await collect(engine, CAPITAL, grammar=GRAMMAR, max_tokens=60)
+        there, finished = await collect(upstream, CAPITAL, grammar=GRAMMAR, max_tokens=60)
+        assert ids(there) == ids(here)
+        assert finished.reason == "stop"
+        assert (finished.usage.n_prompt, finished.usage.n_generated) == (
+            len(CAPITAL),
+            len(ids(here)),
+        )
+        assert len(stand_in.bodies) > 1  # nano, which did not see the schema, writes no JSON
+        for n in (1, 4, 7):
+            there, finished = await collect(upstream, CAPITAL, grammar=GRAMMAR, max_tokens=n)
+            assert (ids(there), finished.reason) == (ids(here)[:n], "length")
+
+
+async def test_an_upstream_that_cannot_be_held_is_an_error(
+    stand_in: StandIn, upstream_to: Connect
+) -> None:
+    """As one that ignores biases."""
+    end = 'data: {"choices": [{"text": "", "token_ids": [], "finish_reason": "length"}]}\n\n'
+    stand_in.faults = [stream(tokens_event(5), end)] * 100
     async with upstream_to(stand_in) as upstream:
-        with pytest.raises(UsageError, match="cannot be enforced"):
-            await collect(upstream, [1], grammar="start: /a/")
-    assert not stand_in.bodies
+        with pytest.raises(UpstreamError, match="does not keep to the format"):
+            await collect(upstream, CAPITAL, grammar=GRAMMAR)
+    assert 1 < len(stand_in.bodies) < 30
 
 
 @pytest.mark.parametrize("kind", ["vllm", "llama-server"])

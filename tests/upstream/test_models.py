@@ -127,11 +127,25 @@ async def test_a_call_of_a_tool(here: RunningServer) -> None:
     assert there["tool_calls"][0]["function"]["name"] == "run_command"
 
 
-async def test_what_cannot_be_held_is_refused(here: RunningServer) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    answer = await post(here, "/api/chat", model="far", messages=[QUESTION], format=schema)
-    assert answer.status_code == 400
-    assert "cannot be enforced" in answer.json()["error"]
+async def test_a_format_and_a_forced_call_are_held(here: RunningServer) -> None:
+    properties = {"city": {"type": "string", "maxLength": 20}, "is_large": {"type": "boolean"}}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    named = {"name": "city", "schema": schema}
+    function = {"name": "note", "parameters": schema, "strict": True}
+    for body in (
+        {"response_format": {"type": "json_schema", "json_schema": named}},
+        {"tools": [{"type": "function", "function": function}], "tool_choice": "required"},
+    ):
+        body |= {"messages": [QUESTION], "temperature": 0, "max_tokens": 400}
+        said = []
+        for model in ("far", "nano"):
+            answer = await post(here, "/v1/chat/completions", model=model, **body)
+            message = answer.json()["choices"][0]["message"]
+            calls = message.get("tool_calls") or []
+            text = calls[0]["function"]["arguments"] if calls else message["content"]
+            said.append(json.loads(text))
+        assert said[0] == said[1]
+        assert set(said[0]) == set(properties)
 
 
 async def test_it_is_shown_as_what_it_is(here: RunningServer, far: StandIn) -> None:
