@@ -13,7 +13,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from gptoss_local.catalog import catalog
 from gptoss_local.engine.client import EngineClient
+from gptoss_local.settings import environment_without_secrets
 from tests.conftest import RunningServer, free_port, run_server
 from tests.nano.recipe.make_golden import AGENT, SHELL
 from tests.upstream.stand_in import StandIn, serving, status, stream
@@ -56,7 +58,9 @@ async def here(far: StandIn, nano_home: Path) -> AsyncIterator[RunningServer]:
 
 
 async def gptoss(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"GPTOSS_HOME": str(home), "GPTOSS_PORT": "1"} | variables
+    environment = (
+        os.environ | {"GPTOSS_HOME": str(home), "GPTOSS_PORT": str(free_port())} | variables
+    )
     command = [sys.executable, "-m", "gptoss_local", *words]
     return await asyncio.to_thread(
         subprocess.run, command, env=environment, capture_output=True, text=True, timeout=120
@@ -190,11 +194,16 @@ async def test_errors_reach_the_client_with_their_status(here: RunningServer, fa
     assert "not an event of vllm" in answer.json()["error"]
 
 
-async def test_commands_that_need_a_file_say_that_there_is_none(
-    far: StandIn, nano_home: Path
-) -> None:
+async def test_programs_of_tools_do_not_get_the_key(far: StandIn) -> None:
+    catalog()
+    assert "FAR_KEY" in os.environ
+    assert "FAR_KEY" not in environment_without_secrets()
+
+
+async def test_commands_that_need_a_file_say_that_there_is_none(here: RunningServer) -> None:
     for words in (("plan", "far"), ("rm", "far"), ("cp", "far", "near")):
-        refused = await gptoss(nano_home, *words)
+        port = here.url.rpartition(":")[2]
+        refused = await gptoss(here.home, *words, GPTOSS_PORT=port)
         assert refused.returncode == 2, refused.stdout
         assert "no file here" in refused.stderr
 

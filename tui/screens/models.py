@@ -113,9 +113,8 @@ class ModelsDialog(Dialog[str | None]):
 
     def _line(self, tag: dict[str, Any]) -> Content:
         details = tag["details"]
-        where = (
-            f"computed at {tag['remote_host']}" if "remote_host" in tag else "built on first use"
-        )
+        host = tag.get("remote_host")
+        where = f"computed at {host}" if host else "built on first use"
         facts = [
             decimal(tag["size"]) if tag["size"] else where,
             details["parameter_size"],
