@@ -134,7 +134,8 @@ class Connection:
                 f"{self._at(replica)} sent nothing for {wait_s:g} s",
                 hint="first_token_s and stall_s in models.toml say how long to wait.",
             )
-            raise Fault(told) from error
+            # The same engine may still be at work on it: only another one is asked.
+            raise Fault(told, may_retry=len(self._address.urls) > 1) from error
         except httpx.HTTPError as error:
             raise Fault(self._broken(error, replica)) from error
         except UpstreamError as error:  # of a chunk: the next try would bring the same

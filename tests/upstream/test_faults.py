@@ -37,18 +37,33 @@ async def until(condition: object) -> None:
         stream(breaks=True),
         stream(),
         stream(USAGE_ONLY, breaks=True),
-        stream(stalls=True),
     ],
-    ids=["429", "503", "500", "dies", "empty", "dies after an event", "stalls"],
+    ids=["429", "503", "500", "dies", "empty", "dies after an event"],
 )
 async def test_before_the_first_token_it_is_tried_again(
     stand_in: StandIn, upstream_to: Connect, fault: object
 ) -> None:
     stand_in.faults = [fault]  # type: ignore[list-item]
-    async with upstream_to(stand_in, first_token_s=1.5) as upstream:
+    async with upstream_to(stand_in) as upstream:
         events, _ = await collect(upstream, PROMPT)
     assert ids(events) == ANSWER
     assert len(stand_in.bodies) == 2
+
+
+async def test_one_that_does_not_begin_is_left_for_another_address(
+    engine: EngineClient, vocabulary: Vocabulary, stand_in: StandIn, upstream_to: Connect
+) -> None:
+    """The same one may still be reading the prompt."""
+    stalled = StandIn("vllm", engine, vocabulary, faults=[stream(stalls=True)] * 2)
+    async with serving(stalled):
+        async with upstream_to(stalled, first_token_s=0.2) as upstream:
+            with pytest.raises(UpstreamError, match=r"sent nothing for 0\.2 s"):
+                await collect(upstream, PROMPT)
+        assert len(stalled.bodies) == 1
+        async with upstream_to(stalled, stand_in, first_token_s=3.0) as upstream:
+            events, _ = await collect(upstream, PROMPT)
+    assert ids(events) == ANSWER
+    assert (len(stalled.bodies), len(stand_in.bodies)) == (2, 1)
 
 
 @pytest.mark.parametrize(
