@@ -10,13 +10,13 @@ import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_size
-from gptoss_local.settings import user_models_file
+from gptoss_local.settings import keep_from_children, user_models_file
 from gptoss_local.validation import in_words
 
 _AS_IN = 'As in: [[model]] name = "mine" and checkpoint = { repo = "OWNER/NAME" }.'
@@ -28,6 +28,7 @@ NAME = re.compile(rf"(?:{_PART}/){{0,2}}{_PART}(?::{_PART})?")
 
 _Size = Annotated[int, msgspec.Meta(ge=0)]
 _Repo = Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+/[\w.-]+(@\S+)?$")]
+_Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s?#]+(/[^\s?#]*)?$")]
 _File = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.gguf$")]
 
 
@@ -76,6 +77,31 @@ class Sampling(_Entry, frozen=True, omit_defaults=True):
         return said
 
 
+UpstreamKind = Literal["vllm", "nim", "sglang", "tensorrt-llm", "dynamo", "llama-server"]
+
+
+class UpstreamAddress(_Entry, frozen=True, kw_only=True):
+    """Engines elsewhere that compute a model; see `gptoss_local.upstream`.
+
+    Attributes:
+        kind: What they are, which says how they are spoken to.
+        urls: Of equal engines, without `/v1`.
+        model: The model's name there.
+        key_env: The environment variable that has the key; empty: none is sent.
+        n_ctx: Tokens of context; 0: what they say, or else what gpt-oss was trained for.
+        first_token_s: How long to wait for the first token, with its queue and prefill.
+        stall_s: How long to wait for each further one.
+    """
+
+    kind: UpstreamKind
+    urls: Annotated[tuple[_Url, ...], msgspec.Meta(min_length=1)]
+    model: str = ""
+    key_env: Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")] = ""
+    n_ctx: _Size = 0
+    first_token_s: Annotated[float, msgspec.Meta(gt=0)] = 300.0
+    stall_s: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+
+
 class CatalogModel(_Entry, frozen=True, kw_only=True):
     """One entry.
 
@@ -97,6 +123,7 @@ class CatalogModel(_Entry, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     checkpoint: Checkpoint | None = None
     gguf: PublishedGGUF | None = None
+    upstream: UpstreamAddress | None = None
 
     @property
     def is_local(self) -> bool:
@@ -128,6 +155,11 @@ def catalog() -> tuple[CatalogModel, ...]:
     except OSError:
         changed_ns = 0
     return _catalog(file, changed_ns)
+
+
+def check_models_file(path: Path) -> None:
+    """Check a file like the user's models.toml. Raises UsageError as `catalog`."""
+    _catalog(path, path.stat().st_mtime_ns)
 
 
 def canonical_name(name: str) -> str:
@@ -185,6 +217,9 @@ def _catalog(users: Path, changed_ns: int) -> tuple[CatalogModel, ...]:
         raise UsageError(f"{users}: the model '{twice}' is listed twice.")
     found = ours | {t["name"]: _convert(tables.get(t["name"], {}) | t, users) for t in theirs}
     _check(found, frozenset(names), users)
+    for model in found.values():
+        if model.upstream and model.upstream.key_env:
+            keep_from_children(model.upstream.key_env)
     return tuple(found.values())
 
 
@@ -268,7 +303,17 @@ def _check_user(model: CatalogModel, path: Path) -> None:
         raise UsageError(f"{where}: file '{model.file}' is neither a name nor an absolute path.")
     if model.file and (not model.file.endswith(".gguf") or "\0" in model.file):
         raise UsageError(f"{where}: file {model.file!r} is not a .gguf file.")
-    if not (model.embedded or model.file or model.repo):
+    if model.upstream and any("@" in url for url in model.upstream.urls):
+        raise UsageError(  # not quoted, as messages are logged
+            f"{where}: an address has a user and a password in it.",
+            hint="`key_env` names a variable that has a key.",
+        )
+    if model.upstream and (model.embedded or model.file or model.repo):
+        raise UsageError(
+            f"{where}: it is computed elsewhere, and has a file or a place to pull one from.",
+            hint="Choose another name for what is computed elsewhere.",
+        )
+    if not (model.embedded or model.file or model.repo or model.upstream):
         raise UsageError(
             f"{where}: nothing says where it comes from.",
             hint=_AS_IN,

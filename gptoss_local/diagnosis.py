@@ -29,6 +29,16 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
+class UpstreamState(msgspec.Struct, frozen=True):
+    """A model that is computed elsewhere, and the addresses that do not say they are well."""
+
+    name: str
+    kind: str
+    urls: tuple[str, ...]
+    silent: tuple[str, ...]
+    problem: str = ""
+
+
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that matter besides the machine.
 
@@ -38,6 +48,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         has_model: One is there already, besides the embedded one.
         address: Where the server is, or would be.
         answers: Who answers there: us, another program, no one; or the host has no address.
+        upstreams: Models that are computed elsewhere.
     """
 
     models_dir: str
@@ -45,6 +56,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     has_model: bool = False
     address: str
     answers: Literal["gptoss", "other", "nobody", "no address"]
+    upstreams: tuple[UpstreamState, ...] = ()
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
@@ -56,6 +68,7 @@ def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
         _ram(machine),
         _disk(machine, around),
         _port(around),
+        *map(_upstream, around.upstreams),
     ]
 
 
@@ -193,3 +206,14 @@ def _port(around: Surroundings) -> Finding:
         case "other":
             text = f"Another program listens at {around.address}, perhaps Ollama."
             return Finding("server", "problem", text, "Stop it, or set GPTOSS_PORT=11435.")
+
+
+def _upstream(state: UpstreamState) -> Finding:
+    name = f"model {state.name}"
+    if state.problem:
+        return Finding(name, "problem", f"{state.problem}.", "Set it where the server starts.")
+    if not state.silent:
+        return Finding(name, "ok", f"{state.kind} at {', '.join(state.urls)} is well.")
+    level: Level = "problem" if len(state.silent) == len(state.urls) else "note"
+    text = f"{state.kind} at {', '.join(state.silent)} does not say that it is well."
+    return Finding(name, level, text, f"`gptoss upstream test {state.name}` says more.")

@@ -31,6 +31,7 @@
     └── EngineError                 10        500   llama.cpp refused something
         ├── ModelLoadError          10        500
         ├── ComputeError            10        500   the device's results are wrong
+        ├── UpstreamError           10        502   an engine elsewhere fails
         └── EngineCrashedError      10        500   the engine process died
 
 Foreign exceptions are translated once, where the foreign library is called, with `raise ... from`.
@@ -228,6 +229,12 @@ class ComputeError(EngineError):
             "temperature, and report it with the server log (`gptoss logs`)."
         )
         super().__init__(message, hint=hint)
+
+
+class UpstreamError(EngineError):
+    """An engine elsewhere does not answer, or not as its kind does."""
+
+    http_status = 502
 
 
 class EngineCrashedError(EngineError):

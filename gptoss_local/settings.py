@@ -25,6 +25,7 @@ SECRETS = (
     *("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
 )
 """Variables that only the server and its downloads need."""
+_named_secrets: set[str] = set()
 
 
 class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -182,7 +183,13 @@ def load_settings(**flags: Any) -> Settings:
 
 def environment_without_secrets() -> dict[str, str]:
     """Return this process's variables for a child that needs no key and no token."""
-    return {name: value for name, value in os.environ.items() if name not in SECRETS}
+    secrets = {*SECRETS, *_named_secrets}
+    return {name: value for name, value in os.environ.items() if name not in secrets}
+
+
+def keep_from_children(variable: str) -> None:
+    """Take note of a variable with a key, which a file of the user names."""
+    _named_secrets.add(variable)
 
 
 def user_models_file() -> Path:

@@ -42,7 +42,7 @@ from gptoss_local.chat.render import (
 )
 from gptoss_local.chat.truncation import shorten
 from gptoss_local.chat.vocabulary import STOP_TOKENS, Vocabulary
-from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.interface import Engine
 from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
 from gptoss_local.errors import BrokenCallError, ContextOverflowError
 from gptoss_local.off_loop import Check, run_off_loop
@@ -57,7 +57,7 @@ _grammar_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="grammar
 
 
 async def answer(
-    engine: EngineClient,
+    engine: Engine,
     vocabulary: Vocabulary,
     request: ChatRequest | RawRequest,
     *,
@@ -183,7 +183,7 @@ def _remember(start: _Start, whole: WholeAnswer) -> None:
     _recall.add(start.request.owner, whole, written)
 
 
-def _prefetch(engine: EngineClient, name: str, render: Callable[[], list[int]]) -> None:
+def _prefetch(engine: Engine, name: str, render: Callable[[], list[int]]) -> None:
     """Let the engine prepare what the next turn begins with; without waiting for it."""
 
     def send(rendering: asyncio.Future[list[int]]) -> None:

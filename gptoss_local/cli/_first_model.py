@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 def chosen_model(settings: Settings) -> str:
     """Return the newest model that can be read; with the embedded one only, offer downloads.
 
+    One that is computed elsewhere is chosen if there is no file.
+
     Raises:
         UsageError: there is none, and no terminal to ask on.
     """
     from gptoss_local.store import check_usable, list_models
 
     for entry in list_models(settings):
+        if entry.upstream:
+            return entry.name
         if entry.path is None or entry.embedded:
             continue
         try:

@@ -130,7 +130,7 @@ def server_for(model: str, settings: Settings) -> "Client":
         if not offer_download(canonical_name(model), settings):
             raise
         entry = find_model(model, settings)
-    if entry.path is None:
+    if entry.path is None and entry.upstream is None:
         with progress_bar() as progress:
             entry.ensure_file(settings, progress)
     return running_server(settings)

@@ -9,7 +9,8 @@ from gptoss_local.cli._output import print_json
 from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.diagnosis import Surroundings
+    from gptoss_local.catalog import UpstreamAddress
+    from gptoss_local.diagnosis import Surroundings, UpstreamState
 
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
 
@@ -67,6 +68,7 @@ def _look_around(settings: Settings) -> "Surroundings":
         has_model=_has_model(settings),
         address=settings.url,
         answers=_who_answers(settings),
+        upstreams=_upstreams(settings),
     )
 
 
@@ -75,9 +77,39 @@ def _has_model(settings: Settings) -> bool:
     from gptoss_local.store import list_models
 
     try:
-        return any(not entry.embedded for entry in list_models(settings))
+        return any(e.path and not e.embedded for e in list_models(settings))
     except (GptOssError, OSError):  # a folder that may not be read
         return False
+
+
+def _upstreams(settings: Settings) -> "tuple[UpstreamState, ...]":
+    from gptoss_local.errors import GptOssError
+    from gptoss_local.store import list_models
+
+    try:
+        found = [(e.name, e.upstream) for e in list_models(settings) if e.upstream]
+    except (GptOssError, OSError):
+        return ()
+    if not found:
+        return ()
+    import asyncio
+
+    async def look() -> "list[UpstreamState]":
+        return await asyncio.gather(*(_state(name, address) for name, address in found))
+
+    return tuple(asyncio.run(look()))
+
+
+async def _state(name: str, address: "UpstreamAddress") -> "UpstreamState":
+    from gptoss_local.diagnosis import UpstreamState
+    from gptoss_local.errors import GptOssError
+    from gptoss_local.upstream.connection import silent_urls
+
+    try:
+        silent, problem = await silent_urls(name, address), ""
+    except GptOssError as error:  # no key
+        silent, problem = (), error.message
+    return UpstreamState(name, address.kind, address.urls, silent, problem)
 
 
 def _who_answers(settings: Settings) -> Literal["gptoss", "other", "nobody", "no address"]:

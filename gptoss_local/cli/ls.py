@@ -1,12 +1,16 @@
 """`gptoss ls`: the models of this machine. Reads the disk, needs no server."""
 
 import time
+from typing import TYPE_CHECKING
 
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, NamesOnly
 from gptoss_local.cli._output import human_age, print_json, print_names, print_table
 from gptoss_local.settings import load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.store import ModelEntry
 
 
 def ls(quiet: NamesOnly = False, json: Json = False) -> None:
@@ -23,6 +27,7 @@ def ls(quiet: NamesOnly = False, json: Json = False) -> None:
                 "size_bytes": entry.size_bytes if entry.path else None,
                 "modified_s": entry.modified_ns / 1e9 if entry.path else None,
                 "in_place": entry.is_in_place,
+                "upstream": entry.upstream,
             }
             for entry in entries
         ]
@@ -36,10 +41,8 @@ def ls(quiet: NamesOnly = False, json: Json = False) -> None:
             entry.name,
             entry.digest[:12],
             decimal(entry.size_bytes) if entry.path else "-",
-            f"{human_age(time.time() - entry.modified_ns / 1e9)} ago"
-            if entry.path
-            else "built on first use",
-            str(entry.path) if entry.is_in_place else "",
+            _since(entry),
+            _where(entry),
         )
         for entry in entries
     ]
@@ -48,3 +51,17 @@ def ls(quiet: NamesOnly = False, json: Json = False) -> None:
         print_table([*header, "WHERE"], rows)
     else:
         print_table(header, [row[:-1] for row in rows])
+
+
+def _since(entry: "ModelEntry") -> str:
+    if entry.upstream:
+        return "-"
+    if not entry.path:
+        return "built on first use"
+    return f"{human_age(time.time() - entry.modified_ns / 1e9)} ago"
+
+
+def _where(entry: "ModelEntry") -> str:
+    if entry.upstream:
+        return f"{entry.upstream.kind} at {', '.join(entry.upstream.urls)}"
+    return str(entry.path) if entry.is_in_place else ""

@@ -20,6 +20,7 @@ COMMANDS = {
     "launch": "Start a coding agent with a model of this machine.",
     "log": "List past chats, search them, or print one.",
     "tools": "List what the model may call, or add, remove and test MCP servers.",
+    "upstream": "List models that engines elsewhere compute, or add, test and remove them.",
     "presets": "List the presets of the chat.",
     "pull": "Download MODEL and convert it while it arrives.",
     "ls": "List the models on this machine.",

@@ -36,7 +36,7 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
         (
             model["name"],
             model["digest"][:12],
-            decimal(model["size"]),
+            decimal(model["size"]) if model["size"] else "-",
             processor(model),
             str(model["context_length"]),
             _until(model),
@@ -49,6 +49,8 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
 
 def processor(model: dict[str, Any]) -> str:
     """Return where the weights are, in Ollama's words."""
+    if host := model.get("remote_host"):
+        return str(host)
     share = model["size_vram"] / model["size"]
     if share in (0, 1):
         return "100% GPU" if share else "100% CPU"

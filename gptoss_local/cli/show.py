@@ -31,7 +31,9 @@ def show(
         text = render_modelfile(entry)
         print_json(name=entry.name, modelfile=text) if json else print(text, end="")
         return
-    if json:
+    if json and entry.upstream:
+        print_json(name=entry.name, upstream=entry.upstream, defaults=entry.defaults)
+    elif json:
         path, info = _read(entry, settings)
         print_json(
             name=entry.name,
@@ -46,6 +48,16 @@ def show(
 
 def facts_of(entry: "ModelEntry", settings: Settings) -> dict[str, str]:
     """Return what there is to say of a model, by what it is."""
+    if upstream := entry.upstream:
+        facts = {
+            "name": entry.name,
+            "computed by": upstream.kind,
+            "at": "\n".join(upstream.urls),
+            "model there": upstream.model,
+            "key": f"in the variable {upstream.key_env}" if upstream.key_env else "none",
+            "context length": f"{upstream.n_ctx:,}" if upstream.n_ctx else "as it says",
+        }
+        return {name: value for name, value in facts.items() if value} | _carried(entry.defaults)
     path, info = _read(entry, settings)
     arch = info.architecture
     facts = {

@@ -13,6 +13,7 @@ from gptoss_local.formats.byte_level import BYTE_OF_CHAR, CHAR_OF_BYTE
 VOCAB_SIZE = 201_088
 LONGEST_TOKEN_BYTES = 128
 FIRST_SPECIAL = 199_998
+N_VOCAB = 201_088
 """The first id after the tokens of the rank file."""
 END_OF_PROMPT = 200_018
 """The last id with a name in the published tokenizer.json."""

@@ -14,6 +14,7 @@ from functools import partial
 from gptoss_local.chat import ChatRequest, Growing, RawRequest
 from gptoss_local.errors import ContextOverflowError, DoesNotFitError
 from gptoss_local.plan.measured import read_measured
+from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.planning import measured_file, plan_load
 from gptoss_local.runner.retries import Attempt
@@ -52,12 +53,12 @@ class Growth:
         """Return what a client that watches the prefill hears before the model is loaded again."""
         return [self._grown] if self._grown and self._is_watched else []
 
-    def n_room(self, model: LoadedModel) -> int:
+    def n_room(self, model: LoadedModel | RemoteModel) -> int:
         """Return the tokens that must be free after the prompt, or else the context grows."""
-        return _ROOM if self._can_grow(model) else 0
+        return _ROOM if isinstance(model, LoadedModel) and self._can_grow(model) else 0
 
     @asynccontextmanager
-    async def instead_of_overflow(self, model: LoadedModel) -> AsyncIterator[None]:
+    async def instead_of_overflow(self, model: LoadedModel | RemoteModel) -> AsyncIterator[None]:
         """Run an answer; if the context is too small and a larger one fits, it is `n_ctx` then.
 
         Raises:
@@ -66,7 +67,9 @@ class Growth:
         try:
             yield
         except ContextOverflowError as error:
-            if not self._can_grow(model) or error.n_prompt is None:
+            if isinstance(model, RemoteModel) or error.n_prompt is None:
+                raise  # the context there is what it is
+            if not self._can_grow(model):
                 self._advise(error, model)
                 raise
             self._has_tried = True

@@ -17,6 +17,7 @@ from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, an
 from gptoss_local.errors import ServerBusyError
 from gptoss_local.progress import each_step
 from gptoss_local.runner.counters import Counters
+from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels, own_vocabulary
 from gptoss_local.runner.growth import Growth
 from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
 from gptoss_local.runner.loads import LoadProgress, Loads, LoadStatus
@@ -41,6 +42,7 @@ class ModelManager:
         self.settings = settings
         self.counters = Counters()
         self._models: dict[str, LoadedModel] = {}  # by weights; the least recently used first
+        self._remote = RemoteModels(settings)
         self._loads = Loads(self._spawn)
         self._room = asyncio.Lock()  # held while a model is loaded, and room made for it
         self._tasks: set[asyncio.Task[None]] = set()
@@ -50,6 +52,11 @@ class ModelManager:
     def loaded(self) -> list[LoadedModel]:
         """The models in memory whose engines live."""
         return [model for model in self._models.values() if model.engine.is_alive]
+
+    @property
+    def remote(self) -> list[RemoteModel]:
+        """The models that are computed elsewhere, as far as they have been used."""
+        return self._remote.connected
 
     @property
     def loading(self) -> list[LoadStatus]:
@@ -83,13 +90,14 @@ class ModelManager:
     @asynccontextmanager
     async def use(
         self, entry: ModelEntry, *, n_ctx: int | None = None, keep_alive_s: float | None = None
-    ) -> AsyncIterator[LoadedModel]:
+    ) -> AsyncIterator[LoadedModel | RemoteModel]:
         """Hold a model for one request, loading it first where needed.
 
         Args:
             entry: The model.
             n_ctx: Context the request needs, in tokens; a loaded model with more is kept.
             keep_alive_s: New keep-alive of the model; it stays until another request changes it.
+                This and `n_ctx` mean nothing to a model that is computed elsewhere.
 
         Raises:
             ServerBusyError: too many requests wait already.
@@ -102,6 +110,9 @@ class ModelManager:
             )
         self._n_requests += 1
         try:
+            if entry.upstream is not None:
+                yield await self._remote.get(entry, entry.upstream)
+                return
             model = await self._ready(entry, n_ctx)
             if keep_alive_s is not None:
                 model.keep_alive_s = keep_alive_s
@@ -154,11 +165,19 @@ class ModelManager:
         model = self._models.get(entry.weights_id)
         if model is not None and model.serves(None):
             return model.vocabulary
+        if entry.upstream is not None:
+            return await own_vocabulary(self.settings)
         path = await asyncio.to_thread(entry.ensure_file, self.settings)
         return await asyncio.to_thread(read_vocabulary, path, self.settings)
 
     async def n_ctx_train(self, entry: ModelEntry) -> int:
-        """Return the longest context that a model was trained for; errors as `vocabulary`."""
+        """Return the longest context that a model was trained for; errors as `vocabulary`.
+
+        Of one that is computed elsewhere, the context there; errors as `use`.
+        """
+        if entry.upstream is not None:
+            async with self.use(entry) as model:
+                return model.engine.loaded.n_ctx
         path = await asyncio.to_thread(entry.ensure_file, self.settings)
         return (await asyncio.to_thread(read_info, path)).n_ctx_train
 
@@ -167,6 +186,9 @@ class ModelManager:
 
         A load under way is stopped, and requests that wait for it get an error.
         """
+        if entry.upstream is not None:
+            self._remote.drop(entry)
+            return
         if load := self._loads.get(entry.weights_id):
             await load.stop()
         if model := self._models.get(entry.weights_id):
@@ -181,6 +203,7 @@ class ModelManager:
             model.stop_expiry()
             await model.engine.close()
         self._models.clear()
+        await self._remote.close()
 
     async def _ready(self, entry: ModelEntry, n_ctx: int | None) -> LoadedModel:
         """Return a loaded model that serves the request; the caller acquires it without awaiting.

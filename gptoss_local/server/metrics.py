@@ -8,9 +8,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.interface import Engine
 from gptoss_local.engine.protocol import Stats
 from gptoss_local.errors import GptOssError
+from gptoss_local.runner.elsewhere import RemoteModel
+from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.streaming import json_response
 
@@ -34,7 +36,7 @@ async def metrics(request: Request) -> Response:
     )
 
     manager: ModelManager = request.app.state.manager
-    models = list(manager.loaded)
+    models: list[LoadedModel | RemoteModel] = [*manager.loaded, *manager.remote]
     stats = await asyncio.gather(*(_stats(model.engine) for model in models))
     names = (model.entry.name for model in models)
     state = request.app.state
@@ -43,7 +45,7 @@ async def metrics(request: Request) -> Response:
     return Response(text, media_type=MEDIA_TYPE)
 
 
-async def _stats(engine: EngineClient) -> Stats | None:
+async def _stats(engine: Engine) -> Stats | None:
     with suppress(GptOssError, TimeoutError):  # the engine answers between two steps
         return await asyncio.wait_for(engine.stats(), _STATS_TIMEOUT_S)
     return None

@@ -20,6 +20,7 @@ from gptoss_local import nano
 from gptoss_local.catalog import (
     NAME,
     CatalogModel,
+    UpstreamAddress,
     canonical_name,
     catalog,
     closest,
@@ -29,7 +30,7 @@ from gptoss_local.catalog import (
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.formats.gguf_file import SPLIT_NAME, split_files
 from gptoss_local.names import MANIFEST_SUFFIX, WEIGHTS_SUFFIX, name_of, weight_files
-from gptoss_local.settings import Settings
+from gptoss_local.settings import Settings, user_models_file
 from gptoss_local.store import manifests
 from gptoss_local.store.lock import changing
 from gptoss_local.store.manifests import ModelDefaults
@@ -40,11 +41,13 @@ class ModelEntry(msgspec.Struct, frozen=True):
     """A model that can be run now, as its file was when it was listed.
 
     Attributes:
-        path: Its weights, the first file of several; None while the embedded model is not built.
+        path: Its weights, the first file of several; None while the embedded model is not built,
+            and for a model that is computed elsewhere.
         size_bytes: Of all its files.
         weights_id: Equal for names that share their weights, and another when these change.
         manifest: The file that says where its weights are, if there is one.
         is_in_place: Whether the weights lie elsewhere, and are not ours to delete.
+        upstream: Where it is computed if not here.
     """
 
     name: str
@@ -56,6 +59,7 @@ class ModelEntry(msgspec.Struct, frozen=True):
     manifest: Path | None = None
     is_in_place: bool = False
     defaults: ModelDefaults = ModelDefaults()
+    upstream: UpstreamAddress | None = None
 
     @property
     def files(self) -> list[Path]:
@@ -72,14 +76,26 @@ class ModelEntry(msgspec.Struct, frozen=True):
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def ensure_file(self, settings: Settings, progress: Progress | None = None) -> Path:
-        """Return the GGUF, building the embedded model's on first use."""
+        """Return the GGUF, building the embedded model's on first use.
+
+        Raises:
+            UsageError: the model is computed elsewhere.
+        """
+        if self.upstream is not None:
+            raise UsageError(
+                f"{self.name} is computed at {self.upstream.urls[0]} and has no file here",
+                hint=f"`gptoss upstream test {self.name}` says how it is.",
+            )
         if self.path is not None:
             return self.path
         return nano.ensure_gguf(settings.cache_dir, progress=progress)
 
 
 def list_models(settings: Settings) -> list[ModelEntry]:
-    """Return every model that can be run, the newest file first, the embedded one last."""
+    """Return every model that can be run, the newest file first, the embedded one last.
+
+    Those that are computed elsewhere come before it.
+    """
     files = weight_files(settings.models_dir)
     files += [Path(model.file) for model in catalog() if model.is_local]
     found = [entry for file in files if (entry := _entry(_name_at(file), file))]
@@ -87,6 +103,9 @@ def list_models(settings: Settings) -> list[ModelEntry]:
         if entry := _entry_of(manifest, settings):
             found = [other for other in found if other.name != entry.name] + [entry]
     found.sort(key=lambda entry: entry.modified_ns, reverse=True)
+    elsewhere = [_elsewhere(model, model.upstream) for model in catalog() if model.upstream]
+    names = {entry.name for entry in elsewhere}
+    found = [entry for entry in found if entry.name not in names] + elsewhere
     built = nano.cached_gguf(settings.cache_dir)
     for model in catalog():
         if model.embedded:
@@ -146,6 +165,11 @@ def file_for(name: str, settings: Settings) -> Path:
     known = known_model(wanted)
     if known is not None and known.embedded:
         raise UsageError(f"{wanted} is part of gptoss and cannot be replaced or deleted")
+    if known is not None and known.upstream:
+        raise UsageError(
+            f"{wanted} is computed elsewhere, as your models.toml says, and has no file here",
+            hint=f"`gptoss upstream rm {wanted}` takes it out of models.toml.",
+        )
     if known is not None and known.is_local:
         raise UsageError(
             f"{wanted} is {known.file}, as your models.toml says, and is not changed here",
@@ -193,6 +217,8 @@ def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
     PERF: 20 us, where listing all models takes as long for each; a request asks several times.
     """
     known = known_model(name)
+    if known is not None and known.upstream:
+        return _elsewhere(known, known.upstream)
     if known is not None and known.embedded:
         built = nano.cached_gguf(settings.cache_dir)
         return _entry(name, built, embedded=True) if built else None
@@ -250,6 +276,23 @@ def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | Non
         weights_id,
         is_in_place=(known is not None and known.is_local) or file.is_symlink(),
         defaults=catalog_defaults(known),
+    )
+
+
+def _elsewhere(model: CatalogModel, upstream: UpstreamAddress) -> ModelEntry:
+    """Return the entry of a model that is computed elsewhere."""
+    try:
+        modified_ns = user_models_file().stat().st_mtime_ns
+    except OSError:  # just removed
+        modified_ns = 0
+    facts = repr(("upstream", model.name, upstream))
+    return ModelEntry(
+        model.name,
+        None,
+        modified_ns=modified_ns,
+        weights_id=hashlib.sha256(facts.encode()).hexdigest(),
+        defaults=catalog_defaults(model),
+        upstream=upstream,
     )
 
 

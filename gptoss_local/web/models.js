@@ -28,7 +28,7 @@ function Here({ model }) {
   const use = () => setModel(name, effort).then(closeDialog);
   const share = loaded && loaded.size && loaded.size_vram ? loaded.size_vram / loaded.size : 0;
   const facts = [
-    model.size ? size(model.size) : "built on first use",
+    model.size ? size(model.size) : (model.remote_host ? `computed at ${model.remote_host}` : "built on first use"),
     model.details.parameter_size,
     loaded ? `loaded, ctx ${loaded.context_length.toLocaleString("en")}` : place(state.fits.find((fit) => fit.name === name)),
     share > 0 && share < 1 && `${Math.round(100 * share)} % on the GPU`,

@@ -33,7 +33,7 @@ export interface Progress {
 export interface Fit {
   name: string; fits: "vram" | "split" | "ram" | "no"; vram_share: number; n_ctx: number;
 }
-export interface Model { name: string; size: number; details: { parameter_size: string } }
+export interface Model { name: string; size: number; remote_host?: string; details: { parameter_size: string } }
 export interface Loaded { name: string; size: number; size_vram: number; context_length: number }
 export interface Job { what: "load" | "pull"; text: string; share: number | null; stop: () => void }
 export interface Chip { label: string; text: string }

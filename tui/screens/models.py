@@ -113,8 +113,10 @@ class ModelsDialog(Dialog[str | None]):
 
     def _line(self, tag: dict[str, Any]) -> Content:
         details = tag["details"]
+        host = tag.get("remote_host")
+        where = f"computed at {host}" if host else "built on first use"
         facts = [
-            decimal(tag["size"]) if tag["size"] else "built on first use",
+            decimal(tag["size"]) if tag["size"] else where,
             details["parameter_size"],
             fit_text(self._fits.get(tag["name"])),
             "loaded" if tag["name"] in self._loaded else "",

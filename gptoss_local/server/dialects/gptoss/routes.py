@@ -31,6 +31,8 @@ from gptoss_local.plan.facts import published_facts
 from gptoss_local.plan.measured import read_measured
 from gptoss_local.plan.result import Plan
 from gptoss_local.pulling.jobs import Status
+from gptoss_local.runner.elsewhere import RemoteModel
+from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.loads import LoadStatus
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import measured_file, plan_load
@@ -98,7 +100,8 @@ async def inspect(request: Request) -> Response:
     vocabulary = await manager.vocabulary(model.entry)
     n_ctx_train = await manager.n_ctx_train(model.entry)
     asked = await model.asked(body.to_request)
-    loaded = (m.engine.loaded.n_ctx for m in manager.loaded if m.entry.name == model.entry.name)
+    usable: list[LoadedModel | RemoteModel] = [*manager.loaded, *manager.remote]
+    loaded = (m.engine.loaded.n_ctx for m in usable if m.entry.name == model.entry.name)
     n_ctx = next(loaded, None)
 
     def look(check: Check) -> Inspection:
@@ -190,7 +193,8 @@ async def fits(request: Request) -> Response:
         here = list_models(settings)
         names = {entry.name for entry in here}
         others = [m for m in catalog() if m.name not in names and m.layers and m.experts]
-        found = [_fit(entry.name, partial(plan_here, entry)) for entry in here]
+        ours = [entry for entry in here if entry.upstream is None]
+        found = [_fit(entry.name, partial(plan_here, entry)) for entry in ours]
         return Fits(found + [_fit(model.name, partial(plan_published, model)) for model in others])
 
     return json_response(await asyncio.to_thread(plan_all))

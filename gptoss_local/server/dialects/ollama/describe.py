@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 
+from gptoss_local.catalog import UpstreamAddress
 from gptoss_local.errors import ModelLoadError
+from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.store import (
     GGUFInfo,
@@ -38,8 +40,8 @@ class Details(msgspec.Struct, kw_only=True, omit_defaults=True):
     embedding_length: int = 0
 
 
-class Tag(msgspec.Struct):
-    """One element of `GET /api/tags`."""
+class Tag(msgspec.Struct, omit_defaults=True):
+    """One element of `GET /api/tags`; the last two are of models that are computed elsewhere."""
 
     name: str
     model: str
@@ -48,6 +50,8 @@ class Tag(msgspec.Struct):
     digest: str
     details: Details
     capabilities: list[str]
+    remote_model: str = ""
+    remote_host: str = ""
 
 
 class Tags(msgspec.Struct):
@@ -56,8 +60,8 @@ class Tags(msgspec.Struct):
     models: list[Tag]
 
 
-class Running(msgspec.Struct):
-    """One element of `GET /api/ps`."""
+class Running(msgspec.Struct, omit_defaults=True):
+    """One element of `GET /api/ps`; the last two are of models that are computed elsewhere."""
 
     name: str
     model: str
@@ -67,6 +71,8 @@ class Running(msgspec.Struct):
     expires_at: str
     size_vram: int
     context_length: int
+    remote_model: str = ""
+    remote_host: str = ""
 
 
 class Ps(msgspec.Struct):
@@ -75,8 +81,8 @@ class Ps(msgspec.Struct):
     models: list[Running]
 
 
-class Show(msgspec.Struct):
-    """The answer of `POST /api/show`."""
+class Show(msgspec.Struct, omit_defaults=True):
+    """The answer of `POST /api/show`; the last two are of models that are computed elsewhere."""
 
     license: str
     modelfile: str
@@ -88,10 +94,14 @@ class Show(msgspec.Struct):
     model_info: dict[str, Any]
     capabilities: list[str]
     modified_at: str
+    remote_model: str = ""
+    remote_host: str = ""
 
 
 def tag(entry: ModelEntry) -> Tag:
     """Return one element of `GET /api/tags`; a broken file is listed without its details."""
+    if entry.upstream is not None:
+        return _remote_tag(entry, entry.upstream)
     try:
         info = read_info(entry.path) if entry.path else None
     except ModelLoadError:
@@ -104,6 +114,34 @@ def tag(entry: ModelEntry) -> Tag:
         digest=entry.digest,
         details=details(info, entry.defaults.parent),
         capabilities=CAPABILITIES,
+    )
+
+
+def _remote_tag(entry: ModelEntry, upstream: UpstreamAddress) -> Tag:
+    """Return the element of `GET /api/tags` for a model that is computed elsewhere."""
+    return Tag(
+        name=entry.name,
+        model=entry.name,
+        modified_at=_modified_at(entry),
+        size=0,
+        digest=entry.digest,
+        details=_remote_details(upstream.n_ctx),
+        capabilities=CAPABILITIES,
+        remote_model=upstream.model,
+        remote_host=upstream.urls[0],
+    )
+
+
+def _remote_details(n_ctx: int) -> Details:
+    """Return what is known of weights that are elsewhere; a context of 0 is not known."""
+    return Details(
+        parent_model="",
+        format="",
+        family=_FAMILY,
+        families=[_FAMILY],
+        parameter_size="",
+        quantization_level="",
+        context_length=n_ctx,
     )
 
 
@@ -145,6 +183,43 @@ def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> Show:
         model_info=model_info,
         capabilities=CAPABILITIES,
         modified_at=_modified_at(entry),
+    )
+
+
+def show_remote(entry: ModelEntry, upstream: UpstreamAddress, n_ctx: int) -> Show:
+    """Return the answer of `POST /api/show` for a model that is computed elsewhere."""
+    parameters = parameter_lines(_DEFAULTS | entry.defaults.parameters)
+    keys = {"general.architecture": _FAMILY, "general.basename": entry.name}
+    return Show(
+        license="\n".join(entry.defaults.license),
+        modelfile=render_modelfile(entry),
+        parameters="\n".join(f"{name:<31}{value}" for name, value in parameters),
+        template="",
+        system=entry.defaults.system,
+        messages=[],
+        details=_remote_details(n_ctx),
+        model_info=keys | {f"{_FAMILY}.context_length": n_ctx},
+        capabilities=CAPABILITIES,
+        modified_at=_modified_at(entry),
+        remote_model=upstream.model,
+        remote_host=upstream.urls[0],
+    )
+
+
+def running_remote(model: RemoteModel) -> Running:
+    """Return the element of `GET /api/ps` for a model that is computed elsewhere."""
+    n_ctx, address = model.engine.loaded.n_ctx, model.engine.address
+    return Running(
+        name=model.entry.name,
+        model=model.entry.name,
+        size=0,
+        digest=model.entry.digest,
+        details=_remote_details(n_ctx),
+        expires_at=_NEVER,
+        size_vram=0,
+        context_length=n_ctx,
+        remote_model=address.model,
+        remote_host=address.urls[0],
     )
 
 

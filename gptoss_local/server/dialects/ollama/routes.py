@@ -24,6 +24,7 @@ from gptoss_local.server.dialects.ollama.frames import (
 from gptoss_local.server.dialects.ollama.request import ChatBody, GenerateBody, ModelBody
 from gptoss_local.server.streaming import AnswerResponse, AnswerWriter, json_response
 from gptoss_local.store import find_model, list_models, read_info
+from gptoss_local.upstream.kinds import N_CTX as UPSTREAM_N_CTX
 
 OLLAMA_VERSION = "0.33.0"  # the contract we speak; clients compare it with their minimum
 
@@ -46,7 +47,8 @@ async def tags(request: Request) -> Response:
 
 async def ps(request: Request) -> Response:
     last_used_first = reversed(_manager(request).loaded)
-    models = map(describe.running, last_used_first)
+    models = [*map(describe.running, last_used_first)]
+    models += map(describe.running_remote, _manager(request).remote)
     return json_response(describe.Ps(sorted(models, key=lambda m: m.expires_at, reverse=True)))
 
 
@@ -57,6 +59,11 @@ async def show(request: Request) -> Response:
         raise UsageError("model is required")
     settings = _manager(request).settings
     entry = find_model(name, settings)
+    if entry.upstream is not None:
+        used = (m for m in _manager(request).remote if m.entry.name == entry.name)
+        told = next((m.engine.loaded.n_ctx for m in used), entry.upstream.n_ctx)
+        n_ctx = told or UPSTREAM_N_CTX
+        return json_response(describe.show_remote(entry, entry.upstream, n_ctx))
     path = await asyncio.to_thread(entry.ensure_file, settings)
     entry = find_model(name, settings)  # an embedded model has a file now
     info = await asyncio.to_thread(read_info, path)

@@ -1,0 +1,163 @@
+"""`gptoss upstream`: models that are computed elsewhere. Needs no server."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gptoss_local.cli._options import Json
+from gptoss_local.cli._output import print_json, print_table, say
+from gptoss_local.errors import GptOssError, ModelNotFoundError, UpstreamError, UsageError
+from gptoss_local.settings import load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.settings import Settings
+    from gptoss_local.store import ModelEntry
+
+
+class Action(StrEnum):
+    ls = "ls"
+    add = "add"
+    test = "test"
+    rm = "rm"
+
+
+def upstream(
+    action: Annotated[
+        Action, typer.Argument(metavar="[ls|add|test|rm]", help="What to do.")
+    ] = Action.ls,
+    name: Annotated[str, typer.Argument(help="The model's name here.")] = "",
+    kind: Annotated[
+        str,
+        typer.Option(help="vllm, nim, sglang, tensorrt-llm, dynamo or llama-server."),
+    ] = "",
+    url: Annotated[
+        list[str] | None, typer.Option(help="Address of an engine; several may be equal.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="The model's name there.")] = "",
+    key_env: Annotated[
+        str, typer.Option(metavar="VARIABLE", help="The environment variable that has the key.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """List models that engines elsewhere compute, or add, test and remove them.
+
+    They are in models.toml, next to config.toml. A key is never written there.
+    """
+    if action is not Action.add and (kind or url or model or key_env):
+        raise UsageError("--kind, --url, --model and --key-env belong to `gptoss upstream add`")
+    if action is Action.ls:
+        if name:
+            raise UsageError(f"ls takes no name, and got '{name}'")
+        _list(load_settings(), json=json)
+        return
+    if not name:
+        raise UsageError("name a model", hint="`gptoss upstream` lists them.")
+    if action is Action.add:
+        fields = {"kind": kind, "urls": url or [], "model": model, "key_env": key_env}
+        _add(name, fields, load_settings(), json=json)
+    elif action is Action.rm:
+        _remove(name, json=json)
+    else:
+        _test(name, load_settings(), json=json)
+
+
+def _list(settings: "Settings", *, json: bool) -> None:
+    from gptoss_local.store import list_models
+
+    found = [(e.name, e.upstream) for e in list_models(settings) if e.upstream]
+    if json:
+        print_json(models=[{"name": name, "upstream": address} for name, address in found])
+    elif not found:
+        say("There are none. Add one: gptoss upstream add NAME --kind vllm --url URL")
+    else:
+        rows = [(n, a.kind, a.model or "-", a.key_env or "-", ", ".join(a.urls)) for n, a in found]
+        print_table(("NAME", "KIND", "MODEL", "KEY IN", "URL"), rows)
+
+
+def _add(name: str, fields: dict[str, Any], settings: "Settings", *, json: bool) -> None:
+    import msgspec
+
+    from gptoss_local.catalog import UpstreamAddress
+    from gptoss_local.upstream.entries import add_upstream
+    from gptoss_local.validation import in_words
+
+    if not fields["kind"] or not fields["urls"]:
+        raise UsageError("an upstream needs --kind and --url")
+    if fields["kind"] != "llama-server" and not fields["model"]:
+        raise UsageError(
+            f"{fields['kind']} needs --model, the model's name there",
+            hint=f"It lists them: {fields['urls'][0].rstrip('/').removesuffix('/v1')}/v1/models",
+        )
+    try:
+        address = msgspec.convert(fields, UpstreamAddress)
+    except msgspec.ValidationError as error:
+        raise UsageError(in_words(error, fields)) from error
+    file = add_upstream(name, address, settings)
+    if json:
+        print_json(file=file, added=name)
+    else:
+        say(f"Added {name} to {file}.\nTry it: gptoss upstream test {name}")
+
+
+def _remove(name: str, *, json: bool) -> None:
+    from gptoss_local.upstream.entries import remove_upstream
+
+    file = remove_upstream(name)
+    print_json(file=file, removed=name) if json else say(f"Removed {name} from {file}.")
+
+
+def _test(name: str, settings: "Settings", *, json: bool) -> None:
+    import asyncio
+
+    from gptoss_local.store import find_model
+
+    entry = find_model(name, settings)
+    if entry.upstream is None:
+        raise ModelNotFoundError(
+            f"'{name}' is a model of this machine", hint="`gptoss upstream` lists the others."
+        )
+    found = asyncio.run(_look(entry, settings))
+    if json:
+        print_json(name=entry.name, kind=entry.upstream.kind, urls=found)
+    else:
+        rows = [(f["url"], "yes" if f["is_well"] else "no", _verdict(f)) for f in found]
+        print_table(("URL", "SAYS IT IS WELL", "TEST"), rows)
+    wrong = [each["url"] for each in found if each["problem"]]
+    if wrong:
+        raise UpstreamError(f"{entry.name} cannot be computed at {', '.join(wrong)}")
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    if found["problem"]:
+        return str(found["problem"])
+    return f"one token of gpt-oss in {found['seconds']:.2f} s, context {found['n_ctx']:,}"
+
+
+async def _look(entry: "ModelEntry", settings: "Settings") -> list[dict[str, Any]]:
+    """Test each address by itself: whether it is well, is gpt-oss, and how soon a token comes."""
+    import time
+
+    import msgspec
+
+    from gptoss_local.runner.elsewhere import connect, own_vocabulary
+    from gptoss_local.upstream.connection import silent_urls
+
+    assert entry.upstream is not None
+    await own_vocabulary(settings)  # which is not to count
+    found: list[dict[str, Any]] = []
+    for url in entry.upstream.urls:
+        address = msgspec.structs.replace(entry.upstream, urls=(url,))
+        told: dict[str, Any] = {"url": url, "is_well": not await silent_urls(entry.name, address)}
+        told |= {"seconds": None, "n_ctx": None, "problem": None}
+        start_s = time.monotonic()
+        try:
+            model = await connect(entry, address, settings)
+        except GptOssError as error:
+            told["problem"] = error.message
+        else:
+            told |= {"seconds": round(time.monotonic() - start_s, 3)}
+            told |= {"n_ctx": model.engine.loaded.n_ctx}
+            await model.engine.close()
+        found.append(told)
+    return found

@@ -1,0 +1,64 @@
+"""The engine of a model as `gptoss_local.chat` sees it: token ids in, token ids out."""
+
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
+from gptoss_local.types import SamplingParams
+
+
+class Engine(Protocol):
+    """An engine process of ours, or engines of others. Thread: one event loop."""
+
+    @property
+    def loaded(self) -> Loaded:
+        """Return what is known of the model: above all its context."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether it takes requests."""
+
+    @property
+    def n_active(self) -> int:
+        """Return how many sequences wait or run."""
+
+    def generate(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        *,
+        stop_tokens: list[int],
+        max_tokens: int | None = None,
+        grammar: str | None = None,
+        n_logprobs: int | None = None,
+        reports_prefill: bool = False,
+    ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
+        """Yield the events of a sequence, Finished last; closing the iterator cancels it.
+
+        Args:
+            prompt: Token ids.
+            sampling: How tokens are drawn.
+            stop_tokens: Ids that end the sequence; the one that did is its last token.
+            max_tokens: Most tokens of the answer; None: until a stop token or a full context.
+            grammar: What the answer must follow; see `Generate`.
+            n_logprobs: How many of the likeliest tokens to report in each place; None: none, and
+                no log-probabilities at all.
+            reports_prefill: Whether to yield Prefilled, where the engine knows.
+
+        Raises:
+            ContextOverflowError: the prompt does not fit.
+            UsageError: the engine cannot do what is asked.
+            EngineError: it failed on this sequence, or is not there any more.
+        """
+
+    def cancel(self, seq_id: int) -> None:
+        """End a sequence early; its iterator still yields Finished, with the reason `cancelled`."""
+
+    def prefetch(self, lineage: str, tokens: list[int]) -> None:
+        """Say what the next prompt of a conversation will begin with; nothing waits for it."""
+
+    async def stats(self) -> Stats:
+        """Return counters. Raises EngineError."""
+
+    async def close(self) -> None:
+        """Free what it holds; running sequences end with an error."""

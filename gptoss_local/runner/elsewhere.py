@@ -1,0 +1,113 @@
+"""Models that are computed elsewhere: a connection each, which takes no memory and stays."""
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gptoss_local import nano
+from gptoss_local.catalog import UpstreamAddress
+from gptoss_local.chat import Vocabulary
+from gptoss_local.runner.loading import read_vocabulary
+from gptoss_local.settings import Settings
+from gptoss_local.store import ModelEntry
+from gptoss_local.upstream.harmony import closer, probe
+
+if TYPE_CHECKING:
+    from gptoss_local.upstream.client import Upstream
+
+_log = logging.getLogger("gptoss")
+
+_LOOK_S = 0.5  # between two looks whether a connection is idle
+
+
+@dataclass(slots=True)
+class RemoteModel:
+    """A model that is computed elsewhere, and answered a test."""
+
+    entry: ModelEntry
+    engine: "Upstream"
+    vocabulary: Vocabulary
+
+
+class RemoteModels:
+    """The connections. Thread: one event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: dict[str, RemoteModel] = {}  # by name
+        self._leaving: dict[asyncio.Task[None], RemoteModel] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def connected(self) -> list[RemoteModel]:
+        """The models that have answered, the one that was connected last at the end."""
+        return list(self._models.values())
+
+    async def get(self, entry: ModelEntry, address: UpstreamAddress) -> RemoteModel:
+        """Return a model, connecting to it where needed; a changed address is another one.
+
+        Raises:
+            UpstreamError, ServerBusyError, UsageError: as `connect`.
+        """
+        async with self._locks[entry.name]:
+            model = self._models.get(entry.name)
+            if model is not None and model.entry.weights_id == entry.weights_id:
+                model.entry = entry
+                return model
+            self.drop(entry)
+            model = await connect(entry, address, self._settings)
+            _log.info("%s is computed at %s", entry.name, ", ".join(address.urls))
+            self._models[entry.name] = model
+            return model
+
+    def drop(self, entry: ModelEntry) -> None:
+        """Close the connection of a model once it is idle; the next request makes another one."""
+        if model := self._models.pop(entry.name, None):
+            task = asyncio.get_running_loop().create_task(_close_idle(model))
+            self._leaving[task] = model
+            task.add_done_callback(self._leaving.pop)
+
+    async def close(self) -> None:
+        """Close all connections, with whatever runs on them."""
+        leaving = list(self._leaving.items())
+        for task, _ in leaving:
+            task.cancel()
+        await asyncio.gather(*(task for task, _ in leaving), return_exceptions=True)
+        for model in (*self.connected, *(model for _, model in leaving)):
+            await model.engine.close()
+        self._models.clear()
+
+
+async def _close_idle(model: RemoteModel) -> None:
+    while model.engine.n_active:
+        await asyncio.sleep(_LOOK_S)
+    await model.engine.close()
+
+
+async def connect(entry: ModelEntry, address: UpstreamAddress, settings: Settings) -> RemoteModel:
+    """Connect to where a model is computed, and check that it is a gpt-oss.
+
+    Raises:
+        UpstreamError: it does not answer, or not as its kind does, or is another model.
+        ServerBusyError: it is busy.
+        UsageError: the variable with its key is not set.
+    """
+    from gptoss_local.upstream.client import Upstream  # PERF: httpx, 60 ms of the server's start
+
+    vocabulary = await own_vocabulary(settings)
+    file = nano.ensure_gguf(settings.cache_dir)  # it is there now
+    engine = Upstream(entry.name, address, closer(vocabulary), file)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(engine.close)
+        await engine.connect(*probe(vocabulary))
+        stack.pop_all()
+    return RemoteModel(entry, engine, vocabulary)
+
+
+async def own_vocabulary(settings: Settings) -> Vocabulary:
+    """Return the vocabulary of gpt-oss, for which the embedded model is built if need be."""
+    path = await asyncio.to_thread(nano.ensure_gguf, settings.cache_dir)
+    return await asyncio.to_thread(read_vocabulary, path, settings)

@@ -1,0 +1,79 @@
+"""One answer as it arrives: its tokens up to the stop token, and what it cost."""
+
+import time
+from collections.abc import Callable
+
+from gptoss_local.engine.protocol import Logprob
+from gptoss_local.types import FinishReason, Usage
+from gptoss_local.upstream.wire import Asked, Chunk
+
+Closer = Callable[[list[int]], int]
+"""Returns the stop token that ends a sequence of tokens, for upstreams that do not say it."""
+
+
+class Answer:
+    """An answer on its way.
+
+    Attributes:
+        end: Why it is over; None: it is not.
+        runs_on: The upstream wrote more after a stop token.
+    """
+
+    def __init__(self, asked: Asked, closer: Closer) -> None:
+        self.end: FinishReason | None = None
+        self.runs_on = False
+        self._asked = asked
+        self._closer = closer
+        self._tokens: list[int] = []
+        self._stop_token: int | None = None
+        self._n_cached = 0
+        self._start_s = time.monotonic()
+        self._first_s = self._last_s = 0.0
+
+    def add(self, chunk: Chunk) -> tuple[list[int], list[Logprob]]:
+        """Take a chunk; returns its tokens, those after a stop token left out."""
+        is_stopped = self._is_stopped
+        n = 0 if is_stopped else len(chunk.tokens)
+        for i, token in enumerate(chunk.tokens[:n], 1):
+            if token in self._asked.stop_tokens:
+                n, self.end = i, "stop"
+                break
+        tokens = chunk.tokens[:n]
+        self.runs_on = self.runs_on or n < len(chunk.tokens)
+        if tokens:
+            self._last_s = time.monotonic()
+            self._first_s = self._first_s or self._last_s
+            self._tokens += tokens
+        if chunk.n_cached is not None:
+            self._n_cached = min(chunk.n_cached, len(self._asked.prompt))
+        self.end = self.end or chunk.end
+        self._stop_token = chunk.stop_token if self._stop_token is None else self._stop_token
+        return tokens, chunk.logprobs[:n]
+
+    def missing_stop(self) -> list[int]:
+        """Return the stop token if the upstream has held it back; it belongs to the tokens then.
+
+        It is what the upstream says, or else what harmony ends such a message with.
+        """
+        if self.end != "stop" or self._is_stopped:
+            return []
+        token = self._stop_token
+        if token not in self._asked.stop_tokens:
+            token = self._closer([*self._asked.prompt, *self._tokens])
+        self._tokens.append(token)
+        return [token]
+
+    def usage(self) -> Usage:
+        """Return what it cost so far. The queue of the upstream is a part of the prefill."""
+        first_s = self._first_s or time.monotonic()
+        return Usage(
+            n_prompt=len(self._asked.prompt),
+            n_generated=len(self._tokens),
+            prefill_ns=round((first_s - self._start_s) * 1e9),
+            decode_ns=round(max(0.0, self._last_s - first_s) * 1e9),
+            n_cached=self._n_cached,
+        )
+
+    @property
+    def _is_stopped(self) -> bool:
+        return bool(self._tokens) and self._tokens[-1] in self._asked.stop_tokens

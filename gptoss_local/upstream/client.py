@@ -1,0 +1,246 @@
+"""Engines elsewhere as one of ours: `Upstream`, over HTTP.
+
+No engine there knows our grammars, which are over tokens with harmony's tags among them, so these
+are held here. Thread: one event loop.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.catalog import UpstreamAddress
+from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
+from gptoss_local.errors import ContextOverflowError, UpstreamError, UsageError
+from gptoss_local.formats.o200k import N_VOCAB
+from gptoss_local.types import SamplingParams, Usage
+from gptoss_local.upstream.answer import Answer, Closer
+from gptoss_local.upstream.connection import Connection, Fault
+from gptoss_local.upstream.kinds import KINDS, N_CTX
+from gptoss_local.upstream.replicas import Replica, Replicas
+from gptoss_local.upstream.wire import Asked, Chunk, request_body
+
+_N_TRIES = 3  # of each request, or one for each address if these are more
+_BACKOFF_S = 0.25  # before the second try, and twice as long before each further one
+_MAX_WAIT_S = 5.0  # for an upstream that says when to come again
+
+
+class Upstream:
+    """Engines elsewhere that compute one model. Use `connect()`, or the first answer is unchecked.
+
+    Args:
+        name: The model's name here, for messages.
+        address: Where they are and what they are.
+        closer: See `Closer`.
+        vocabulary_file: A GGUF with the vocabulary, for grammars.
+
+    Attributes:
+        address: As given.
+
+    Raises:
+        UsageError: the variable that should have the key is not set.
+    """
+
+    def __init__(
+        self, name: str, address: UpstreamAddress, closer: Closer, vocabulary_file: Path
+    ) -> None:
+        self._name = name
+        self.address = address
+        self._closer = closer
+        self._vocabulary_file = vocabulary_file
+        self._connection = Connection(name, address)
+        self._replicas = Replicas(address.urls, self._connection.is_well)
+        self._seq_ids = itertools.count(1)
+        self._running: set[int] = set()
+        self._cancelled: set[int] = set()
+        self._n_prefilled = self._n_decoded = self._n_cached = 0
+        self._is_closed = False
+        self._loaded = Loaded(
+            n_ctx=address.n_ctx or N_CTX,
+            n_ctx_train=address.n_ctx or N_CTX,
+            n_vocab=N_VOCAB,
+            size_bytes=0,
+            has_gpu=False,
+            n_seq=0,
+            buffer_bytes={},
+        )
+
+    async def connect(self, probe: list[int], expected: set[int]) -> None:
+        """Ask for the context, and check by one token that the vocabulary is that of gpt-oss.
+
+        Args:
+            probe: A prompt that every gpt-oss continues with one of few tokens.
+            expected: These tokens.
+
+        Raises:
+            UpstreamError: it does not answer, or not with ids, or with another vocabulary.
+            ServerBusyError: it is busy.
+        """
+        asked = Asked(
+            prompt=probe, sampling=SamplingParams(temperature=0), stop_tokens=[], max_tokens=1
+        )
+        tokens: list[int] = []
+        async for chunk in self._chunks(asked):
+            tokens += chunk.tokens
+        if not tokens or tokens[0] not in expected:
+            raise UpstreamError(
+                f"'{self._name}' does not have the vocabulary of gpt-oss: the upstream continues "
+                f"a test with {tokens[:1] or 'nothing'}",
+                hint="Only gpt-oss models can be used; is `model` the right one?",
+            )
+        if not self.address.n_ctx:
+            replica = min(self._replicas.all, key=lambda each: each.failed_s or 0.0)
+            if n_ctx := await self._connection.n_ctx(replica):
+                n_ctx = min(n_ctx, N_CTX)
+                self._loaded = msgspec.structs.replace(self._loaded, n_ctx=n_ctx, n_ctx_train=n_ctx)
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """The addresses, and how they are."""
+        return self._replicas.all
+
+    @property
+    def loaded(self) -> Loaded:
+        return self._loaded
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._is_closed
+
+    @property
+    def n_active(self) -> int:
+        return self._replicas.n_outstanding
+
+    async def generate(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        *,
+        stop_tokens: list[int],
+        max_tokens: int | None = None,
+        grammar: str | None = None,
+        n_logprobs: int | None = None,
+        reports_prefill: bool = False,
+    ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
+        """Yield what arrives, Finished last; closing the iterator disconnects, which cancels it.
+
+        Raises:
+            UsageError: a grammar that cannot be held, or log-probabilities that are not sent.
+            ContextOverflowError: the prompt does not fit.
+            ServerBusyError: all addresses are busy, also after some tries.
+            UpstreamError: none answers, or one broke off or sent nonsense.
+        """
+        self._check(n_logprobs)
+        n_free = self._loaded.n_ctx - len(prompt)
+        if n_free <= 0:
+            raise ContextOverflowError(
+                f"the prompt has {len(prompt)} tokens, and the context {self._loaded.n_ctx}"
+            )
+        seq_id = next(self._seq_ids)
+        asked = Asked(
+            prompt=prompt,
+            sampling=sampling,
+            stop_tokens=stop_tokens,
+            max_tokens=n_free if max_tokens is None else min(max_tokens, n_free),
+            n_logprobs=n_logprobs,
+        )
+        answer = Answer(asked, self._closer)
+        self._running.add(seq_id)
+        try:
+            async with aclosing(await self._answer(asked, grammar)) as chunks:
+                async for chunk in chunks:
+                    tokens, logprobs = answer.add(chunk)
+                    if tokens and seq_id not in self._cancelled:
+                        yield Tokens(seq_id, tokens, logprobs)
+                    if answer.end is None and seq_id in self._cancelled:
+                        answer.end = "cancelled"
+                    if answer.end == "cancelled" or answer.runs_on:
+                        break
+            if grammar is None and (missing := answer.missing_stop()):
+                yield Tokens(seq_id, missing)
+            assert answer.end is not None  # or the stream would have raised
+            yield Finished(seq_id, answer.end, answer.usage())
+        finally:
+            self._running.discard(seq_id)
+            self._cancelled.discard(seq_id)
+            self._count(answer.usage())
+
+    def cancel(self, seq_id: int) -> None:
+        """End a sequence at what arrives next; its iterator still yields Finished."""
+        if seq_id in self._running:
+            self._cancelled.add(seq_id)
+
+    def prefetch(self, lineage: str, tokens: list[int]) -> None:
+        """Do nothing: upstreams cache prefixes themselves, and take no hints."""
+
+    async def stats(self) -> Stats:
+        """Return what was counted here; of the caches there nothing is known."""
+        return Stats(
+            n_running=self.n_active, n_waiting=0, n_cells=0, n_cells_used=0, n_cells_cached=0,
+            n_checkpoints=0, checkpoint_bytes=0, n_steps=0, n_prefilled=self._n_prefilled,
+            n_prefetched=0, n_decoded=self._n_decoded, n_preempted=0, n_drafted=0, n_accepted=0,
+            n_cached_tokens=self._n_cached, n_evicted=0, n_checks=0, problems=[],
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._is_closed = True
+        self._replicas.stop()
+        await self._connection.close()
+
+    async def _answer(self, asked: Asked, grammar: str | None) -> AsyncGenerator[Chunk, None]:
+        """Return the chunks of an answer, held to a grammar if there is one."""
+        if grammar is None:
+            return self._chunks(asked)
+        from gptoss_local.upstream.held import compile_mask, held_chunks  # PERF: llguidance
+
+        mask = await compile_mask(grammar, self._vocabulary_file)
+        return held_chunks(self._chunks, asked, mask, self._closer)
+
+    async def _chunks(self, asked: Asked) -> AsyncGenerator[Chunk, None]:
+        """Yield what arrives; until the first token other addresses are tried, or the same again.
+
+        Raises:
+            UpstreamError, ServerBusyError: of the last try.
+        """
+        body = request_body(self.address.kind, self.address.model, asked)
+        n_tries = max(_N_TRIES, len(self._replicas.all))
+        for n in itertools.count(1):
+            replica, has_tokens = self._replicas.choose(), False
+            try:
+                with replica.busy():
+                    stream = self._connection.stream(replica, body, asked.n_logprobs)
+                    async with aclosing(stream) as chunks:
+                        async for chunk in chunks:
+                            has_tokens = has_tokens or bool(chunk.tokens)
+                            yield chunk
+                replica.failed_s = None
+                return
+            except Fault as fault:
+                if fault.is_of_replica:
+                    replica.failed_s = time.monotonic()
+                if has_tokens or not fault.may_retry or n == n_tries or fault.after_s > _MAX_WAIT_S:
+                    raise fault.error from fault
+                wait_s = max(_BACKOFF_S * 2 ** (n - 1), fault.after_s)
+            if all(each.failed_s for each in self._replicas.all) or not replica.failed_s:
+                await asyncio.sleep(wait_s)  # or else another address is asked now
+
+    def _check(self, n_logprobs: int | None) -> None:
+        kind = self.address.kind
+        if self._is_closed:
+            raise UpstreamError(f"the connection of '{self._name}' was closed")
+        if n_logprobs is not None and not KINDS[kind].has_logprobs:
+            raise UsageError(
+                f"'{self._name}' is computed elsewhere ({kind}), which sends no log-probabilities "
+                "by token",
+                hint="Leave out logprobs, or use a model of this machine.",
+            )
+
+    def _count(self, usage: Usage) -> None:
+        self._n_prefilled += usage.n_prompt - usage.n_cached if usage.n_generated else 0
+        self._n_decoded += usage.n_generated
+        self._n_cached += usage.n_cached

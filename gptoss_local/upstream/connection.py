@@ -1,0 +1,268 @@
+"""HTTP to the addresses of one upstream: streams, health, and what faults mean."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import httpx
+import msgspec
+
+from gptoss_local.catalog import UpstreamAddress
+from gptoss_local.errors import GptOssError, ServerBusyError, UpstreamError, UsageError
+from gptoss_local.upstream.kinds import KINDS
+from gptoss_local.upstream.replicas import Replica
+from gptoss_local.upstream.wire import Chunk, error_text, read_chunk
+
+_CONNECT_S = 5.0
+_HEALTH_S = 5.0
+_N_ERROR_BYTES = 65_536  # of a body that says why; more is not read
+_N_LINE_BYTES = 4 * 2**20
+_BUSY = (429, 503)
+
+
+class Fault(Exception):
+    """A request failed.
+
+    Args:
+        error: What to raise if it is not tried again.
+        may_retry: The same request may succeed elsewhere, or later.
+        is_of_replica: The address does not work, whatever it is asked.
+        after_s: When the upstream says to come again.
+    """
+
+    def __init__(
+        self,
+        error: GptOssError,
+        *,
+        may_retry: bool = True,
+        is_of_replica: bool = True,
+        after_s: float = 0.0,
+    ) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.may_retry = may_retry
+        self.is_of_replica = is_of_replica
+        self.after_s = after_s
+
+
+class Connection:
+    """An HTTP client with the key of one upstream, which is kept out of messages.
+
+    Args:
+        name: The model's name here, for messages.
+        address: What is there, and how long to wait for it.
+
+    Raises:
+        UsageError: the variable that should have the key is not set.
+    """
+
+    def __init__(self, name: str, address: UpstreamAddress) -> None:
+        self._name = name
+        self._address = address
+        self._key = _key(name, address)
+        self._http = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            timeout=httpx.Timeout(None, connect=_CONNECT_S),  # the rest is timed by what is due
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def is_well(self, replica: Replica) -> bool:
+        """Return whether an address says that it is ready."""
+        try:
+            return (await self._get(replica, KINDS[self._address.kind].health)).is_success
+        except (httpx.HTTPError, TimeoutError):
+            return False
+
+    async def n_ctx(self, replica: Replica) -> int | None:
+        """Return the context that an address tells; None if it tells none."""
+        is_llama = self._address.kind == "llama-server"
+        try:
+            answer = (await self._get(replica, "/props" if is_llama else "/v1/models")).json()
+            if is_llama:
+                found = answer["default_generation_settings"]["n_ctx"]
+            else:
+                models, name = answer["data"], self._address.model
+                mine = [model for model in models if model.get("id") == name] or models
+                found = mine[0].get("max_model_len") or mine[0].get("context_length")
+        except (httpx.HTTPError, TimeoutError, ValueError, LookupError, TypeError, AttributeError):
+            return None
+        return found if type(found) is int and found > 0 else None
+
+    async def stream(
+        self, replica: Replica, body: dict[str, Any], n_logprobs: int | None
+    ) -> AsyncGenerator[Chunk, None]:
+        """Send a request and yield the chunks of its answer; closing the iterator disconnects.
+
+        Raises:
+            Fault: whatever went wrong.
+        """
+        kind, wait_s = self._address.kind, self._address.first_token_s
+        url = replica.url + KINDS[kind].path
+        try:
+            request = self._http.build_request("POST", url, json=body)
+            async with asyncio.timeout(wait_s):
+                response = await self._http.send(request, stream=True)
+            try:
+                if response.status_code != httpx.codes.OK:
+                    raise await self._refusal(response, replica)
+                is_over = False
+                async with aclosing(_lines(response)) as lines:
+                    while data := await self._next(lines, wait_s):
+                        if data == b"[DONE]":
+                            break
+                        chunk = read_chunk(kind, data, n_logprobs)
+                        is_over = is_over or chunk.end is not None
+                        if chunk.tokens:
+                            wait_s = self._address.stall_s
+                        yield chunk
+                if not is_over:
+                    told = UpstreamError(
+                        f"{self._at(replica)} ended the answer before it was complete",
+                        hint="Send the request again.",
+                    )
+                    raise Fault(told, is_of_replica=False)
+            finally:
+                await response.aclose()
+        except TimeoutError as error:
+            told = UpstreamError(
+                f"{self._at(replica)} sent nothing for {wait_s:g} s",
+                hint="first_token_s and stall_s in models.toml say how long to wait.",
+            )
+            # The same engine may still be at work on it: only another one is asked.
+            raise Fault(told, may_retry=len(self._address.urls) > 1) from error
+        except httpx.HTTPError as error:
+            raise Fault(self._broken(error, replica)) from error
+        except UpstreamError as error:  # of a chunk: the next try would bring the same
+            raise Fault(self._hidden(error), may_retry=False, is_of_replica=False) from error
+
+    async def _next(self, lines: AsyncIterator[bytes], wait_s: float) -> bytes | None:
+        async with asyncio.timeout(wait_s):
+            return await anext(lines, None)
+
+    async def _get(self, replica: Replica, path: str) -> httpx.Response:
+        async with asyncio.timeout(_HEALTH_S):
+            return await self._http.get(replica.url + path)
+
+    def _at(self, replica: Replica) -> str:
+        return f"the upstream of '{self._name}' at {replica.url}"
+
+    def _broken(self, error: httpx.HTTPError, replica: Replica) -> UpstreamError:
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            what = "does not answer"
+        else:
+            what = "broke off the connection"
+        detail = str(error) or type(error).__name__
+        hint = f"`gptoss upstream test {self._name}` says how it is."
+        return UpstreamError(f"{self._at(replica)} {what}: {detail}", hint=hint)
+
+    async def _refusal(self, response: httpx.Response, replica: Replica) -> Fault:
+        """Return what a status says that is not 200."""
+        status, why = response.status_code, await self._why(response)
+        if status in _BUSY:
+            return Fault(
+                ServerBusyError(f"{self._at(replica)} is busy ({status}){why}"),
+                is_of_replica=False,
+                after_s=_retry_after_s(response),
+            )
+        if status in (401, 403):
+            key = self._address.key_env
+            told = UpstreamError(
+                f"{self._at(replica)} refuses access ({status}){why}",
+                hint=f"Is the key in {key} right?"
+                if key
+                else "Name a variable with the key: gptoss upstream add --key-env",
+            )
+            return Fault(told, may_retry=False, is_of_replica=False)
+        if status >= 500:
+            return Fault(UpstreamError(f"{self._at(replica)} failed ({status}){why}"))
+        told = UpstreamError(
+            f"{self._at(replica)} refuses the request ({status}){why}",
+            hint=f"Is it {self._address.kind}, and is '{self._address.model}' its model?",
+        )
+        return Fault(told, may_retry=False, is_of_replica=False)
+
+    async def _why(self, response: httpx.Response) -> str:
+        content = b""
+        async with asyncio.timeout(_HEALTH_S):
+            async for part in response.aiter_bytes():
+                content += part
+                if len(content) > _N_ERROR_BYTES:
+                    break
+        try:
+            found = msgspec.json.decode(content)
+            if isinstance(found, dict):
+                found = found.get("error") or found
+            text = error_text(found)
+        except msgspec.DecodeError:
+            text = content[:200].decode(errors="replace").strip()
+        return f": {self._without_key(text)}" if text else ""
+
+    def _hidden(self, error: UpstreamError) -> UpstreamError:
+        return UpstreamError(self._without_key(error.message), hint=error.hint)
+
+    def _without_key(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+
+async def silent_urls(name: str, address: UpstreamAddress) -> tuple[str, ...]:
+    """Return the addresses that do not say they are well. Raises UsageError as `Connection`."""
+    connection = Connection(name, address)
+    try:
+        are_well = await asyncio.gather(*(connection.is_well(Replica(u)) for u in address.urls))
+    finally:
+        await connection.close()
+    return tuple(url for url, is_well in zip(address.urls, are_well, strict=True) if not is_well)
+
+
+async def _lines(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    """Yield the data of server-sent events, of which each is one line here.
+
+    NOTE: httpx's own lines end at U+2028, too, which may be in the text of an answer.
+
+    Raises:
+        UpstreamError: a line is longer than any event.
+    """
+    rest = b""
+    async for part in response.aiter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            if data := _data(line):
+                yield data
+        if len(rest) > _N_LINE_BYTES:
+            raise UpstreamError(f"the upstream sent what is not an event: {rest[:80]!r}")
+    if data := _data(rest):
+        yield data
+
+
+def _data(line: bytes) -> bytes:
+    """Return what a line carries; any other line is data that is wrong."""
+    is_other = line.startswith((b":", b"event:", b"id:", b"retry:"))
+    return b"" if is_other else line.removeprefix(b"data:").strip()
+
+
+def _key(name: str, address: UpstreamAddress) -> str:
+    if not address.key_env:
+        return ""
+    key = os.environ.get(address.key_env, "").strip()
+    if not key:
+        raise UsageError(
+            f"'{name}' needs a key, and the variable {address.key_env} is not set",
+            hint="Set it where the server starts.",
+        )
+    if not (key.isascii() and key.isprintable()):
+        raise UsageError(f"the variable {address.key_env} has what a header cannot hold")
+    return key
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    """Return the seconds of `Retry-After`; 0 without, or if it is a date."""
+    try:
+        return max(0.0, float(response.headers.get("retry-after", "")))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,126 @@
+"""Adds models that are computed elsewhere to the user's models.toml, and takes them out.
+
+What people wrote in the file stays as it is.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gptoss_local.catalog import UpstreamAddress, canonical_name, check_models_file, known_model
+from gptoss_local.errors import ModelNotFoundError, UsageError
+from gptoss_local.settings import Settings, user_models_file
+from gptoss_local.store import find_model
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import AoT
+
+
+def add_upstream(name: str, address: UpstreamAddress, settings: Settings) -> Path:
+    """Write a model into models.toml; returns that file.
+
+    Raises:
+        UsageError: there is a model of that name, or something about it is invalid, or the file
+            cannot be written.
+    """
+    import tomlkit  # PERF: 60 ms
+
+    wanted = canonical_name(name)
+    try:
+        there = find_model(wanted, settings)
+    except ModelNotFoundError:
+        pass
+    else:
+        how = f"gptoss upstream rm {wanted}" if there.upstream else f"gptoss rm {wanted}"
+        raise UsageError(
+            f"there is a model '{wanted}' already", hint=f"Choose another name, or remove it: {how}"
+        )
+    fields = msgspec.to_builtins(address)
+    defaults = msgspec.to_builtins(UpstreamAddress(kind=address.kind, urls=address.urls))
+    told = {
+        key: value
+        for key, value in fields.items()
+        if key in ("kind", "urls") or value != defaults[key]
+    }
+
+    def change(document: "TOMLDocument") -> None:
+        table, inline = tomlkit.table(), tomlkit.inline_table()
+        inline.update(told)
+        table.update({"name": wanted, "upstream": inline})
+        if "model" not in document:
+            document.add("model", tomlkit.aot())
+        _models(document).append(table)
+
+    return _change(change)
+
+
+def remove_upstream(name: str) -> Path:
+    """Take a model that is computed elsewhere out of models.toml; returns that file.
+
+    Raises:
+        ModelNotFoundError: there is none of that name.
+        UsageError: the file cannot be written.
+    """
+    wanted = canonical_name(name)
+    known = known_model(wanted)
+    if known is None or known.upstream is None:
+        raise ModelNotFoundError(
+            f"there is no model '{name}' that is computed elsewhere",
+            hint="`gptoss upstream ls` lists them.",
+        )
+
+    def change(document: "TOMLDocument") -> None:
+        models = _models(document)
+        for i, table in enumerate(models):
+            if canonical_name(str(table["name"])) == wanted:
+                del models[i]
+                break
+
+    return _change(change)
+
+
+def _models(document: "TOMLDocument") -> "AoT":
+    from tomlkit.items import AoT
+
+    models = document["model"]
+    if not isinstance(models, AoT):
+        raise UsageError(
+            f"{user_models_file()} has its models as an array in one line",
+            hint="Write each as a table of its own, which begins with [[model]].",
+        )
+    return models
+
+
+def _change(change: "Callable[[TOMLDocument], None]") -> Path:
+    """Change the file: all of it or nothing, and only to one that can be read."""
+    import tomlkit
+
+    path = user_models_file()
+    if path.exists():
+        check_models_file(path)  # one that is wrong stays as it is
+    try:
+        text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
+        document = tomlkit.parse(text)
+        change(document)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        target = path.resolve()  # it may be a link into a repository
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            written = Path(folder) / target.name
+            written.write_text(tomlkit.dumps(document), encoding="utf-8", newline="")
+            try:
+                check_models_file(written)
+            except UsageError as error:
+                message = error.message.replace(str(written), str(path))
+                raise UsageError(message, hint=error.hint) from error
+            if target.exists():
+                shutil.copymode(target, written)
+            os.replace(written, target)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    return path

@@ -1,0 +1,77 @@
+"""The names that each kind of engine gives to things: one table for requests and answers.
+
+Sources, as of autumn 2026: vLLM's `entrypoints/openai/completion/protocol.py`, SGLang's
+`entrypoints/openai/protocol.py`, TensorRT-LLM's `serve/openai_protocol.py`, Dynamo's `nvext.rs`,
+llama.cpp's `tools/server/README.md`. NIM for LLMs 2 is vLLM.
+"""
+
+from typing import Any
+
+import msgspec
+
+from gptoss_local.catalog import UpstreamKind
+
+N_CTX = 131_072
+"""Tokens of context that gpt-oss was trained for."""
+
+Place = tuple[str | int, ...]
+"""The way to a value: keys of objects, and indices of arrays."""
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """The particulars of one kind.
+
+    Attributes:
+        asks: Fields of a request without which no ids arrive, or the stop token does not.
+        ids: Where a chunk has its token ids, which are those that are new.
+        stop: Where the last chunk has the token that ended the answer, if it says so.
+        health: The path that answers while the engine is well.
+        top_k_off: The value of `top_k` that keeps all tokens.
+        has_logprobs: Whether log-probabilities come with token ids.
+        since: What to say where text arrives without ids.
+    """
+
+    asks: dict[str, Any]
+    ids: Place = ("choices", 0, "token_ids")
+    stop: Place = ("choices", 0, "stop_reason")
+    path: str = "/v1/completions"
+    health: str = "/health"
+    has_logprobs: bool = False
+    since: str
+
+
+_VLLM = Kind(
+    asks={"return_token_ids": True, "skip_special_tokens": False},
+    has_logprobs=True,
+    since="vLLM sends ids since 0.10.2.",
+)
+
+KINDS: dict[UpstreamKind, Kind] = {
+    "vllm": _VLLM,
+    "nim": msgspec.structs.replace(
+        _VLLM, health="/v1/health/ready", since="NIM for LLMs sends ids since 2.0."
+    ),
+    "sglang": Kind(
+        asks={"return_token_ids": True, "skip_special_tokens": False, "no_stop_trim": True},
+        stop=("choices", 0, "matched_stop"),
+        since="SGLang's /v1/completions sends ids since the middle of 2026.",
+    ),
+    "tensorrt-llm": Kind(  # refuses fields that it does not know
+        asks={"detokenize": False, "include_stop_str_in_output": True},
+        since="trtllm-serve sends ids where it does not detokenize.",
+    ),
+    "dynamo": Kind(  # refuses fields that it does not know
+        asks={"nvext": {"extra_fields": ["completion_token_ids", "stop_reason"]}},
+        ids=("nvext", "completion_token_ids"),
+        stop=("nvext", "stop_reason"),
+        since="Dynamo sends ids since 1.6.",
+    ),
+    "llama-server": Kind(
+        asks={"return_tokens": True, "cache_prompt": True},
+        ids=("tokens",),
+        stop=(),
+        path="/completion",
+        has_logprobs=True,
+        since="Use a llama-server of 2025 or later.",
+    ),
+}

@@ -1,0 +1,186 @@
+"""Requests to an upstream and the events it streams: JSON, by the table of kinds."""
+
+from typing import Any
+
+import msgspec
+
+from gptoss_local.catalog import UpstreamKind
+from gptoss_local.engine.protocol import Logprob
+from gptoss_local.errors import UpstreamError
+from gptoss_local.formats.o200k import N_VOCAB
+from gptoss_local.types import FinishReason, SamplingParams
+from gptoss_local.upstream.kinds import KINDS, Place
+
+_TOKEN_ID = "token_id:"  # vLLM's spelling of a token in log-probabilities
+_ENDS: dict[str, FinishReason] = {"stop": "stop", "eos": "stop", "length": "length"}
+_N_SEEDS = 2**31  # all kinds take these
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for one answer; as for `Engine.generate`."""
+
+    prompt: list[int]
+    sampling: SamplingParams
+    stop_tokens: list[int]
+    max_tokens: int
+    n_logprobs: int | None = None
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of one event of the stream.
+
+    Attributes:
+        end: Why the answer is over; None: it is not.
+        stop_token: What ended it, if the upstream says so.
+        n_cached: Tokens of the prompt that needed no prefill, if the upstream says so.
+    """
+
+    tokens: list[int] = []
+    logprobs: list[Logprob] = []
+    end: FinishReason | None = None
+    stop_token: int | None = None
+    n_cached: int | None = None
+
+
+def request_body(kind: UpstreamKind, model: str, asked: Asked) -> dict[str, Any]:
+    """Return the body of a request; what is left at its default is not sent."""
+    sampling, penalties = asked.sampling, asked.sampling.penalties
+    is_llama = kind == "llama-server"
+    body: dict[str, Any] = {"prompt": asked.prompt, "stream": True} | KINDS[kind].asks
+    body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
+    if is_llama:  # its own defaults are others
+        body |= {"n_predict": asked.max_tokens, "top_k": sampling.top_k, "min_p": sampling.min_p}
+    else:
+        body |= {"model": model, "max_tokens": asked.max_tokens}
+        body |= {"stop_token_ids": asked.stop_tokens, "stream_options": {"include_usage": True}}
+        body |= {"top_k": sampling.top_k} if sampling.top_k else {}
+        body |= {"min_p": sampling.min_p} if sampling.min_p else {}
+    if sampling.seed is not None:
+        body["seed"] = sampling.seed % _N_SEEDS
+    if sampling.logit_bias:
+        bias = sampling.logit_bias
+        body["logit_bias"] = list(map(list, bias)) if is_llama else {str(t): b for t, b in bias}
+    if penalties is not None:
+        body |= {
+            "repeat_penalty" if is_llama else "repetition_penalty": penalties.repeat,
+            "presence_penalty": penalties.presence,
+            "frequency_penalty": penalties.frequency,
+        }
+        if is_llama:
+            body["repeat_last_n"] = -1 if penalties.last_n is None else penalties.last_n
+    if asked.n_logprobs is not None:
+        if is_llama:
+            body["n_probs"] = max(1, asked.n_logprobs)  # 0 means none
+        else:
+            body |= {"logprobs": asked.n_logprobs, "return_tokens_as_token_ids": True}
+    return body
+
+
+def read_chunk(kind: UpstreamKind, data: bytes, n_logprobs: int | None) -> Chunk:
+    """Read one event of a stream.
+
+    Raises:
+        UpstreamError: it is not what this kind sends, or says that the upstream failed.
+    """
+    try:
+        event = msgspec.json.decode(data, type=dict[str, Any])
+        if error := event.get("error"):
+            raise UpstreamError(f"the upstream failed: {error_text(error)}")
+        chunk = (_read_llama if kind == "llama-server" else _read)(kind, event, n_logprobs)
+    except (msgspec.DecodeError, msgspec.ValidationError, LookupError, TypeError, ValueError) as e:
+        raise UpstreamError(
+            f"the upstream sent what is not an event of {kind}: {data[:80]!r}",
+            hint="`gptoss upstream test` says more.",
+        ) from e
+    if n_logprobs is not None and len(chunk.logprobs) != len(chunk.tokens):
+        raise UpstreamError("the upstream does not send the log-probability of every token")
+    if wrong := next((token for token in chunk.tokens if not 0 <= token < N_VOCAB), None):
+        raise UpstreamError(f"the upstream sent the token {wrong}, which gpt-oss does not have")
+    return chunk
+
+
+def error_text(error: Any) -> str:
+    """Return what an error of any of these engines says, shortened."""
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("error") or error.get("detail") or error
+    if isinstance(error, dict):
+        error = error.get("message") or error
+    return str(error)[:500]
+
+
+def _read(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> Chunk:
+    table = KINDS[kind]
+    usage = event.get("usage") or {}
+    details = usage.get("prompt_tokens_details") or {}
+    n_cached = details.get("cached_tokens")
+    if not event["choices"]:  # the last one, with the usage alone
+        return Chunk(n_cached=n_cached)
+    choice = event["choices"][0]
+    found = _at(event, table.ids)
+    if choice.get("text") and found is None:
+        raise UpstreamError("the upstream sends text, and no token ids", hint=table.since)
+    tokens = msgspec.convert(found or [], list[int])
+    end = choice.get("finish_reason")
+    stop = _at(event, table.stop)
+    return Chunk(
+        tokens=tokens,
+        logprobs=[]
+        if n_logprobs is None
+        else _logprobs(choice.get("logprobs"), n_logprobs, tokens),
+        end=_end(end) if end else None,
+        stop_token=stop if type(stop) is int else None,
+        n_cached=n_cached,
+    )
+
+
+def _read_llama(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> Chunk:
+    tokens = msgspec.convert(_at(event, KINDS[kind].ids) or [], list[int])
+    if event["content"] and not tokens and not event["stop"]:
+        raise UpstreamError("the upstream sends text, and no token ids", hint=KINDS[kind].since)
+    logprobs = []
+    if n_logprobs is not None and tokens:
+        for each in event["completion_probabilities"]:
+            top = [(int(t["id"]), float(t["logprob"])) for t in each["top_logprobs"]]
+            logprobs.append(Logprob(float(each["logprob"]), top[:n_logprobs]))
+    end: FinishReason | None = None
+    if event["stop"]:
+        end = "length" if event["stop_type"] == "limit" else "stop"
+    n_cached = (event.get("timings") or {}).get("cache_n")
+    return Chunk(tokens=tokens, logprobs=logprobs, end=end, n_cached=n_cached)
+
+
+def _at(event: dict[str, Any], place: Place) -> Any:
+    """Return the value at a place; None if there is none."""
+    found: Any = event
+    for step in place:
+        if isinstance(step, str):
+            found = found.get(step) if isinstance(found, dict) else None
+        elif isinstance(found, list) and len(found) > step:
+            found = found[step]
+        else:
+            return None
+    return found if place else None
+
+
+def _end(reason: str) -> FinishReason:
+    if reason not in _ENDS:
+        raise UpstreamError(f"the upstream ended the answer: {reason}")
+    return _ENDS[reason]
+
+
+def _logprobs(found: dict[str, Any] | None, n_top: int | None, tokens: list[int]) -> list[Logprob]:
+    if n_top is None or not tokens:
+        return []
+    if found is None:
+        raise UpstreamError("the upstream sends no log-probabilities")
+    logprobs = []
+    for i, value in enumerate(found["token_logprobs"]):
+        top = (found.get("top_logprobs") or [{}] * (i + 1))[i] or {}
+        pairs = [(_id(name), float(logprob)) for name, logprob in top.items()]
+        pairs.sort(key=lambda pair: -pair[1])
+        logprobs.append(Logprob(float(value), pairs[:n_top]))
+    return logprobs
+
+
+def _id(name: str) -> int:
+    return int(name.removeprefix(_TOKEN_ID))

@@ -1,0 +1,250 @@
+"""Servers that speak the wire format of each kind, over a real engine with nano.
+
+Each refuses what the real one refuses, and sends ids only when asked in its own way. A fault
+replaces or spoils one answer.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.chat.vocabulary import STOP_TOKENS
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Finished, Tokens
+from gptoss_local.types import SamplingParams
+from tests.conftest import free_port
+
+_OPENAI = {
+    "model", "prompt", "stream", "stream_options", "max_tokens", "temperature", "top_p", "seed",
+    "presence_penalty", "frequency_penalty", "logit_bias", "logprobs",
+    "stop_token_ids", "top_k", "min_p", "repetition_penalty",
+}  # fmt: skip
+STRICT = {
+    "tensorrt-llm": _OPENAI | {"detokenize", "include_stop_str_in_output"},
+    "dynamo": _OPENAI - {"logprobs"} | {"nvext"},
+}
+PATHS = {"llama-server": "/completion"}
+HEALTH = {"nim": "/v1/health/ready"}
+
+Fault = Callable[[], Response]
+
+
+@dataclass
+class StandIn:
+    """One server. `faults` are used up one by one, each by a request."""
+
+    kind: str
+    engine: EngineClient | None
+    vocabulary: Vocabulary
+    key: str = ""
+    model: str = "served"
+    url: str = ""
+    hides_stop: bool = False
+    says_stop: bool = True
+    n_ctx: int = 4096
+    is_ill: bool = False
+    faults: list[Fault] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    n_left: int = 0
+    n_running: int = 0
+
+    async def complete(self, request: Request) -> Response:
+        if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
+            sent = request.headers.get("authorization", "")
+            return JSONResponse({"error": {"message": f"bad key: {sent}"}}, 401)
+        body = await request.json()
+        self.bodies.append(body)
+        if self.faults:
+            return self.faults.pop(0)()
+        if refused := self._refuse(body):
+            return JSONResponse({"error": {"message": refused, "code": 400}}, 400)
+        return StreamingResponse(self._events(body), media_type="text/event-stream")
+
+    def _refuse(self, body: dict[str, Any]) -> str:
+        if unknown := set(body) - STRICT.get(self.kind, set(body)):
+            return f"Extra inputs are not permitted: {sorted(unknown)}"
+        if self.kind != "llama-server" and body["model"] != self.model:
+            return f"The model `{body['model']}` does not exist."
+        return ""
+
+    async def _events(self, body: dict[str, Any]) -> AsyncIterator[str]:
+        assert self.engine is not None
+        llama = self.kind == "llama-server"
+        sampling = SamplingParams(
+            temperature=body["temperature"],
+            top_p=body["top_p"],
+            seed=body.get("seed"),
+            logit_bias=tuple((int(t), b) for t, b in _pairs(body.get("logit_bias") or {})),
+        )
+        n_logprobs = body.get("n_probs" if llama else "logprobs")
+        stop_tokens = STOP_TOKENS if llama else body["stop_token_ids"]
+        max_tokens = body["n_predict" if llama else "max_tokens"]
+        stream = self.engine.generate(
+            body["prompt"],
+            sampling,
+            stop_tokens=stop_tokens,
+            max_tokens=max_tokens,
+            n_logprobs=n_logprobs,
+        )
+        last = 0
+        self.n_running += 1
+        try:
+            async with aclosing(stream):
+                async for frame in stream:
+                    if isinstance(frame, Tokens):
+                        last = frame.tokens[-1]
+                        hides = self.hides_stop and last in STOP_TOKENS
+                        tokens = frame.tokens[:-1] if hides else frame.tokens
+                        if tokens:
+                            yield self._event(body, tokens, frame)
+                    elif isinstance(frame, Finished):
+                        for event in self._end(frame, last):
+                            yield event
+        except (GeneratorExit, asyncio.CancelledError):
+            self.n_left += 1
+            raise
+        finally:
+            self.n_running -= 1
+
+    def _event(self, body: dict[str, Any], tokens: list[int], frame: Tokens) -> str:
+        text = b"".join(map(self.vocabulary.bytes_of, tokens)).decode(errors="replace")
+        if self.kind == "llama-server":
+            event: dict[str, Any] = {"content": text, "stop": False, "index": 0}
+            event["tokens"] = tokens if body.get("return_tokens") else []
+            if frame.logprobs:
+                event["completion_probabilities"] = [
+                    {
+                        "id": token,
+                        "logprob": each.logprob,
+                        "top_logprobs": [{"id": t, "logprob": p} for t, p in each.top],
+                    }
+                    for token, each in zip(tokens, frame.logprobs, strict=True)
+                ]
+            return _sse(event)
+        choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": None, "logprobs": None}
+        event = {"object": "text_completion", "model": self.model, "choices": [choice]}
+        if self.kind == "dynamo":
+            fields = (body.get("nvext") or {}).get("extra_fields", [])
+            if "completion_token_ids" in fields:
+                event["nvext"] = {"completion_token_ids": tokens}
+        elif self.kind == "tensorrt-llm":
+            if body.get("detokenize") is False:
+                choice |= {"text": "", "token_ids": tokens}
+        else:
+            choice["token_ids"] = tokens if body.get("return_token_ids") else None
+        if frame.logprobs:
+            assert body["return_tokens_as_token_ids"]
+            choice["logprobs"] = {
+                "tokens": [f"token_id:{t}" for t in tokens],
+                "token_logprobs": [each.logprob for each in frame.logprobs],
+                "top_logprobs": [
+                    {f"token_id:{t}": p for t, p in each.top} for each in frame.logprobs
+                ],
+            }
+        return _sse(event)
+
+    def _end(self, frame: Finished, last: int) -> list[str]:
+        usage = frame.usage
+        if self.kind == "llama-server":
+            end = {
+                "content": "",
+                "tokens": [],
+                "stop": True,
+                "timings": {"cache_n": usage.n_cached},
+            }
+            return [_sse(end | {"stop_type": "limit" if frame.reason == "length" else "eos"})]
+        choice: dict[str, Any] = {"index": 0, "text": "", "finish_reason": frame.reason}
+        event: dict[str, Any] = {"choices": [choice]}
+        if frame.reason == "stop" and self.says_stop:
+            if self.kind == "dynamo":
+                event["nvext"] = {"stop_reason": last}
+            else:
+                choice["matched_stop" if self.kind == "sglang" else "stop_reason"] = last
+        counts = {
+            "prompt_tokens": usage.n_prompt,
+            "completion_tokens": usage.n_generated,
+            "prompt_tokens_details": {"cached_tokens": usage.n_cached},
+        }
+        return [_sse(event), _sse({"choices": [], "usage": counts}), "data: [DONE]\n\n"]
+
+    async def health(self, _request: Request) -> Response:
+        return Response(status_code=503 if self.is_ill else 200)
+
+    async def models(self, _request: Request) -> Response:
+        told = {"id": self.model, "object": "model"}
+        if self.kind in ("vllm", "nim", "sglang"):
+            told["max_model_len"] = self.n_ctx
+        return JSONResponse({"object": "list", "data": [told]})
+
+    async def props(self, _request: Request) -> Response:
+        return JSONResponse({"default_generation_settings": {"n_ctx": self.n_ctx}})
+
+
+def _pairs(bias: Any) -> Any:
+    return bias.items() if isinstance(bias, dict) else bias
+
+
+def _sse(event: dict[str, Any]) -> str:
+    return f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
+
+
+@asynccontextmanager
+async def serving(stand_in: StandIn) -> AsyncIterator[StandIn]:
+    """Serve on a free port, in this event loop."""
+    routes = [
+        Route(PATHS.get(stand_in.kind, "/v1/completions"), stand_in.complete, methods=["POST"]),
+        Route(HEALTH.get(stand_in.kind, "/health"), stand_in.health),
+        Route("/v1/models", stand_in.models),
+        Route("/props", stand_in.props),
+    ]
+    port = free_port()
+    config = uvicorn.Config(
+        Starlette(routes=routes), port=port, log_level="critical", lifespan="off", ws="none"
+    )
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    task = asyncio.create_task(server._serve())
+    while not server.started:
+        assert not task.done(), "the port was taken"
+        await asyncio.sleep(0.01)
+    stand_in.url = f"http://127.0.0.1:{port}"
+    try:
+        yield stand_in
+    finally:
+        server.should_exit = server.force_exit = True
+        await task
+
+
+def status(code: int, **headers: str) -> Fault:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda: JSONResponse({"error": {"message": "overloaded"}}, code, named)
+
+
+def stream(*parts: str, stalls: bool = False, breaks: bool = False) -> Fault:
+    """Send these parts; then stall, break the connection, or end as if nothing were missing."""
+
+    async def content() -> AsyncIterator[str]:
+        for part in parts:
+            yield part
+        if stalls:
+            await asyncio.sleep(3600)
+        if breaks:
+            raise ConnectionError("on purpose")
+
+    return lambda: StreamingResponse(content(), media_type="text/event-stream")
+
+
+def tokens_event(*tokens: int) -> str:
+    """The event of vLLM."""
+    choice = {"index": 0, "text": "?", "token_ids": list(tokens), "finish_reason": None}
+    return _sse({"choices": [choice]})

@@ -1,0 +1,201 @@
+"""Golden conversations through each kind's wire format: nano's answers, token for token."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from gptoss_local.catalog import UpstreamKind
+from gptoss_local.chat import Vocabulary
+from gptoss_local.chat.grammar import compile_grammar
+from gptoss_local.chat.message import JsonFormat
+from gptoss_local.chat.vocabulary import STOP_TOKENS
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.interface import Engine
+from gptoss_local.engine.protocol import Finished, Tokens
+from gptoss_local.errors import UpstreamError, UsageError
+from gptoss_local.types import Penalties, SamplingParams
+from gptoss_local.upstream.harmony import probe
+from tests.engine.run import GREEDY
+from tests.nano.recipe.make_golden import GOLDEN
+from tests.upstream.conftest import Connect
+from tests.upstream.stand_in import StandIn, serving, stream, tokens_event
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KINDS = get_args(UpstreamKind)
+CONVERSATIONS = [
+    golden
+    for golden in json.loads(Path(GOLDEN).read_bytes())
+    if not golden["name"].endswith((", medium", ", high"))
+]
+
+CAPITAL = next(g["prompt"] for g in CONVERSATIONS if g["name"] == "capital, low")
+_PROPERTIES = {"city": {"type": "string", "maxLength": 20}, "is_large": {"type": "boolean"}}
+GRAMMAR = compile_grammar(
+    JsonFormat({"type": "object", "properties": _PROPERTIES, "required": list(_PROPERTIES)})
+)
+
+
+async def collect(
+    engine: Engine, prompt: list[int], sampling: SamplingParams = GREEDY, **options: object
+) -> tuple[list[Tokens], Finished]:
+    options = {"stop_tokens": STOP_TOKENS} | options
+    *events, finished = [e async for e in engine.generate(prompt, sampling, **options)]  # type: ignore[arg-type]
+    assert isinstance(finished, Finished)
+    assert all(isinstance(event, Tokens) for event in events)
+    return [event for event in events if isinstance(event, Tokens)], finished
+
+
+def ids(events: list[Tokens]) -> list[int]:
+    return [token for event in events for token in event.tokens]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stop"),
+    [
+        *((kind, "sent") for kind in KINDS),
+        *((kind, "said") for kind in ("vllm", "sglang", "dynamo")),
+        *((kind, "neither") for kind in ("tensorrt-llm", "llama-server")),
+    ],
+)
+async def test_answers_are_those_of_the_engine(
+    engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect, kind: str, stop: str
+) -> None:
+    """Whether the stop token is among the ids, or only said, or has to be concluded."""
+    stand_in = StandIn(
+        kind, engine, vocabulary, hides_stop=stop != "sent", says_stop=stop != "neither"
+    )
+    some = CONVERSATIONS[-12:] if stop == "sent" else CONVERSATIONS[-5:-2]  # a call among them
+    async with serving(stand_in), upstream_to(stand_in) as upstream:
+        await upstream.connect(*probe(vocabulary))
+        answers = await asyncio.gather(*(collect(upstream, g["prompt"]) for g in some))
+    for golden, (events, finished) in zip(some, answers, strict=True):
+        assert ids(events) == golden["answer"], golden["name"]
+        assert finished.reason == "stop"
+        usage = finished.usage
+        assert (usage.n_prompt, usage.n_generated) == (len(golden["prompt"]), len(golden["answer"]))
+        assert usage.prefill_ns > 0
+        assert usage.decode_ns > 0
+    assert len(stand_in.bodies) == len(some) + 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_limits_seeds_and_cached_tokens(
+    engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect, kind: str
+) -> None:
+    prompt = CONVERSATIONS[-1]["prompt"]
+    drawn = SamplingParams(temperature=1.5, seed=7)
+    async with serving(StandIn(kind, engine, vocabulary)) as stand_in, upstream_to(stand_in) as up:
+        here, _ = await collect(engine, prompt, drawn, max_tokens=8)
+        events, finished = await collect(up, prompt, drawn, max_tokens=8)
+        assert finished.reason == ("stop" if len(ids(events)) < 8 else "length")
+        assert ids(events) == ids(here)
+        assert finished.usage.n_cached > 0
+        stats = await up.stats()
+    assert (stats.n_running, stats.n_decoded) == (0, len(ids(events)))
+    assert stats.n_cached_tokens == finished.usage.n_cached
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_bias_and_penalties_reach_the_upstream_by_its_names(
+    engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect, kind: str
+) -> None:
+    prompt = CONVERSATIONS[0]["prompt"]
+    penalties = Penalties(repeat=1.25, presence=0.5, frequency=0.25)
+    async with serving(StandIn(kind, engine, vocabulary)) as stand_in, upstream_to(stand_in) as up:
+        first = CONVERSATIONS[0]["answer"][0]
+        banned = SamplingParams(temperature=0, logit_bias=((first, -100.0),), penalties=penalties)
+        events, _ = await collect(up, prompt, banned, max_tokens=1)
+        body = stand_in.bodies[-1]
+    assert ids(events) != [first]
+    name = "repeat_penalty" if kind == "llama-server" else "repetition_penalty"
+    assert (body[name], body["presence_penalty"], body["frequency_penalty"]) == (1.25, 0.5, 0.25)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "llama-server"])
+async def test_log_probabilities_are_those_of_the_engine(
+    engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect, kind: str
+) -> None:
+    prompt = CONVERSATIONS[0]["prompt"]
+    async with serving(StandIn(kind, engine, vocabulary)) as stand_in, upstream_to(stand_in) as up:
+        here, _ = await collect(engine, prompt, n_logprobs=2)
+        there, _ = await collect(up, prompt, n_logprobs=2)
+    for one, other in zip(here, there, strict=True):
+        for mine, theirs in zip(one.logprobs, other.logprobs, strict=True):
+            assert mine.logprob == pytest.approx(theirs.logprob, abs=1e-4)
+            assert [t for t, _ in mine.top] == [t for t, _ in theirs.top]
+            assert len(theirs.top) == 2
+
+
+@pytest.mark.parametrize("kind", ["sglang", "tensorrt-llm", "dynamo"])
+async def test_log_probabilities_that_cannot_be_had_are_refused(
+    stand_in: StandIn, upstream_to: Connect, kind: str
+) -> None:
+    async with upstream_to(stand_in, kind=kind) as upstream:
+        with pytest.raises(UsageError, match=f"{kind}.*log-probabilities"):
+            await collect(upstream, [1], n_logprobs=1)
+    assert not stand_in.bodies
+
+
+@pytest.mark.parametrize(
+    ("kind", "stop"), [("vllm", "sent"), ("dynamo", "said"), ("llama-server", "neither")]
+)
+async def test_a_grammar_is_held_as_the_engine_holds_it(
+    engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect, kind: str, stop: str
+) -> None:
+    """Token for token, though the upstream does not know of it."""
+    stand_in = StandIn(
+        kind, engine, vocabulary, hides_stop=stop != "sent", says_stop=stop != "neither"
+    )
+    async with serving(stand_in), upstream_to(stand_in) as upstream:
+        here, _ = await collect(engine, CAPITAL, grammar=GRAMMAR, max_tokens=60)
+        there, finished = await collect(upstream, CAPITAL, grammar=GRAMMAR, max_tokens=60)
+        assert ids(there) == ids(here)
+        assert finished.reason == "stop"
+        assert (finished.usage.n_prompt, finished.usage.n_generated) == (
+            len(CAPITAL),
+            len(ids(here)),
+        )
+        assert len(stand_in.bodies) > 1  # nano, which did not see the schema, writes no JSON
+        for n in (1, 4, 7):
+            there, finished = await collect(upstream, CAPITAL, grammar=GRAMMAR, max_tokens=n)
+            assert (ids(there), finished.reason) == (ids(here)[:n], "length")
+
+
+async def test_an_upstream_that_cannot_be_held_is_an_error(
+    stand_in: StandIn, upstream_to: Connect
+) -> None:
+    """As one that ignores biases."""
+    end = 'data: {"choices": [{"text": "", "token_ids": [], "finish_reason": "length"}]}\n\n'
+    stand_in.faults = [stream(tokens_event(5), end)] * 100
+    async with upstream_to(stand_in) as upstream:
+        with pytest.raises(UpstreamError, match="does not keep to the format"):
+            await collect(upstream, CAPITAL, grammar=GRAMMAR)
+    assert 1 < len(stand_in.bodies) < 30
+
+
+@pytest.mark.parametrize("kind", ["vllm", "llama-server"])
+async def test_the_context_is_what_the_upstream_says(
+    engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect, kind: str
+) -> None:
+    stand_in = StandIn(kind, engine, vocabulary, n_ctx=1234)
+    async with serving(stand_in), upstream_to(stand_in, n_ctx=0) as upstream:
+        assert upstream.loaded.n_ctx == 131_072
+        await upstream.connect(*probe(vocabulary))
+        assert (upstream.loaded.n_ctx, upstream.loaded.n_ctx_train) == (1234, 1234)
+
+
+async def test_another_vocabulary_is_refused(
+    stand_in: StandIn, upstream_to: Connect, vocabulary: Vocabulary
+) -> None:
+    """As a Llama or a Qwen would continue the test, or not at all."""
+    end = 'data: {"choices": [{"text": "", "token_ids": [], "finish_reason": "length"}]}\n\n'
+    stand_in.faults = [stream(tokens_event(1234), end), stream(end)]
+    async with upstream_to(stand_in) as upstream:
+        for told in (r"\[1234\]", "nothing"):
+            with pytest.raises(UpstreamError, match=f"not have the vocabulary of gpt-oss.*{told}"):
+                await upstream.connect(*probe(vocabulary))
+        await upstream.connect(*probe(vocabulary))

@@ -1,0 +1,276 @@
+"""What goes wrong at an upstream becomes a clear error, or another try before the first token."""
+
+import asyncio
+import time
+from contextlib import aclosing
+
+import pytest
+
+from gptoss_local.chat import Vocabulary
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Finished, Tokens
+from gptoss_local.errors import ContextOverflowError, ServerBusyError, UpstreamError, UsageError
+from tests.conftest import free_port
+from tests.upstream.conftest import Connect
+from tests.upstream.stand_in import StandIn, serving, status, stream, tokens_event
+from tests.upstream.test_conversations import CONVERSATIONS, GREEDY, STOP_TOKENS, collect, ids
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PROMPT, ANSWER = CONVERSATIONS[2]["prompt"], CONVERSATIONS[2]["answer"]
+USAGE_ONLY = 'data: {"choices": [], "usage": {}}\n\n'
+
+
+async def until(condition: object) -> None:
+    deadline_s = time.monotonic() + 20
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline_s, "timed out"
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        status(429),
+        status(503, retry_after="0"),
+        status(500),
+        stream(breaks=True),
+        stream(),
+        stream(USAGE_ONLY, breaks=True),
+    ],
+    ids=["429", "503", "500", "dies", "empty", "dies after an event"],
+)
+async def test_before_the_first_token_it_is_tried_again(
+    stand_in: StandIn, upstream_to: Connect, fault: object
+) -> None:
+    stand_in.faults = [fault]  # type: ignore[list-item]
+    async with upstream_to(stand_in) as upstream:
+        events, _ = await collect(upstream, PROMPT)
+    assert ids(events) == ANSWER
+    assert len(stand_in.bodies) == 2
+
+
+async def test_one_that_does_not_begin_is_left_for_another_address(
+    engine: EngineClient, vocabulary: Vocabulary, stand_in: StandIn, upstream_to: Connect
+) -> None:
+    """The same one may still be reading the prompt."""
+    stalled = StandIn("vllm", engine, vocabulary, faults=[stream(stalls=True)] * 2)
+    async with serving(stalled):
+        async with upstream_to(stalled, first_token_s=0.2) as upstream:
+            with pytest.raises(UpstreamError, match=r"sent nothing for 0\.2 s"):
+                await collect(upstream, PROMPT)
+        assert len(stalled.bodies) == 1
+        async with upstream_to(stalled, stand_in, first_token_s=3.0) as upstream:
+            events, _ = await collect(upstream, PROMPT)
+    assert ids(events) == ANSWER
+    assert (len(stalled.bodies), len(stand_in.bodies)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("parts", "options", "message"),
+    [
+        ({"breaks": True}, {}, "broke off the connection"),
+        ({"stalls": True}, {"stall_s": 0.2}, "sent nothing for 0.2 s"),
+        ({}, {}, "ended the answer before it was complete"),
+    ],
+    ids=["dies", "stalls", "ends early"],
+)
+async def test_after_the_first_token_it_is_an_error(
+    stand_in: StandIn,
+    upstream_to: Connect,
+    parts: dict[str, bool],
+    options: dict[str, float],
+    message: str,
+) -> None:
+    """Another try could continue with other words."""
+    stand_in.faults = [stream(tokens_event(*ANSWER[:2]), **parts)]
+    got = []
+    async with upstream_to(stand_in, **options) as upstream:
+        answer = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
+        got.append(await anext(answer))
+        with pytest.raises(UpstreamError, match=message):
+            await anext(answer)
+        assert upstream.n_active == 0
+        events, _ = await collect(upstream, PROMPT)  # the next request finds it well again
+    assert [token for event in got for token in event.tokens] == ANSWER[:2]
+    assert ids(events) == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<html>hello</html>\n", "not an event of vllm"),
+        ("data: {}\n\n", "not an event of vllm"),
+        ('data: {"choices": [{"token_ids": ["a"]}]}\n\n', "not an event of vllm"),
+        ('data: {"choices": [{"text": "Hi"}]}\n\n', "text, and no token ids"),
+        ('data: {"error": {"message": "out of memory"}}\n\n', "failed: out of memory"),
+        (tokens_event(201_088), "the token 201088, which gpt-oss does not have"),
+        (tokens_event(-1), "the token -1"),
+        ('data: {"choices": [{"token_ids": [1], "finish_reason": "abort"}]}\n\n', "abort"),
+        ("x" * 5_000_000, "not an event"),
+    ],
+)
+async def test_nonsense_is_an_error_and_not_tried_again(
+    stand_in: StandIn, upstream_to: Connect, content: str, message: str
+) -> None:
+    stand_in.faults = [stream(content)]
+    async with upstream_to(stand_in) as upstream:
+        with pytest.raises(UpstreamError, match=message):
+            await collect(upstream, PROMPT)
+    assert len(stand_in.bodies) == 1
+
+
+async def test_one_that_stays_busy_is_said_to_be_busy(
+    stand_in: StandIn, upstream_to: Connect
+) -> None:
+    stand_in.faults = [status(429)] * 3
+    async with upstream_to(stand_in) as upstream:
+        with pytest.raises(ServerBusyError, match=r"busy \(429\): overloaded"):
+            await collect(upstream, PROMPT)
+    assert len(stand_in.bodies) == 3
+
+
+async def test_one_that_is_busy_for_long_is_not_asked_again(
+    stand_in: StandIn, upstream_to: Connect
+) -> None:
+    stand_in.faults = [status(503, retry_after="60")]
+    async with upstream_to(stand_in) as upstream:
+        with pytest.raises(ServerBusyError):
+            await collect(upstream, PROMPT)
+    assert len(stand_in.bodies) == 1
+
+
+async def test_a_refused_request_is_not_tried_again(
+    stand_in: StandIn, upstream_to: Connect
+) -> None:
+    async with upstream_to(stand_in, model="another") as upstream:
+        with pytest.raises(UpstreamError, match="`another` does not exist"):
+            await collect(upstream, PROMPT)
+    assert len(stand_in.bodies) == 1
+
+
+async def test_the_key_is_sent_and_never_shown(
+    stand_in: StandIn, upstream_to: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.key = "right-key"
+    monkeypatch.setenv("FAR_KEY", "right-key")
+    async with upstream_to(stand_in, key_env="FAR_KEY") as upstream:
+        events, _ = await collect(upstream, PROMPT)
+    assert ids(events) == ANSWER
+    monkeypatch.setenv("FAR_KEY", "wrong-key")
+    async with upstream_to(stand_in, key_env="FAR_KEY") as upstream:
+        with pytest.raises(UpstreamError, match=r"refuses access \(401\)") as caught:
+            await collect(upstream, PROMPT)
+    assert "wrong-key" not in f"{caught.value.message} {caught.value.hint}"
+    assert "FAR_KEY" in caught.value.hint
+    monkeypatch.delenv("FAR_KEY")
+    with pytest.raises(UsageError, match="FAR_KEY is not set"):
+        async with upstream_to(stand_in, key_env="FAR_KEY"):
+            pass
+
+
+async def test_of_two_addresses_the_one_that_is_down_is_left_alone(
+    stand_in: StandIn, upstream_to: Connect
+) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    async with upstream_to(nobody, stand_in) as upstream:
+        for _ in range(2):
+            events, _ = await collect(upstream, PROMPT)
+            assert ids(events) == ANSWER
+        down, well = upstream.replicas
+        assert (down.failed_s is None, well.failed_s is None) == (False, True)
+    async with upstream_to(nobody) as upstream:
+        with pytest.raises(UpstreamError, match="does not answer"):
+            await collect(upstream, PROMPT)
+
+
+async def test_an_address_comes_back_once_it_says_that_it_is_well(
+    engine: EngineClient,
+    vocabulary: Vocabulary,
+    stand_in: StandIn,
+    upstream_to: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gptoss_local.upstream.replicas._REST_S", 0.0)
+    other = StandIn("vllm", engine, vocabulary, is_ill=True, faults=[status(500)])
+    async with serving(other), upstream_to(other, stand_in) as upstream:
+        for _ in range(3):
+            await collect(upstream, PROMPT, max_tokens=1)
+        assert len(other.bodies) == 1
+        other.is_ill = False
+        await collect(upstream, PROMPT, max_tokens=1)
+        await until(lambda: upstream.replicas[0].failed_s is None)
+        await collect(upstream, PROMPT, max_tokens=1)
+        assert len(other.bodies) == 2
+
+
+async def test_the_address_with_the_least_to_do_is_asked(
+    engine: EngineClient, vocabulary: Vocabulary, stand_in: StandIn, upstream_to: Connect
+) -> None:
+    other = StandIn("vllm", engine, vocabulary)
+    waiting = [stream(tokens_event(*ANSWER[:1]), stalls=True)]
+    stand_in.faults, other.faults = list(waiting), list(waiting)
+    async with serving(other), upstream_to(stand_in, other) as upstream:
+        first = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
+        second = upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS)
+        async with aclosing(first), aclosing(second):
+            await anext(first)
+            await anext(second)
+            assert upstream.n_active == 2
+        assert upstream.n_active == 0
+    assert (len(stand_in.bodies), len(other.bodies)) == (1, 1)
+
+
+async def test_closing_the_answer_disconnects(stand_in: StandIn, upstream_to: Connect) -> None:
+    prompt = next(g for g in CONVERSATIONS if g["name"] == "count, low")["prompt"]
+    endless = {"sampling": GREEDY, "stop_tokens": [], "max_tokens": 3000}
+    async with upstream_to(stand_in) as upstream:
+        answer = upstream.generate(prompt, **endless)
+        async with aclosing(answer):
+            await anext(answer)
+        await until(lambda: stand_in.n_left == 1 and stand_in.n_running == 0)
+        assert upstream.n_active == 0
+
+
+async def test_a_cancelled_answer_finishes_at_once(stand_in: StandIn, upstream_to: Connect) -> None:
+    stand_in.faults = [stream(tokens_event(*ANSWER[:1]), stalls=True)]
+    async with upstream_to(stand_in) as upstream:
+        events: list[object] = []
+        async for event in upstream.generate(PROMPT, GREEDY, stop_tokens=STOP_TOKENS):
+            events.append(event)
+            if isinstance(event, Tokens):
+                upstream.cancel(event.seq_id)
+    assert isinstance(events[-1], Finished)
+    assert events[-1].reason == "cancelled"
+    assert events[-1].usage.n_generated == 1
+
+
+async def test_what_follows_a_stop_token_is_dropped(
+    stand_in: StandIn, upstream_to: Connect
+) -> None:
+    stand_in.faults = [stream(tokens_event(*ANSWER, 1, 2), tokens_event(3), stalls=True)]
+    async with upstream_to(stand_in) as upstream:
+        events, finished = await collect(upstream, PROMPT)
+    assert ids(events) == ANSWER
+    assert finished.reason == "stop"
+
+
+async def test_a_prompt_that_does_not_fit_is_not_sent(
+    stand_in: StandIn, upstream_to: Connect
+) -> None:
+    async with upstream_to(stand_in, n_ctx=10) as upstream:
+        with pytest.raises(ContextOverflowError):
+            await collect(upstream, [1] * 10)
+    assert not stand_in.bodies
+
+
+async def test_lines_end_only_where_the_format_says(
+    stand_in: StandIn, upstream_to: Connect
+) -> None:
+    """The text beside the ids may hold U+2028, which is a line's end elsewhere."""
+    text = '"text": "a\u2028b\x85c", "finish_reason": "stop"'
+    event = f'data: {{"choices": [{{"token_ids": [5, {STOP_TOKENS[0]}], {text}}}]}}\n\n'
+    stand_in.faults = [stream(": comment\n\n", event[:30], event[30:], "data: [DONE]\n\n")]
+    async with upstream_to(stand_in) as upstream:
+        events, _ = await collect(upstream, PROMPT)
+    assert ids(events) == [5, STOP_TOKENS[0]]

@@ -1,0 +1,265 @@
+"""A model that is computed elsewhere, from models.toml to every dialect and command."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from gptoss_local.catalog import catalog
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.settings import environment_without_secrets
+from tests.conftest import RunningServer, free_port, run_server
+from tests.nano.recipe.make_golden import AGENT, SHELL
+from tests.upstream.stand_in import StandIn, serving, status, stream
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KEY = "a-key-that-nobody-may-see"
+QUESTION = {"role": "user", "content": "What is the capital of France?"}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("config")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+        monkeypatch.setenv("FAR_KEY", KEY)
+        yield folder
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def far(
+    engine: EngineClient, vocabulary: Any, config: Path, nano_home: Path
+) -> AsyncIterator[StandIn]:
+    """An upstream that `gptoss upstream add` has made the model `far`."""
+    async with serving(StandIn("vllm", engine, vocabulary, key=KEY)) as running:
+        running.url += "/v1"
+        added = await gptoss(
+            nano_home, "upstream", "add", "far", "--kind", "vllm", "--url", running.url,
+            "--model", "served", "--key-env", "FAR_KEY",
+        )  # fmt: skip
+        assert added.returncode == 0, added.stderr
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def here(far: StandIn, nano_home: Path) -> AsyncIterator[RunningServer]:
+    running = run_server(nano_home)
+    yield await asyncio.to_thread(running.__enter__)
+    await asyncio.to_thread(running.__exit__, None, None, None)
+
+
+async def gptoss(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = (
+        os.environ | {"GPTOSS_HOME": str(home), "GPTOSS_PORT": str(free_port())} | variables
+    )
+    command = [sys.executable, "-m", "gptoss_local", *words]
+    return await asyncio.to_thread(
+        subprocess.run, command, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+async def post(server: RunningServer, path: str, **body: Any) -> httpx.Response:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        return await client.post(server.url + path, json=body)
+
+
+async def get(server: RunningServer, path: str) -> Any:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        answer = await client.get(server.url + path)
+        return answer.json() if "json" in answer.headers["content-type"] else answer.text
+
+
+async def test_every_dialect_answers_as_with_the_model_itself(here: RunningServer) -> None:
+    greedy: dict[str, Any] = {"temperature": 0, "stream": False}
+    for path, body in [
+        ("/api/chat", {"messages": [QUESTION], "options": {"temperature": 0}, "stream": False}),
+        ("/v1/chat/completions", {"messages": [QUESTION]} | greedy),
+        ("/v1/responses", {"input": QUESTION["content"], "store": False} | greedy),
+        ("/v1/messages", {"messages": [QUESTION], "max_tokens": 300} | greedy),
+        ("/v1/completions", {"prompt": "<|start|>user<|message|>Hi", "max_tokens": 9} | greedy),
+    ]:
+        there = await post(here, path, model="far", **body)
+        local = await post(here, path, model="nano", **body)
+        assert there.status_code == 200, there.text
+        assert _said(there.json()) == _said(local.json())
+
+
+def _said(answer: dict[str, Any]) -> str:
+    """The parts of an answer that no time and no id is in."""
+    kept = ("message", "choices", "content")
+    found = {key: value for key, value in answer.items() if key in kept}
+    output = [item.get("content") for item in answer.get("output", [])]
+    assert found or output
+    return json.dumps([found, output])
+
+
+async def test_a_call_of_a_tool(here: RunningServer) -> None:
+    body = {
+        "messages": [
+            {"role": "system", "content": AGENT},
+            {"role": "user", "content": "Run the command `git status` with your shell tool."},
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": SHELL.name,
+                    "description": SHELL.description,
+                    "parameters": SHELL.parameters,
+                },
+            }
+        ],
+        "options": {"temperature": 0},
+        "stream": False,
+        "think": "low",
+    }
+    there = (await post(here, "/api/chat", model="far", **body)).json()["message"]
+    local = (await post(here, "/api/chat", model="nano", **body)).json()["message"]
+    for message in (there, local):
+        for call in message["tool_calls"]:
+            call.pop("id", None)
+    assert there == local
+    assert there["tool_calls"][0]["function"]["name"] == "run_command"
+
+
+async def test_a_format_and_a_forced_call_are_held(here: RunningServer) -> None:
+    properties = {"city": {"type": "string", "maxLength": 20}, "is_large": {"type": "boolean"}}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    named = {"name": "city", "schema": schema}
+    function = {"name": "note", "parameters": schema, "strict": True}
+    for body in (
+        {"response_format": {"type": "json_schema", "json_schema": named}},
+        {"tools": [{"type": "function", "function": function}], "tool_choice": "required"},
+    ):
+        body |= {"messages": [QUESTION], "temperature": 0, "max_tokens": 400}
+        said = []
+        for model in ("far", "nano"):
+            answer = await post(here, "/v1/chat/completions", model=model, **body)
+            message = answer.json()["choices"][0]["message"]
+            calls = message.get("tool_calls") or []
+            text = calls[0]["function"]["arguments"] if calls else message["content"]
+            said.append(json.loads(text))
+        assert said[0] == said[1]
+        assert set(said[0]) == set(properties)
+
+
+async def test_it_is_shown_as_what_it_is(here: RunningServer, far: StandIn) -> None:
+    host = {"remote_host": far.url, "remote_model": "served"}
+    tags = {tag["name"]: tag for tag in (await get(here, "/api/tags"))["models"]}
+    assert host.items() <= tags["far"].items()
+    assert tags["far"]["size"] == 0
+    assert "remote_host" not in tags["nano"]
+    assert "far" in [model["id"] for model in (await get(here, "/v1/models"))["data"]]
+    assert (await get(here, "/v1/models/far"))["id"] == "far"
+    await post(here, "/api/generate", model="far")
+    shown = (await post(here, "/api/show", model="far")).json()
+    assert host.items() <= shown.items()
+    assert shown["model_info"]["gptoss.context_length"] == far.n_ctx
+    running = {model["name"]: model for model in (await get(here, "/api/ps"))["models"]}
+    assert host.items() <= running["far"].items()
+    assert running["far"]["context_length"] == far.n_ctx
+    assert 'gptoss_engine_decoded_tokens_total{model="far"}' in await get(here, "/metrics")
+    assert "far" not in [model["name"] for model in (await get(here, "/api/gptoss/fits"))["models"]]
+    port = here.url.rpartition(":")[2]
+    for words, expected in [
+        (("ls",), f"vllm at {far.url}"),
+        (("ps",), far.url),
+        (("show", "far"), "in the variable FAR_KEY"),
+        (("upstream",), far.url),
+        (("doctor",), f"vllm at {far.url} is well"),
+    ]:
+        printed = await gptoss(here.home, *words, GPTOSS_PORT=port)
+        assert expected in printed.stdout, printed.stderr
+    await post(here, "/api/generate", model="far", keep_alive=0)
+    assert "far" not in [model["name"] for model in (await get(here, "/api/ps"))["models"]]
+
+
+async def test_errors_reach_the_client_with_their_status(here: RunningServer, far: StandIn) -> None:
+    asked = {"model": "far", "messages": [QUESTION], "stream": False}
+    await post(here, "/api/chat", **asked)
+    far.faults = [status(429)] * 3
+    assert (await post(here, "/api/chat", **asked)).status_code == 503
+    far.faults = [stream("nonsense\n")]
+    answer = await post(here, "/api/chat", **asked)
+    assert answer.status_code == 502
+    assert "not an event of vllm" in answer.json()["error"]
+
+
+async def test_programs_of_tools_do_not_get_the_key(far: StandIn) -> None:
+    catalog()
+    assert "FAR_KEY" in os.environ
+    assert "FAR_KEY" not in environment_without_secrets()
+
+
+async def test_commands_that_need_a_file_say_that_there_is_none(here: RunningServer) -> None:
+    for words in (("plan", "far"), ("rm", "far"), ("cp", "far", "near")):
+        port = here.url.rpartition(":")[2]
+        refused = await gptoss(here.home, *words, GPTOSS_PORT=port)
+        assert refused.returncode == 2, refused.stdout
+        assert "no file here" in refused.stderr
+
+
+async def test_the_command_tests_an_upstream(far: StandIn, nano_home: Path, config: Path) -> None:
+    far.faults = []
+    tested = await gptoss(nano_home, "upstream", "test", "far", "--json")
+    (told,) = json.loads(tested.stdout)["urls"]
+    assert (told["is_well"], told["problem"], told["n_ctx"]) == (True, None, far.n_ctx)
+    assert told["seconds"] > 0
+    far.faults = [status(400)]
+    failed = await gptoss(nano_home, "upstream", "test", "far")
+    assert failed.returncode == 10
+    assert "refuses the request" in " ".join(failed.stdout.split())
+    unset = await gptoss(nano_home, "upstream", "test", "far", FAR_KEY="")
+    assert (unset.returncode, "FAR_KEY is not set" in unset.stderr) == (2, True)
+    shown = (
+        tested.stdout + failed.stdout + failed.stderr + (config / "gptoss/models.toml").read_text()
+    )
+    assert KEY not in shown
+
+
+async def test_entries_come_and_go_and_the_rest_of_the_file_stays(
+    nano_home: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "gptoss" / "models.toml"
+    file.parent.mkdir()
+    mine = '# mine\n[[model]]\nname = "other"  # why\ncheckpoint = { repo = "me/other" }\n'
+    file.write_text(mine)
+    url = f"http://127.0.0.1:{free_port()}"
+
+    async def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return await gptoss(nano_home, "upstream", *words, XDG_CONFIG_HOME=str(tmp_path))
+
+    add = ("--kind", "llama-server", "--url", url, "--url", url + "/v1")
+    assert (await run("add", "far", *add)).returncode == 0
+    listed = json.loads((await run("ls", "--json")).stdout)["models"]
+    assert [(m["name"], m["upstream"]["urls"]) for m in listed] == [("far", [url, url + "/v1"])]
+    assert mine in file.read_text()
+    secret = "http://me:secret@host"
+    wrong = [
+        (("add", "far", *add), "already"),
+        (("add", "nano", *add), "already"),
+        (("add", "20b", *add), "computed elsewhere"),
+        (("add", "b", "--kind", "vllm", "--url", url), "needs --model"),
+        (("add", "b", "--kind", "ollama", "--url", url, "--model", "m"), "kind"),
+        (("add", "b", "--kind", "nim", "--url", secret, "--model", "m"), "a password"),
+        (("add", "b"), "--kind and --url"),
+        (("rm", "other"), "no model 'other' that is computed elsewhere"),
+        (("test", "nano"), "model of this machine"),
+        (("test",), "name a model"),
+    ]
+    done = await asyncio.gather(*(run(*words) for words, _ in wrong))
+    for (words, expected), refused in zip(wrong, done, strict=True):
+        assert refused.returncode in (2, 3), words
+        assert expected in refused.stderr, words
+        assert "secret" not in refused.stderr
+    assert (await run("rm", "far")).returncode == 0
+    assert file.read_text().strip() == mine.strip()
