@@ -1,8 +1,9 @@
 """The names that each kind of engine gives to things: one table for requests and answers.
 
-Sources, as of autumn 2026: vLLM's `entrypoints/openai/completion/protocol.py`, SGLang's
-`entrypoints/openai/protocol.py`, TensorRT-LLM's `serve/openai_protocol.py`, Dynamo's `nvext.rs`,
-llama.cpp's `tools/server/README.md`. NIM for LLMs 2 is vLLM.
+Sources, as of autumn 2026; none of these engines has been run: vLLM's
+`entrypoints/openai/completion/protocol.py`, SGLang's `entrypoints/openai/protocol.py`,
+TensorRT-LLM's `serve/openai_protocol.py`, Dynamo's `nvext.rs`, llama.cpp's
+`tools/server/README.md`. NIM for LLMs 2 is vLLM.
 """
 
 from typing import Any
