@@ -4,8 +4,8 @@ A browser sends Origin with every cross-site request; a page that rebinds its DN
 loopback sends its own name as Host. Both get 403, as in Ollama (routes.go:allowedHostsMiddleware).
 Pages that are allowed get the CORS headers that their browser asks for. A server that other
 machines can reach wants an API key instead of a Host of this machine. Keys of a file are for other
-users: each has limits of its own, and where there is an API key as well, the saved chats are its
-owner's alone.
+users: each has limits of its own, and where there is an API key as well, the saved chats, changes
+of models and the end of the server are its owner's alone.
 
 What belongs to our own page is for no other one, not even of this machine: its endpoints want our
 own origin, and a token that only a page of this server can know.
@@ -33,6 +33,7 @@ _LOCAL_NAMES = frozenset(("", "localhost", socket.gethostname().lower()))
 _LOCAL_SUFFIXES = (".localhost", ".local", ".internal")
 _OPEN_PATHS = re.compile(r"/|/health|/web/.*")  # hold nothing of the user's
 _OWN_PATHS = re.compile(r"/api/gptoss/(chats|presets)(/.*)?|/web/.*")  # of our page alone
+_OWNERS_PATHS = re.compile(r"/api/(pull|push|create|copy|delete|blobs/.*)|/api/gptoss/shutdown")
 
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS",
@@ -110,10 +111,11 @@ class Guard:
                     "the API key is missing or wrong",
                     hint=f"Send {key} as 'Authorization: Bearer KEY'.",
                 )
-            if is_ours and self._key:
+            if self._key and (is_ours or _OWNERS_PATHS.fullmatch(path)):
+                what = "the saved chats are" if is_ours else "this is"
                 raise UnauthorizedError(
-                    "the saved chats are for the owner of this server",
-                    hint="They want its GPTOSS_API_KEY; other keys are for the API.",
+                    f"{what} for the owner of the server",
+                    hint="It wants the GPTOSS_API_KEY; other keys are for answers.",
                 )
         sent_token = headers.get("x-gptoss-token", "").encode()
         if is_ours and not secrets.compare_digest(sent_token, self._token):

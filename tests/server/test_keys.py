@@ -230,7 +230,12 @@ def test_the_page(nano_home: Path, tmp_path: Path, has_owner: bool) -> None:
         assert http.get(chats, headers=token).status_code == 401
         assert http.get(chats, headers=key).status_code == (401 if has_owner else 403)
         assert http.get(chats, headers=key | token).status_code == (401 if has_owner else 200)
+        missing = {"source": "none", "destination": "b"}
+        copied = http.post("/api/copy", json=missing, headers=key)
+        assert copied.status_code == (401 if has_owner else 404)
         if has_owner:
+            assert http.post("/api/gptoss/shutdown", headers=key).status_code == 401
+            assert http.post("/api/copy", json=missing, headers=sent("s3cret")).status_code == 404
             assert http.get(chats, headers=sent("s3cret")).status_code == 200
             for _ in range(2):  # has no limits
                 reply = http.post("/api/chat", json=NO_MODEL, headers=sent("s3cret"))
