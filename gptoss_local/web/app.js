@@ -84,8 +84,8 @@ function onKey(event) {
   } else if (event.key === "Escape" && isInFront) return;
   else if (event.key === "Escape" && state.isSidebarOpen) set({ isSidebarOpen: false });
   else if (event.key === "Escape" && live) void stop(live);
-  else if (event.key === "?" && !isTyping && !isModified && !state.dialog) set({ dialog: { kind: "help" } });
-  else if (event.key === "/" && !isTyping && !isModified && !state.dialog) focusOn(INPUT);
+  else if (event.key === "?" && !isTyping && !isModified && !isInFront) set({ dialog: { kind: "help" } });
+  else if (event.key === "/" && !isTyping && !isModified && !isInFront) focusOn(INPUT);
   else return;
   event.preventDefault();
 }
