@@ -3,10 +3,7 @@
 People may edit it: what they wrote there, with its comments, stays when a key is added or removed.
 """
 
-import os
 import secrets
-import shutil
-import tempfile
 import tomllib
 from collections.abc import Callable
 from hashlib import sha256
@@ -17,6 +14,7 @@ import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.validation import in_words
+from gptoss_local.whole_file import write_whole
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -147,17 +145,6 @@ def _change(path: Path, change: "Callable[[TOMLDocument], None]") -> None:
         document.add(tomlkit.comment(_HEADER))
         document.add(tomlkit.nl())
     change(document)
-    written_text = tomlkit.dumps(document)
-    _parse(written_text, path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        target = path.resolve()  # it may be a link
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            written = Path(folder) / target.name
-            written.write_text(written_text, encoding="utf-8", newline="")
-            written.chmod(0o600)
-            if target.exists():
-                shutil.copymode(target, written)
-            os.replace(written, target)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    new_text = tomlkit.dumps(document)
+    _parse(new_text, path)
+    write_whole(path, new_text, is_private=True)

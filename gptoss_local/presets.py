@@ -4,9 +4,6 @@ They are in `presets.toml` next to `config.toml`, which people may edit: what th
 its comments, stays as it is when the chat changes another preset.
 """
 
-import os
-import shutil
-import tempfile
 import tomllib
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -19,6 +16,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.request_options import OptionValue, parse_option
 from gptoss_local.settings import config_path
 from gptoss_local.types import Effort
+from gptoss_local.whole_file import write_whole
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -203,14 +201,4 @@ def _change(change: "Callable[[TOMLDocument], None]") -> None:
         document.add(tomlkit.comment(_HEADER))
         document.add(tomlkit.nl())
     change(document)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        target = path.resolve()  # it may be a link into a repository
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            written = Path(folder) / target.name
-            written.write_text(tomlkit.dumps(document), encoding="utf-8", newline="")
-            if target.exists():
-                shutil.copymode(target, written)
-            os.replace(written, target)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    write_whole(path, tomlkit.dumps(document))

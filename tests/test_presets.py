@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gptoss_local import presets
+from gptoss_local import whole_file
 from gptoss_local.errors import UsageError
 from gptoss_local.presets import (
     Preset,
@@ -193,7 +193,7 @@ def test_a_disk_that_is_full(config: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*_paths: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(presets.os, "replace", refuse)
+    monkeypatch.setattr(whole_file.os, "replace", refuse)
     with pytest.raises(UsageError, match="No space left"):
         save_preset("b", Preset())
     assert presets_path().read_bytes() == before

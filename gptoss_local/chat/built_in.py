@@ -36,7 +36,7 @@ def built_in(name: str, description: str = "") -> Tool | None:
 
     Args:
         name: `python`, `browser.search`, `browser.open` or `browser.find`.
-        description: What the model is told of `python`; empty: what it was trained with.
+        description: Of `python`, for the model; empty: the one it was trained with.
     """
     if name == PYTHON:
         return Tool(PYTHON, description, _CODE_SCHEMA, is_built_in=True)

@@ -190,7 +190,7 @@ class HarmonyParser:
         return []
 
     def _undeclared(self, recipient: str, text: str) -> list[Delta]:
-        """Note a call of what does not exist; the model may be told, and try otherwise."""
+        """Note a call of a tool that does not exist, which the session can answer with an error."""
         self.undeclared_call = recipient
         return self._message(text, is_reasoning=True)
 

@@ -112,6 +112,7 @@ def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
 def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
     from gptoss_local.launch.merge import merge
     from gptoss_local.tools.mcp import entry_of, mcp_path, parse_servers, read_text
+    from gptoss_local.whole_file import write_whole
 
     file = mcp_path()
     text = read_text(file)
@@ -120,7 +121,7 @@ def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
         hint = f"`gptoss tools rm {name}` removes it."
         raise UsageError(f"{file} already has a server '{name}'", hint=hint)
     reached = entry_of(name, entry, file).reached
-    _write(file, merge(text, {key: {name: entry}}, "json"))
+    write_whole(file, merge(text, {key: {name: entry}}, "json"), is_private=True)
     if json:
         print_json(file=file, added=name)
         return
@@ -129,29 +130,14 @@ def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
 
 def _remove(name: str, *, json: bool) -> None:
     from gptoss_local.tools.mcp import mcp_path, read_text, without_entry
+    from gptoss_local.whole_file import write_whole
 
     file = mcp_path()
-    _write(file, without_entry(read_text(file), name, file))
+    write_whole(file, without_entry(read_text(file), name, file), is_private=True)
     if json:
         print_json(file=file, removed=name)
         return
     say(f"Removed {name} from {file}.")
-
-
-def _write(file: Path, text: str) -> None:
-    """Write it whole or not at all. A new one may get secrets, so only its user can read it."""
-    import os
-
-    path = file.resolve()  # a symbolic link stays one
-    beside = path.with_name(f"{path.name}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as new:
-            new.write(text.encode())
-        beside.replace(path)
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def _list(settings: "Settings", *, json: bool) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.tools.tool import Tool
+from gptoss_local.whole_file import write_whole
 
 
 class _Allowed(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,13 +63,7 @@ class Consents:
         if self._path is None:
             return
         text = msgspec.json.format(msgspec.json.encode(_Allowed(allowed=allowed)), indent=2)
-        new = self._path.with_suffix(".new")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            new.write_bytes(text + b"\n")
-            new.replace(self._path)
-        except OSError as error:
-            raise UsageError(f"{self._path} cannot be written: {error.strerror}") from error
+        write_whole(self._path, f"{text.decode()}\n")
 
 
 def _digest(tool: Tool) -> str:

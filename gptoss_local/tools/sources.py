@@ -19,9 +19,6 @@ class ToolSources:
     Args:
         settings: The user's; they say what there is, and what is on in new chats.
         folder: Where programs run, and what built-in tools may read.
-
-    Raises:
-        UsageError: a name or a schema that no model could use.
     """
 
     def __init__(self, settings: Settings, folder: Path) -> None:
@@ -34,7 +31,8 @@ class ToolSources:
         """Return the tools of a new chat.
 
         Raises:
-            UsageError: a setting or mcp.json cannot be read, or a server has a name that is taken.
+            UsageError: a setting or mcp.json cannot be read, a server has a name that is taken, or
+                a program a name or a schema that no model could use.
         """
         settings, folder = self._settings, self._folder
         on = {name.strip() for name in settings.enabled_tools.split(",")}

@@ -3,9 +3,6 @@
 What people wrote in the file stays as it is.
 """
 
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +13,7 @@ from gptoss_local.catalog import UpstreamAddress, canonical_name, check_models_f
 from gptoss_local.errors import ModelNotFoundError, UsageError
 from gptoss_local.settings import Settings, user_models_file
 from gptoss_local.store import find_model
+from gptoss_local.whole_file import write_whole
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -106,21 +104,17 @@ def _change(change: "Callable[[TOMLDocument], None]") -> Path:
         check_models_file(path)  # one that is wrong stays as it is
     try:
         text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
-        document = tomlkit.parse(text)
-        change(document)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        target = path.resolve()  # it may be a link into a repository
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            written = Path(folder) / target.name
-            written.write_text(tomlkit.dumps(document), encoding="utf-8", newline="")
-            try:
-                check_models_file(written)
-            except UsageError as error:
-                message = error.message.replace(str(written), str(path))
-                raise UsageError(message, hint=error.hint) from error
-            if target.exists():
-                shutil.copymode(target, written)
-            os.replace(written, target)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+    def check(written: Path) -> None:
+        try:
+            check_models_file(written)
+        except UsageError as error:
+            message = error.message.replace(str(written), str(path))
+            raise UsageError(message, hint=error.hint) from error
+
+    document = tomlkit.parse(text)
+    change(document)
+    write_whole(path, tomlkit.dumps(document), check=check)
     return path

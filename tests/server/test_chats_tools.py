@@ -198,12 +198,12 @@ def test_yes_in_this_chat_and_yes_for_good(page: Page, served: RunningServer, ho
 
 def test_permissions_that_cannot_be_written_leave_the_question_open(page: Page, home: Path) -> None:
     chat_id = page.new()
-    blocked = home / "gptoss" / "allowed-tools.new"
-    blocked.mkdir()
+    blocked = home / "gptoss" / "allowed-tools.json"
+    blocked.symlink_to(home / "missing" / "file")
     page.ask(chat_id, "Weather?")
     turn = asked(page, chat_id)
     assert "cannot be written" in allow(page, turn, "always", status=400)["error"]
-    blocked.rmdir()
+    blocked.unlink()
     allow(page, turn, "once")
     settled(page, chat_id, "It is sunny.")
 

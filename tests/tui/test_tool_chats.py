@@ -108,7 +108,7 @@ async def test_always_holds_in_all_chats_and_processes(tmp_path: Path) -> None:
 
 async def test_permissions_that_cannot_be_written_hold_for_the_chat(tmp_path: Path) -> None:
     file = tmp_path / "allowed-tools.json"
-    file.with_suffix(".new").mkdir()
+    file.symlink_to(tmp_path / "missing" / "file")
     box = Toolbox(sources(), Consents(file))
     calls = [call("python", code="1")]
     async with run_chat(Model(calls, calls, "Done."), tmp_path / "c", make_toolbox=lambda: box,

@@ -227,13 +227,8 @@ class Exchange:
         refusal = await refusal_of(self._toolbox, self._limit, name, arguments, ask)
         if refusal is not None:
             return refusal
-        try:
-            work = traced_tool(name, self._toolbox.run(name, arguments))
-            result = await self._until_stopped(work)
-        except Exception:
-            _log.exception("internal error in the tool %s", name)
-            return ToolResult("Error: internal error, see the server log", is_error=True)
-        return result or self._stopped
+        work = traced_tool(name, self._toolbox.run(name, arguments))
+        return await self._until_stopped(work) or self._stopped
 
     async def _ask(self, turn: Turn, tool: Tool, arguments: dict[str, Any]) -> ToolResult | None:
         """Let a call wait for the user; returns what it comes to if it may not run."""
