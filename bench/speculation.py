@@ -36,7 +36,7 @@ N_FREE = 400  # tokens of free text in each round
 
 def edit_task(vocabulary: Vocabulary, number: int) -> tuple[list[int], list[int]]:
     """Return a prompt with a file of 300 lines, and the file with one change."""
-    source = (ROOT / "gptoss_local" / "server" / "ollama_request.py").read_text()
+    source = (ROOT / "gptoss_local" / "server" / "dialects" / "ollama" / "request.py").read_text()
     lines = (source + (ROOT / "gptoss_local" / "chat" / "render.py").read_text()).splitlines()[:300]
     changed = list(lines)
     changed[140] = f"    # change {number}: {changed[140].strip()}"

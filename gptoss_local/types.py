@@ -141,3 +141,19 @@ class Usage(msgspec.Struct, frozen=True):
 OffloadTimes = tuple[tuple[int, float | None, float], ...]
 """Seconds of a batch by its tokens: experts computed on the host (None: it was not tried, as fewer
 tokens took far longer there), and brought to the GPU."""
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """Seconds of a decode step by its number of rows; see `StepCosts` of the engine.
+
+    Attributes:
+        seconds: With all rows of one sequence, as a draft has them.
+        switch_s: What a change of that number and back costs.
+        streams: With one row of each of several sequences; empty: not measured.
+        turn_s: What a step costs if the one before it had other sequences.
+    """
+
+    seconds: tuple[tuple[int, float], ...]
+    switch_s: float
+    streams: tuple[tuple[int, float], ...] = ()
+    turn_s: float = 0.0

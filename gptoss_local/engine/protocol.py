@@ -18,6 +18,7 @@ from gptoss_local.types import (
     ModelParams,
     OffloadTimes,
     SamplingParams,
+    StepTimes,
     Usage,
 )
 
@@ -25,13 +26,6 @@ LENGTH_BYTES = 4
 N_DRAFT_MAX = 15
 """With the token before them a step of 16 rows. PERF: H200, 20b shapes, every row sampled on the
 device, ms a step of 1, 8, 16, 32 rows: 3.0, 10.5, 10.4, 97. Each row of logits costs VRAM, too."""
-
-
-class StepTimes(msgspec.Struct, frozen=True):
-    """Seconds of a decode step by its number of rows, and what a change of that number costs."""
-
-    seconds: tuple[tuple[int, float], ...]
-    switch_s: float
 
 
 class PrefixOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +145,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
     Attributes:
         has_gpu: llama.cpp has a device to offload to, and layers were given to it.
         buffer_bytes: What was allocated, by place (`CUDA0`, `CPU_Mapped`, …).
-        step_costs: As measured now or given by Load; None: without speculation.
+        step_costs: As measured now or given by Load; None: neither drafts nor many streams.
     """
 
     n_ctx: int

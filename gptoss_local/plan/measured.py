@@ -18,7 +18,7 @@ import msgspec
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.plan.result import Plan
 from gptoss_local.plan.speed import Speed
-from gptoss_local.types import OffloadTimes
+from gptoss_local.types import OffloadTimes, StepTimes
 
 _VERSION = 2  # 1 had thresholds of 2 to 4: see `break_even`
 _CLEARLY = 1.1  # a single token must be so much faster with experts brought to the GPU
@@ -50,19 +50,25 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds of a decode step by its rows, under one plan; see `engine.protocol.StepTimes`."""
+    """Seconds of a decode step by its rows, under one plan; see `StepTimes`."""
 
     plan_id: str
     measured_at_s: float
     seconds: tuple[tuple[int, float], ...]
     switch_s: float
+    streams: tuple[tuple[int, float], ...] = ()
+    turn_s: float = 0.0
 
     @classmethod
-    def now(cls, plan: Plan, seconds: tuple[tuple[int, float], ...], switch_s: float) -> "Steps":
+    def now(cls, plan: Plan, times: StepTimes) -> "Steps":
         """Return what was just measured under `plan`."""
-        return cls(
-            plan_id=plan_id(plan), measured_at_s=time.time(), seconds=seconds, switch_s=switch_s
-        )
+        fields = msgspec.structs.asdict(times)
+        return cls(plan_id=plan_id(plan), measured_at_s=time.time(), **fields)
+
+    @property
+    def times(self) -> StepTimes:
+        """Return them as an engine takes them."""
+        return StepTimes(self.seconds, self.switch_s, self.streams, self.turn_s)
 
     def are_of(self, plan: Plan) -> bool:
         """Return whether they hold for `plan` and are not too old."""

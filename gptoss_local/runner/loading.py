@@ -16,7 +16,7 @@ import msgspec
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Load, PrefixOptions, StepTimes
+from gptoss_local.engine.protocol import Load, PrefixOptions
 from gptoss_local.errors import EngineError
 from gptoss_local.machine.hardware import has_cuda_build
 from gptoss_local.plan.measured import (
@@ -184,7 +184,7 @@ def load_command(
             model_digest=entry.weights_id,
         ),
         offload_min_batch=plan.speed.offload_min_batch,
-        step_costs=StepTimes(steps.seconds, steps.switch_s) if steps else None,
+        step_costs=steps.times if steps else None,
         budget_bytes={
             f"CUDA{i}": gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
         },
@@ -254,7 +254,7 @@ def _remember(
     now = known if is_same else msgspec.structs.replace(known, outcome=outcome)
     costs = model.engine.loaded.step_costs
     if costs is not None and not (known.steps and known.steps.are_of(model.plan)):
-        steps = Steps.now(model.plan, costs.seconds, costs.switch_s)
+        steps = Steps.now(model.plan, costs)
         now = msgspec.structs.replace(now, steps=steps)
     if now != known:
         keep(path, now)

@@ -56,7 +56,7 @@ async def tune(
     tuning = judge(read_facts(path), before, tuned)
     after = await asyncio.to_thread(plan_load, path, settings, None, tuning=tuning)
     costs = tuned.step_costs
-    steps = Steps.now(after, costs.seconds, costs.switch_s) if costs else None
+    steps = Steps.now(after, costs) if costs else None
     measured = Measured(tuning=tuning, steps=steps)  # a margin that a load needed is tried again
     await asyncio.to_thread(write_measured, known_path, measured)
     return TuneResult(

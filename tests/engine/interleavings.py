@@ -30,7 +30,7 @@ from gptoss_local.engine.protocol import (
     Tokens,
 )
 from gptoss_local.engine.worker.cache import archive, prefix_cache
-from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.pace import PrefillPace
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
@@ -456,4 +456,5 @@ def repeatable() -> Iterator[None]:
         patch.setattr(archive, "_WORTH_TOKENS", 16)
         patch.setattr(PrefillPace, "observe", lambda *_: None)
         patch.setattr(StepCosts, "draft_length", lambda costs, n, p, n_max: min(n_max, 4))
+        patch.setattr(StepCosts, "n_streams", lambda costs, n: n - n // 3)
         yield

@@ -21,7 +21,7 @@ from gptoss_local.engine.protocol import (
     PrefixOptions,
     Tokens,
 )
-from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.draw import draw
 from gptoss_local.engine.worker.sequence import Sequence

@@ -5,7 +5,7 @@ from array import array
 
 import pytest
 
-from gptoss_local.engine.worker.drafts.costs import WIDTHS, StepCosts
+from gptoss_local.engine.worker.costs import WIDTHS, StepCosts, Table
 from gptoss_local.engine.worker.drafts.draft import N_GRAM, N_RESUME, Drafter, RecentAnswers
 
 
@@ -94,15 +94,14 @@ def test_wrong_guesses_lower_the_promise_and_right_ones_restore_it() -> None:
 
 def costs_of(**seconds: float) -> StepCosts:
     costs = StepCosts()
-    costs._seconds = {int(width[1:]): s for width, s in seconds.items()}
-    costs._tabulate()
+    costs.drafts = Table((int(width[1:]), s) for width, s in seconds.items())
     return costs
 
 
 def test_drafts_are_as_long_as_they_pay() -> None:
     flat = costs_of(w1=1, w2=1.1, w4=1.2, w8=1.3, w16=1.5, w32=2, w64=3)
     linear = costs_of(**{f"w{w}": float(w) for w in WIDTHS})
-    assert flat.draft_length(1, 0.98, 63) == 63
+    assert flat.draft_length(1, 0.98, 63) == 47
     assert flat.draft_length(1, 0.98, 10) == 10  # no longer than it may be
     assert 3 <= flat.draft_length(1, 0.6, 63) <= 7
     assert flat.draft_length(1, 0.05, 63) == 0
@@ -112,9 +111,15 @@ def test_drafts_are_as_long_as_they_pay() -> None:
 
 def test_a_draft_must_pay_for_those_beside_it() -> None:
     costs = costs_of(w1=1.0, w2=1.1, w4=1.7, w8=2.7, w16=5.0, w32=8.0, w64=12.0)  # H200, 20b
-    assert costs.draft_length(1, 0.97, 63) == 7
+    assert costs.draft_length(1, 0.97, 63) == 8
     assert costs.draft_length(1, 0.995, 63) == 63
     assert costs.draft_length(8, 0.6, 63) == 0
+
+
+def test_a_draft_stops_where_a_row_gets_dear_unless_the_whole_still_pays() -> None:
+    costs = costs_of(w1=3.4, w2=3.9, w4=5.7, w8=9.3, w9=14.0, w16=17.0)
+    assert costs.draft_length(1, 0.95, 15) == 7
+    assert costs.draft_length(1, 0.99, 15) == 15
 
 
 def test_costs_are_measured_and_learned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,17 +129,17 @@ def test_costs_are_measured_and_learned(monkeypatch: pytest.MonkeyPatch) -> None
         nonlocal now_s
         now_s += 0.001 * (10 + n_rows)
 
-    monkeypatch.setattr("gptoss_local.engine.worker.drafts.costs.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("gptoss_local.engine.worker.costs.time.monotonic", lambda: now_s)
     costs = StepCosts()
-    costs.measure(decode, 33)
-    assert costs.seconds(1) == pytest.approx(0.011)
-    assert costs.seconds(24) == pytest.approx(0.034)
-    assert costs.seconds(40) == float("inf")  # never tried
+    costs.measure_drafts(decode, 33)
+    assert costs.drafts.seconds(1) == pytest.approx(0.011)
+    assert costs.drafts.seconds(24) == pytest.approx(0.034)
+    assert costs.drafts.seconds(40) == float("inf")  # never tried
     for _ in range(100):
-        costs.observe(1, 0.02)
-    assert costs.seconds(1) == pytest.approx(0.02, rel=0.03)
-    costs.observe(1, 10.0)  # a stall
-    assert costs.seconds(1) < 0.023
+        costs.observe(((0, 1),), 0.02)
+    assert costs.drafts.seconds(1) == pytest.approx(0.02, rel=0.03)
+    costs.observe(((0, 1),), 10.0)  # a stall
+    assert costs.drafts.seconds(1) < 0.023
 
 
 def test_a_run_of_drafts_must_pay_for_the_change_of_width(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,16 +150,16 @@ def test_a_run_of_drafts_must_pay_for_the_change_of_width(monkeypatch: pytest.Mo
         now_s += 0.001 * (3 + 0.1 * n_rows + 5 * (n_rows != before))
         before = n_rows
 
-    monkeypatch.setattr("gptoss_local.engine.worker.drafts.costs.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("gptoss_local.engine.worker.costs.time.monotonic", lambda: now_s)
     costs = StepCosts()
-    costs.measure(decode, 16)
-    assert costs.seconds(8) == pytest.approx(0.0038)
+    costs.measure_drafts(decode, 16)
+    assert costs.drafts.seconds(8) == pytest.approx(0.0038)
     assert costs.draft_length(1, 0.7, 15) == 0  # 3.3 tokens in 4.6 + 10 ms
     assert costs.draft_length(1, 0.97, 15) == 15
-    costs.observe(16, 0.0096)  # teaches nothing: it was a switch
-    assert costs.seconds(16) == pytest.approx(0.0046)
+    costs.observe(((0, 16),), 0.0096)  # teaches nothing: it was a switch
+    assert costs.drafts.seconds(16) == pytest.approx(0.0046)
     assert costs.draft_length(1, 0.7, 15) > 0
-    costs.observe(1, 0.0081)
+    costs.observe(((0, 1),), 0.0081)
     assert costs.draft_length(1, 0.7, 15) == 0
 
 
@@ -166,10 +171,10 @@ def test_the_first_step_of_a_width_is_not_believed(monkeypatch: pytest.MonkeyPat
         now_s += 0.003 + (0.08 if n_rows not in seen else 0)
         seen.add(n_rows)
 
-    monkeypatch.setattr("gptoss_local.engine.worker.drafts.costs.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("gptoss_local.engine.worker.costs.time.monotonic", lambda: now_s)
     costs = StepCosts()
-    costs.measure(decode, 16)
-    assert [s for _, s in costs.items()] == pytest.approx([0.003] * 5)
+    costs.measure_drafts(decode, 16)
+    assert [s for _, s in costs.drafts.items()] == pytest.approx([0.003] * 10)
     assert costs.switch_s == pytest.approx(0)
 
 
@@ -180,10 +185,10 @@ def test_a_slow_machine_measures_what_the_time_allows(monkeypatch: pytest.Monkey
         nonlocal now_s
         now_s += 0.05 + 0.05 * n_rows
 
-    monkeypatch.setattr("gptoss_local.engine.worker.drafts.costs.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("gptoss_local.engine.worker.costs.time.monotonic", lambda: now_s)
     costs = StepCosts()
-    costs.measure(decode, 64)
+    costs.measure_drafts(decode, 64)
     assert now_s < 3
-    assert costs.seconds(8) == pytest.approx(0.45)
-    assert costs.seconds(64) == float("inf")
-    assert costs.draft_length(1, 0.99, 63) in (7, 15)
+    assert costs.drafts.seconds(8) == pytest.approx(0.45)
+    assert costs.drafts.seconds(64) == float("inf")
+    assert costs.draft_length(1, 0.99, 63) in (7, 8, 11, 15)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from gptoss_local.chat import Vocabulary
 from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.engine.protocol import Finished, Generate, Tokens
-from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.drafts.draft import Drafter
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.llama import Context, Model
@@ -163,9 +163,9 @@ def test_what_was_said_before_is_drafted(
 ) -> None:
     """No oracle, on a machine where a wide step costs half as much again as a narrow one."""
     costs = StepCosts()
-    costs.measure(lambda n_rows: time.sleep(0.002 if n_rows == 1 else 0.003), 32)
+    costs.measure_drafts(lambda n_rows: time.sleep(0.002 if n_rows == 1 else 0.003), 32)
     monkeypatch.setattr(speculating.engine._speculation, "costs", costs)
-    monkeypatch.setattr(costs, "observe", lambda n_rows, step_s: None)
+    monkeypatch.setattr(costs, "observe", lambda rows, step_s: None)
     ask = request(0, chat(vocabulary, "Count from 2 to 50."), SamplingParams(0), 400)
     first, _ = speculating.run([ask])
     again, usages = speculating.run([ask])

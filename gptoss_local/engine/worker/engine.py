@@ -14,7 +14,6 @@ from gptoss_local.engine.protocol import (
     Prefetch,
     PrefixOptions,
     Stats,
-    StepTimes,
     Tokens,
     failure,
 )
@@ -23,7 +22,7 @@ from gptoss_local.engine.worker.cache.prefetch import Prefetcher
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import open_store
 from gptoss_local.engine.worker.cache.slots import Slots
-from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.costs import StepCosts, measured_costs
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.sampling.compiling import Compiling
 from gptoss_local.engine.worker.sampling.draw import (
@@ -39,7 +38,7 @@ from gptoss_local.engine.worker.sequence import Sequence, refusal
 from gptoss_local.engine.worker.timing import Timing
 from gptoss_local.errors import ComputeError, ContextOverflowError, GptOssError
 from gptoss_local.llama import Batch, Canary, Context, Sampler
-from gptoss_local.types import FinishReason
+from gptoss_local.types import FinishReason, StepTimes
 
 _CHECK_AFTER_S = 2.0  # with a plan of memory it takes 0.2 s, which an agent should not wait for
 _COMPILE_WAIT_S = 0.01  # between two looks for new commands while there is nothing else to do
@@ -82,7 +81,9 @@ class Engine:
         if backend_sampling:
             prepare_samplers(context)
         n_draft_max = context.n_outputs_max - context.n_seq_max
-        self._speculation = Speculation(context, n_draft_max, step_costs)
+        n_streams = context.n_seq_max if backend_sampling else 0
+        costs = measured_costs(context, n_draft_max, n_streams, step_costs)
+        self._speculation = Speculation(context, n_draft_max, costs)
         self._scheduler = Scheduler(
             slots, self._cache, self.archive, self._speculation, context.n_batch, prompt_step_s
         )

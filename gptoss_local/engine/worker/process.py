@@ -144,7 +144,6 @@ def _make_engine(load: Load, model: Model) -> tuple[Engine, Loaded]:
         step_costs=load.step_costs,
         prompt_step_s=_prompt_step_s(load, model),
     )
-    speculates = context.n_outputs_max > context.n_seq_max
     loaded = Loaded(
         n_ctx=context.n_ctx,
         n_ctx_train=model.n_ctx_train,
@@ -153,7 +152,7 @@ def _make_engine(load: Load, model: Model) -> tuple[Engine, Loaded]:
         has_gpu=_uses_gpu(load),
         n_seq=context.n_seq_max,
         buffer_bytes=dict(buffer_bytes),
-        step_costs=engine.step_costs.times() if speculates else None,
+        step_costs=engine.step_costs.times(),
     )
     return engine, loaded
 

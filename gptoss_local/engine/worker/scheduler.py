@@ -38,7 +38,9 @@ class Work(NamedTuple):
 
 
 class Scheduler:
-    """First come, first served: both lists are in order of arrival, and no sequence overtakes.
+    """First come, first served: both lists are in order of arrival.
+
+    Only of running prompts, a short one may be read before a long one; see `in_order`.
 
     When cells run out, cached prefixes go first. Then the youngest running sequence waits, and
     its tokens are a cached prefix, too; what is evicted of them is prefilled again later. So the
@@ -58,12 +60,13 @@ class Scheduler:
         self._cache = cache
         self._archive = archive
         self._speculation = speculation
+        self._costs = speculation.costs
         self._n_batch = n_batch
         self.pace = PrefillPace(n_batch)
         self._pace_alone = PrefillPace(n_batch, prompt_step_s, n_first=n_batch, n_unit=_UNIT)
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
-        self.n_preempted = 0
+        self.n_preempted = self._n_plans = 0
 
     def add(self, sequence: Sequence) -> None:
         insort(self.waiting, sequence, key=lambda s: s.arrival)
@@ -95,23 +98,40 @@ class Scheduler:
     def plan(self) -> list[Work]:
         """Choose the next batch: a token of every stream, then more tokens up to the pace.
 
-        Drafts are made only without prompts, which fill a step already. Tokens that a mask has
-        forced come before those of prompts, as a client waits for the next one.
+        Without prompts, which fill a step, there may be drafts, and streams may take turns. Tokens
+        that a mask has forced come before those of prompts, as a client waits for the next one.
         """
         self._make_room()
         suspects = [s for s in self.running if s.is_suspect]
         chosen = suspects[:1] or self.running
         work = [Work(s, 1) for s in chosen if s.n_pending == 1]
         forced = [s for s in chosen if s.n_pending > 1 and s.n_past >= s.n_prompt]
-        others = [s for s in chosen if s.n_pending > 1 and s.n_past < s.n_prompt]
+        prompts = [s for s in chosen if s.n_pending > 1 and s.n_past < s.n_prompt]
+        if not forced and not prompts:
+            return self._with_drafts(self._take_turns(work))
         pace = self.pace if work or forced else self._pace_alone
-        n_left = pace.n_tokens if chosen else 0
-        n_left = min(n_left, self._n_batch - len(work), self._slots.n_cells_free - len(work))
-        for sequence in forced + others:
+        n_left = min(pace.n_tokens, self._n_batch - len(work), self._slots.n_cells_free - len(work))
+        for sequence in forced + in_order(prompts):
             if n_left > 0:
                 work.append(Work(sequence, min(sequence.n_pending, n_left)))
                 n_left -= work[-1].n_tokens
-        return work if forced or others else self._with_drafts(work)
+                count_overtaken(sequence, work[-1].n_tokens, prompts)
+        return work
+
+    def _take_turns(self, work: list[Work]) -> list[Work]:
+        """Leave some streams to the next step if one of all takes too long for what it yields.
+
+        Those that have waited longest come first, so each waits for as many steps as any other.
+        """
+        n_streams = self._costs.n_streams(len(work))
+        self._n_plans += 1
+        if n_streams < len(work):
+            longest = sorted(work, key=lambda w: (w.sequence.n_plan, w.sequence.arrival))
+            chosen = {w.sequence for w in longest[:n_streams]}
+            work = [w for w in work if w.sequence in chosen]
+        for each in work:
+            each.sequence.n_plan = self._n_plans
+        return work
 
     def _with_drafts(self, work: list[Work]) -> list[Work]:
         drafts = self._speculation.drafts([w.sequence for w in work], self._find_room)
@@ -189,6 +209,28 @@ class Scheduler:
                 return
             self.preempt(self.running[-1])
             self._cache.make_room(n_needed)
+
+
+def in_order(prompts: list[Sequence]) -> list[Sequence]:
+    """Sort prompts, given in order of arrival: a short one may overtake a long one.
+
+    As long as that costs the long one at most a tenth of its own tokens. So it has its first token
+    when it is read itself, not when a long one is.
+    """
+    order: list[Sequence] = []
+    for sequence in prompts:
+        at = len(order)
+        while at and order[at - 1].can_wait_for(sequence.n_pending):
+            at -= 1
+        order.insert(at, sequence)
+    return order
+
+
+def count_overtaken(sequence: Sequence, n_tokens: int, prompts: list[Sequence]) -> None:
+    """Record at earlier prompts that `n_tokens` of `sequence` are read while they wait."""
+    for other in prompts:
+        if other.arrival < sequence.arrival and other.n_pending:
+            other.n_overtaken += n_tokens
 
 
 def _room_to_grow(sequence: Sequence) -> int:

@@ -26,6 +26,8 @@ class Sequence:
         mask: What its tokens may be; None: anything.
         drafter: Where guesses of its next tokens come from; None: it has no drafts.
         is_suspect: It was in a batch that failed, so it decodes alone until its next token.
+        n_plan: Number of the last step of streams that it was in.
+        n_overtaken: Tokens of later prompts that were read while its own waited.
     """
 
     request: Generate
@@ -42,6 +44,8 @@ class Sequence:
     n_drafted: int = 0
     n_accepted: int = 0
     n_cached: int = 0
+    n_plan: int = 0
+    n_overtaken: int = 0
 
     def __post_init__(self) -> None:
         self.tokens = array("i", self.request.prompt)
@@ -81,6 +85,13 @@ class Sequence:
         if not self.request.reports_prefill or self.n_generated:  # read again after a preemption
             return []
         return [Prefilled(self.request.seq_id, self.n_past, self.n_cached)]
+
+    def can_wait_for(self, n_tokens: int) -> bool:
+        """Return whether so many tokens of a later prompt may be read before the rest of its own.
+
+        A tenth of what it has to read itself, in all.
+        """
+        return self.n_overtaken + n_tokens <= (self.n_prompt - self.n_cached) // 10
 
     def n_room(self, n_ctx: int) -> int:
         """Return how many tokens it may still get in `n_ctx`; the last one needs no cell."""

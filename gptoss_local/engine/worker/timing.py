@@ -2,7 +2,7 @@
 
 import time
 
-from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.costs import Rows, StepCosts
 from gptoss_local.engine.worker.scheduler import Scheduler, Work
 
 
@@ -23,7 +23,8 @@ class Timing:
         self._scheduler, self._costs, self._overlaps = scheduler, costs, overlaps
         self._begun_s = self._launched_s = 0.0
         self._n_in_flight = 0  # tokens of the previous step, of a prompt, that was not waited for
-        self._n_step_prefilled = self._n_step_decoded = 0
+        self._n_step_prefilled = 0
+        self._rows: Rows = ()
         self.n_steps = self.n_prefilled = self.n_decoded = 0
         self.computes_aside = False  # for most of the last step the host waited for a device
 
@@ -39,7 +40,11 @@ class Timing:
             self._scheduler.observe_prefill(self._n_in_flight, step_s, is_alone=True)
             self._begun_s = now_s
         self._launched_s = now_s
-        self._n_step_decoded = sum(1 + len(work.draft) for work in plan if work.n_tokens == 1)
+        self._rows = tuple(
+            (work.sequence.slot.index, 1 + len(work.draft))
+            for work in plan
+            if work.n_tokens == 1 and work.sequence.slot is not None
+        )
         self._n_step_prefilled = sum(work.n_tokens for work in plan if work.n_tokens > 1)
         samples = any(work.ends_in_sample for work in plan)
         self._n_in_flight = 0 if samples or not self._overlaps else self._n_step_prefilled
@@ -49,15 +54,15 @@ class Timing:
         step_s = time.monotonic() - self._begun_s
         self.n_steps += 1
         self.n_prefilled += self._n_step_prefilled
-        self.n_decoded += self._n_step_decoded
+        self.n_decoded += sum(n_rows for _, n_rows in self._rows)
         self.computes_aside = False
         if self._n_in_flight:
             return
         if n_prefilled := self._n_step_prefilled:
-            is_alone = not self._n_step_decoded
+            is_alone = not self._rows
             self._scheduler.observe_prefill(n_prefilled, step_s, is_alone=is_alone)
         else:
-            self._costs.observe(self._n_step_decoded, step_s)
+            self._costs.observe(self._rows, step_s)
             self.computes_aside = self._launched_s - self._begun_s < 0.25 * step_s
 
     def forget(self) -> None:

@@ -6,11 +6,10 @@ before it; a draft that was wrong there is dropped with all that follows.
 
 from collections.abc import Callable
 
-from gptoss_local.engine.protocol import StepTimes
-from gptoss_local.engine.worker.drafts.costs import StepCosts
+from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.drafts.draft import Drafter, RecentAnswers
 from gptoss_local.engine.worker.sequence import Sequence
-from gptoss_local.llama import Batch, Context
+from gptoss_local.llama import Context
 
 
 class Speculation:
@@ -19,33 +18,14 @@ class Speculation:
     Args:
         context: Where drafts are decoded; it must have room for the logits of every row.
         n_draft_max: Most tokens of all drafts of a step.
-        known: What steps take, where that need not be measured again.
+        costs: What steps take.
     """
 
-    def __init__(self, context: Context, n_draft_max: int, known: StepTimes | None = None) -> None:
+    def __init__(self, context: Context, n_draft_max: int, costs: StepCosts) -> None:
         self.n_drafted = self.n_accepted = 0
         self._n_ctx, self.n_draft_max = context.n_ctx, n_draft_max
         self._recent = RecentAnswers()
-        self.costs = StepCosts()
-        if n_draft_max > 0:
-            self._measure(context, known)
-
-    def _measure(self, context: Context, known: StepTimes | None) -> None:
-        """Time steps of the first sequence, which is empty before and after."""
-        batch = Batch(context.n_batch)
-
-        def decode(n_rows: int) -> None:
-            batch.clear()
-            batch.extend([0] * n_rows, 0, 0, n_outputs=n_rows)
-            context.decode_batch(batch)
-            context.synchronize()
-            context.remove(0)
-
-        if known is not None and known.seconds:
-            decode(1)  # the first one is slow, which no request should have to wait for
-            self.costs.know(known)
-        else:
-            self.costs.measure(decode, 1 + self.n_draft_max)
+        self.costs = costs
 
     def start(self, sequence: Sequence) -> None:
         """Prepare a new sequence; under a mask, or drawn from logits, it has no drafts."""

@@ -1,0 +1,235 @@
+"""Learn what a step costs by its number of rows: how long a draft pays, and how many streams."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+
+from gptoss_local.llama import Batch, Context
+from gptoss_local.types import StepTimes
+
+WIDTHS = (1, 2, 3, 4, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64)
+"""PERF: with the places where a row's price jumps. H100, 120b, ms a step of streams: 8 rows 14.2,
+9 rows 29.1, 16 rows 40.6; of a draft 13.7, 17.5, 19.8 (bench/results/row-costs.md)."""
+_DRAFTS_S, _STREAMS_S = 1.5, 3.0  # no wider steps are measured after so long
+_REPEAT_S = 0.05  # nor is one repeated that takes longer
+_LEARN = 0.1  # weight of a new step
+_NOTABLE = 0.02  # smaller changes do not matter
+_WIDE = 8  # up to so many streams a step with all of them is always the best: see WIDTHS
+_MIN_GAIN = 1.05  # a draft, or a split, must promise so much, as promises are often broken
+
+
+Rows = tuple[tuple[int, int], ...]
+"""What a step decodes: the slot of each sequence, and how many rows it has."""
+
+
+class Table:
+    """Seconds of a step by its rows, interpolated between the widths that were measured."""
+
+    def __init__(self, known: Iterable[tuple[int, float]] = ()) -> None:
+        self._seconds = dict(known)
+        self._table = [math.inf] * (WIDTHS[-1] + 1)  # PERF: of all widths, rebuilt when one moves
+        self._tabulate()
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether anything was measured."""
+        return bool(self._seconds)
+
+    def items(self) -> list[tuple[int, float]]:
+        """Return the widths that were measured and what they take now, in seconds."""
+        return sorted(self._seconds.items())
+
+    def seconds(self, n_rows: int) -> float:
+        """Return what a step of `n_rows` rows takes; infinite beyond what was measured."""
+        return self._table[n_rows] if n_rows < len(self._table) else math.inf
+
+    def measure(self, decode: Callable[[int], None], n_rows_max: int, limit_s: float) -> None:
+        """Time `decode(n_rows)` up to `n_rows_max`, for so long at most.
+
+        Narrow steps come first, and powers of two before what is between them.
+        """
+        end_s = time.monotonic() + limit_s
+        widths = {*(w for w in WIDTHS if w < n_rows_max), n_rows_max}
+        for width in sorted(widths, key=lambda w: (w.bit_count() > 1, w)):
+            timed(decode, width)  # NOTE: the first takes a GPU 81 ms, the next 3
+            seconds = timed(decode, width)
+            if seconds < _REPEAT_S:  # PERF: few steps, as the model is being loaded
+                seconds = min(seconds, timed(decode, width))
+            self._seconds[width] = seconds
+            if time.monotonic() > end_s:
+                break
+        self._tabulate()
+
+    def learn(self, n_rows: int, step_s: float) -> None:
+        """Learn from a step, if its width was measured."""
+        if (known := self._seconds.get(n_rows)) is None:
+            return
+        # NOTE: a step that was held up by the machine must not teach much
+        now = known + _LEARN * (min(step_s, 2 * known) - known)
+        self._seconds[n_rows] = now
+        if abs(now - self._table[n_rows]) > _NOTABLE * now:
+            self._tabulate()
+
+    def _tabulate(self) -> None:
+        known = self.items()
+        for (below, low), (above, high) in pairwise([*known[:1], *known]):
+            for width in range(below, above + 1):
+                share = (width - below) / max(1, above - below)
+                self._table[width] = low + share * (high - low)
+
+
+class StepCosts:
+    """Seconds of a decode step by its rows: measured at the start and updated since.
+
+    A step that differs in its form from the one before takes longer: llama.cpp builds its graph
+    again, and CUDA records it again. A draft pays for that once, there and back, when a run of
+    drafts begins; streams that take turns pay in every step.
+
+    Attributes:
+        drafts: Steps in which all rows, or all but a few, belong to one sequence.
+        streams: Steps with one row of each of several sequences; empty: unknown.
+        switch_s: What a step of another width and the way back take beyond steady ones.
+        turn_s: What a step takes beyond a steady one if other sequences had the one before it.
+    """
+
+    def __init__(self) -> None:
+        self.drafts, self.streams = Table(), Table()
+        self.switch_s = self.turn_s = 0.0
+        self._rows: Rows = ((0, 1),)  # of the step before
+
+    def measure_drafts(self, decode: Callable[[int], None], n_rows_max: int) -> None:
+        """Time `decode(n_rows)`, whose rows are all of one sequence."""
+        self.drafts.measure(decode, n_rows_max, _DRAFTS_S)
+        widest, seconds = self.drafts.items()[-1]
+        if seconds < _REPEAT_S:  # otherwise the switch does not matter
+            timed(decode, 1)
+            switched_s = min(timed(decode, widest, 1), timed(decode, widest, 1))
+            self.switch_s = max(0.0, switched_s - seconds - self.drafts.seconds(1))
+
+    def measure_streams(self, decode: Callable[[int, int], None], n_streams: int) -> None:
+        """Time `decode(first, n_rows)`: a row of each of so many sequences from `first` on."""
+        self.streams.measure(lambda n_rows: decode(0, n_rows), n_streams, _STREAMS_S)
+        if math.isinf(self.streams.seconds(n_streams)):
+            self.streams = Table()  # slow steps: what was not measured cannot be compared
+            return
+        width = n_streams // 2
+
+        def decode_in_turn(n_turns: int) -> None:
+            for turn in range(n_turns):
+                decode(width * (turn % 2), width)
+
+        timed(decode_in_turn, 4)
+        turn_s = min(timed(decode_in_turn, 2), timed(decode_in_turn, 2)) / 2
+        self.turn_s = max(0.0, turn_s - self.streams.seconds(width))
+
+    def know(self, times: StepTimes) -> None:
+        """Take over what an earlier process has measured."""
+        self.drafts, self.switch_s = Table(times.seconds), times.switch_s
+        self.streams, self.turn_s = Table(times.streams), times.turn_s
+
+    def times(self) -> StepTimes | None:
+        """Return what is known now, for a later process; None if nothing is."""
+        drafts, streams = tuple(self.drafts.items()), tuple(self.streams.items())
+        if not drafts and not streams:
+            return None
+        return StepTimes(drafts, self.switch_s, streams, self.turn_s)
+
+    def observe(self, rows: Rows, step_s: float) -> None:
+        """Learn from a step with nothing of a prompt."""
+        n_rows, before = sum(n for _, n in rows), self._rows
+        has_draft, self._rows = n_rows > len(rows), rows
+        if n_rows != sum(n for _, n in before):
+            return
+        if has_draft or rows == before:
+            if len(rows) == 1 or not self.streams.is_known:
+                self.drafts.learn(n_rows, step_s)
+            if not has_draft:
+                self.streams.learn(n_rows, step_s)
+        elif self.streams.is_known:
+            steady_s = self.streams.seconds(n_rows)
+            excess_s = min(max(0.0, step_s - steady_s), 2 * steady_s)
+            self.turn_s += _LEARN * (excess_s - self.turn_s)
+
+    def n_streams(self, n: int) -> int:
+        """Return how many of `n` streams a step should decode, so that all get the most tokens.
+
+        PERF: H100, 120b, 12 streams: 34.4 ms a step with all of them, 16.2 with 8 in turn.
+        """
+        best, best_rate = n, _MIN_GAIN * n / self.streams.seconds(n)
+        if best_rate > 0:
+            for width, seconds in self.streams.items():
+                if width < n and width / (seconds + self.turn_s) > best_rate:
+                    best, best_rate = width, width / (seconds + self.turn_s)
+        return best
+
+    def draft_length(self, n_rows: int, acceptance: float, n_max: int) -> int:
+        """Return how many tokens to draft for one sequence; 0 if a draft would not pay.
+
+        Maximizes the tokens per second of the whole step, in which every other row yields one, and
+        which bears the whole switch if the step before had no draft.
+
+        Args:
+            n_rows: Rows of the step without the draft, the sequence's own one among them.
+            acceptance: The chance that a token of the draft is right, given those before it.
+            n_max: Most tokens of a draft.
+        """
+        table = self.streams if self.streams.is_known else self.drafts
+        without_s = table.seconds(n_rows)
+        best, best_rate = 0, _MIN_GAIN * n_rows / without_s
+        switch_s = self.switch_s if sum(n for _, n in self._rows) <= n_rows else 0.0
+        for width in WIDTHS:
+            if width <= n_rows or n_max <= 0:
+                continue
+            n_draft = min(width - n_rows, n_max)
+            n_expected = acceptance * (1 - acceptance**n_draft) / (1 - acceptance)
+            more_s = self.drafts.seconds(n_rows + n_draft) - self.drafts.seconds(n_rows)
+            rate = (n_rows + n_expected) / (without_s + more_s + switch_s)
+            if rate > best_rate:
+                best, best_rate = n_draft, rate
+            if n_draft == n_max:
+                break
+        return best
+
+
+def timed(decode: Callable[[int], None], *widths: int) -> float:
+    """Return the seconds of steps of these widths, one after the other."""
+    start_s = time.monotonic()
+    for width in widths:
+        decode(width)
+    return time.monotonic() - start_s
+
+
+def measured_costs(
+    context: Context, n_draft_max: int, n_streams: int, known: StepTimes | None
+) -> StepCosts:
+    """Time steps of sequences that are empty before and after.
+
+    Args:
+        context: Whose steps.
+        n_draft_max: Most tokens of a draft; 0: their steps are not timed.
+        n_streams: Most streams of a step; theirs are timed if they may be too many for one.
+        known: What need not be measured again.
+    """
+    costs, batch = StepCosts(), Batch(context.n_batch)
+
+    def decode(first: int, n_sequences: int, n_rows: int) -> None:
+        """Decode different tokens, as equal ones choose the same experts and cost too little."""
+        batch.clear()
+        for seq_id in range(first, first + n_sequences):
+            tokens = [7919 * (seq_id + i + 1) % context.n_vocab for i in range(n_rows)]
+            batch.extend(tokens, 0, seq_id, n_outputs=n_rows)
+        context.decode_batch(batch)
+        context.synchronize()
+        for seq_id in range(first, first + n_sequences):
+            context.remove(seq_id)
+
+    if known is not None:
+        costs.know(known)
+    if n_draft_max > 0 and costs.drafts.is_known:
+        decode(0, 1, 1)  # the first one is slow, which no request should have to wait for
+    elif n_draft_max > 0:
+        costs.measure_drafts(lambda n_rows: decode(0, 1, n_rows), 1 + n_draft_max)
+    if n_streams > _WIDE and not costs.streams.is_known:
+        costs.measure_streams(lambda first, n_rows: decode(first, n_rows, 1), n_streams)
+    return costs
