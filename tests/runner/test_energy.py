@@ -111,10 +111,14 @@ async def test_several_share_by_their_tokens(card: Card) -> None:
         card.joules += 40
         first.add(30)
         second.add(10)
-        assert await joules(first, of) == {"gpu0": 10 + 10 + 30}
+        await energy.settle()
+        card.joules += 8  # tokens of before count no more
+        first.add(1)
+        second.add(3)
+        assert await joules(first, of) == {"gpu0": 10 + 10 + 30 + 2}
         card.joules += 5  # the second alone
-        assert await joules(second, of) == {"gpu0": 10 + 10 + 5}
-    assert energy.spent["gpu0"] == sum(energy.answers.values()) == 75
+        assert await joules(second, of) == {"gpu0": 10 + 10 + 6 + 5}
+    assert energy.spent["gpu0"] == sum(energy.answers.values()) == 83
     await energy.close()
 
 
@@ -138,6 +142,8 @@ async def test_a_model_on_the_cpu_has_no_part_of_a_card(card: Card) -> None:
         await begin(part, of)
         card.joules += 12
         assert await joules(part, of) == {}
+    await energy.look()
+    assert energy.idle_watts == {"gpu0": 30.0}
     assert energy.of(of, is_alone=True) is None
     await energy.close()
 
