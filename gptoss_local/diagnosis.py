@@ -49,6 +49,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         address: Where the server is, or would be.
         answers: Who answers there: us, another program, no one; or the host has no address.
         upstreams: Models that are computed elsewhere.
+        counts_energy: How each device counts its energy.
+        counts_none: Why others do not.
     """
 
     models_dir: str
@@ -57,6 +59,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     answers: Literal["gptoss", "other", "nobody", "no address"]
     upstreams: tuple[UpstreamState, ...] = ()
+    counts_energy: dict[str, str] = {}
+    counts_none: dict[str, str] = {}
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
@@ -68,6 +72,7 @@ def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
         _ram(machine),
         _disk(machine, around),
         _port(around),
+        _energy(around),
         *map(_upstream, around.upstreams),
     ]
 
@@ -160,10 +165,11 @@ def _processor(machine: Machine) -> Finding:
         text += f", {machine.n_performance_cores} of them fast"
     if (machine.n_numa_nodes or 1) > 1:
         text += f", {machine.n_numa_nodes} NUMA nodes"
-    if machine.has_avx2 is False:
-        fix = "Keep all of the model in VRAM: without AVX2 experts in RAM are several times slower."
-        return Finding("CPU", "problem", f"{text}, no AVX2.", fix)
-    return Finding("CPU", "ok", f"{text}{', AVX2' if machine.has_avx2 else ''}.")
+    if name := machine.lacks:
+        fix = f"Keep all of the model in VRAM: without {name} experts in RAM are several times "
+        return Finding("CPU", "problem", f"{text}, no {name}.", f"{fix}slower.")
+    features = ["AVX2"] if machine.has_avx2 else machine.arm_features or ()
+    return Finding("CPU", "ok", f"{', '.join([text, *features])}.")
 
 
 def _ram(machine: Machine) -> Finding:
@@ -206,6 +212,13 @@ def _port(around: Surroundings) -> Finding:
         case "other":
             text = f"Another program listens at {around.address}, perhaps Ollama."
             return Finding("server", "problem", text, "Stop it, or set GPTOSS_PORT=11435.")
+
+
+def _energy(around: Surroundings) -> Finding:
+    """Nothing here needs a fix: answers are as fast without."""
+    found = [f"{name} is {how}" for name, how in around.counts_energy.items()]
+    found += [f"{name} is not counted: {why}" for name, why in around.counts_none.items()]
+    return Finding("energy", "ok", f"{'; '.join(found)}.")
 
 
 def _upstream(state: UpstreamState) -> Finding:

@@ -29,6 +29,11 @@ def parse_size(text: str, source: str) -> int:
     return int(n_bytes)
 
 
+def per_token(joules: float) -> str:
+    """Write `0.42 J/token`."""
+    return f"{joules:,.0f} J/token" if joules >= 10 else f"{joules:.2g} J/token"
+
+
 def parse_memory(text: str, source: str) -> int:
     """Read the size of a memory. None is as small as a forgotten `GiB` makes it, but for 0.
 

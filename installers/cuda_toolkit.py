@@ -16,7 +16,11 @@ _VERSION = "13.4.3"
 COMPILER = f"cuda-toolkit[nvcc,cccl,cudart,cublas]=={_VERSION}"
 RUNTIME = f"cuda-toolkit[cudart,cublas]=={_VERSION}"
 
-_FOLDERS = ("/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
+_ARM = "/usr/lib/aarch64-linux-gnu"
+_FOLDERS = (
+    *("/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu", _ARM),
+    *(f"{_ARM}/nvidia", "/usr/lib64", "/usr/lib"),  # the first is Jetson's
+)
 
 
 def build_environment(site: Path) -> dict[str, str]:

@@ -15,6 +15,8 @@ OLDEST_CAPABILITY = (7, 5)  # RTX 20; CUDA 13 compiles for nothing older
 PREBUILT_CAPABILITIES = {(7, 5), (8, 0), (8, 6), (8, 9), (9, 0)}
 PREBUILT_CUDA = "cu130"  # not cu132: nvcc 13.2 compiled some quantized kernels wrongly
 
+_KNOWN_CAPABILITIES = {"Orin": "8.7", "Thor": "11.0", "": ""}  # of Jetson
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -95,11 +97,16 @@ def read_facts(compiler: str | None) -> Facts:
 
 
 def parse_gpus(listed: str) -> tuple[tuple[Gpu, ...], int | None]:
-    """Read nvidia-smi's lines `NVIDIA GeForce RTX 4090, 8.9, 580.82.07`; skip other lines."""
+    """Read nvidia-smi's lines `NVIDIA GeForce RTX 4090, 8.9, 580.82.07`; skip other lines.
+
+    On Jetson it may know the name and the driver alone: `Orin (nvgpu), [N/A], 595.78`.
+    """
     gpus, driver = [], None
     for line in listed.splitlines():
         name, _, rest = line.partition(",")
         capability, _, version = rest.partition(",")
+        known = (each for each in _KNOWN_CAPABILITIES if each in name.split())
+        capability = capability if "." in capability else _KNOWN_CAPABILITIES[next(known, "")]
         major, _, minor = capability.strip().partition(".")
         first = version.strip().partition(".")[0]
         if major.isdigit() and minor.isdigit() and first.isdigit():

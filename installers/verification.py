@@ -34,9 +34,10 @@ def judge(info: str, architectures: tuple[str, ...], cpuinfo: str) -> str:
         architectures: What it must hold, `120a-real`; empty for the CPU alone.
         cpuinfo: The kernel's description of the processor, where there is one.
     """
-    has_avx2 = re.search(r"\bavx2\b", cpuinfo) is not None
-    if has_avx2 and not re.search(r"\bAVX2 = 1\b", info):
-        return "It does not use this processor's AVX2."
+    for flag, name in (("avx2", "AVX2"), ("asimddp", "DOTPROD")):  # of x86, of Arm
+        has_it = re.search(rf"\b{flag}\b", cpuinfo) is not None
+        if has_it and not re.search(rf"\b{name} = 1\b", info):
+            return f"It does not use this processor's {name}."
     listed = re.search(r"\bARCHS = ([\d,]+)", info)
     held = {int(number) for number in listed[1].split(",")} if listed else set()
     wanted = {int(re.sub(r"\D", "", name)) * 10 for name in architectures}

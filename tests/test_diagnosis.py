@@ -26,6 +26,22 @@ def test_a_good_machine_needs_nothing() -> None:
     assert "15.5 of 16.0 GiB" in finding("GPU 0").text
 
 
+def test_what_a_processor_can_do() -> None:
+    assert finding("CPU").text == "8 physical cores, AVX2."
+    arm = msgspec.structs.replace(GOOD, has_avx2=None, arm_features=("dotprod", "i8mm", "SVE2"))
+    assert finding("CPU", arm).text == "8 physical cores, dotprod, i8mm, SVE2."
+
+
+def test_what_counts_energy() -> None:
+    around = msgspec.structs.replace(
+        AROUND,
+        counts_energy={"gpu0": "NVIDIA H100, counted by NVML"},
+        counts_none={"cpu": "only root may read it"},
+    )
+    text = "gpu0 is NVIDIA H100, counted by NVML; cpu is not counted: only root may read it."
+    assert finding("energy", around=around).text == text
+
+
 @pytest.mark.parametrize(
     ("change", "name", "level", "fix"),
     [
@@ -51,6 +67,7 @@ def test_a_good_machine_needs_nothing() -> None:
         ({"gpus": (gpu(16, 15.5, is_wddm=True),)}, "GPU 0", "note", "Windows"),
         ({"has_cuda_build": False}, "llama.cpp", "problem", "GGML_CUDA=on"),
         ({"has_avx2": False}, "CPU", "problem", "AVX2"),
+        ({"has_avx2": None, "arm_features": ()}, "CPU", "problem", "without dotprod"),
         ({"available_bytes": 20 * GIB}, "RAM", "note", "Other programs"),
         ({"platform": "wsl"}, "RAM", "note", ".wslconfig"),
         ({"disk": "rotating"}, "disk", "note", "NVMe"),

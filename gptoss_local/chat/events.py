@@ -121,7 +121,8 @@ class Done(msgspec.Struct, frozen=True):
     """Last event of every answer.
 
     `tokens` are prompt and answer, as the engine saw them; `n_reasoning` of them are words of
-    analysis. `stop_string` is the one that ended the answer, if one did.
+    analysis. `stop_string` is the one that ended the answer, if one did. `joules` are what it took,
+    by device, where that is known.
     """
 
     reason: FinishReason
@@ -129,6 +130,7 @@ class Done(msgspec.Struct, frozen=True):
     tokens: list[int]
     n_reasoning: int = 0
     stop_string: str = ""
+    joules: dict[str, float] = {}
 
 
 Delta = ReasoningDelta | ContentDelta | CallDelta | ToolCall

@@ -62,6 +62,7 @@ async def answer(
     request: ChatRequest | RawRequest,
     *,
     n_room: int = 0,
+    on_tokens: Callable[[int], None] = lambda _: None,
 ) -> AsyncGenerator[ChatEvent, None]:
     """Yield the events of one answer; the first one is Started, the last one Done.
 
@@ -72,6 +73,7 @@ async def answer(
         vocabulary: Of its model.
         request: What is asked.
         n_room: Tokens that must be free after the prompt, unless the answer may have fewer.
+        on_tokens: Called with the number of tokens that the engine has just generated.
 
     Raises:
         UsageError: the conversation cannot be rendered, or its format not enforced.
@@ -93,11 +95,9 @@ async def answer(
         n_room = min(n_room, request.max_tokens)
     if len(start.prompt) + n_room >= n_ctx:
         raise _overflow(len(start.prompt), n_ctx, n_ctx_train)
-    grammar = None
-    if _is_bound(request):
-        grammar = await _make_grammar(request, opens_final=start.opens_final)
+    grammar = await _make_grammar(request, opens_final=start.opens_final)
     yield Started(len(start.prompt), start.n_left_out)
-    reading = _Reading(start, vocabulary)
+    reading = _Reading(start, vocabulary, on_tokens)
     n_corrections = 0 if grammar else _N_CORRECTIONS
     while prompt := reading.next_prompt:
         generation = engine.generate(
@@ -199,8 +199,13 @@ def _is_bound(request: ChatRequest | RawRequest) -> bool:
     return bool(request.must_call) or any(tool.strict for tool in request.tools)
 
 
-async def _make_grammar(request: ChatRequest | RawRequest, *, opens_final: bool) -> str:
-    """Make the grammar on a thread, as a large schema takes a while; it ends with its client."""
+async def _make_grammar(request: ChatRequest | RawRequest, *, opens_final: bool) -> str | None:
+    """Make the grammar on a thread, as a large schema takes a while; it ends with its client.
+
+    None if the answer is free.
+    """
+    if not _is_bound(request):
+        return None
     patience = Patience()
     make = functools.partial(
         compile_grammar, request.format, opens_final=opens_final, patience=patience
@@ -282,7 +287,9 @@ class _Reading:
         max_tokens: That it may write then.
     """
 
-    def __init__(self, start: _Start, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self, start: _Start, vocabulary: Vocabulary, on_tokens: Callable[[int], None]
+    ) -> None:
         request = start.request
         scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
         one_call = isinstance(request, ChatRequest) and request.one_call
@@ -291,6 +298,7 @@ class _Reading:
         self.max_tokens = request.max_tokens
         self._start = start
         self._vocabulary = vocabulary
+        self._on_tokens = on_tokens
         self._earlier: list[Usage] = []  # of what the model wrote before it was corrected
         self._tokens = list(start.prompt)
         self._reader = Reader(start.parser, request.stop, scored, one_call=one_call)
@@ -346,6 +354,7 @@ class _Reading:
             usage = _sum([*self._earlier, frame.usage])
             yield Done(reason, usage, self._tokens, parser.n_reasoning, reader.stop.found)
         else:
+            self._on_tokens(len(frame.tokens))
             for token, logprob in itertools.zip_longest(frame.tokens, frame.logprobs):
                 if reader.is_over:  # decoded before the engine heard of it
                     break

@@ -10,6 +10,7 @@ from gptoss_local.cli._output import DIM, RESET, is_plain, is_read_aloud, print_
 from gptoss_local.cli._wrapping import WordWrap
 from gptoss_local.errors import GptOssError
 from gptoss_local.printable import write_style
+from gptoss_local.quantities import per_token
 
 if TYPE_CHECKING:
     from gptoss_local.cli._tools import RunTools
@@ -277,7 +278,9 @@ def _figures(frame: dict[str, Any]) -> str:
     decode_s = frame.get("eval_duration", 0) / 1e9
     rate = f", {n_answer / decode_s:.1f} tokens/s" if decode_s else ""
     total_s = frame.get("total_duration", 0) / 1e9
+    joules = sum(frame.get("joules", {}).values())
+    energy = f"; {joules:,.1f} J, {per_token(joules / n_answer)}" if joules and n_answer else ""
     return (
         f"prompt {n_prompt} tokens in {prefill_s:.2f} s; answer {n_answer} tokens in "
-        f"{decode_s:.2f} s{rate}; {total_s:.2f} s in all"
+        f"{decode_s:.2f} s{rate}; {total_s:.2f} s in all{energy}"
     )

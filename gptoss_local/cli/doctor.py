@@ -11,6 +11,7 @@ from gptoss_local.settings import Settings, load_settings
 if TYPE_CHECKING:
     from gptoss_local.catalog import UpstreamAddress
     from gptoss_local.diagnosis import Surroundings, UpstreamState
+    from gptoss_local.machine.hardware import Machine
 
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
 
@@ -25,7 +26,8 @@ def doctor(json: Json = False) -> None:
 
     settings = load_settings()
     machine = read_machine(settings.models_dir)
-    findings = diagnose(machine, _look_around(settings))
+    around = _with_energy(_look_around(settings), machine)
+    findings = diagnose(machine, around)
     if json:
         print_json(versions=_versions(), machine=machine, findings=findings)
     else:
@@ -51,6 +53,16 @@ def _versions() -> dict[str, str]:
         "python": platform.python_version(),
         "system": platform.platform(),
     }
+
+
+def _with_energy(around: "Surroundings", machine: "Machine") -> "Surroundings":
+    import msgspec
+
+    from gptoss_local.machine.energy import Meters
+
+    meters = Meters(machine.usable_gpus)
+    meters.close()
+    return msgspec.structs.replace(around, counts_energy=meters.devices, counts_none=meters.missing)
 
 
 def _look_around(settings: Settings) -> "Surroundings":

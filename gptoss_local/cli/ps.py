@@ -1,5 +1,6 @@
 """`gptoss ps`: the models in memory."""
 
+from itertools import zip_longest
 from typing import Any
 
 from rich.filesize import decimal
@@ -13,6 +14,7 @@ from gptoss_local.cli._output import (
     print_table,
     seconds_until,
 )
+from gptoss_local.quantities import per_token
 from gptoss_local.settings import load_settings
 
 _FOREVER_S = 50 * 365 * 86_400
@@ -44,7 +46,12 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
         for model in models
     ]
     rows += [(load["model"], "", "", load_text(load), "", "") for load in loading]
-    print_table(("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL"), rows)
+    header: tuple[str, ...] = ("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL")
+    energy = [energy_text(model.get("energy", {})) for model in models]
+    if any(energy):
+        rows = [(*row, text) for row, text in zip_longest(rows, energy, fillvalue="")]
+        header = (*header, "ENERGY")
+    print_table(header, rows)
 
 
 def processor(model: dict[str, Any]) -> str:
@@ -56,6 +63,17 @@ def processor(model: dict[str, Any]) -> str:
         return "100% GPU" if share else "100% CPU"
     cpu = round(100 * (1 - share))
     return f"{cpu}%/{100 - cpu}% CPU/GPU"
+
+
+def energy_text(energy: dict[str, Any]) -> str:
+    """Return `0.42 J/token, idle 31 W (+8)`, as far as it is known."""
+    parts = []
+    if (joules := energy.get("joules_per_token")) is not None:
+        parts.append(per_token(joules))
+    if (idle_w := energy.get("idle_watts")) is not None:
+        added_w = energy.get("idle_added_watts")
+        parts.append(f"idle {idle_w:.0f} W" + ("" if added_w is None else f" ({added_w:+.0f})"))
+    return ", ".join(parts)
 
 
 def _until(model: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ Phase = Literal["waiting", "reasoning", "answering", "done", "stopped", "failed"
 _STATS = (
     "prompt_eval_count", "prompt_cached_count", "prompt_eval_duration", "eval_count",
     "eval_duration", "load_duration", "total_duration", "done_reason", "tokens",
+    "joules",
 )  # fmt: skip
 _SUMS = ("eval_count", "eval_duration", "total_duration", "load_duration")
 _BEFORE = ("prompt_eval_count", "prompt_cached_count", "prompt_eval_duration", "ttft_s")
@@ -171,7 +172,13 @@ def _joined(earlier: dict[str, Any], stats: dict[str, Any]) -> dict[str, Any]:
         joined |= {name: earlier[name] for name in _BEFORE if name in earlier}
         latencies_ms = (*earlier.get("latencies_ms", ()), *stats.get("latencies_ms", ()))
         joined["latencies_ms"] = thinned(latencies_ms)
+        joined["joules"] = _sums(earlier.get("joules", {}), stats.get("joules", {}))
     return joined
+
+
+def _sums(first: dict[str, float], second: dict[str, float]) -> dict[str, float]:
+    """Return the sums of what is in both."""
+    return {name: first[name] + second[name] for name in first if name in second}
 
 
 def thinned(values: Sequence[float], n_max: int = _MAX_LATENCIES) -> list[float]:

@@ -55,6 +55,7 @@ class _Stats(msgspec.Struct):
     error: str = ""
     latencies_ms: list[float] = []
     tokens: list[int] = []
+    joules: dict[str, float] = {}
     folds: list[tuple[int, int, str]] = []
 
 

@@ -27,6 +27,9 @@ _OLDEST_CAPABILITY = {12: (5, 0), 13: (7, 5)}  # that a CUDA's compiler knows. S
 _LINKED_CUDA = re.compile(rb"cublas(?:64_|\.so\.)(\d+)")  # `cublas64_13.dll`, `libcublas.so.13`
 _SYS, _PROC = Path("/sys"), Path("/proc")
 _CPUINFO = Path("/proc/cpuinfo")
+_FAST_CAPACITY = 0.8  # of the fastest core's; cores of one kind differ by less
+# Of Arm's, as the kernel names it and as Arm does: what llama.cpp is compiled for.
+_ARM_FEATURES = {"asimddp": "dotprod", "i8mm": "i8mm", "bf16": "bf16", "sve": "SVE", "sve2": "SVE2"}
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +45,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
         n_performance_cores: Those that are not efficiency cores; all of them on most machines.
         n_logical_cores: What the system runs threads on: with SMT, two for most physical ones.
         has_avx2: What llama.cpp's fast code for MXFP4 on x86 needs; None elsewhere.
+        arm_features: The same on Arm is `dotprod`; more of them make it faster. None elsewhere.
         ram_bytes_s: Peak bandwidth of RAM; no system says it, so only for imagined machines.
         available_bytes: RAM that programs can get without swapping, within a container's limit.
         pinnable_bytes: RAM that the driver may lock for fast copies to the GPU.
@@ -59,6 +63,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     n_performance_cores: int | None = None
     n_logical_cores: int | None = None
     has_avx2: bool | None = None
+    arm_features: tuple[str, ...] | None = None
     ram_bytes_s: float | None = None
     total_bytes: int
     available_bytes: int
@@ -70,6 +75,14 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def usable_gpus(self) -> tuple[Gpu, ...]:
         """The GPUs that llama.cpp can use, in its order: `CUDA0` is the first."""
         return self.gpus if self.has_cuda_build else ()
+
+    @property
+    def lacks(self) -> str:
+        """The instructions that llama.cpp's fast code for MXFP4 needs, if the CPU has them not."""
+        if self.has_avx2 is False:
+            return "AVX2"
+        is_old_arm = self.arm_features is not None and "dotprod" not in self.arm_features
+        return "dotprod" if is_old_arm else ""
 
     def has_code_for(self, gpu: Gpu) -> bool:
         """Return whether this build of llama.cpp can hold machine code for a GPU."""
@@ -102,6 +115,7 @@ def read_machine(models_dir: Path) -> Machine:
         n_performance_cores=n_fast,
         n_logical_cores=n_logical,
         has_avx2=_has_avx2(_CPUINFO),
+        arm_features=_arm_features(_CPUINFO),
         total_bytes=total_bytes,
         available_bytes=available_bytes,
         pinnable_bytes=pinnable_bytes(here, total_bytes, available_bytes),
@@ -186,11 +200,24 @@ def _n_cores(sys_dir: Path, proc_dir: Path) -> tuple[int | None, int | None, int
 
 def _n_performance_cores(sys_dir: Path, n_cores: int | None, usable: set[int]) -> int | None:
     """Count the physical cores of the fast kind: all, unless the kernel knows two kinds."""
-    fast = read(sys_dir / "devices/cpu_core/cpus")  # only where there are cpu_atom ones, too
-    n_all = _n_physical(sys_dir, usable)
+    fast, n_all = _fast_cpus(sys_dir, usable), _n_physical(sys_dir, usable)
     if fast is None:
         return _least(n_cores, n_all)
-    return _n_physical(sys_dir, usable & set(_cpu_list(fast))) or n_all
+    return _n_physical(sys_dir, usable & fast) or n_all
+
+
+def _fast_cpus(sys_dir: Path, usable: set[int]) -> set[int] | None:
+    """Return the logical cores of the fast kind; None where the kernel knows one kind.
+
+    On Arm it has each core's capacity instead, 1024 for the fastest.
+    """
+    listed = read(sys_dir / "devices/cpu_core/cpus")  # only where there are cpu_atom ones, too
+    if listed is not None:
+        return set(_cpu_list(listed))
+    files = {cpu: sys_dir / f"devices/system/cpu/cpu{cpu}/cpu_capacity" for cpu in usable}
+    capacities = {cpu: int(read(file) or 0) for cpu, file in files.items()}
+    least = _FAST_CAPACITY * max(capacities.values())
+    return {cpu for cpu, n in capacities.items() if n >= least} if least else None
 
 
 def _n_physical(sys_dir: Path, cpus: set[int]) -> int | None:
@@ -198,7 +225,9 @@ def _n_physical(sys_dir: Path, cpus: set[int]) -> int | None:
     cores = set()
     for cpu in cpus:
         folder = sys_dir / f"devices/system/cpu/cpu{cpu}/topology"
-        cores.add((read(folder / "physical_package_id"), read(folder / "core_id") or cpu))
+        # On Arm a core's number is one within its cluster; elsewhere clusters change nothing.
+        places = ("physical_package_id", "cluster_id")
+        cores.add((*(read(folder / name) for name in places), read(folder / "core_id") or cpu))
     return len(cores) or None
 
 
@@ -217,10 +246,23 @@ def _cpu_list(text: str) -> list[int]:
 
 
 def _has_avx2(cpuinfo: Path) -> bool | None:
-    if platform.machine().lower() not in ("x86_64", "amd64"):
+    flags = _cpu_flags(cpuinfo, "flags", ("x86_64", "amd64"))
+    return None if flags is None else "avx2" in flags
+
+
+def _arm_features(cpuinfo: Path) -> tuple[str, ...] | None:
+    flags = _cpu_flags(cpuinfo, "Features", ("aarch64", "arm64"))
+    if flags is None:
         return None
-    flags = re.search(r"^flags\s*:(.*)$", read(cpuinfo) or "", re.M)
-    return "avx2" in flags[1].split() if flags else None
+    return tuple(name for flag, name in _ARM_FEATURES.items() if flag in flags)
+
+
+def _cpu_flags(cpuinfo: Path, title: str, machines: tuple[str, ...]) -> set[str] | None:
+    """Return what all cores can do, in the kernel's words; None on other machines."""
+    if platform.machine().lower() not in machines:
+        return None
+    lines = re.findall(rf"^{title}\s*:(.*)$", read(cpuinfo) or "", re.M)
+    return set.intersection(*(set(line.split()) for line in lines)) if lines else None
 
 
 def _disk_kind(path: Path, sys_dir: Path) -> DiskKind | None:

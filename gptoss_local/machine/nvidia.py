@@ -4,6 +4,7 @@ Every fact that this driver or card does not give is None: nothing is guessed.
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -12,6 +13,8 @@ import psutil
 import pynvml
 
 T = TypeVar("T")
+
+_WITHOUT_MEMORY = re.compile(r"\b(GB10|Thor|Orin|Xavier)\b")  # DGX Spark, Jetson
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,26 +145,34 @@ def _mig_handles(handle: Any) -> list[Any]:
     return [each for each in found if each is not None]
 
 
-def _memory(handle: Any) -> tuple[int, int, bool] | None:
-    """Return a GPU's bytes, those that are free, and whether they are the system's RAM."""
+def _memory(handle: Any, name: str) -> tuple[int, int, bool] | None:
+    """Return a GPU's bytes, those that are free, and whether they are the system's RAM.
+
+    Of a GPU without memory of its own a driver says "not supported", or nothing that helps: 0, or
+    all RAM with what is free of it, which leaves out what the page cache would give back.
+    """
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    except pynvml.NVMLError_NotSupported:  # it has none of its own, and is there all the same
-        ram = psutil.virtual_memory()
-        return ram.total, ram.available, True
+        is_own = memory.total > 0 and not _WITHOUT_MEMORY.search(name)
+    except pynvml.NVMLError_NotSupported:
+        is_own = False
     except pynvml.NVMLError:
         return None
-    return int(memory.total), int(memory.free), False
+    if is_own:
+        return int(memory.total), int(memory.free), False
+    ram = psutil.virtual_memory()
+    return ram.total, ram.available, True
 
 
 def _gpu(index: int, handle: Any) -> Gpu | None:
-    memory = None if handle is None else _memory(handle)
+    name = _text(None if handle is None else _known(pynvml.nvmlDeviceGetName, handle))
+    memory = None if handle is None else _memory(handle, name)
     if memory is None:
         return None
     total_bytes, free_bytes, shares_ram = memory
     return Gpu(
         index=index,
-        name=_text(_known(pynvml.nvmlDeviceGetName, handle)),
+        name=name,
         uuid=_text(_known(pynvml.nvmlDeviceGetUUID, handle)),
         total_bytes=total_bytes,
         free_bytes=free_bytes,

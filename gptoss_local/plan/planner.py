@@ -251,7 +251,7 @@ def _host(
     checkpoints = _most_checkpoints(options)
     if not placement.n_gpu_layers:
         # llama.cpp makes a copy of MXFP4 experts in an order that CPUs compute faster with.
-        can_copy = machine.has_avx2 is not False and not options.maps_host
+        can_copy = not machine.lacks and not options.maps_host
         copied = facts.expert_bytes if can_copy else 0
         return HostMemory(
             mapped=facts.weight_bytes - copied,

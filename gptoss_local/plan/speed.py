@@ -41,6 +41,8 @@ _DISK_BYTES_S = {"nvme": 2.5e9, "ssd": 0.45e9, "rotating": 0.1e9}
 # Assumed where the machine does not report it.
 RAM_BYTES_S = 75e9  # two channels of DDR5-4800
 _VRAM_BYTES_S = 400e9
+_SHARED_BYTES_S = 100e9  # RAM that a GPU shares: Orin NX 102 GB/s, Orin Nano 68
+_KNOWN_BYTES_S = {"GB10": 273e9, "Thor": 273e9}  # of data sheets: the driver does not say
 _GPU_CORES_HZ = 15e12  # cores times clock
 _PCIE_BYTES_S = 15.75e9  # generation 4, 8 lanes
 
@@ -209,8 +211,14 @@ def _used_gpus(placement: Placement, machine: Machine) -> list[tuple[Gpu, float]
 
 def _vram_bytes_s(placement: Placement, machine: Machine) -> float:
     gpus = _used_gpus(placement, machine)
-    seconds = sum(share / (gpu.bandwidth_bytes_s or _VRAM_BYTES_S) for gpu, share in gpus)
-    return _READ / seconds
+    return _READ / sum(share / _memory_bytes_s(gpu) for gpu, share in gpus)
+
+
+def _memory_bytes_s(gpu: Gpu) -> float:
+    """Return the peak bandwidth of a GPU's memory, assumed where neither driver nor sheet says."""
+    known = (rate for name, rate in _KNOWN_BYTES_S.items() if name in gpu.name.split())
+    assumed = _SHARED_BYTES_S if gpu.shares_ram else _VRAM_BYTES_S
+    return gpu.bandwidth_bytes_s or next(known, assumed)
 
 
 def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> float:
@@ -227,6 +235,8 @@ def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> floa
 def _link_bytes_s(placement: Placement, machine: Machine) -> float:
     """PCIe to the first GPU with layers, to which all experts of the host go."""
     gpu = _used_gpus(placement, machine)[0][0]
+    if gpu.shares_ram:
+        return _memory_bytes_s(gpu) / 2  # read and written in one memory
     if gpu.pcie_generation is None or gpu.pcie_width is None:
         return _PCIE_BYTES_S
     return _LANE_BYTES_S.get(gpu.pcie_generation, _LANE_BYTES_S[6]) * gpu.pcie_width
@@ -238,9 +248,9 @@ def _assumed(facts: ModelFacts, machine: Machine, placement: Placement) -> tuple
         found.append(f"RAM of {RAM_BYTES_S / 1e9:.0f} GB/s")
     for gpu, _ in _used_gpus(placement, machine) if placement.n_gpu_layers else ():
         if gpu.bandwidth_bytes_s is None:
-            found.append(f"{gpu.name}: memory of {_VRAM_BYTES_S / 1e9:.0f} GB/s")
+            found.append(f"{gpu.name}: memory of {_memory_bytes_s(gpu) / 1e9:.0f} GB/s")
         if gpu.n_cores is None or gpu.clock_hz is None:
             found.append(f"{gpu.name}: {_GPU_CORES_HZ / 1e12:.0f} T core cycles/s")
-        if gpu.pcie_generation is None or gpu.pcie_width is None:
+        if not gpu.shares_ram and (gpu.pcie_generation is None or gpu.pcie_width is None):
             found.append(f"{gpu.name}: PCIe of {math.floor(_PCIE_BYTES_S / 1e9)} GB/s")
     return tuple(found)

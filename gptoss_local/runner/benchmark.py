@@ -16,8 +16,11 @@ import msgspec
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished
 from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.machine.energy import Meters
+from gptoss_local.machine.hardware import read_usable_gpus
 from gptoss_local.plan.measured import read_measured
 from gptoss_local.plan.result import Plan
+from gptoss_local.runner.benchmark_energy import BenchEnergy, EnergyProbe
 from gptoss_local.runner.loading import load_command, load_model
 from gptoss_local.runner.planning import measured_file, plan_load
 from gptoss_local.runner.retries import Attempt
@@ -44,10 +47,15 @@ class AtDepth(msgspec.Struct, frozen=True):
 
 
 class AtWidth(msgspec.Struct, frozen=True):
-    """Several answers at the same time; the tokens of all together."""
+    """Several answers at the same time; tokens, energy and power of all together.
+
+    The last two are None where no device counts its energy.
+    """
 
     n_streams: int
     decode_tok_s: float
+    joules_per_token: float | None = None
+    watts: float | None = None
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +67,7 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     depths: list[AtDepth]
     widths: list[AtWidth]
     plan: Plan
+    energy: BenchEnergy
 
 
 async def measure(
@@ -87,15 +96,22 @@ async def measure(
         attempt=Attempt.after(known),
         tuning=known.tuning,
     )
-    report("loading")
-    start_s = time.monotonic()
-    load = load_command(entry, path, plan, settings, known)
-    model = await load_model(entry, read_info(path), plan, load, settings)
-    load_s = time.monotonic() - start_s
+    meters = await asyncio.to_thread(lambda: Meters(read_usable_gpus()))
     try:
-        depths, widths = await _Prober(model.engine).all(plan.shape.n_seq, report)
+        energy = EnergyProbe(meters, plan)
+        await energy.before_load(report)
+        report("loading")
+        start_s = time.monotonic()
+        load = load_command(entry, path, plan, settings, known)
+        model = await load_model(entry, read_info(path), plan, load, settings)
+        load_s = time.monotonic() - start_s
+        try:
+            depths, widths = await _Prober(model.engine, energy).all(plan.shape.n_seq, report)
+            await energy.idle(report)
+        finally:
+            await model.engine.close()
     finally:
-        await model.engine.close()
+        await asyncio.to_thread(meters.close)
     return Benchmark(
         model=entry.name,
         n_ctx=model.engine.loaded.n_ctx,
@@ -103,6 +119,7 @@ async def measure(
         depths=depths,
         widths=widths,
         plan=plan,
+        energy=energy.result,
     )
 
 
@@ -118,8 +135,9 @@ def _widths(n_seq: int, n_ctx: int) -> list[int]:
 class _Prober:
     """Asks one engine."""
 
-    def __init__(self, engine: EngineClient) -> None:
+    def __init__(self, engine: EngineClient, energy: EnergyProbe) -> None:
         self._engine = engine
+        self._energy = energy
         self._rng = random.Random(0)
 
     async def all(
@@ -142,7 +160,7 @@ class _Prober:
 
     async def answer(self, n_tokens: int) -> tuple[Finished, list[float]]:
         """Run a request of random tokens; return the time of each token of its answer, too."""
-        prompt = [self._rng.randrange(FIRST_SPECIAL) for _ in range(n_tokens)]
+        prompt = self._prompt(n_tokens)
         times: list[float] = []
         events = self._engine.generate(prompt, _SAMPLING, stop_tokens=[], max_tokens=N_ANSWER)
         async for event in events:
@@ -150,6 +168,9 @@ class _Prober:
                 return event, times
             times.append(time.monotonic())
         raise AssertionError("an answer ends with Finished or an error")
+
+    def _prompt(self, n_tokens: int) -> list[int]:
+        return [self._rng.randrange(FIRST_SPECIAL) for _ in range(n_tokens)]
 
     async def depth(self, n_tokens: int) -> AtDepth:
         prefill, decode = [], []
@@ -168,4 +189,7 @@ class _Prober:
         all_times = [times for _, times in answers]
         first_s, last_s = max(times[0] for times in all_times), min(t[-1] for t in all_times)
         n_tokens = sum(first_s < time_s <= last_s for times in all_times for time_s in times)
-        return AtWidth(n_streams, n_tokens / (last_s - first_s) if n_tokens else 0.0)
+        rate = n_tokens / (last_s - first_s) if n_tokens else 0.0
+        prompts = [self._prompt(_WIDTH_PROMPT) for _ in range(n_streams)]
+        spent = await self._energy.decode(self._engine, prompts, _SAMPLING)
+        return AtWidth(n_streams, rate, *(spent or ()))

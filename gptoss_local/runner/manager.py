@@ -13,11 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gptoss_local.chat import ChatEvent, ChatRequest, RawRequest, Vocabulary, answer
+from gptoss_local.chat import (
+    ChatEvent,
+    ChatRequest,
+    Done,
+    RawRequest,
+    Started,
+    Vocabulary,
+    answer,
+)
 from gptoss_local.errors import ServerBusyError
 from gptoss_local.progress import each_step
 from gptoss_local.runner.counters import Counters
 from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels, own_vocabulary
+from gptoss_local.runner.energy import Energy
 from gptoss_local.runner.growth import Growth
 from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
 from gptoss_local.runner.loads import LoadProgress, Loads, LoadStatus
@@ -41,6 +50,7 @@ class ModelManager:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
+        self.energy = Energy()
         self._models: dict[str, LoadedModel] = {}  # by weights; the least recently used first
         self._remote = RemoteModels(settings)
         self._loads = Loads(self._spawn)
@@ -140,7 +150,10 @@ class ModelManager:
             As `use` and `gptoss_local.chat.answer`.
         """
         growth = Growth(request, self.settings, n_ctx)
-        with self.counters.answering(entry.name) as record:
+        with (
+            self.counters.answering(entry.name) as record,
+            self.energy.answering(entry.name) as energy,
+        ):
             while True:
                 for news in growth.news:
                     yield news
@@ -148,10 +161,18 @@ class ModelManager:
                     self.use(entry, n_ctx=growth.n_ctx, keep_alive_s=keep_alive_s) as model,
                     growth.instead_of_overflow(model),
                     aclosing(
-                        answer(model.engine, model.vocabulary, request, n_room=growth.n_room(model))
+                        answer(
+                            model.engine,
+                            model.vocabulary,
+                            request,
+                            n_room=growth.n_room(model),
+                            on_tokens=energy.add,
+                        )
                     ) as events,
                 ):
                     async for event in events:
+                        if isinstance(event, Started | Done):
+                            event = await energy.note(event, model)
                         self.counters.add(record, event)
                         yield event
                     return
@@ -203,6 +224,7 @@ class ModelManager:
             model.stop_expiry()
             await model.engine.close()
         self._models.clear()
+        await self.energy.close()
         await self._remote.close()
 
     async def _ready(self, entry: ModelEntry, n_ctx: int | None) -> LoadedModel:
@@ -237,7 +259,8 @@ class ModelManager:
             for old in leaving:
                 await self._let_go(old)
             make_room = partial(self._make_room, path, n_ctx)
-            model = await load_as_fits(entry, path, n_ctx, self.settings, progress, make_room)
+            async with self.energy.loading(is_first=not self._models):
+                model = await load_as_fits(entry, path, n_ctx, self.settings, progress, make_room)
             model.engine.on_crash = partial(self.counters.crashed, entry.name)
             self._models[entry.weights_id] = model
             self._rest(model, max(model.keep_alive_s, _CLAIM_S))
@@ -276,6 +299,8 @@ class ModelManager:
         if self._models.get(key) is model:  # its memory is free only now
             del self._models[key]
             _log.info("unloaded %s", model.entry.name)
+        if not self._models:
+            await self.energy.rest()
 
     def _acquire(self, model: LoadedModel) -> None:
         model.stop_expiry()

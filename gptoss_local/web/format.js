@@ -64,6 +64,12 @@ export function waiting(progress) {
   return status === "reading" ? `reading the prompt${share}` : "waiting";
 }
 
+/** Write the energy of a finished answer's tokens, if it is known. @param {import("./types").Stats} stats */
+export function energy({ joules = {}, eval_count = 0 }) {
+  const each = eval_count ? Object.values(joules).reduce((sum, j) => sum + j, 0) / eval_count : 0;
+  return each && `${each >= 10 ? count(each) : each.toPrecision(2)} J/token`;
+}
+
 /** Return tokens a second of a finished answer. @param {import("./types").Stats} stats */
 export const speed = (stats) =>
   stats.eval_count && stats.eval_duration ? (stats.eval_count / stats.eval_duration) * 1e9 : 0;

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { choose, fork, resume, retry } from "./actions.js";
-import { plain, plural, speed, waiting } from "./format.js";
+import { energy, plain, plural, speed, waiting } from "./format.js";
 import { set } from "./store.js";
 import { parts, wasCut } from "./tree.js";
 import { afterPaint, copyText, IconButton, memo } from "./ui.js";
@@ -132,7 +132,7 @@ function Facts({ turn }) {
   const rate = speed(turn.stats);
   const facts = [turn.model, turn.effort, rate && `${Math.round(rate)} tok/s`, eval_count && plural(eval_count, "token")];
   const first = typeof ttft_s === "number" && `first after ${ttft_s.toFixed(2)} s`;
-  return html`<span class="facts">${[...facts, first].filter(Boolean).join(" · ")}</span>`;
+  return html`<span class="facts">${[...facts, first, energy(turn.stats)].filter(Boolean).join(" · ")}</span>`;
 }
 
 /** @param {{turn: Turn, ids: number[]}} props */

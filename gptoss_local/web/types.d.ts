@@ -3,6 +3,7 @@ export type Fold = [start: number, end: number, label: string];
 export interface Stats {
   prompt_eval_count?: number; eval_count?: number; eval_duration?: number; ttft_s?: number;
   reasoning_s?: number; n_reasoning_frames?: number; done_reason?: string; error?: string;
+  joules?: Record<string, number>;
   seconds?: number; is_error?: boolean; folds?: Fold[]; pages?: Page[]; question?: Question;
 }
 export type Page = [cursor: number, url: string, title: string];

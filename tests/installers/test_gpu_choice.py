@@ -26,6 +26,8 @@ def facts(*gpus: Gpu, driver: int | None = 580, **others: str | None) -> Facts:
         (facts(RTX_4090, GTX_1080), ("89-real",), "cu130"),
         (facts(Gpu("NVIDIA GB10", (12, 1)), machine="aarch64"), ("121a-real",), ""),
         (facts(Gpu("NVIDIA GH200", (9, 0)), machine="aarch64"), ("90-real",), ""),
+        (facts(Gpu("NVIDIA Thor", (11, 0)), machine="aarch64"), ("110-real",), ""),
+        (facts(Gpu("Orin (nvgpu)", (8, 7)), machine="aarch64"), ("87-real",), ""),
     ],
 )
 def test_gpus_get_code_of_their_own(
@@ -67,5 +69,9 @@ def test_cpu_is_compiled_or_prebuilt() -> None:
 def test_reads_nvidia_smi() -> None:
     listed = "NVIDIA GeForce RTX 4090, 8.9, 580.82.07\nNVIDIA GeForce RTX 5080, 12.0, 580.82.07\n"
     assert parse_gpus(listed) == ((RTX_4090, RTX_5080), 580)
+    assert parse_gpus("NVIDIA GB10, 12.1, 580.126.09") == ((Gpu("NVIDIA GB10", (12, 1)),), 580)
+    assert parse_gpus("Orin (nvgpu), [N/A], 595.78") == ((Gpu("Orin (nvgpu)", (8, 7)),), 595)
+    assert parse_gpus("NVIDIA Thor, N/A, 580.00") == ((Gpu("NVIDIA Thor", (11, 0)),), 580)
+    assert parse_gpus("A card, [N/A], 580.00") == ((), None)
     assert parse_gpus("NVIDIA-SMI has failed because it couldn't communicate") == ((), None)
     assert parse_gpus("Some GPU, [N/A], 470.1\n") == ((), None)

@@ -90,6 +90,67 @@ def test_avx2(tmp_path: Path, flags: str | None, known: bool | None, monkeypatch
     assert hardware._has_avx2(write(tmp_path, files) / "cpuinfo") is known
 
 
+GB10_FEATURES = (
+    "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma "
+    "lrcpc dcpop sha3 asimddp sha512 sve asimdfhm dit uscat ilrcpc flagm sb paca pacg dcpodp sve2 "
+    "sveaes svepmull svebitperm svesha3 svesm4 flagm2 frint svei8mm svebf16 i8mm bf16 dgh bti ecv"
+)
+
+
+@pytest.mark.parametrize(
+    ("cores", "known"),
+    [
+        ([GB10_FEATURES] * 2, ("dotprod", "i8mm", "bf16", "SVE", "SVE2")),
+        (["fp asimd asimddp i8mm", "fp asimd asimddp"], ("dotprod",)),  # what all cores can do
+        (["fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid"], ()),  # Cortex-A72
+        ([], None),
+    ],
+)
+def test_arm(
+    tmp_path: Path,
+    cores: list[str],
+    known: tuple[str, ...] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    text = "".join(f"processor\t: {n}\nFeatures\t: {f}\n\n" for n, f in enumerate(cores))
+    root = write(tmp_path, {"cpuinfo": text})
+    assert hardware._arm_features(root / "cpuinfo") == known
+    assert hardware._has_avx2(root / "cpuinfo") is None
+    machine = Machine(total_bytes=GIB, available_bytes=GIB, arm_features=known)
+    assert machine.lacks == ("dotprod" if known == () else "")
+
+
+def arm_cores(root: Path, cores: list[tuple[int, int, int]]) -> Path:
+    """Cores by cluster, number in it, and capacity, as arm64's kernels list them."""
+    files = {}
+    for cpu, (cluster, core, capacity) in enumerate(cores):
+        folder = f"devices/system/cpu/cpu{cpu}"
+        files |= {
+            f"{folder}/topology/physical_package_id": "0",
+            f"{folder}/topology/cluster_id": str(cluster),
+            f"{folder}/topology/core_id": str(core),
+            f"{folder}/cpu_capacity": str(capacity),
+        }
+    return write(root, files)
+
+
+def test_cores_of_arm_are_numbered_by_cluster(tmp_path: Path) -> None:
+    """Jetson AGX Orin: 3 clusters of 4."""
+    root = arm_cores(tmp_path, [(cluster, core, 1024) for cluster in range(3) for core in range(4)])
+    assert hardware._n_physical(root, set(range(12))) == 12
+    assert hardware._n_performance_cores(root, 12, set(range(12))) == 12
+
+
+def test_fast_cores_of_arm(tmp_path: Path) -> None:
+    """GB10: 10 Cortex-A725 and 10 Cortex-X925, of which some boost a little higher."""
+    small, large = [(0, n, 718) for n in range(10)], [(1, n, 997) for n in range(9)]
+    root = arm_cores(tmp_path, [*small, *large, (1, 9, 1024)])
+    assert hardware._n_performance_cores(root, 20, set(range(20))) == 10
+    assert hardware._n_performance_cores(root, 20, {0, 1, 19}) == 1
+    assert hardware._n_performance_cores(root, 20, {0, 1}) == 2
+
+
 @pytest.mark.skipif(os.name != "posix", reason="devices have numbers on POSIX")
 @pytest.mark.parametrize(
     ("disk", "rotational", "kind"),
@@ -239,6 +300,37 @@ def test_a_gpu_without_memory_of_its_own_has_the_systems(
     assert 0 < gpu.free_bytes <= gpu.total_bytes
     assert machine.driver is not None
     assert machine.driver.n_silent == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "shares_ram"),
+    [
+        ("NVIDIA GB10", None, True),
+        ("NVIDIA Thor", None, True),
+        ("Orin (nvgpu)", None, True),
+        ("NVIDIA GB10", 0, True),  # others have seen these two
+        ("NVIDIA GB10", 119 * GIB, True),
+        ("NVIDIA GH200 480GB", 96 * GIB, False),
+        ("NVIDIA GB200", 186 * GIB, False),
+    ],
+)
+def test_boards_by_their_answers(
+    monkeypatch: pytest.MonkeyPatch, name: str, total: int | None, shares_ram: bool
+) -> None:
+    """What is not supported on Jetson is nearly all; Grace Hopper's GPU has memory of its own."""
+    fake_driver(monkeypatch)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", _call(name))
+    memory = type("M", (), {"total": total, "free": 0})()
+    refused = pynvml.NVMLError_NotSupported()
+    answer = refused if total is None else memory
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", _call(answer))
+    for call in ("MaxClockInfo", "MemoryBusWidth", "UUID", "CudaComputeCapability"):
+        monkeypatch.setattr(pynvml, f"nvmlDeviceGet{call}", _call(refused))
+    _, (board,) = read_gpus()
+    assert board.shares_ram is shares_ram
+    ram = psutil.virtual_memory().total
+    assert board.total_bytes == (ram if shares_ram else total)
+    assert (board.bandwidth_bytes_s, board.compute_capability, board.uuid) == (None, None, "")
 
 
 MIG = "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"

@@ -1,5 +1,6 @@
 """Machines that are not a PC with a card: shared memory, cards of several ages, little RAM."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,55 @@ def test_a_gpu_with_the_systems_ram_has_the_whole_model() -> None:
     plan = make_plan(LARGE, here)
     assert plan.vram_share > 0.999
     assert plan.shape.n_ctx == 131_072
+
+
+@pytest.mark.parametrize(
+    ("name", "ram_gib", "facts", "n_bytes_s"),
+    [
+        ("NVIDIA GB10", 119, LARGE, 273),
+        ("NVIDIA Thor", 122, LARGE, 273),
+        ("Orin (nvgpu)", 61, SMALL, 100),
+    ],
+)
+def test_boards_with_one_memory(name: str, ram_gib: int, facts: ModelFacts, n_bytes_s: int) -> None:
+    """As NVML describes them: it knows no bandwidth, cores or link. No card's is assumed."""
+    nothing = dict.fromkeys(("bandwidth_bytes_s", "pcie_generation", "pcie_width", "n_cores"))
+    board = gpu(ram_gib, ram_gib - 6, shares_ram=True, **nothing)
+    board = msgspec.structs.replace(board, name=name)
+    here = machine(
+        board,
+        ram_gib=ram_gib,
+        available_bytes=(ram_gib - 6) * GIB,
+        has_avx2=None,
+        arm_features=("dotprod", "i8mm"),
+    )
+    plan = make_plan(facts, here)
+    assert plan.vram_share > 0.999
+    assert f"{name}: memory of {n_bytes_s} GB/s" in plan.speed.assumed
+    assert not any("PCIe" in each for each in plan.speed.assumed)
+    on_gpu = sum(memory.total for memory in plan.placement.gpus)
+    assert on_gpu + plan.host.total - plan.host.mapped <= here.available_bytes
+
+
+def test_shared_ram_needs_no_link() -> None:
+    """Experts that are on the host on demand are in the same memory."""
+    options = PlanOptions(n_cpu_moe=24)
+    boards = [gpu(64, 58, shares_ram=shares) for shares in (True, False)]
+    boards = [msgspec.structs.replace(each, pcie_width=1) for each in boards]
+    shared, card = (
+        make_plan(SMALL, machine(each, ram_gib=64, available_bytes=58 * GIB), options)
+        for each in boards
+    )
+    assert shared.speed.prefill_tok_s > 3 * card.speed.prefill_tok_s
+
+
+@pytest.mark.parametrize(
+    ("arm_features", "copies"), [(("dotprod",), True), (("bf16",), False), (None, True)]
+)
+def test_what_an_arm_processor_copies(arm_features: tuple[str, ...] | None, copies: bool) -> None:
+    """llama.cpp has an order of its own for dotprod; without, a copy would be a waste."""
+    plan = make_plan(SMALL, machine(ram_gib=64, has_avx2=None, arm_features=arm_features))
+    assert (plan.host.weights > 0) is copies
 
 
 @settings(deadline=None)

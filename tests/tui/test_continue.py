@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gptoss_local.chat import Vocabulary
-from gptoss_local.conversation import was_cut
-from gptoss_local.history import History, TurnState
+from gptoss_local.conversation import Answer, was_cut
+from gptoss_local.history import History, Turn, TurnState
 from tests.conftest import RunningServer
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
 from tests.tui.documents import BLOCKS
@@ -19,6 +20,17 @@ from tests.tui.test_tools import weather
 TEXT = "\n\n".join(BLOCKS.values())
 REASONING = "First I look at every block, then I write them one after the other. " * 3
 QUESTION = "Everything"
+
+
+def test_the_energy_of_an_answer_is_that_of_both_parts() -> None:
+    stats = {"eval_count": 5, "joules": {"gpu0": 2.0, "cpu0": 1.0}}
+    begun = Turn(id=1, chat_id=1, parent_id=None, role="assistant", content="a", created_s=0)
+    for earlier, joules in ((stats, {"gpu0": 5.0}), ({"eval_count": 5}, {})):
+        grown = Answer(begun=msgspec.structs.replace(begun, stats=earlier))
+        frame = {"message": {}, "done": True, "eval_count": 7, "joules": {"gpu0": 3.0}}
+        grown.add(frame)
+        assert grown.stats.get("joules") == joules
+        assert grown.stats["eval_count"] == 12
 
 
 @pytest.fixture(scope="module")

@@ -152,6 +152,20 @@ def test_calls_and_results_of_tools_are_shown(page: Page, scripted: RunningServe
     expect(page.locator(".fold pre").nth(1)).to_have_text("sunny\n21 C")
 
 
+def test_the_energy_of_an_answer(page: Page, scripted: RunningServer) -> None:
+    history = History(scripted.home / "chats.sqlite3")
+    made = history.new_chat("nano", "low")
+    question = history.add(made, None, "user", "Hello")
+    stats = {"eval_count": 100, "eval_duration": 5e8, "joules": {"gpu0": 30.0, "cpu0": 12.5}}
+    answer = history.add(made, question.id, "assistant", "Hi.", stats=stats)
+    history.add(made, answer.id, "user", "Again")
+    history.close()
+    page.goto(f"{scripted.url}/#/chat/{made}")
+    expect(last_answer(page).locator(".facts")).to_have_text(
+        "200 tok/s · 100 tokens · 0.42 J/token"
+    )
+
+
 def test_branches_into_a_new_chat(page: Page) -> None:
     ask(page, "What is the capital of France?")
     first = chat_id(page)

@@ -8,6 +8,7 @@ from textual.containers import Vertical
 from textual.widgets import Sparkline, Static
 
 from gptoss_local.conversation import Answer
+from gptoss_local.quantities import per_token
 
 _MAX_BARS = 240
 
@@ -79,9 +80,18 @@ def stats_lines(stats: Mapping[str, Any]) -> list[str]:
     if (load_s := stats.get("load_duration", 0) / 1e9) > 0.1:
         line += f", {load_s:.1f} s of it for the model to load"
     lines.append(line)
+    if joules := stats.get("joules"):
+        lines.append(energy_text(joules, stats["eval_count"]))
     if latencies_ms := stats.get("latencies_ms"):
         lines.append(latency_text(latencies_ms))
     return lines
+
+
+def energy_text(joules: Mapping[str, float], n_tokens: int) -> str:
+    """Return the energy of an answer, and which devices took it."""
+    all_j = sum(joules.values())
+    parts = ", ".join(f"{device} {j:,.1f} J" for device, j in joules.items())
+    return f"energy {all_j:,.1f} J ({parts}), {per_token(all_j / n_tokens)}"
 
 
 def latency_text(latencies_ms: Sequence[float]) -> str:

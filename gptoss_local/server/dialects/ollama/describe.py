@@ -12,6 +12,7 @@ import msgspec
 from gptoss_local.catalog import UpstreamAddress
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.runner.elsewhere import RemoteModel
+from gptoss_local.runner.energy import ModelEnergy
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.store import (
     GGUFInfo,
@@ -61,7 +62,10 @@ class Tags(msgspec.Struct):
 
 
 class Running(msgspec.Struct, omit_defaults=True):
-    """One element of `GET /api/ps`; the last two are of models that are computed elsewhere."""
+    """One element of `GET /api/ps`; `remote_…` are of models that are computed elsewhere.
+
+    `energy` is ours.
+    """
 
     name: str
     model: str
@@ -73,6 +77,7 @@ class Running(msgspec.Struct, omit_defaults=True):
     context_length: int
     remote_model: str = ""
     remote_host: str = ""
+    energy: ModelEnergy | None = None
 
 
 class Ps(msgspec.Struct):
@@ -223,7 +228,7 @@ def running_remote(model: RemoteModel) -> Running:
     )
 
 
-def running(model: LoadedModel) -> Running:
+def running(model: LoadedModel, energy: ModelEnergy | None) -> Running:
     """Return one element of `GET /api/ps`."""
     loaded = model.engine.loaded
     return Running(
@@ -235,6 +240,7 @@ def running(model: LoadedModel) -> Running:
         expires_at=_expires_at(model),
         size_vram=_size_vram(model),
         context_length=loaded.n_ctx,
+        energy=energy,
     )
 
 

@@ -31,7 +31,8 @@ class Metrics(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The figures of a last frame, durations in ns; zeros are left out.
 
     `prompt_cached_count` is ours: how many tokens of the prompt were not prefilled. As Ollama's,
-    `prompt_eval_count` counts them, and `prompt_eval_duration` does not.
+    `prompt_eval_count` counts them, and `prompt_eval_duration` does not. So is `joules`: the energy
+    that the answer took, by device.
     """
 
     done_reason: str = ""
@@ -42,6 +43,7 @@ class Metrics(msgspec.Struct, omit_defaults=True, kw_only=True):
     prompt_eval_duration: int = 0
     eval_count: int = 0
     eval_duration: int = 0
+    joules: dict[str, float] = {}
 
 
 class AnswerMessage(msgspec.Struct, omit_defaults=True):
@@ -134,6 +136,7 @@ class Timing:
             "prompt_eval_duration": done.usage.prefill_ns,
             "eval_count": done.usage.n_generated,
             "eval_duration": done.usage.decode_ns,
+            "joules": done.joules,
         }
 
 

@@ -1,0 +1,117 @@
+"""Energy as a person gets it, from a server on a machine of 100 W and 40 W."""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cli.conftest import run_cli
+from tests.conftest import RunningServer, run_server, wait_until
+from tests.metered import GPU_W
+from tests.server.test_serving import client
+
+COUNT = {"role": "user", "content": "Count from 1 to 12."}
+
+
+@pytest.fixture(scope="module")
+def metered(nano_home: Path) -> Iterator[RunningServer]:
+    with run_server(nano_home, "tests.metered") as server:
+        yield server
+
+
+@pytest.fixture
+def http(metered: RunningServer) -> Iterator[httpx.Client]:
+    with client(metered) as http:
+        yield http
+
+
+def ask(http: httpx.Client, n_tokens: int = 100) -> dict[str, Any]:
+    """Return the last frame of an answer, and what it took here at most."""
+    options = {"num_predict": n_tokens, "temperature": 0}
+    body = {"model": "nano", "messages": [COUNT], "stream": False, "options": options}
+    begin_s = time.monotonic()
+    frame: dict[str, Any] = http.post("/api/chat", json=body).json()
+    return frame | {"seconds": time.monotonic() - begin_s}
+
+
+def answers_j(http: httpx.Client) -> float:
+    """Return the card's joules of all answers, as Prometheus reads them."""
+    line = r'^gptoss_answer_joules_total\{device="gpu0",model="nano"\} (\S+)$'
+    found = re.search(line, http.get("/metrics").text, re.MULTILINE)
+    assert found
+    return float(found[1])
+
+
+def test_an_answer_says_what_it_took(http: httpx.Client) -> None:
+    ask(http)  # loads the model
+    frame = ask(http)
+    assert frame["joules"].keys() == {"gpu0", "cpu0"}
+    assert 0 < frame["joules"]["gpu0"] <= GPU_W * frame["seconds"]
+
+
+def test_answers_together_take_what_the_devices_took(http: httpx.Client) -> None:
+    """Each joule is one answer's."""
+    ask(http)
+    before_j = answers_j(http)
+    frames: list[dict[str, Any]] = []
+    threads = [threading.Thread(target=lambda: frames.append(ask(http))) for _ in range(4)]
+    begin_s = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    most_j = GPU_W * (time.monotonic() - begin_s)
+    spent_j = sum(frame["joules"]["gpu0"] for frame in frames)
+    assert len(frames) == 4
+    assert 0 < spent_j <= most_j
+    assert answers_j(http) - before_j == pytest.approx(spent_j, abs=0.01)
+
+
+def test_metrics(http: httpx.Client) -> None:
+    ask(http)
+    text = http.get("/metrics").text
+    for device in ("cpu0", "gpu0"):
+        assert re.search(rf'^gptoss_device_joules_total{{device="{device}"}} \d', text, re.M)
+    found = re.search(r'^gptoss_device_joules_total\{device="gpu0"\} (\S+)$', text, re.M)
+    assert found
+    assert float(found[1]) > answers_j(http) > 0  # it counts idle time, too
+    wait_until(lambda: 'gptoss_idle_watts{device="gpu0"} 100.0' in http.get("/metrics").text)
+
+
+def test_ps(http: httpx.Client, metered: RunningServer) -> None:
+    ask(http)
+    wait_until(lambda: "idle_watts" in http.get("/api/ps").json()["models"][0]["energy"])
+    shown = run_cli(metered.environment, "ps").stdout
+    header, line = shown.splitlines()
+    assert header.split()[-2:] == ["UNTIL", "ENERGY"]
+    assert re.search(r"(Forever|from now) +[\d.,]+ J/token, idle 100 W \(\+0\)$", line)
+    (model,) = json.loads(run_cli(metered.environment, "ps", "--json").stdout)["models"]
+    energy = model["energy"]
+    assert energy.keys() == {"joules", "joules_per_token", "idle_watts", "idle_added_watts"}
+    assert energy["joules_per_token"] > 0
+    counted = json.loads(run_cli(metered.environment, "status", "--json").stdout)["energy"]
+    assert counted == {
+        "devices": {
+            "gpu0": "Test card, counted by NVML",
+            "cpu0": "package-0, counted by RAPL",
+        },
+        "missing": {},
+    }
+
+
+def test_without_counters_nothing_is_said(server: RunningServer) -> None:
+    """As here: no field, no column, and the reason where it is asked for."""
+    with client(server) as http:
+        frame = ask(http, 20)
+        if not http.get("/api/gptoss/status").json()["energy"]["missing"].keys() >= {"cpu"}:
+            pytest.skip("this machine counts")
+        assert "joules" not in frame
+        assert all("energy" not in model for model in http.get("/api/ps").json()["models"])
+        assert "joules" not in http.get("/metrics").text
+    assert "ENERGY" not in run_cli(server.environment, "ps").stdout
