@@ -16,6 +16,7 @@ import platformdirs
 
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_keep_alive, parse_memory
+from gptoss_local.types import KvType
 from gptoss_local.validation import in_words
 
 _APP = "gptoss"
@@ -59,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Layers, from the first, whose experts stay in RAM; -1: as few as possible."""
     vram: str = ""
     """Most of each GPU's memory to use, `12GiB`; empty: what is free."""
+    kv_type: KvType = "f16"
+    """Type of the cached keys and values; `q8_0` takes half the memory of `f16`."""
     num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     """Requests that a model answers at the same time; they share its context."""
     max_queue: Annotated[int, msgspec.Meta(ge=0)] = 512
@@ -287,6 +290,7 @@ _OLLAMA: dict[str, _Parser] = {
     "OLLAMA_NUM_PARALLEL": _unless_zero("num_parallel"),
     "OLLAMA_MAX_LOADED_MODELS": _unless_zero("max_loaded_models"),
     "OLLAMA_MAX_QUEUE": lambda text, source: {"max_queue": text},
+    "OLLAMA_KV_CACHE_TYPE": lambda text, source: {"kv_type": text.lower()},
 }
 """Ollama's variables that mean the same here. Source: Ollama's envconfig/config.go."""
 _NO_SETTINGS = ("GPTOSS_DEBUG", "OLLAMA_MODELS")  # the second is read where models are looked for

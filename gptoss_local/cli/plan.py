@@ -50,6 +50,9 @@ def plan(
     cpu_moe: Annotated[
         int | None, typer.Option(min=-1, help="Layers with experts in RAM; -1: planned.")
     ] = None,
+    kv_type: Annotated[
+        str | None, typer.Option(help="Type of cached keys and values: f16, q8_0, q4_0.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show how MODEL would be placed in memory, how fast it may be, and why."""
@@ -64,7 +67,11 @@ def plan(
     from gptoss_local.plan.words import explain
 
     settings = load_settings(
-        context_length=ctx, num_parallel=parallel, gpu_layers=gpu_layers, cpu_moe=cpu_moe
+        context_length=ctx,
+        num_parallel=parallel,
+        gpu_layers=gpu_layers,
+        cpu_moe=cpu_moe,
+        kv_type=kv_type,
     )
     here = read_machine(settings.models_dir)
     name, facts, known = _facts(model, settings, here)

@@ -38,7 +38,7 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
             model["digest"][:12],
             decimal(model["size"]) if model["size"] else "-",
             processor(model),
-            str(model["context_length"]),
+            _context(model),
             _until(model),
         )
         for model in models
@@ -56,6 +56,12 @@ def processor(model: dict[str, Any]) -> str:
         return "100% GPU" if share else "100% CPU"
     cpu = round(100 * (1 - share))
     return f"{cpu}%/{100 - cpu}% CPU/GPU"
+
+
+def _context(model: dict[str, Any]) -> str:
+    """Return the tokens of context, with the type of their keys and values unless it is f16."""
+    kind = model.get("kv_type", "f16")
+    return f"{model['context_length']}{'' if kind == 'f16' else f' {kind}'}"
 
 
 def _until(model: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
         n_cpu_moe: Layers, from the first, whose experts stay on the host.
         n_seq: Answers at the same time.
         n_draft: Most tokens of a draft.
+        cache_type: Of cached keys and values.
         checkpoint_bytes: Host memory for checkpoints of conversations; None: 512 MiB, or what
             there is if that is less.
         extra_margin_bytes: More to leave free on each GPU, after a load that failed.
@@ -55,6 +56,7 @@ def plan_options(
         n_cpu_moe=settings.cpu_moe if settings.cpu_moe >= 0 else None,
         n_seq=settings.num_parallel,
         n_draft=n_draft_max if settings.speculation else 0,
+        cache_type=settings.kv_type,
         n_threads=settings.threads or None,
         checkpoint_bytes=settings.checkpoint_bytes,
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gptoss_local.errors import DoesNotFitError
+from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts
@@ -24,6 +24,7 @@ from gptoss_local.plan.memory import (
     Shape,
     all_cache_bytes,
     cache_bytes,
+    can_cache,
     compute_bytes,
     host_bytes,
     output_bytes,
@@ -64,7 +65,14 @@ def make_plan(
 
     Raises:
         DoesNotFitError: no plan does what the user asked for; it says which memory is too small.
+        UsageError: the model's keys cannot be stored as the cache type that was asked for.
     """
+    if not can_cache(facts, options.cache_type):
+        raise UsageError(
+            f"this model's keys of {facts.n_key} numbers cannot be stored as {options.cache_type}, "
+            "which takes 32 at a time",
+            hint="Set GPTOSS_KV_TYPE=f16.",
+        )
     best: Plan | None = None
     best_rank: tuple[float, ...] = ()
     for n_ctx in _contexts(facts, options):

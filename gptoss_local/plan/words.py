@@ -1,8 +1,11 @@
 """A plan's reasons in sentences."""
 
+import msgspec
+
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import EXPERT_PARTS, ModelFacts
+from gptoss_local.plan.memory import all_cache_bytes
 from gptoss_local.plan.options import PlanOptions
 from gptoss_local.plan.planner import FLOOR_CTX, half_ctx_costs
 from gptoss_local.plan.result import Plan
@@ -20,6 +23,7 @@ def explain(
         *_placement(facts, machine, options, plan),
         *_host(facts, machine, plan),
         *_context(facts, machine, options, plan),
+        *_cache(facts, plan),
         *_speed(facts, options, plan, is_tuned=is_tuned),
     ]
     if plan.speed.assumed:
@@ -157,6 +161,16 @@ def _context(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Pl
         f"{text}: weights and batches make better use of the memory here; for a prompt that needs "
         "more, the model is loaded again."
     ]
+
+
+def _cache(facts: ModelFacts, plan: Plan) -> list[str]:
+    """Say what a cache of another type saves, and what it costs."""
+    if (kind := plan.shape.cache_type) == "f16":
+        return []
+    plain = msgspec.structs.replace(plan.shape, cache_type="f16")
+    sizes = f"{gib(all_cache_bytes(facts, plan.shape))} instead of "
+    sizes += gib(all_cache_bytes(facts, plain))
+    return [f"Keys and values are stored as {kind}, as requested: {sizes}."]
 
 
 def _speed(facts: ModelFacts, options: PlanOptions, plan: Plan, *, is_tuned: bool) -> list[str]:

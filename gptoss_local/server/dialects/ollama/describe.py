@@ -61,7 +61,10 @@ class Tags(msgspec.Struct):
 
 
 class Running(msgspec.Struct, omit_defaults=True):
-    """One element of `GET /api/ps`; the last two are of models that are computed elsewhere."""
+    """One element of `GET /api/ps`; the last two are of models that are computed elsewhere.
+
+    `kv_type` is ours: the type of cached keys and values.
+    """
 
     name: str
     model: str
@@ -71,6 +74,7 @@ class Running(msgspec.Struct, omit_defaults=True):
     expires_at: str
     size_vram: int
     context_length: int
+    kv_type: str = ""
     remote_model: str = ""
     remote_host: str = ""
 
@@ -235,6 +239,7 @@ def running(model: LoadedModel) -> Running:
         expires_at=_expires_at(model),
         size_vram=_size_vram(model),
         context_length=loaded.n_ctx,
+        kv_type=model.plan.shape.cache_type,
     )
 
 
