@@ -74,6 +74,7 @@ def test_url_is_reachable_for_any_bind_address() -> None:
         ("OLLAMA_KEEP_ALIVE", "soon"),
         ("OLLAMA_MAX_QUEUE", "many"),
         ("GPTOSS_KV_TYPE", "bf16"),
+        ("GPTOSS_PRESET", "fast"),
         ("OLLAMA_KV_CACHE_TYPE", "q5_1"),
     ],
 )
@@ -124,7 +125,7 @@ def test_the_home_of_nobody_is_a_folder_like_any_other(monkeypatch: pytest.Monke
         ("OLLAMA_KEEP_ALIVE", "-1", "keep_alive_s", -1),
         ("OLLAMA_CONTEXT_LENGTH", "8192", "context_length", 8192),
         ("OLLAMA_NUM_PARALLEL", "'2'", "num_parallel", 2),
-        ("OLLAMA_NUM_PARALLEL", "0", "num_parallel", 4),
+        ("OLLAMA_NUM_PARALLEL", "0", "num_parallel", None),
         ("OLLAMA_MAX_LOADED_MODELS", "0", "max_loaded_models", 3),
         ("OLLAMA_MAX_QUEUE", "7", "max_queue", 7),
         ("OLLAMA_KV_CACHE_TYPE", "Q8_0", "kv_type", "q8_0"),
