@@ -51,7 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Address the server binds to and the command line talks to."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 11434
     preset: Preset = "balanced"
-    """What models are loaded for: `latency`, `throughput` or `quiet`; other settings win."""
+    """Purpose of plans: `latency`, `throughput` or `quiet`; other settings win."""
     context_length: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Tokens of context a model is loaded with, at most what it was made for; 0: what fits."""
     threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0

@@ -1,4 +1,4 @@
-"""What a plan is to be best at, by the names that `GPTOSS_PRESET` has for it.
+"""Name what a plan is to be best at, as `GPTOSS_PRESET` does.
 
 The presets of chats, in `gptoss_local.presets`, are something else.
 """

@@ -51,7 +51,7 @@ _PCIE_BYTES_S = 15.75e9  # generation 4, 8 lanes
 
 
 class HostWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """How the host's weights lie in its memory.
+    """The state of the host's weights in its memory.
 
     Attributes:
         pinned: They are locked for copies to a GPU.
