@@ -6,6 +6,7 @@ import pytest
 from gptoss_local.errors import UsageError
 from gptoss_local.plan.memory import Shape, all_cache_bytes, f16_cache_bytes, token_bytes
 from gptoss_local.plan.options import PlanOptions, plan_options
+from gptoss_local.plan.placement import iter_placements
 from gptoss_local.plan.planner import make_plan
 from gptoss_local.plan.words import explain
 from gptoss_local.settings import Settings
@@ -26,8 +27,14 @@ def test_half_the_memory_of_a_long_context() -> None:
 def test_a_gpu_converts_a_layer_of_it(n_batch: int, least_mib: int, most_mib: int) -> None:
     """131,072 keys and values of 512 numbers in f16, 256 MiB, unless a large batch takes more."""
     shape = msgspec.structs.replace(LONG, n_batch=n_batch, cache_type="q8_0")
+    plain = msgspec.structs.replace(shape, cache_type="f16")
     assert least_mib <= f16_cache_bytes(SMALL, shape) / MIB <= most_mib
-    assert f16_cache_bytes(SMALL, msgspec.structs.replace(shape, cache_type="f16")) == 0
+    assert f16_cache_bytes(SMALL, plain) == 0
+    small, large = (
+        next(iter_placements(SMALL, each, [1 << 50])).gpus[0] for each in (shape, plain)
+    )
+    assert small.compute - large.compute == f16_cache_bytes(SMALL, shape)
+    assert small.total < large.total
 
 
 def test_what_it_saves_goes_to_experts() -> None:
