@@ -8,34 +8,33 @@ import msgspec
 from gptoss_local.settings import Settings
 from gptoss_local.types import Preset
 
+N_PROMPT, N_ANSWER = 4096, 512
+"""The request that plans are compared by: an agent's turn, read and answered."""
+
 
 class Objective(msgspec.Struct, frozen=True, kw_only=True):
     """The requests that are to be fast, and what they may cost.
 
     Attributes:
         n_seq: Answers at the same time, unless the user wants another number.
-        n_prompt, n_answer: Tokens of a request, by whose time plans are compared.
-        n_together: Such requests at the same time, as far as the context has room for them.
+        n_together: Requests at the same time, as far as the context has room for them.
         prefers_experts: With experts in RAM, context beyond what agents begin with is left for
             prompts that need it, when the model is loaded again.
         is_quiet: Half of the cores compute, and their threads sleep while a GPU does.
     """
 
     n_seq: int = 4
-    n_prompt: int = 4096
-    n_answer: int = 512
     n_together: int = 1
     prefers_experts: bool = False
     is_quiet: bool = False
 
     def n_rows(self, n_seq: int, n_ctx: int) -> int:
         """Return how many of the requests are answered at the same time in such a context."""
-        n_fitting = n_ctx // (self.n_prompt + self.n_answer)
+        n_fitting = n_ctx // (N_PROMPT + N_ANSWER)
         return max(1, min(self.n_together, n_seq, n_fitting))
 
 
 BALANCED = Objective()
-"""An agent's turn, read and answered."""
 
 OBJECTIVES: dict[Preset, Objective] = {
     "balanced": BALANCED,

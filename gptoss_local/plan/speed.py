@@ -14,13 +14,10 @@ from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts
 from gptoss_local.plan.memory import MAX_HOST_BATCH, Shape
-from gptoss_local.plan.objective import BALANCED, Objective
+from gptoss_local.plan.objective import BALANCED, N_ANSWER, N_PROMPT, Objective
 from gptoss_local.plan.placement import Placement
 
 Bound = Literal["GPU memory", "GPU compute", "RAM", "CPU", "PCIe", "disk"]
-
-N_PROMPT = 4096
-"""Tokens of the prompt that `Speed` is about."""
 
 _READ = 0.7  # share of a memory's peak bandwidth that decode gets
 _LAYER_S = 100e-6  # of a decoded token per layer besides reading: kernels' starts, dependencies
@@ -68,7 +65,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         offload_min_batch: From how many tokens on it is faster to bring experts to the GPU than to
             compute them where they are.
-        read_s, write_s: For the prompt and the answer of the plan's objective; where several are
+        read_s, write_s: For N_PROMPT tokens read and N_ANSWER written; where several requests are
             answered at the same time, each one's share.
         assumed: What the machine did not report.
     """
@@ -84,7 +81,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def request_s(self) -> float:
-        """A request of the plan's objective."""
+        """The time of one of the requests of the plan's objective."""
         return self.read_s + self.write_s
 
 
@@ -109,15 +106,11 @@ def estimate_speed(
     share = _PINNED if host.pinned else _PAGEABLE
     missing_share = host.missing_share
 
-    def read_s(n_prompt: int) -> tuple[dict[Bound, float], int]:
-        spent, min_batch = _prefill_s(
-            facts, shape, placement, machine, n_prompt, pinned=host.pinned
-        )
-        if missing_share:
-            n_steps = math.ceil(n_prompt / min(shape.n_batch, shape.n_ctx))
-            n_bytes = placement.expert_bytes_on_host(facts) + placement.dense_bytes_on_host(facts)
-            spent["disk"] = n_steps * missing_share * n_bytes / _disk_bytes_s(machine)
-        return spent, min_batch
+    prefill_s, min_batch = _prefill_s(facts, shape, placement, machine, pinned=host.pinned)
+    if missing_share:
+        n_steps = math.ceil(N_PROMPT / min(shape.n_batch, shape.n_ctx))
+        n_bytes = placement.expert_bytes_on_host(facts) + placement.dense_bytes_on_host(facts)
+        prefill_s["disk"] = n_steps * missing_share * n_bytes / _disk_bytes_s(machine)
 
     def step_s(n_rows: int) -> dict[Bound, float]:
         offloads = placement.n_gpu_layers > 0 and n_rows >= min_batch
@@ -128,18 +121,16 @@ def estimate_speed(
             spent["disk"] = missing_share * used_bytes / _disk_bytes_s(machine)
         return spent
 
-    prefill_s, min_batch = read_s(N_PROMPT)
     decode_s = step_s(1)
     n_rows = objective.n_rows(shape.n_seq, shape.n_ctx)
-    prompt_s = prefill_s if objective.n_prompt == N_PROMPT else read_s(objective.n_prompt)[0]
     answer_s = decode_s if n_rows == 1 else step_s(n_rows)
     return Speed(
         prefill_tok_s=N_PROMPT / sum(prefill_s.values()),
         prefill_bound=max(prefill_s, key=lambda bound: prefill_s[bound]),
         decode_tok_s=1 / sum(decode_s.values()),
         decode_bound=max(decode_s, key=lambda bound: decode_s[bound]),
-        read_s=sum(prompt_s.values()),
-        write_s=objective.n_answer * sum(answer_s.values()) / n_rows,
+        read_s=sum(prefill_s.values()),
+        write_s=N_ANSWER * sum(answer_s.values()) / n_rows,
         offload_min_batch=min_batch,
         assumed=_assumed(facts, machine, placement),
     )
@@ -212,18 +203,12 @@ def _cpu_params_s(machine: Machine) -> float:
 
 
 def _prefill_s(
-    facts: ModelFacts,
-    shape: Shape,
-    placement: Placement,
-    machine: Machine,
-    n_prompt: int,
-    *,
-    pinned: bool,
+    facts: ModelFacts, shape: Shape, placement: Placement, machine: Machine, *, pinned: bool
 ) -> tuple[dict[Bound, float], int]:
-    """Return seconds for a prompt by what they are spent on, and when to offload."""
+    """Return seconds for N_PROMPT tokens by what they are spent on, and when to offload."""
     cpu_params_s = _cpu_params_s(machine)
     if not placement.n_gpu_layers:
-        return {"CPU": n_prompt * facts.n_active_params / cpu_params_s}, 32
+        return {"CPU": N_PROMPT * facts.n_active_params / cpu_params_s}, 32
     host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes
     layer_bytes = facts.expert_bytes / facts.n_layers
     link_bytes_s = _link_bytes_s(placement, machine) * (_PINNED if pinned else _PAGEABLE)
@@ -231,7 +216,7 @@ def _prefill_s(
     spent: dict[Bound, float] = {"GPU compute": 0.0, "PCIe": 0.0, "CPU": 0.0}
     n_ubatch = min(shape.n_batch, shape.n_ctx)
     n_host = host_share * facts.n_layers
-    for n, n_steps in ((n_ubatch, n_prompt // n_ubatch), (n_prompt % n_ubatch, 1)):
+    for n, n_steps in ((n_ubatch, N_PROMPT // n_ubatch), (N_PROMPT % n_ubatch, 1)):
         if not n:
             continue
         gpu_s = n * facts.n_active_params / _gpu_params_s(placement, machine, n)

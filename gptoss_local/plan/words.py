@@ -6,6 +6,7 @@ from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import EXPERT_PARTS, ModelFacts
 from gptoss_local.plan.memory import all_cache_bytes
+from gptoss_local.plan.objective import N_ANSWER, N_PROMPT
 from gptoss_local.plan.options import PlanOptions
 from gptoss_local.plan.planner import FLOOR_CTX, half_ctx_costs
 from gptoss_local.plan.result import Plan
@@ -174,10 +175,10 @@ def _cache(facts: ModelFacts, plan: Plan) -> list[str]:
 
 def _request(options: PlanOptions, plan: Plan) -> str:
     """Say how long takes what plans are compared by; of several, `Speed` has each one's share."""
-    objective, request_s = options.objective, plan.speed.request_s
-    n_rows = objective.n_rows(plan.shape.n_seq, plan.shape.n_ctx)
+    request_s = plan.speed.request_s
+    n_rows = options.objective.n_rows(plan.shape.n_seq, plan.shape.n_ctx)
     several = f"{n_rows} requests at the same time, of " if n_rows > 1 else ""
-    tokens = f"{objective.n_prompt:,} tokens read and {objective.n_answer} written"
+    tokens = f"{N_PROMPT:,} tokens read and {N_ANSWER} written"
     return f"{n_rows * request_s:.1f} s for {several}{tokens}"
 
 
