@@ -50,15 +50,7 @@ def main() -> None:
         checkpoint, target = Path(folder) / "nano", Path(folder) / "nano.gguf"
         materialize(checkpoint)
         convert_checkpoint(checkpoint, target, dense=REFERENCE)
-        encoding = Vocabulary.from_model(read_tokens(target), Path(folder)).encoding
-        prompts = [
-            encoding.encode(
-                f"{SYSTEM}<|start|>user<|message|>{question}<|end|><|start|>assistant<|channel|>final"
-                f"<|message|>{answer}<|return|>",
-                allowed_special="all",
-            )
-            for question, answer in ANSWERS.items()
-        ]
+        prompts = nano_prompts(Vocabulary.from_model(read_tokens(target), Path(folder)))
         expected = [log_softmax(rows) for rows in logits(target, prompts)]
         for name in chosen:
             convert_checkpoint(checkpoint, target, dense=name)
@@ -79,6 +71,18 @@ def main() -> None:
                 ),
                 flush=True,
             )
+
+
+def nano_prompts(vocabulary: Vocabulary) -> list[list[int]]:
+    """Return the questions with their answers, as tokens."""
+    return [
+        vocabulary.encoding.encode(
+            f"{SYSTEM}<|start|>user<|message|>{question}<|end|><|start|>assistant<|channel|>final"
+            f"<|message|>{answer}<|return|>",
+            allowed_special="all",
+        )
+        for question, answer in ANSWERS.items()
+    ]
 
 
 def logits(path: Path, prompts: list[list[int]]) -> list[NDArray[np.float32]]:

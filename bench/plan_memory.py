@@ -1,6 +1,6 @@
 """Compare a GPU's predicted memory with what llama.cpp and the driver report, over a grid.
 
-    python bench/plan_memory.py FILE.gguf [--real] [--verbose]
+    python bench/plan_memory.py FILE.gguf [--real] [--verbose] [--kv-type q8_0]
 
 Without `--real` nothing is allocated, so FILE may be sparse (`bench/synth_gguf.py --sparse`). For
 each number of layers with experts in RAM, context, batch and number of answers, it compares the
@@ -16,7 +16,9 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
+
+import msgspec
 
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Failed, Generate
 from gptoss_local.engine.worker.engine import Engine
@@ -26,7 +28,7 @@ from gptoss_local.machine.nvidia import read_gpus
 from gptoss_local.plan.facts import ModelFacts, read_facts
 from gptoss_local.plan.memory import Shape, device_sampling_bytes, host_map_bytes
 from gptoss_local.plan.placement import Placement, iter_placements
-from gptoss_local.types import ModelParams, SamplingParams
+from gptoss_local.types import KvType, ModelParams, SamplingParams
 
 MIB = 2**20
 CONTEXTS, BATCHES, PARALLEL = (8192, 32_768, 131_072), (256, 512, 2048, 4096), (1, 4, 16)
@@ -52,12 +54,14 @@ def main() -> None:
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--host-layers", type=int, nargs="+", help="layers with experts in RAM")
     parser.add_argument("--verbose", action="store_true", help="all rows, not just the extremes")
+    parser.add_argument("--kv-type", choices=get_args(KvType), default="f16")
     arguments = parser.parse_args()
     facts = read_facts(arguments.model)
     n = facts.n_layers
     depths = arguments.host_layers or (0, 1, n // 2, n - 1, n)
     rows = []
-    for row in (real_rows if arguments.real else rows_without_memory)(arguments.model, depths):
+    find_rows = real_rows if arguments.real else rows_without_memory
+    for row in find_rows(arguments.model, depths, arguments.kv_type):
         rows.append(row)
         if arguments.verbose or arguments.real:
             print(describe(row), flush=True)
@@ -71,18 +75,21 @@ def place(facts: ModelFacts, shape: Shape, n_host: int) -> Placement:
     return next(iter_placements(facts, shape, [1 << 50], n_cpu_moe=n_host))
 
 
-def grid(n_host: int, sizes: Iterator[tuple[int, int, int]]) -> Iterator[tuple[str, Shape]]:
+def grid(
+    n_host: int, sizes: Iterator[tuple[int, int, int]], kv_type: KvType
+) -> Iterator[tuple[str, Shape]]:
     for n_ctx, n_batch, n_seq in sizes:
         label = f"{n_host:>2} in RAM, ctx {n_ctx:>6}, batch {n_batch:>4}, seq {n_seq:>2}"
         outputs = n_seq + N_DRAFT_MAX
-        yield label, Shape(n_ctx=n_ctx, n_batch=n_batch, n_seq=n_seq, n_outputs=outputs)
+        shape = Shape(n_ctx=n_ctx, n_batch=n_batch, n_seq=n_seq, n_outputs=outputs)
+        yield label, msgspec.structs.replace(shape, cache_type=kv_type)
 
 
-def rows_without_memory(path: Path, depths: tuple[int, ...]) -> Iterator[Row]:
+def rows_without_memory(path: Path, depths: tuple[int, ...], kv_type: KvType) -> Iterator[Row]:
     facts = read_facts(path)
     for n_host in depths:
         model: Model | None = None
-        for label, shape in grid(n_host, itertools.product(CONTEXTS, BATCHES, PARALLEL)):
+        for label, shape in grid(n_host, itertools.product(CONTEXTS, BATCHES, PARALLEL), kv_type):
             placement = place(facts, shape, n_host)
             model = model or Model(path, model_params(placement, no_alloc=True))
             context = make_context(model, shape)
@@ -98,12 +105,12 @@ def rows_without_memory(path: Path, depths: tuple[int, ...]) -> Iterator[Row]:
             model.close()
 
 
-def real_rows(path: Path, depths: tuple[int, ...]) -> Iterator[Row]:
+def real_rows(path: Path, depths: tuple[int, ...], kv_type: KvType) -> Iterator[Row]:
     """Yield rows, each from its own process, as an engine has one."""
     spawning = multiprocessing.get_context("spawn")
     facts = read_facts(path)
     for n_host in depths:
-        for label, shape in grid(n_host, iter(REAL)):
+        for label, shape in grid(n_host, iter(REAL), kv_type):
             before = read_gpus()[1][0].free_bytes
             with spawning.Pool(1) as pool:
                 buffers, free_bytes = pool.apply(answer, (path, shape, n_host))

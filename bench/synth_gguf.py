@@ -1,6 +1,6 @@
 """Write a GGUF of gpt-oss's exact shapes with random weights, for timing only.
 
-    python bench/synth_gguf.py {20b,120b} FILE.gguf [--sparse]
+    python bench/synth_gguf.py {20b,120b} FILE.gguf [--dense q8_0] [--sparse]
 
 Header and tokenizer are the converter's own, so the file loads and serves like the original; only
 its answers are noise. 120b takes 63 GB: half a minute where the disk is memory. `--sparse` leaves
@@ -16,15 +16,17 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+from gguf import GGMLQuantizationType
 from synth_checkpoint import LAYERS_EXPERTS, layer_tensors, outer_tensors, write_configuration
 
 from convert.pipeline import plan_conversion
+from convert.tensor_map import DenseType
+from convert.tensor_types import BY_QTYPE, MXFP4, TENSOR_TYPES
 from gptoss_local.formats.gguf_file import TensorInfo, read_info
 
-F32, Q8_0, MXFP4 = 0, 8, 39  # ggml_type, ggml.h
-BLOCK_BYTES = {F32: 4, Q8_0: 34, MXFP4: 17}
-BLOCK_VALUES = {F32: 1, Q8_0: 32, MXFP4: 32}
-N_POOL_BLOCKS = 1 << 21  # random blocks that all tensors are cut from
+F32 = 0  # ggml_type, ggml.h
+N_POOL_BLOCKS = 1 << 21  # random blocks that all experts are cut from
+N_DENSE_VALUES = 1 << 21  # and values that the other matrices are
 ALIGNMENT = 32  # general.alignment
 
 
@@ -32,18 +34,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("size", choices=LAYERS_EXPERTS)
     parser.add_argument("gguf", type=Path)
+    names = [kind.name for kind in TENSOR_TYPES.values() if kind.can_be_asked]
+    parser.add_argument("--dense", choices=names, default="q8_0")
     parser.add_argument("--sparse", action="store_true")
     arguments = parser.parse_args()
-    write_header(arguments.size, arguments.gguf)
+    write_header(arguments.size, arguments.gguf, arguments.dense)
     if not arguments.sparse:
         fill(arguments.gguf)
 
 
-def write_header(size: str, target: Path) -> None:
+def write_header(size: str, target: Path, dense: DenseType = "q8_0") -> None:
     """Write what the converter writes for a checkpoint of these shapes, without the weights."""
     with tempfile.TemporaryDirectory() as folder:
         write_sparse_checkpoint(Path(folder), *LAYERS_EXPERTS[size])
-        file = plan_conversion(Path(folder), target).files[0]
+        file = plan_conversion(Path(folder), target, dense=dense).files[0]
         with file.path.open("wb") as gguf:
             gguf.write(file.header)
             gguf.truncate(file.n_bytes)
@@ -68,11 +72,12 @@ def fill(path: Path) -> None:
     """Write the weights with as many threads as there are cores."""
     info = read_info(path)
     start = -(-info.n_header_bytes // ALIGNMENT) * ALIGNMENT
-    pools = random_pools(np.random.default_rng(0))
+    pools = random_pools(np.random.default_rng(0), {tensor.type_id for tensor in info.tensors})
     file = os.open(path, os.O_WRONLY)
 
     def write(tensor: TensorInfo) -> None:
-        n_left = prod(tensor.shape) // BLOCK_VALUES[tensor.type_id] * BLOCK_BYTES[tensor.type_id]
+        kind = BY_QTYPE[GGMLQuantizationType(tensor.type_id)]
+        n_left = prod(tensor.shape) // kind.n_values * kind.layout.itemsize
         pool, position = pool_of(tensor, pools), start + tensor.offset
         while n_left:
             n_written = os.pwrite(file, pool[:n_left], position)
@@ -83,21 +88,22 @@ def fill(path: Path) -> None:
     os.close(file)
 
 
-def random_pools(rng: np.random.Generator) -> dict[str, memoryview]:
-    """Raw bytes by kind: MXFP4 scales near 2^-8, Q8_0 values within 0.04, routers around 0.05."""
-    mxfp4 = rng.integers(0, 256, (N_POOL_BLOCKS, BLOCK_BYTES[MXFP4]), np.uint8)
-    mxfp4[:, 0] = rng.integers(117, 121, N_POOL_BLOCKS)
-    q8_0 = rng.integers(0, 256, (N_POOL_BLOCKS, BLOCK_BYTES[Q8_0]), np.uint8)
-    q8_0[:, :2] = np.full(1, 0.0003, np.float16).view(np.uint8)
+def random_pools(rng: np.random.Generator, type_ids: set[int]) -> dict[object, memoryview]:
+    """Raw bytes by kind: MXFP4 scales near 2^-8, matrices of each type and routers around 0.05."""
+    experts = rng.integers(0, 256, (N_POOL_BLOCKS, MXFP4.layout.itemsize), np.uint8)
+    experts[:, 0] = rng.integers(117, 121, N_POOL_BLOCKS)
+    values = 0.02 * rng.standard_normal(N_DENSE_VALUES, np.float32)
     router = 0.05 * rng.standard_normal(128 * 2880, np.float32)
-    flat = {"mxfp4": mxfp4, "q8_0": q8_0, "router": router}
-    flat |= {"norm": np.ones(2880, np.float32), "zero": np.zeros(1 << 20, np.float32)}
-    return {kind: memoryview(array.reshape(-1).view(np.uint8)) for kind, array in flat.items()}
+    pools: dict[object, np.ndarray] = {"experts": experts, "router": router}
+    pools |= {"norm": np.ones(2880, np.float32), "zero": np.zeros(1 << 20, np.float32)}
+    for type_id in type_ids - {F32}:
+        pools[type_id] = BY_QTYPE[GGMLQuantizationType(type_id)].quantize(values)
+    return {kind: memoryview(array.reshape(-1).view(np.uint8)) for kind, array in pools.items()}
 
 
-def pool_of(tensor: TensorInfo, pools: dict[str, memoryview]) -> memoryview:
+def pool_of(tensor: TensorInfo, pools: dict[object, memoryview]) -> memoryview:
     if tensor.type_id != F32:
-        return pools["mxfp4" if tensor.type_id == MXFP4 else "q8_0"]
+        return pools["experts" if "_exps" in tensor.name else tensor.type_id]
     if "norm" in tensor.name:
         return pools["norm"]
     return pools["router" if tensor.name.endswith("ffn_gate_inp.weight") else "zero"]

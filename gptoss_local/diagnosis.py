@@ -10,6 +10,7 @@ import msgspec
 
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Driver, Gpu
+from gptoss_local.types import KvType
 
 Level = Literal["ok", "note", "problem"]
 
@@ -48,6 +49,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         has_model: One is there already, besides the embedded one.
         address: Where the server is, or would be.
         answers: Who answers there: us, another program, no one; or the host has no address.
+        kv_type: Of cached keys and values, as set.
         upstreams: Models that are computed elsewhere.
         counts_energy: How each device counts its energy.
         counts_none: Why others do not.
@@ -58,6 +60,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     has_model: bool = False
     address: str
     answers: Literal["gptoss", "other", "nobody", "no address"]
+    kv_type: KvType = "f16"
     upstreams: tuple[UpstreamState, ...] = ()
     counts_energy: dict[str, str] = {}
     counts_none: dict[str, str] = {}
@@ -73,6 +76,7 @@ def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
         _disk(machine, around),
         _port(around),
         _energy(around),
+        *_cache(around),
         *map(_upstream, around.upstreams),
     ]
 
@@ -219,6 +223,18 @@ def _energy(around: Surroundings) -> Finding:
     found = [f"{name} is {how}" for name, how in around.counts_energy.items()]
     found += [f"{name} is not counted: {why}" for name, why in around.counts_none.items()]
     return Finding("energy", "ok", f"{'; '.join(found)}.")
+
+
+def _cache(around: Surroundings) -> Iterator[Finding]:
+    match around.kv_type:
+        case "q8_0":
+            text = "Keys and values are stored as q8_0, in half the memory of f16."
+            yield Finding("KV cache", "ok", text)
+        case "q4_0":
+            text = "Keys and values are stored as q4_0, which makes answers less exact."
+            yield Finding(
+                "KV cache", "note", text, "GPTOSS_KV_TYPE=q8_0 is nearly as exact as f16."
+            )
 
 
 def _upstream(state: UpstreamState) -> Finding:

@@ -16,6 +16,7 @@ import platformdirs
 
 from gptoss_local.errors import UsageError
 from gptoss_local.quantities import parse_keep_alive, parse_memory
+from gptoss_local.types import KvType, Preset
 from gptoss_local.validation import in_words
 
 _APP = "gptoss"
@@ -49,6 +50,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host: str = "127.0.0.1"
     """Address the server binds to and the command line talks to."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 11434
+    preset: Preset = "balanced"
+    """Purpose of plans: `latency`, `throughput` or `quiet`; other settings win."""
     context_length: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Tokens of context a model is loaded with, at most what it was made for; 0: what fits."""
     threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
@@ -59,8 +62,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Layers, from the first, whose experts stay in RAM; -1: as few as possible."""
     vram: str = ""
     """Most of each GPU's memory to use, `12GiB`; empty: what is free."""
-    num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
-    """Requests that a model answers at the same time; they share its context."""
+    kv_type: KvType = "f16"
+    """Type of the cached keys and values; `q8_0` takes half the memory of `f16`."""
+    num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
+    """Requests that a model answers at the same time; they share its context; if not set, 4, or
+    as the preset has it."""
     max_queue: Annotated[int, msgspec.Meta(ge=0)] = 512
     """Requests that may wait besides those; more get 503."""
     max_loaded_models: Annotated[int, msgspec.Meta(ge=1)] = 3
@@ -287,6 +293,7 @@ _OLLAMA: dict[str, _Parser] = {
     "OLLAMA_NUM_PARALLEL": _unless_zero("num_parallel"),
     "OLLAMA_MAX_LOADED_MODELS": _unless_zero("max_loaded_models"),
     "OLLAMA_MAX_QUEUE": lambda text, source: {"max_queue": text},
+    "OLLAMA_KV_CACHE_TYPE": lambda text, source: {"kv_type": text.lower()},
 }
 """Ollama's variables that mean the same here. Source: Ollama's envconfig/config.go."""
 _NO_SETTINGS = ("GPTOSS_DEBUG", "OLLAMA_MODELS")  # the second is read where models are looked for

@@ -14,6 +14,12 @@ FinishReason = Literal["stop", "length", "cancelled"]
 CacheType = Literal["f16", "bf16", "q8_0", "q4_0"]
 """The type of the numbers in cached keys and values."""
 
+KvType = Literal["f16", "q8_0", "q4_0"]
+"""Those that a user may ask for: bf16 is as large as f16, and slower on GPUs."""
+
+Preset = Literal["balanced", "latency", "throughput", "quiet"]
+"""The purpose that a model is loaded for; see `gptoss_local.plan.objective`."""
+
 LoadMode = Literal["auto", "none", "mmap", "direct_io", "pinned"]
 """The way to read a model's file; see `ModelParams`."""
 

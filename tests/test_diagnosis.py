@@ -86,6 +86,14 @@ def test_a_full_disk_is_no_problem_for_the_model_that_is_on_it() -> None:
     assert found.fix.startswith("Another model has no room")
 
 
+def test_a_cache_of_less_exact_numbers() -> None:
+    for kind, level in (("q8_0", "ok"), ("q4_0", "note")):
+        around = msgspec.structs.replace(AROUND, kv_type=kind)
+        found = finding("KV cache", around=around)
+        assert (found.level, kind in found.text) == (level, True)
+    assert not any(each.name == "KV cache" for each in diagnose(GOOD, AROUND))
+
+
 def test_full_disk_and_taken_port() -> None:
     around = msgspec.structs.replace(AROUND, disk_free_bytes=10**9, answers="other")
     assert finding("disk", GOOD, around).level == "problem"

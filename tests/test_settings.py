@@ -73,6 +73,9 @@ def test_url_is_reachable_for_any_bind_address() -> None:
         ("OLLAMA_HOST", "a/b"),
         ("OLLAMA_KEEP_ALIVE", "soon"),
         ("OLLAMA_MAX_QUEUE", "many"),
+        ("GPTOSS_KV_TYPE", "bf16"),
+        ("GPTOSS_PRESET", "fast"),
+        ("OLLAMA_KV_CACHE_TYPE", "q5_1"),
     ],
 )
 def test_bad_values_name_their_source(
@@ -122,9 +125,10 @@ def test_the_home_of_nobody_is_a_folder_like_any_other(monkeypatch: pytest.Monke
         ("OLLAMA_KEEP_ALIVE", "-1", "keep_alive_s", -1),
         ("OLLAMA_CONTEXT_LENGTH", "8192", "context_length", 8192),
         ("OLLAMA_NUM_PARALLEL", "'2'", "num_parallel", 2),
-        ("OLLAMA_NUM_PARALLEL", "0", "num_parallel", 4),
+        ("OLLAMA_NUM_PARALLEL", "0", "num_parallel", None),
         ("OLLAMA_MAX_LOADED_MODELS", "0", "max_loaded_models", 3),
         ("OLLAMA_MAX_QUEUE", "7", "max_queue", 7),
+        ("OLLAMA_KV_CACHE_TYPE", "Q8_0", "kv_type", "q8_0"),
         ("OLLAMA_ORIGINS", "https://a.example", "origins", "https://a.example"),
     ],
 )
@@ -150,6 +154,6 @@ def test_every_value_has_its_source(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_variables_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GPTOSS_PROT", "GPTOSS_PORT", "GPTOSS_DEBUG", "OLLAMA_KV_CACHE_TYPE"):
+    for name in ("GPTOSS_PROT", "GPTOSS_PORT", "GPTOSS_DEBUG", "OLLAMA_FLASH_ATTENTION"):
         monkeypatch.setenv(name, "1")
-    assert unknown_variables() == ["GPTOSS_PROT", "OLLAMA_KV_CACHE_TYPE"]
+    assert unknown_variables() == ["GPTOSS_PROT", "OLLAMA_FLASH_ATTENTION"]

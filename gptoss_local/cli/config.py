@@ -14,6 +14,7 @@ from gptoss_local.settings import Settings, config_path, explain_settings, unkno
 
 _MEANINGS: dict[str, tuple[Any, str]] = {
     "context_length": (0, "what fits"),
+    "num_parallel": (None, "4, or as the preset has it"),
     "threads": (0, "one per physical core, fewer with a GPU"),
     "gpu_layers": (-1, "as many as fit"),
     "cpu_moe": (-1, "as few as possible"),

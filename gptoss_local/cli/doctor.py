@@ -80,6 +80,7 @@ def _look_around(settings: Settings) -> "Surroundings":
         has_model=_has_model(settings),
         address=settings.url,
         answers=_who_answers(settings),
+        kv_type=settings.kv_type,
         upstreams=_upstreams(settings),
     )
 

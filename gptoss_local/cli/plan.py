@@ -1,12 +1,13 @@
 """`gptoss plan`: where this or an imagined machine would keep a model, and why."""
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gptoss_local.cli._options import Json, ModelName, entry_to_read
 from gptoss_local.cli._output import print_json
-from gptoss_local.errors import UsageError
+from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.quantities import parse_memory
 from gptoss_local.settings import Settings, load_settings
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from gptoss_local.machine.hardware import Machine
     from gptoss_local.plan.facts import ModelFacts
     from gptoss_local.plan.measured import Measured
+    from gptoss_local.plan.options import PlanOptions
     from gptoss_local.plan.result import Plan
 
 _WIDTH = 64
@@ -40,6 +42,9 @@ def plan(
     bandwidth: Annotated[
         float | None, typer.Option(min=1, help="Imagine RAM this fast, in GB/s, e.g. 90.")
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Plan for latency, throughput or quiet.")
+    ] = None,
     ctx: Annotated[int | None, typer.Option(min=1, help="Tokens of context.")] = None,
     parallel: Annotated[
         int | None, typer.Option(min=1, max=64, help="Answers at the same time.")
@@ -50,21 +55,27 @@ def plan(
     cpu_moe: Annotated[
         int | None, typer.Option(min=-1, help="Layers with experts in RAM; -1: planned.")
     ] = None,
+    kv_type: Annotated[
+        str | None, typer.Option(help="Type of cached keys and values: f16, q8_0, q4_0.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show how MODEL would be placed in memory, how fast it may be, and why."""
     from msgspec.structs import replace
 
-    from gptoss_local.engine.protocol import N_DRAFT_MAX
     from gptoss_local.machine.hardware import read_machine
+    from gptoss_local.plan.comparison import changes, explain_preset
     from gptoss_local.plan.hypothetical import imagine
     from gptoss_local.plan.measured import Measured
-    from gptoss_local.plan.options import plan_options
-    from gptoss_local.plan.planner import make_plan
     from gptoss_local.plan.words import explain
 
     settings = load_settings(
-        context_length=ctx, num_parallel=parallel, gpu_layers=gpu_layers, cpu_moe=cpu_moe
+        context_length=ctx,
+        num_parallel=parallel,
+        gpu_layers=gpu_layers,
+        cpu_moe=cpu_moe,
+        kv_type=kv_type,
+        preset=preset,
     )
     here = read_machine(settings.models_dir)
     name, facts, known = _facts(model, settings, here)
@@ -76,14 +87,17 @@ def plan(
         ram_bytes_s=bandwidth and bandwidth * 1e9,
     )
     is_imagined = bool(vram or ram or cores or bandwidth)
-    options = plan_options(settings, N_DRAFT_MAX)
     if is_imagined:
         known = Measured()
-    options = replace(
-        options, extra_margin_bytes=known.extra_margin_bytes, maps_host=known.maps_host
-    )
-    chosen = make_plan(facts, machine, options, known.tuning)
+    options, chosen = _choose(settings, facts, machine, known)
     reasons = explain(facts, machine, options, chosen, is_tuned=known.tuning is not None)
+    changed: dict[str, tuple[int, int]] = {}
+    if settings.preset != "balanced":
+        usual = replace(settings, preset="balanced")
+        with contextlib.suppress(DoesNotFitError):  # as it may, with more answers at a time
+            balanced = _choose(usual, facts, machine, known)[1]
+            changed = changes(balanced, chosen)
+            reasons += explain_preset(settings.preset, facts, balanced, chosen)
     if assumed:
         reasons.insert(0, _assuming(assumed))
     elif not is_imagined:
@@ -91,10 +105,34 @@ def plan(
     if json:
         figures = {"request_s": chosen.speed.request_s, "is_tuned": known.tuning is not None}
         print_json(
-            model=name, machine=machine, assumed=assumed, plan=chosen, **figures, reasons=reasons
+            model=name,
+            preset=settings.preset,
+            preset_changes=changed,
+            machine=machine,
+            assumed=assumed,
+            plan=chosen,
+            **figures,
+            reasons=reasons,
         )
     else:
         _print(name, _summary(facts, chosen), machine, chosen, reasons)
+
+
+def _choose(
+    settings: Settings, facts: "ModelFacts", machine: "Machine", known: "Measured"
+) -> "tuple[PlanOptions, Plan]":
+    from msgspec.structs import replace
+
+    from gptoss_local.engine.protocol import N_DRAFT_MAX
+    from gptoss_local.plan.options import plan_options
+    from gptoss_local.plan.planner import make_plan
+
+    options = replace(
+        plan_options(settings, N_DRAFT_MAX),
+        extra_margin_bytes=known.extra_margin_bytes,
+        maps_host=known.maps_host,
+    )
+    return options, make_plan(facts, machine, options, known.tuning)
 
 
 def _assuming(assumed: list[str]) -> str:

@@ -40,7 +40,7 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
             model["digest"][:12],
             decimal(model["size"]) if model["size"] else "-",
             processor(model),
-            str(model["context_length"]),
+            _context(model),
             _until(model),
         )
         for model in models
@@ -74,6 +74,12 @@ def energy_text(energy: dict[str, Any]) -> str:
         added_w = energy.get("idle_added_watts")
         parts.append(f"idle {idle_w:.0f} W" + ("" if added_w is None else f" ({added_w:+.0f})"))
     return ", ".join(parts)
+
+
+def _context(model: dict[str, Any]) -> str:
+    """Return the tokens of context, with the type of their keys and values unless it is f16."""
+    kind = model.get("kv_type", "f16")
+    return f"{model['context_length']}{'' if kind == 'f16' else f' {kind}'}"
 
 
 def _until(model: dict[str, Any]) -> str:

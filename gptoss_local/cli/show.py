@@ -68,6 +68,7 @@ def facts_of(entry: "ModelEntry", settings: Settings) -> dict[str, str]:
         "parameters": f"{info.n_parameters / 1e6:,.1f} M",
         "quantization": info.quantization,
         "context length": f"{info.n_ctx_train:,}",
+        "KV cache": _cache(path, settings),
         "layers": str(info.metadata.get(f"{arch}.block_count", "?")),
         "experts": f"{info.metadata.get(f'{arch}.expert_count', '?')}, "
         f"{info.metadata.get(f'{arch}.expert_used_count', '?')} active",
@@ -81,6 +82,14 @@ def _read(entry: "ModelEntry", settings: Settings) -> "tuple[Path, GGUFInfo]":
     with progress_bar() as progress:
         path = entry.ensure_file(settings, progress)
     return path, read_info(path)
+
+
+def _cache(path: "Path", settings: Settings) -> str:
+    """Return what a token of context takes of memory, by the settings."""
+    from gptoss_local.plan.facts import read_facts
+    from gptoss_local.plan.memory import token_bytes
+
+    return f"{settings.kv_type}, {decimal(token_bytes(read_facts(path), settings.kv_type))} a token"
 
 
 def _carried(defaults: "ModelDefaults") -> dict[str, str]:

@@ -27,7 +27,7 @@ def environment(load: Load) -> dict[str, str]:
     `GGML_OP_OFFLOAD_MIN_BATCH` is read by llama.cpp's CUDA backend.
     """
     takes_turns = load.model.tensor_overrides and load.model.n_gpu_layers != 0
-    return (_IN_TURNS if takes_turns else _ALONE) | {
+    return (_IN_TURNS if takes_turns and not load.is_quiet else _ALONE) | {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "GGML_OP_OFFLOAD_MIN_BATCH": str(load.offload_min_batch),
     }

@@ -57,6 +57,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         model: Where the weights go.
         context: Of the context over them.
         prefixes: What stays of a conversation when its answer is complete.
+        is_quiet: CPU threads sleep while a GPU computes, though they wake up late then.
         offload_min_batch: From how many tokens on a GPU computes with weights of the host.
         step_costs: What steps take, as an earlier process has measured; empty: to be measured.
         budget_bytes: For the graph's buffer, by place: what llama.cpp would take is computed before
@@ -69,6 +70,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     model: ModelParams = ModelParams()
     context: ContextParams
     prefixes: PrefixOptions = PrefixOptions()
+    is_quiet: bool = False
     offload_min_batch: int = 32
     step_costs: StepTimes | None = None
     budget_bytes: dict[str, int] = {}

@@ -105,6 +105,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
             speed,
             prefill_tok_s=speed.prefill_tok_s * self.prefill_factor,
             decode_tok_s=speed.decode_tok_s * self.decode_factor,
+            read_s=speed.read_s / self.prefill_factor,
+            write_s=speed.write_s / self.decode_factor,
             offload_min_batch=self.offload_min_batch or speed.offload_min_batch,
         )
 

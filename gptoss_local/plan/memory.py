@@ -11,6 +11,7 @@ from gptoss_local.plan.facts import ModelFacts
 from gptoss_local.types import CacheType, ContextParams
 
 _CACHE_BITS: dict[CacheType, float] = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_0": 4.5}
+_CACHE_BLOCK: dict[CacheType, int] = {"f16": 1, "bf16": 1, "q8_0": 32, "q4_0": 32}  # ggml-common.h
 _MIB = 2**20
 MAX_HOST_BATCH = 2048
 """Batches of more tokens always bring experts to the GPU."""
@@ -63,8 +64,22 @@ def cache_bytes(facts: ModelFacts, shape: Shape, layer: int) -> int:
     Source: `llama_hparams::set_swa_pattern`.
     """
     full, sliding = n_cells(facts, shape)
-    n_values = 2 * facts.n_heads_kv * facts.n_key
-    return round((full if layer % 2 else sliding) * n_values * _CACHE_BITS[shape.cache_type] / 8)
+    return round((full if layer % 2 else sliding) * cell_bytes(facts, shape.cache_type))
+
+
+def cell_bytes(facts: ModelFacts, cache_type: CacheType) -> float:
+    """Return the bytes of a token's key and value in one layer."""
+    return 2 * facts.n_heads_kv * facts.n_key * _CACHE_BITS[cache_type] / 8
+
+
+def token_bytes(facts: ModelFacts, cache_type: CacheType) -> int:
+    """Return what each token of context takes in the layers with full attention, every second."""
+    return round(facts.n_layers // 2 * cell_bytes(facts, cache_type))
+
+
+def can_cache(facts: ModelFacts, cache_type: CacheType) -> bool:
+    """Return whether the keys of a head are whole blocks of a type, as llama.cpp demands."""
+    return facts.n_key % _CACHE_BLOCK[cache_type] == 0
 
 
 def all_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
@@ -110,6 +125,21 @@ def device_sampling_bytes(facts: ModelFacts, shape: Shape) -> int:
     in_head = _in_head(facts, shape)
     without = max(_in_layer(facts, shape), in_head)
     return max(0, in_head + 4 * head_bytes(facts, shape) - without)
+
+
+def f16_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
+    """Return what a GPU adds to the graph for a cache that is not f16, if attention is the peak.
+
+    Steps of more than two tokens convert the cache of a layer first. GPU: estimated.
+
+    Source: `ggml_cuda_flash_attn_ext_get_alloc_size` in fattn.cu.
+    """
+    if shape.cache_type == "f16":
+        return 0
+    activations = _n_ubatch(shape) * 4 * (2 * facts.n_embd + 3 * facts.n_heads * facts.n_key)
+    in_attention = mask_bytes(facts, shape) + activations
+    in_attention += round(n_cells(facts, shape)[0] * cell_bytes(facts, "f16"))
+    return max(0, in_attention - max(_in_layer(facts, shape), _in_head(facts, shape)))
 
 
 def expert_copy_bytes(facts: ModelFacts) -> int:

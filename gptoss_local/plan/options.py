@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gptoss_local.plan.objective import BALANCED, OBJECTIVES, Objective, most_answers
 from gptoss_local.settings import Settings
 from gptoss_local.types import CacheType
 
@@ -15,14 +16,17 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
         vram_bytes: Use no more than this of each GPU.
         n_gpu_layers: Layers on GPUs, with the head as one; 0 for none.
         n_cpu_moe: Layers, from the first, whose experts stay on the host.
+        objective: What is to be fast.
         n_seq: Answers at the same time.
         n_draft: Most tokens of a draft.
+        cache_type: Of cached keys and values.
         checkpoint_bytes: Host memory for checkpoints of conversations; None: 512 MiB, or what
             there is if that is less.
         extra_margin_bytes: More to leave free on each GPU, after a load that failed.
         maps_host: Map what is on the host, also where memory of our own would be faster.
     """
 
+    objective: Objective = BALANCED
     n_ctx: int | None = None
     min_ctx: int | None = None
     vram_bytes: int | None = None
@@ -48,13 +52,15 @@ def plan_options(
         min_ctx: The context that a request asks for.
     """
     return PlanOptions(
+        objective=OBJECTIVES[settings.preset],
         n_ctx=settings.context_length if settings.context_length > 0 else None,
         min_ctx=min_ctx,
         vram_bytes=settings.vram_bytes,
         n_gpu_layers=settings.gpu_layers if settings.gpu_layers >= 0 else None,
         n_cpu_moe=settings.cpu_moe if settings.cpu_moe >= 0 else None,
-        n_seq=settings.num_parallel,
+        n_seq=most_answers(settings),
         n_draft=n_draft_max if settings.speculation else 0,
+        cache_type=settings.kv_type,
         n_threads=settings.threads or None,
         checkpoint_bytes=settings.checkpoint_bytes,
     )

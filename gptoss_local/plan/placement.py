@@ -17,6 +17,7 @@ from gptoss_local.plan.memory import (
     compute_bytes,
     device_sampling_bytes,
     expert_copy_bytes,
+    f16_cache_bytes,
     host_map_bytes,
     runtime_bytes,
 )
@@ -141,7 +142,7 @@ def iter_placements(
     sizes = _Sizes(
         facts=facts,
         caches=[cache_bytes(facts, shape, layer) for layer in range(facts.n_layers)],
-        compute=compute_bytes(facts, shape),
+        compute=compute_bytes(facts, shape) + f16_cache_bytes(facts, shape),
         sampling=device_sampling_bytes(facts, shape),
         copy=expert_copy_bytes(facts) + host_map_bytes(facts, is_copy=copies_host),
         runtime=runtime_bytes(shape),

@@ -4,9 +4,9 @@ It tries every useful combination of context, batch and placement and takes the 
 so more memory never makes a plan worse:
 
 1. a context of at least `FLOOR_CTX` tokens (a wished one is a condition);
-2. the shortest time for a prompt of 4,096 tokens and an answer of 512, where half the context
-   counts as if that took a tenth longer, or a fiftieth where experts are on the host; of a wished
-   context, the time alone;
+2. the shortest time for the request of the plan's objective, where half the context counts as if
+   that took a tenth longer, or a fiftieth where experts are on the host; of a wished context, the
+   time alone;
 3. more context, smaller batches.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gptoss_local.errors import DoesNotFitError
+from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts
@@ -24,6 +24,7 @@ from gptoss_local.plan.memory import (
     Shape,
     all_cache_bytes,
     cache_bytes,
+    can_cache,
     compute_bytes,
     host_bytes,
     output_bytes,
@@ -31,7 +32,7 @@ from gptoss_local.plan.memory import (
 from gptoss_local.plan.options import PlanOptions
 from gptoss_local.plan.placement import HOST_ONLY, Placement, iter_placements
 from gptoss_local.plan.result import HostMemory, Plan
-from gptoss_local.plan.speed import estimate_speed
+from gptoss_local.plan.speed import HostWeights, estimate_speed
 from gptoss_local.plan.threads import plan_threads
 
 FLOOR_CTX = 32_768
@@ -64,7 +65,15 @@ def make_plan(
 
     Raises:
         DoesNotFitError: no plan does what the user asked for; it says which memory is too small.
+        UsageError: the model's keys cannot be stored as the cache type that was asked for.
     """
+    if not can_cache(facts, options.cache_type):
+        raise UsageError(
+            f"this model's keys of {facts.n_key} numbers cannot be stored as {options.cache_type}, "
+            "which takes 32 at a time",
+            hint="Set GPTOSS_KV_TYPE=f16.",
+        )
+    machine = _of_objective(machine, options)
     best: Plan | None = None
     best_rank: tuple[float, ...] = ()
     for n_ctx in _contexts(facts, options):
@@ -78,6 +87,15 @@ def make_plan(
     if best is None:
         raise _refusal(facts, machine, options)
     return best
+
+
+def _of_objective(machine: Machine, options: PlanOptions) -> Machine:
+    """Return the machine with the cores that may compute: half of them if it is to be quiet."""
+    if not options.objective.is_quiet or options.n_threads:
+        return machine
+    n_cores = max(1, (machine.n_cores or 1) // 2)
+    n_fast = machine.n_performance_cores and min(machine.n_performance_cores, n_cores)
+    return msgspec.structs.replace(machine, n_cores=n_cores, n_performance_cores=n_fast)
 
 
 def gpu_budget(gpu: Gpu, options: PlanOptions) -> int:
@@ -110,16 +128,17 @@ def _budget(
     return max(0, min(budget, machine.available_bytes - host - (options.checkpoint_bytes or 0)))
 
 
-def worth_s(facts: ModelFacts, plan: Plan) -> float:
+def worth_s(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
     """Return the time of the reference request, longer for every halving of the context."""
     halvings = math.log2(facts.n_ctx_train / min(plan.shape.n_ctx, facts.n_ctx_train))
-    return float(plan.speed.request_s * half_ctx_costs(facts, plan) ** halvings)
+    return float(plan.speed.request_s * half_ctx_costs(facts, plan, options) ** halvings)
 
 
-def half_ctx_costs(facts: ModelFacts, plan: Plan) -> float:
+def half_ctx_costs(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
     """Return the factor by which half the context lengthens a plan's reference request."""
-    has_host_experts = plan.placement.expert_bytes_on_host(facts) > 0
-    return _HALF_CTX_COSTS_BESIDE_HOST if has_host_experts else _HALF_CTX_COSTS
+    if not plan.placement.expert_bytes_on_host(facts):
+        return _HALF_CTX_COSTS
+    return 1.0 if options.objective.prefers_experts else _HALF_CTX_COSTS_BESIDE_HOST
 
 
 def _rank(facts: ModelFacts, plan: Plan, options: PlanOptions) -> tuple[float, ...]:
@@ -127,7 +146,7 @@ def _rank(facts: ModelFacts, plan: Plan, options: PlanOptions) -> tuple[float, .
     if options.n_ctx is not None:
         return (plan.speed.request_s, plan.shape.n_batch)
     below_floor = max(0, min(FLOOR_CTX, facts.n_ctx_train) - plan.shape.n_ctx)
-    return (below_floor, worth_s(facts, plan), -plan.shape.n_ctx, plan.shape.n_batch)
+    return (below_floor, worth_s(facts, plan, options), -plan.shape.n_ctx, plan.shape.n_batch)
 
 
 def _contexts(facts: ModelFacts, options: PlanOptions) -> Iterator[int]:
@@ -210,7 +229,12 @@ def _complete(
     n_prefill, n_decode = plan_threads(facts, machine, options, placement, tuning)
     missing_share = host.missing_share(machine.available_bytes)
     speed = estimate_speed(
-        facts, shape, placement, machine, pinned=host.is_pinned, missing_share=missing_share
+        facts,
+        shape,
+        placement,
+        machine,
+        HostWeights(pinned=host.is_pinned, missing_share=missing_share),
+        options.objective,
     )
     return Plan(
         shape=shape,

@@ -14,15 +14,17 @@ from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts
 from gptoss_local.plan.memory import MAX_HOST_BATCH, Shape
+from gptoss_local.plan.objective import BALANCED, N_ANSWER, N_PROMPT, Objective
 from gptoss_local.plan.placement import Placement
 
 Bound = Literal["GPU memory", "GPU compute", "RAM", "CPU", "PCIe", "disk"]
 
-N_PROMPT, N_ANSWER = 4096, 512
-"""The request that plans are compared by: an agent's turn, read and answered."""
-
 _READ = 0.7  # share of a memory's peak bandwidth that decode gets
 _LAYER_S = 100e-6  # of a decoded token per layer besides reading: kernels' starts, dependencies
+# Of a GPU's time for a token's experts, what each token more of a step adds: they share no reads.
+# PERF: H100, ms a step of 1, 4, 8 and 16 sequences: 20b 3.2, 6.2, 10.2, 18.6; 120b 4.7, 9.1, 14.7,
+# 40.7.
+_ROW = 1.9
 _SPLIT_S = 60e-6  # and per layer whose experts are on the host: the hand-over; assumed per next GPU
 _HOST_S = 2.5e-3  # and once if there is such a layer. PERF: H200, 20b over HTTP, 5 and 14 layers
 # Per layer that is on the host as a whole, for attention there, after N_PROMPT tokens. PERF: H200,
@@ -47,12 +49,26 @@ _GPU_CORES_HZ = 15e12  # cores times clock
 _PCIE_BYTES_S = 15.75e9  # generation 4, 8 lanes
 
 
+class HostWeights(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the host's weights in its memory.
+
+    Attributes:
+        pinned: They are locked for copies to a GPU.
+        missing_share: How much of them is read from the disk again.
+    """
+
+    pinned: bool = False
+    missing_share: float = 0.0
+
+
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens a second of one stream, and what bounds them.
 
     Attributes:
         offload_min_batch: From how many tokens on it is faster to bring experts to the GPU than to
             compute them where they are.
+        read_s, write_s: For N_PROMPT tokens read and N_ANSWER written; where several requests are
+            answered at the same time, each one's share.
         assumed: What the machine did not report.
     """
 
@@ -60,13 +76,15 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     prefill_bound: Bound
     decode_tok_s: float
     decode_bound: Bound
+    read_s: float
+    write_s: float
     offload_min_batch: int = 32
     assumed: tuple[str, ...] = ()
 
     @property
     def request_s(self) -> float:
-        """A prompt of N_PROMPT tokens and an answer of N_ANSWER."""
-        return N_PROMPT / self.prefill_tok_s + N_ANSWER / self.decode_tok_s
+        """The time of one of the requests of the plan's objective."""
+        return self.read_s + self.write_s
 
 
 def estimate_speed(
@@ -74,9 +92,8 @@ def estimate_speed(
     shape: Shape,
     placement: Placement,
     machine: Machine,
-    *,
-    pinned: bool,
-    missing_share: float = 0.0,
+    host: HostWeights,
+    objective: Objective = BALANCED,
 ) -> Speed:
     """Estimate a placement's speed on a machine.
 
@@ -85,46 +102,86 @@ def estimate_speed(
         shape: Of the context.
         placement: Of the weights.
         machine: Its GPUs, cores and disk.
-        pinned: Experts of the host lie in locked memory.
-        missing_share: Of the host's weights, what is read from the disk again.
+        host: Its weights.
+        objective: The request whose time is estimated, too.
     """
-    decode_s = _decode_s(facts, placement, machine)
-    prefill_s, min_batch = _prefill_s(facts, shape, placement, machine, pinned=pinned)
+    share = _PINNED if host.pinned else _PAGEABLE
+    missing_share = host.missing_share
+
+    prefill_s, min_batch = _prefill_s(facts, shape, placement, machine, pinned=host.pinned)
     if missing_share:
-        disk_bytes_s = _DISK_BYTES_S[machine.disk or "ssd"]
         n_steps = math.ceil(N_PROMPT / min(shape.n_batch, shape.n_ctx))
-        expert_bytes = placement.expert_bytes_on_host(facts)
-        dense_bytes = placement.dense_bytes_on_host(facts)
-        prefill_s["disk"] = n_steps * missing_share * (expert_bytes + dense_bytes) / disk_bytes_s
-        used_bytes = expert_bytes * facts.used_fraction + dense_bytes
-        decode_s["disk"] = missing_share * used_bytes / disk_bytes_s
+        n_bytes = placement.expert_bytes_on_host(facts) + placement.dense_bytes_on_host(facts)
+        prefill_s["disk"] = n_steps * missing_share * n_bytes / _disk_bytes_s(machine)
+
+    def step_s(n_rows: int) -> dict[Bound, float]:
+        offloads = placement.n_gpu_layers > 0 and n_rows >= min_batch
+        link_bytes_s = _link_bytes_s(placement, machine) * share if offloads else None
+        spent = _decode_s(facts, placement, machine, n_rows, link_bytes_s)
+        if missing_share:
+            used_bytes = _used_on_host(facts, placement, n_rows)
+            spent["disk"] = missing_share * used_bytes / _disk_bytes_s(machine)
+        return spent
+
+    decode_s = step_s(1)
+    n_rows = objective.n_rows(shape.n_seq, shape.n_ctx)
+    answer_s = decode_s if n_rows == 1 else step_s(n_rows)
     return Speed(
         prefill_tok_s=N_PROMPT / sum(prefill_s.values()),
         prefill_bound=max(prefill_s, key=lambda bound: prefill_s[bound]),
         decode_tok_s=1 / sum(decode_s.values()),
         decode_bound=max(decode_s, key=lambda bound: decode_s[bound]),
+        read_s=sum(prefill_s.values()),
+        write_s=N_ANSWER * sum(answer_s.values()) / n_rows,
         offload_min_batch=min_batch,
         assumed=_assumed(facts, machine, placement),
     )
 
 
-def _decode_s(facts: ModelFacts, placement: Placement, machine: Machine) -> dict[Bound, float]:
-    """Return seconds per token after a prompt of N_PROMPT tokens, by what they are spent on."""
-    host_expert_bytes = placement.expert_bytes_on_host(facts)
-    expert_bytes = host_expert_bytes * facts.used_fraction
-    dense_bytes = placement.dense_bytes_on_host(facts)
+def _disk_bytes_s(machine: Machine) -> float:
+    return _DISK_BYTES_S[machine.disk or "ssd"]
+
+
+def _used_on_host(facts: ModelFacts, placement: Placement, n_rows: int) -> float:
+    """Return the bytes of the host's weights that a step of `n_rows` tokens uses.
+
+    The CPU reads an expert once for all tokens that chose it, here as if they chose evenly.
+    """
+    used = 1 - (1 - facts.used_fraction) ** n_rows if n_rows > 1 else facts.used_fraction
+    return placement.expert_bytes_on_host(facts) * used + placement.dense_bytes_on_host(facts)
+
+
+def _decode_s(
+    facts: ModelFacts,
+    placement: Placement,
+    machine: Machine,
+    n_rows: int,
+    link_bytes_s: float | None,
+) -> dict[Bound, float]:
+    """Return seconds of a step of `n_rows` sequences, each after a prompt of N_PROMPT tokens.
+
+    With `link_bytes_s`, the host's experts come over to the GPU.
+    """
+    host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes
+    cpu_params_s = _cpu_params_s(machine)
     n_host = len(placement.host_experts) + len(placement.host_parts)
-    on_host_bytes = expert_bytes + dense_bytes
     host, host_bytes_s = _host_bytes_s(machine)
     n_whole = placement.n_host_layers(facts) if placement.n_gpu_layers else 0
     hand_over_s = n_host * _SPLIT_S + (_HOST_S if n_host or n_whole else 0)
     hand_over_s += n_whole * _HOST_LAYER_S
-    spent: dict[Bound, float] = {host: on_host_bytes / host_bytes_s + hand_over_s}
-    cache_bytes = 2 * facts.n_heads_kv * facts.n_key * 2 * N_PROMPT * facts.n_layers / 2
+    host_s = _used_on_host(facts, placement, n_rows) / host_bytes_s
+    host_s += (n_rows - 1) * host_share * facts.n_layers * facts.n_expert_params / cpu_params_s
+    spent: dict[Bound, float] = {host: host_s + hand_over_s}
+    if link_bytes_s is not None and n_rows > 1:
+        expert_bytes = placement.expert_bytes_on_host(facts) * _used_share(facts, n_rows)
+        spent = {host: hand_over_s, "PCIe": expert_bytes / link_bytes_s}
+    cache_bytes = n_rows * 2 * facts.n_heads_kv * facts.n_key * 2 * N_PROMPT * facts.n_layers / 2
     if placement.n_gpu_layers:
-        all_bytes = float(facts.weight_bytes - facts.input_bytes - facts.expert_bytes)
-        all_bytes += facts.expert_bytes * facts.used_fraction + cache_bytes
-        spent["GPU memory"] = (all_bytes - on_host_bytes) / (_vram_bytes_s(placement, machine))
+        used_bytes = facts.expert_bytes * facts.used_fraction
+        all_bytes = float(facts.weight_bytes - facts.input_bytes - facts.expert_bytes) + used_bytes
+        all_bytes += cache_bytes + (n_rows - 1) * _ROW * (1 - host_share) * used_bytes
+        all_bytes -= _used_on_host(facts, placement, 1)
+        spent["GPU memory"] = all_bytes / _vram_bytes_s(placement, machine)
         spent["GPU memory"] += (len(_used_gpus(placement, machine)) - 1) * _SPLIT_S
     else:
         spent[host] += cache_bytes / host_bytes_s
@@ -143,11 +200,15 @@ def _n_fast_cores(machine: Machine) -> int:
     return machine.n_performance_cores or machine.n_cores or 8
 
 
+def _cpu_params_s(machine: Machine) -> float:
+    return _CPU_PARAMS_S * (machine.n_cores or 4)
+
+
 def _prefill_s(
     facts: ModelFacts, shape: Shape, placement: Placement, machine: Machine, *, pinned: bool
 ) -> tuple[dict[Bound, float], int]:
     """Return seconds for N_PROMPT tokens by what they are spent on, and when to offload."""
-    cpu_params_s = _CPU_PARAMS_S * (machine.n_cores or 4)
+    cpu_params_s = _cpu_params_s(machine)
     if not placement.n_gpu_layers:
         return {"CPU": N_PROMPT * facts.n_active_params / cpu_params_s}, 32
     host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes

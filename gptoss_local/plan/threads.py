@@ -24,6 +24,9 @@ def plan_threads(
         return options.n_threads, 1 if is_small else options.n_threads
     if tuning and tuning.uses_gpu == (placement.n_gpu_layers > 0):
         n_prefill, n_decode = tuning.n_threads_prefill, tuning.n_threads_decode
+        if options.objective.is_quiet:
+            n_most = machine.n_cores or 1
+            n_prefill, n_decode = min(n_prefill, n_most), min(n_decode, n_most)
     else:
         n_prefill = machine.n_cores or 1
         n_decode = 1 if is_small else machine.n_performance_cores or n_prefill

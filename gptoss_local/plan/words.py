@@ -1,12 +1,15 @@
 """A plan's reasons in sentences."""
 
+import msgspec
+
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import EXPERT_PARTS, ModelFacts
+from gptoss_local.plan.memory import all_cache_bytes
+from gptoss_local.plan.objective import N_ANSWER, N_PROMPT
 from gptoss_local.plan.options import PlanOptions
 from gptoss_local.plan.planner import FLOOR_CTX, half_ctx_costs
 from gptoss_local.plan.result import Plan
-from gptoss_local.plan.speed import N_ANSWER, N_PROMPT
 
 _UNTUNED = "until `gptoss tune` has measured it"
 _UNLOADED = "until its first load has measured it"
@@ -20,6 +23,7 @@ def explain(
         *_placement(facts, machine, options, plan),
         *_host(facts, machine, plan),
         *_context(facts, machine, options, plan),
+        *_cache(facts, plan),
         *_speed(facts, options, plan, is_tuned=is_tuned),
     ]
     if plan.speed.assumed:
@@ -159,14 +163,32 @@ def _context(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Pl
     ]
 
 
+def _cache(facts: ModelFacts, plan: Plan) -> list[str]:
+    """Say what a cache of another type saves, and what it costs."""
+    if (kind := plan.shape.cache_type) == "f16":
+        return []
+    plain = msgspec.structs.replace(plan.shape, cache_type="f16")
+    sizes = f"{gib(all_cache_bytes(facts, plan.shape))} instead of "
+    sizes += gib(all_cache_bytes(facts, plain))
+    return [f"Keys and values are stored as {kind}, as requested: {sizes}."]
+
+
+def _request(options: PlanOptions, plan: Plan) -> str:
+    """Say how long takes what plans are compared by; of several, `Speed` has each one's share."""
+    request_s = plan.speed.request_s
+    n_rows = options.objective.n_rows(plan.shape.n_seq, plan.shape.n_ctx)
+    several = f"{n_rows} requests at the same time, of " if n_rows > 1 else ""
+    tokens = f"{N_PROMPT:,} tokens read and {N_ANSWER} written"
+    return f"{n_rows * request_s:.1f} s for {several}{tokens}"
+
+
 def _speed(facts: ModelFacts, options: PlanOptions, plan: Plan, *, is_tuned: bool) -> list[str]:
-    speed, half = plan.speed, half_ctx_costs(facts, plan) - 1
-    context = "" if options.n_ctx else f"; half the context counts as {half:.0%} more"
+    speed, half = plan.speed, half_ctx_costs(facts, plan, options) - 1
+    context = "" if options.n_ctx or not half else f"; half the context counts as {half:.0%} more"
     unknown = _UNLOADED if plan.placement.shares_experts else _UNTUNED
     return [
         f"Expected: prompts {rate(speed.prefill_tok_s)} tokens/s, bound by {speed.prefill_bound}; "
         f"answers {rate(speed.decode_tok_s)} tokens/s, bound by {speed.decode_bound}. "
         f"An estimate, {'corrected by what was measured here' if is_tuned else unknown}.",
-        f"That is {speed.request_s:.1f} s for {N_PROMPT:,} tokens read and {N_ANSWER} written, "
-        f"by which this plan was chosen{context}.",
+        f"That is {_request(options, plan)}, by which this plan was chosen{context}.",
     ]

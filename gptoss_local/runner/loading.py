@@ -26,6 +26,7 @@ from gptoss_local.plan.measured import (
     plan_id,
     read_measured,
 )
+from gptoss_local.plan.objective import OBJECTIVES
 from gptoss_local.plan.result import Plan
 from gptoss_local.runner.calibration import calibrate, is_due, keep
 from gptoss_local.runner.loads import LoadProgress
@@ -183,6 +184,7 @@ def load_command(
             keep_s=settings.prefix_keep_s,
             model_digest=entry.weights_id,
         ),
+        is_quiet=OBJECTIVES[settings.preset].is_quiet,
         offload_min_batch=plan.speed.offload_min_batch,
         step_costs=steps.times if steps else None,
         budget_bytes={

@@ -23,6 +23,7 @@ from gptoss_local.chat import (
     answer,
 )
 from gptoss_local.errors import ServerBusyError
+from gptoss_local.plan.objective import most_answers
 from gptoss_local.progress import each_step
 from gptoss_local.runner.counters import Counters
 from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels, own_vocabulary
@@ -113,7 +114,7 @@ class ModelManager:
             ServerBusyError: too many requests wait already.
             EngineError: it cannot be loaded.
         """
-        if self._n_requests >= self.settings.num_parallel + self.settings.max_queue:
+        if self._n_requests >= most_answers(self.settings) + self.settings.max_queue:
             raise ServerBusyError(
                 "server busy, please try again.  maximum pending requests exceeded",
                 hint="GPTOSS_MAX_QUEUE says how many may wait.",

@@ -79,7 +79,7 @@ def choose_unload(
             plan = make_plan(facts, _without(machine, gone), options)
         except DoesNotFitError:
             continue
-        if _is_as_good(facts, plan, alone):
+        if _is_as_good(facts, plan, alone, options):
             return gone[0] if gone else None
     return others[0]
 
@@ -106,9 +106,10 @@ def _situation(
     return read_machine(settings.models_dir), options
 
 
-def _is_as_good(facts: ModelFacts, plan: Plan, other: Plan) -> bool:
+def _is_as_good(facts: ModelFacts, plan: Plan, other: Plan, options: PlanOptions) -> bool:
     has_context = plan.shape.n_ctx >= min(FLOOR_CTX, other.shape.n_ctx)
-    return has_context and worth_s(facts, plan) <= _BESIDE * worth_s(facts, other)
+    worst_s = _BESIDE * worth_s(facts, other, options)
+    return has_context and worth_s(facts, plan, options) <= worst_s
 
 
 def _without(machine: Machine, engines: Iterable[EngineClient]) -> Machine:

@@ -69,6 +69,32 @@ def test_plan_says_what_is_in_memory_already(fresh: dict[str, str]) -> None:
     assert "in memory" not in run_cli(fresh, "plan", "nano", "--ram", "32GiB").stdout
 
 
+def test_a_preset_says_what_it_changes(cli: Cli) -> None:
+    other = ("plan", "20b", "--vram", "24GiB", "--ram", "64GiB")
+    data = json.loads(cli(*other, "--preset", "throughput", "--json").stdout)
+    assert data["preset"] == "throughput"
+    assert data["preset_changes"] == {"n_seq": [4, 16]}
+    assert data["plan"]["shape"]["n_seq"] == 16
+    shown = cli(*other, "--preset", "quiet").stdout
+    assert "changes threads for prompts (8 to 4), threads for answers (8 to 4)" in shown
+    assert "nvidia-smi --power-limit" in shown
+    wished = json.loads(cli(*other, "--preset", "throughput", "--parallel", "3", "--json").stdout)
+    assert wished["plan"]["shape"]["n_seq"] == 3
+    assert wished["preset_changes"] == {}
+    assert json.loads(cli(*other, "--json").stdout)["preset"] == "balanced"
+
+
+def test_a_smaller_cache_leaves_room(cli: Cli) -> None:
+    other = ("plan", "20b", "--vram", "15GiB", "--ram", "64GiB")
+    plain, small = (
+        json.loads(cli(*other, "--json", *more).stdout) for more in ((), ("--kv-type", "q8_0"))
+    )
+    assert small["plan"]["shape"]["cache_type"] == "q8_0"
+    caches = [each["plan"]["placement"]["gpus"][0]["cache"] for each in (plain, small)]
+    n_tokens = [each["plan"]["shape"]["n_ctx"] for each in (plain, small)]
+    assert caches[1] / n_tokens[1] < 0.6 * caches[0] / n_tokens[0]
+
+
 def test_two_cards_and_none(cli: Cli) -> None:
     two = json.loads(cli("plan", "20b", "--vram", "8GiB,8GiB", "--json").stdout)
     assert sum(two["plan"]["placement"]["layers_per_gpu"]) == 25
@@ -99,6 +125,8 @@ def test_a_card_of_no_use_has_a_bar(cli: Cli) -> None:
     [
         (("20b", "--vram", "8GiB", "--gpu-layers", "25"), 5, "25 layers on the GPU"),
         (("20b", "--vram", "much"), 2, "is not a size"),
+        (("20b", "--preset", "fast"), 2, "Use balanced or latency or throughput or quiet."),
+        (("20b", "--kv-type", "q5_1"), 2, "Use f16 or q8_0 or q4_0."),
         (("20b", "--cores", "0"), 2, "not in the range"),
         (("20b", "--bandwidth", "fast"), 2, "--bandwidth"),
         (("20b", "--vram", "16GiB,", "--ram", "64"), 2, "Write 64GiB"),

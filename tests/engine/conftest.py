@@ -50,14 +50,20 @@ def smooth_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
 
 
 @pytest.fixture(scope="session")
-def gpu_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    if not has_gpu():
-        pytest.skip("there is no GPU")
-    path = tmp_path_factory.mktemp("smooth") / "gpu.gguf"
+def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    """The smooth model with heads of gpt-oss's size, which small caches rotate."""
+    path = tmp_path_factory.mktemp("smooth") / "wide.gguf"
     write_smooth_model(path, GPU_HEAD_DIM)
     model = Model(path)
     yield model
     model.close()
+
+
+@pytest.fixture
+def gpu_model(wide_model: Model) -> Model:
+    if not has_gpu():
+        pytest.skip("there is no GPU")
+    return wide_model
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ from gptoss_local.engine.worker.pace import PrefillPace
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from gptoss_local.llama import Context, Model
 from gptoss_local.llama.sampler import N_BLOCK
-from gptoss_local.types import ContextParams, Penalties, SamplingParams
+from gptoss_local.types import CacheType, ContextParams, Penalties, SamplingParams
 from tests.engine.prefix_run import END, Reference, text
 from tests.engine.smooth_model import N_VOCAB
 
@@ -92,6 +92,7 @@ def make_engine(
     checkpoint_bytes: int = 0,
     folder: Path | None = None,
     overlaps: bool = False,
+    cache_type: CacheType = "bf16",
 ) -> Engine:
     params = ContextParams(
         n_ctx=n_ctx,
@@ -101,7 +102,7 @@ def make_engine(
         n_seq_max=n_seq,
         n_outputs_max=n_seq + n_draft_max,
         n_outputs_max_per_seq=1 + n_draft_max,
-        cache_type="bf16",
+        cache_type=cache_type,
     )
     return Engine(
         Context(model, params),
@@ -126,9 +127,12 @@ class Interleaving:
         masks: Over its vocabulary.
         seed: Decides everything.
         folder: For prefixes on disk.
+        cache_type: Of the cache.
     """
 
-    def __init__(self, model: Model, masks: MaskCompiler, seed: int, folder: Path) -> None:
+    def __init__(
+        self, model: Model, masks: MaskCompiler, seed: int, folder: Path, cache_type: CacheType
+    ) -> None:
         rng = self._rng = random.Random(seed)
         self._model, self._masks = model, masks
         self.on_device = rng.random() < 0.6
@@ -143,6 +147,7 @@ class Interleaving:
             "checkpoint_bytes": rng.choice([0, 3, 40]) * 18_000,
             "folder": folder if saves else None,
             "overlaps": rng.random() < 0.7,
+            "cache_type": cache_type,
         }
         self.engine = make_engine(model, masks, **self._shape)  # type: ignore[arg-type]
         self.asked: list[Asked] = []
@@ -290,11 +295,15 @@ class Judge:
         model: The smooth model.
         masks: Over its vocabulary.
         tolerance: How far rounding moves a logit.
+        cache_type: Of the caches.
     """
 
-    def __init__(self, model: Model, masks: SmallMasks, tolerance: float) -> None:
+    def __init__(
+        self, model: Model, masks: SmallMasks, tolerance: float, cache_type: CacheType
+    ) -> None:
         self._model, self._masks, self._tolerance = model, masks, tolerance
-        self._reference = Reference(model)
+        self._cache_type = cache_type
+        self._reference = Reference(model, cache_type)
         self.n_answers = self.n_tokens = 0
         self.flips: list[float] = []
         """Of each seeded answer that differs: how unlike the first two different tokens are."""
@@ -313,7 +322,9 @@ class Judge:
 
     def alone(self, request: Generate, *, on_device: bool) -> list[int]:
         """The answer of a fresh engine that has nothing else to do."""
-        engine = make_engine(self._model, self._masks, on_device=on_device)
+        engine = make_engine(
+            self._model, self._masks, on_device=on_device, cache_type=self._cache_type
+        )
         events = engine.add_request(request)
         while engine.has_work:
             events += engine.step()

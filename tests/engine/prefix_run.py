@@ -26,14 +26,16 @@ from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.draw import draw
 from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.llama import Batch, Context, Model
-from gptoss_local.types import ContextParams, SamplingParams
+from gptoss_local.types import CacheType, ContextParams, SamplingParams
 from tests.engine.smooth_model import N_VOCAB, TOLERANCE
 
 END, CALL = 1, 2
 Logits = npt.NDArray[np.float32]
 
 
-def make_context(model: Model, n_ctx: int, n_seq: int, n_batch: int = 64) -> Context:
+def make_context(
+    model: Model, n_ctx: int, n_seq: int, n_batch: int = 64, cache_type: CacheType = "bf16"
+) -> Context:
     params = ContextParams(
         n_ctx=n_ctx,
         n_threads_prefill=1,
@@ -41,7 +43,7 @@ def make_context(model: Model, n_ctx: int, n_seq: int, n_batch: int = 64) -> Con
         n_batch=n_batch,
         n_seq_max=n_seq,
         n_outputs_max=min(64, n_batch),
-        cache_type="bf16",
+        cache_type=cache_type,
     )
     return Context(model, params)
 
@@ -54,8 +56,8 @@ def read_logits(context: Context, row: int) -> Logits:
 class Reference:
     """Logits of whole prompts, prefilled into an empty cache that forgets nothing."""
 
-    def __init__(self, model: Model) -> None:
-        self._context = make_context(model, 1024, 1)
+    def __init__(self, model: Model, cache_type: CacheType = "bf16") -> None:
+        self._context = make_context(model, 1024, 1, cache_type=cache_type)
 
     def logits(self, tokens: list[int], n_prompt: int) -> list[Logits]:
         """Those behind the prompt and behind each further token."""
@@ -94,9 +96,11 @@ class Run:
         *,
         prefixes: PrefixOptions | None = None,
         tolerance: float = TOLERANCE,
+        cache_type: CacheType = "bf16",
         **sizes: int,
     ) -> None:
-        self.context = make_context(model, **{"n_ctx": 512, "n_seq": 3} | sizes)
+        sizes = {"n_ctx": 512, "n_seq": 3} | sizes
+        self.context = make_context(model, **sizes, cache_type=cache_type)
         self.engine = Engine(self.context, prefixes=prefixes or in_memory())
         self.asked: list[Asked] = []
         self.model = model
@@ -138,7 +142,7 @@ class Run:
 
     def errors(self) -> list[float]:
         """How far each request's logits are from the reference's, at most."""
-        reference = Reference(self.model)
+        reference = Reference(self.model, self.context.cache_type)
         found = []
         for asked in self.asked:
             assert not isinstance(asked.end, Failed)

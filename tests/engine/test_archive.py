@@ -11,6 +11,7 @@ import pytest
 
 from gptoss_local.engine.worker.cache import archive
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
+from gptoss_local.types import CacheType
 from tests.engine.prefix_run import Run, on_disk, text
 from tests.engine.smooth_model import TOLERANCE
 from tests.engine.test_prefix_reuse import messages
@@ -23,9 +24,14 @@ LONG = messages(1, 4)  # 400 tokens
 def reopen(start: Start, tmp_path: Path) -> Start:
     """Makes an engine whose store is that of the test."""
 
-    def make(model: str = "this model", n_seq: int = 3, **options: float) -> Run:
+    def make(
+        model: str = "this model",
+        n_seq: int = 3,
+        cache_type: CacheType = "bf16",
+        **options: float,
+    ) -> Run:
         prefixes = on_disk(tmp_path / "prefixes", model_digest=model, **options)
-        return start(prefixes=prefixes, n_ctx=1024, n_seq=n_seq)
+        return start(prefixes=prefixes, n_ctx=1024, n_seq=n_seq, cache_type=cache_type)
 
     return make
 
@@ -59,6 +65,17 @@ def test_new_engine_goes_on_where_the_old_one_ended(reopen: Start, tmp_path: Pat
     again = reopen()
     second = again.answer([*first.prompt, *first.answer[:-1], *text(9, 30)], n_answer=20)
     assert second.n_cached == 419
+    assert max(again.errors()) <= TOLERANCE
+
+
+def test_a_cache_of_another_type_leaves_the_file_to_its_own(reopen: Start) -> None:
+    run = reopen(cache_type="q8_0")
+    run.answer(LONG)
+    save(run)
+    other = reopen(cache_type="f16")
+    assert other.answer(LONG).n_cached == 0
+    again = reopen(cache_type="q8_0")
+    assert again.answer([*LONG, *text(9, 30)]).n_cached == 400
     assert max(again.errors()) <= TOLERANCE
 
 

@@ -16,11 +16,13 @@ IN_TURNS = msgspec.structs.replace(RESIDENT, model=ON_HOST, offload_min_batch=16
 def test_threads_stay_awake_only_where_they_take_turns_with_a_gpu() -> None:
     in_ram = msgspec.structs.replace(ON_HOST, n_gpu_layers=0)
     without_gpu = msgspec.structs.replace(IN_TURNS, model=in_ram)
+    quiet = msgspec.structs.replace(IN_TURNS, is_quiet=True)
 
     awake = environment(IN_TURNS)["GOMP_SPINCOUNT"]
 
     assert int(awake) >= 300_000  # with 30,000 they sleep through the GPU's turn
     assert int(awake) > int(environment(RESIDENT)["GOMP_SPINCOUNT"])
+    assert environment(quiet)["GOMP_SPINCOUNT"] == environment(RESIDENT)["GOMP_SPINCOUNT"]
     assert environment(without_gpu)["GOMP_SPINCOUNT"] == environment(RESIDENT)["GOMP_SPINCOUNT"]
 
 

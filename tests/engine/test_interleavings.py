@@ -20,6 +20,7 @@ import pytest
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.errors import GptOssError
 from gptoss_local.llama import Canary, Model, Sampler, chains
+from gptoss_local.types import CacheType
 from tests.engine.interleavings import Interleaving, Judge, SmallMasks, repeatable
 from tests.engine.smooth_model import GPU_TOLERANCE, TOLERANCE
 
@@ -35,14 +36,20 @@ Break = Callable[[pytest.MonkeyPatch], None]
 class Outcome:
     """All that was asked, and what came of it."""
 
-    def __init__(self, model: Model, seeds: range, tolerance: float = TOLERANCE) -> None:
+    def __init__(
+        self,
+        model: Model,
+        seeds: range,
+        tolerance: float = TOLERANCE,
+        cache_type: CacheType = "bf16",
+    ) -> None:
         masks = SmallMasks()
-        self.judge = Judge(model, masks, tolerance)
+        self.judge = Judge(model, masks, tolerance, cache_type)
         self.done: Counter[str] = Counter()
         with repeatable():
             for seed in seeds:
                 with tempfile.TemporaryDirectory() as folder:
-                    run = Interleaving(model, masks, seed, Path(folder))
+                    run = Interleaving(model, masks, seed, Path(folder), cache_type)
                     run.run()
                 self.judge.judge(run)
                 self.done += run.done
@@ -67,6 +74,13 @@ def test_every_answer_is_the_models_own(smooth_model: Model) -> None:
     outcome.check()
     assert min(outcome.done.values()) > 0, outcome.done
     assert len(outcome.done) == 10, outcome.done
+
+
+@pytest.mark.parametrize("cache_type", ["q8_0", "q4_0"])
+def test_every_answer_is_the_models_own_with_a_small_cache(
+    wide_model: Model, cache_type: CacheType
+) -> None:
+    Outcome(wide_model, range(N_INTERLEAVINGS // 25), cache_type=cache_type).check()
 
 
 @pytest.mark.gpu

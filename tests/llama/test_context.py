@@ -17,6 +17,7 @@ from gptoss_local.llama import (
     list_devices,
 )
 from gptoss_local.types import ContextParams, ModelParams, SamplingParams
+from tests.engine.smooth_model import write_smooth_model
 
 A, B = [976, 4251, 382, 261, 2201], [12845, 591, 220, 16, 316, 220, 455]
 N_CTX = 2048
@@ -46,6 +47,16 @@ def context(model: Model) -> Iterator[Context]:
 def logits(context: Context, row: int = -1) -> npt.NDArray[np.float32]:
     pointer = llama_cpp.llama_get_logits_ith(context.handle, row)
     return np.ctypeslib.as_array(pointer, (201_088,)).copy()
+
+
+def test_keys_that_are_no_whole_blocks_are_refused(tmp_path: Path) -> None:
+    """As the planner does before anything is read (tests/plan/test_cache_type.py)."""
+    write_smooth_model(tmp_path / "odd.gguf", head_dim=48)
+    odd = Model(tmp_path / "odd.gguf")
+    sizes = ContextParams(n_ctx=256, n_threads_prefill=1, n_threads_decode=1, cache_type="q8_0")
+    with pytest.raises(ModelLoadError, match="does not divide n_embd_head_k=48"):
+        Context(odd, sizes)
+    odd.close()
 
 
 def test_sequences_of_one_batch_are_those_of_their_own(model: Model, context: Context) -> None:

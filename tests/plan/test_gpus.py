@@ -71,7 +71,7 @@ def test_no_card_makes_a_plan_worse(
         if n_ctx:
             assert after.speed.request_s <= before.speed.request_s * (1 + 1e-9)
         elif before.shape.n_ctx >= FLOOR_CTX:
-            assert worth_s(facts, after) <= worth_s(facts, before) * (1 + 1e-9)
+            assert worth_s(facts, after, options) <= worth_s(facts, before, options) * (1 + 1e-9)
 
 
 @settings(max_examples=100, deadline=None)
@@ -103,4 +103,4 @@ def test_more_vram_is_never_slower(
     if n_ctx:
         assert after.speed.request_s <= before.speed.request_s * (1 + 1e-9)
     elif before.shape.n_ctx >= FLOOR_CTX:
-        assert worth_s(facts, after) <= worth_s(facts, before) * (1 + 1e-9)
+        assert worth_s(facts, after, options) <= worth_s(facts, before, options) * (1 + 1e-9)

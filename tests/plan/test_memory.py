@@ -71,10 +71,13 @@ def test_caches_of_other_types(
 ) -> None:
     model, facts = unallocated
     shape = Shape(n_ctx=32_768, n_batch=512, n_seq=4, n_outputs=19, cache_type=cache_type)
-    make_context(model, shape).close()
+    context = make_context(model, shape)
+    (compute,) = (b.n_bytes for b in context.buffers if b.purpose == "compute")
+    context.close()
     caches = re.findall(r"size = +([0-9.]+) MiB \( *\d+ cells", whole_log())
     total = sum(round(float(n) * MIB) for n in caches)
     assert all_cache_bytes(facts, shape) == pytest.approx(total, abs=0.02 * MIB)
+    assert compute <= compute_bytes(facts, shape) <= 1.05 * compute  # also of rotated heads
 
 
 def test_nano_really_allocates_it(nano_gguf: Path) -> None:

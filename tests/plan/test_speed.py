@@ -5,9 +5,10 @@ import pytest
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.plan.facts import ModelFacts, published_facts
 from gptoss_local.plan.memory import Shape
-from gptoss_local.plan.placement import Placement
-from gptoss_local.plan.speed import Speed, estimate_speed
-from tests.plan.machines import gpu, machine
+from gptoss_local.plan.objective import Objective
+from gptoss_local.plan.placement import Placement, iter_placements
+from gptoss_local.plan.speed import HostWeights, Speed, estimate_speed
+from tests.plan.machines import GIB, gpu, machine
 
 SMALL, LARGE = published_facts(24, 32), published_facts(36, 128)
 
@@ -54,7 +55,7 @@ def estimate(
         host_experts=tuple(range(n_host_layers or 0)),
     )
     shape = Shape(n_ctx=32_768, n_batch=n_batch, n_seq=1, n_outputs=16)
-    return estimate_speed(facts, shape, placement, here, pinned=True)
+    return estimate_speed(facts, shape, placement, here, HostWeights(pinned=True))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_layers_that_are_on_the_host_as_a_whole(
     here = machine(known_card("H200"), n_cores=16, n_performance_cores=16)
     placement = Placement(n_gpu_layers=n_gpu_layers, layers_per_gpu=(n_gpu_layers,))
     shape = Shape(n_ctx=131_072, n_batch=n_batch, n_seq=4, n_outputs=19)
-    speed = estimate_speed(SMALL, shape, placement, here, pinned=True)
+    speed = estimate_speed(SMALL, shape, placement, here, HostWeights(pinned=True))
     assert speed.prefill_tok_s == pytest.approx(prefill, rel=0.3)
     assert speed.decode_tok_s == pytest.approx(decode, rel=0.3)
 
@@ -146,3 +147,22 @@ def test_offload_pays_from_some_tokens() -> None:
     wide, narrow = estimate("RTX 3090", 512, 26), estimate("RTX 4060 Ti", 512, 26)
     assert 16 <= wide.offload_min_batch < narrow.offload_min_batch <= 512
     assert estimate("H200", 512, 26).offload_min_batch == 8  # or fewer, as measured there
+
+
+@pytest.mark.parametrize(
+    ("facts", "steps_ms"),
+    [
+        (SMALL, {1: 3.15, 4: 6.16, 8: 10.2, 16: 18.6}),
+        (LARGE, {1: 4.72, 4: 9.06, 8: 14.7, 16: 29}),  # 16: in two steps of 8; 40.7 in one
+    ],
+)
+def test_answers_at_the_same_time(facts: ModelFacts, steps_ms: dict[int, float]) -> None:
+    """As measured on an H100 by sequences of a step, everything in VRAM."""
+    card = {"bandwidth_bytes_s": 3350e9, "n_cores": 16_896, "clock_hz": 1.98e9}
+    here = machine(gpu(80, 79, compute_capability=(9, 0), **card))
+    for n_seq, ms in steps_ms.items():
+        shape = Shape(n_ctx=131_072, n_batch=512, n_seq=n_seq, n_outputs=31)
+        placement = next(iter_placements(facts, shape, [79 * GIB]))
+        objective = Objective(n_seq=n_seq, n_together=n_seq)
+        speed = estimate_speed(facts, shape, placement, here, HostWeights(), objective)
+        assert 1e3 * n_seq * speed.write_s / 512 == pytest.approx(ms, rel=0.15)

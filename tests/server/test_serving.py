@@ -184,6 +184,17 @@ def test_full_queue_is_a_503_in_every_dialect(nano_home: Path) -> None:
         assert http.post("/api/chat", json=HI).status_code == 200
 
 
+def test_a_preset_decides_how_many_answers_run(nano_home: Path) -> None:
+    states = ('sequences_running{model="nano"} 2', 'sequences_waiting{model="nano"} 1')
+    body = COUNT | {"options": {"num_predict": 200}}
+    with run_server(nano_home, preset="latency") as server, client(server) as http:
+        http.post("/api/generate", json={"model": "nano"})
+        with ThreadPoolExecutor(3) as pool:
+            answers = [pool.submit(http.post, "/api/chat", json=body) for _ in range(3)]
+            wait_until(lambda: all(state in http.get("/metrics").text for state in states))
+            assert [answer.result().status_code for answer in answers] == [200] * 3
+
+
 def test_shutdown_lets_answers_finish_and_refuses_new_ones(nano_home: Path) -> None:
     with run_server(nano_home) as server, client(server) as http:
         http.post("/api/generate", json={"model": "nano"})

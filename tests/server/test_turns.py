@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.cli.conftest import run_cli
 from tests.conftest import RunningServer, run_server, wait_until
 from tests.server import well_formed
 
@@ -149,6 +150,21 @@ def test_restarted_server_prefills_only_what_is_new(empty_home: Path, is_killed:
             assert following["message"] == wanted
     with run_server(empty_home, prefix_disk_bytes="0") as server:
         assert "prompt_cached_count" not in chat(server, messages)
+
+
+def test_a_restart_with_another_kv_type_reads_the_prompt_again(empty_home: Path) -> None:
+    saves = {"prefix_disk_bytes": str(2**30), "prefix_save_s": "1000"}
+    text = "The river is quiet near the old house. " * 60
+    messages = [user(f"The passcode is 4711. {text}What is the passcode?")]
+    with run_server(empty_home, **saves, kv_type="q8_0") as server:
+        answer = chat(server, messages)["message"]
+        assert "4711" in answer["content"]
+        shown = run_cli(server.environment, "ps").stdout
+        assert re.search(r"nano .* \d+ q8_0 ", shown)
+    messages += [answer, user("What is 3 plus 4?")]
+    with run_server(empty_home, **saves) as server:
+        assert "prompt_cached_count" not in chat(server, messages)
+        assert "f16" not in run_cli(server.environment, "ps").stdout
 
 
 def test_a_long_conversation_makes_way_and_comes_back(empty_home: Path) -> None:

@@ -64,7 +64,7 @@ class Tags(msgspec.Struct):
 class Running(msgspec.Struct, omit_defaults=True):
     """One element of `GET /api/ps`; `remote_…` are of models that are computed elsewhere.
 
-    `energy` is ours.
+    Ours are `kv_type`, the type of cached keys and values, and `energy`.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Running(msgspec.Struct, omit_defaults=True):
     expires_at: str
     size_vram: int
     context_length: int
+    kv_type: str = ""
     remote_model: str = ""
     remote_host: str = ""
     energy: ModelEnergy | None = None
@@ -241,6 +242,7 @@ def running(model: LoadedModel, energy: ModelEnergy | None) -> Running:
         size_vram=_size_vram(model),
         context_length=loaded.n_ctx,
         energy=energy,
+        kv_type=model.plan.shape.cache_type,
     )
 
 

@@ -1,0 +1,123 @@
+"""Presets: each plan is the best for its requests, and what is set explicitly wins."""
+
+import pytest
+
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.nvidia import Gpu
+from gptoss_local.plan.comparison import changes, explain_preset
+from gptoss_local.plan.facts import ModelFacts
+from gptoss_local.plan.measured import Tuning
+from gptoss_local.plan.objective import OBJECTIVES, most_answers
+from gptoss_local.plan.options import plan_options
+from gptoss_local.plan.planner import FLOOR_CTX, make_plan
+from gptoss_local.plan.result import Plan
+from gptoss_local.plan.words import explain
+from gptoss_local.settings import Settings
+from gptoss_local.types import Preset
+from tests.plan.machines import LARGE, SMALL, gpu, machine
+
+
+def plan_for(preset: Preset, facts: ModelFacts, here: Machine, **wishes: int) -> Plan:
+    return make_plan(facts, here, plan_options(Settings(preset=preset, **wishes), 15))  # type: ignore[arg-type]
+
+
+def tok_s_together(plan: Plan) -> float:
+    """Of all answers, in the time that the plan expects for its objective."""
+    return 512 / plan.speed.write_s
+
+
+def test_what_is_set_wins() -> None:
+    here = machine(gpu(24))
+    wishes = {"num_parallel": 5, "context_length": 8192, "threads": 3}
+    for preset in OBJECTIVES:
+        plan = plan_for(preset, SMALL, here, **wishes)
+        assert (plan.shape.n_seq, plan.shape.n_ctx) == (5, 8192)
+        assert (plan.n_threads_prefill, plan.n_threads_decode) == (3, 3)
+        assert most_answers(Settings(preset=preset, num_parallel=5)) == 5
+    assert [most_answers(Settings(preset=preset)) for preset in OBJECTIVES] == [4, 2, 16, 4]
+
+
+def test_one_person_gets_more_experts_in_vram() -> None:
+    """For which context makes way, but not below what agents begin with."""
+    here = machine(gpu(16, 15.5))
+    balanced, latency = (plan_for(name, LARGE, here) for name in ("balanced", "latency"))
+    assert latency.vram_share > balanced.vram_share
+    assert latency.speed.decode_tok_s > balanced.speed.decode_tok_s
+    assert latency.speed.prefill_tok_s > balanced.speed.prefill_tok_s
+    assert balanced.shape.n_ctx > latency.shape.n_ctx >= FLOOR_CTX
+
+
+@pytest.mark.parametrize(("card", "n_fitting"), [(gpu(24), 16), (gpu(12, 11.4), 14)])
+def test_many_requests_have_room(card: Gpu, n_fitting: int) -> None:
+    """Also where that brings experts to RAM: a step of many sequences shares them."""
+    balanced, plan = (plan_for(n, SMALL, machine(card)) for n in ("balanced", "throughput"))
+    assert plan.shape.n_seq == 16
+    assert plan.shape.n_ctx >= n_fitting * (4096 + 512)
+    assert tok_s_together(plan) > 1.4 * tok_s_together(balanced)
+
+
+def test_a_wish_for_fewer_answers_is_what_is_compared() -> None:
+    eight = plan_for("throughput", SMALL, machine(gpu(24)), num_parallel=8)
+    sixteen = plan_for("throughput", SMALL, machine(gpu(24)))
+    assert tok_s_together(eight) < tok_s_together(sixteen)
+
+
+@pytest.mark.parametrize("facts", [SMALL, LARGE])
+def test_half_of_the_cores_compute_quietly(facts: ModelFacts) -> None:
+    for here in (machine(), machine(gpu(16, 15.5))):
+        balanced, quiet = (plan_for(name, facts, here) for name in ("balanced", "quiet"))
+        assert quiet.n_threads_prefill == balanced.n_threads_prefill // 2 == 4
+        assert quiet.n_threads_decode == balanced.n_threads_decode // 2 == 4
+    assert plan_for("quiet", facts, machine(n_cores=1, n_performance_cores=1)).n_threads_decode == 1
+
+
+def test_no_more_threads_than_quiet_though_more_were_measured_to_be_faster() -> None:
+    tuning = Tuning(
+        uses_gpu=False,
+        decode=((8, 9.0),),
+        prefill=((8, 90.0),),
+        n_threads_decode=8,
+        n_threads_prefill=3,
+        decode_factor=1.0,
+        prefill_factor=1.0,
+    )
+    plan = make_plan(SMALL, machine(), plan_options(Settings(preset="quiet"), 15), tuning)
+    assert (plan.n_threads_prefill, plan.n_threads_decode) == (3, 4)
+
+
+def test_estimates_of_the_request_are_corrected_too() -> None:
+    tuning = Tuning(
+        uses_gpu=True,
+        decode=((8, 9.0),),
+        prefill=((8, 90.0),),
+        n_threads_decode=8,
+        n_threads_prefill=8,
+        decode_factor=0.5,
+        prefill_factor=2.0,
+    )
+    plain = plan_for("throughput", SMALL, machine(gpu(24))).speed
+    corrected = tuning.correct(plain)
+    assert corrected.read_s == pytest.approx(plain.read_s / 2)
+    assert corrected.write_s == pytest.approx(plain.write_s * 2)
+
+
+def test_changes_are_named() -> None:
+    here = machine(gpu(12, 11.4))
+    balanced, plan = (plan_for(name, SMALL, here) for name in ("balanced", "throughput"))
+    assert changes(balanced, plan)["n_seq"] == (4, 16)
+    assert changes(plan, plan) == {}
+    (line,) = explain_preset("throughput", SMALL, balanced, plan)
+    assert line.startswith("The preset throughput changes answers at the same time (4 to 16), ")
+    options = plan_options(Settings(preset="throughput"), 15)
+    assert "s for 14 requests at the same time, of 4,096 tokens read and 512 written" in " ".join(
+        explain(SMALL, here, options, plan)
+    )
+
+
+def test_what_a_preset_cannot_do_is_said() -> None:
+    for here, n_lines in ((machine(), 1), (machine(gpu(24)), 2), (machine(gpu(8)), 3)):
+        quiet = plan_for("quiet", SMALL, here)
+        lines = explain_preset("quiet", SMALL, quiet, quiet)
+        assert lines[0] == "The preset quiet changes nothing here."
+        assert len(lines) == n_lines
+        assert ("nvidia-smi --power-limit" in lines[-1]) is quiet.uses_gpu
