@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -10,7 +11,13 @@ import httpx
 import msgspec
 
 from gptoss_local.catalog import UpstreamAddress
-from gptoss_local.errors import GptOssError, ServerBusyError, UpstreamError, UsageError
+from gptoss_local.errors import (
+    ContextOverflowError,
+    GptOssError,
+    ServerBusyError,
+    UpstreamError,
+    UsageError,
+)
 from gptoss_local.upstream.kinds import KINDS
 from gptoss_local.upstream.replicas import Replica
 from gptoss_local.upstream.wire import Chunk, error_text, read_chunk
@@ -20,6 +27,7 @@ _HEALTH_S = 5.0
 _N_ERROR_BYTES = 65_536  # of a body that says why; more is not read
 _N_LINE_BYTES = 4 * 2**20
 _BUSY = (429, 503)
+_TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, SGLang, llama-server
 
 
 class Fault(Exception):
@@ -65,7 +73,11 @@ class Connection:
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=httpx.Timeout(None, connect=_CONNECT_S),  # the rest is timed by what is due
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+            limits=httpx.Limits(
+                max_connections=None,
+                max_keepalive_connections=20,
+                keepalive_expiry=4.0,  # many servers close idle connections after 5 s
+            ),
         )
 
     async def close(self) -> None:
@@ -105,7 +117,8 @@ class Connection:
         kind, wait_s = self._address.kind, self._address.first_token_s
         url = replica.url + KINDS[kind].path
         try:
-            request = self._http.build_request("POST", url, json=body)
+            headers = {"Connection": "close"} if KINDS[kind].closes else {}
+            request = self._http.build_request("POST", url, json=body, headers=headers)
             async with asyncio.timeout(wait_s):
                 response = await self._http.send(request, stream=True)
             try:
@@ -181,6 +194,9 @@ class Connection:
             return Fault(told, may_retry=False, is_of_replica=False)
         if status >= 500:
             return Fault(UpstreamError(f"{self._at(replica)} failed ({status}){why}"))
+        if _TOO_LONG.search(why):
+            too_long = ContextOverflowError(f"{self._at(replica)} refuses the prompt{why}")
+            return Fault(too_long, may_retry=False, is_of_replica=False)
         told = UpstreamError(
             f"{self._at(replica)} refuses the request ({status}){why}",
             hint=f"Is it {self._address.kind}, and is '{self._address.model}' its model?",
