@@ -20,7 +20,8 @@ from gptoss_local.errors import ContextOverflowError, UpstreamError, UsageError
 from gptoss_local.formats.o200k import N_VOCAB
 from gptoss_local.types import SamplingParams, Usage
 from gptoss_local.upstream.answer import Answer
-from gptoss_local.upstream.connection import Connection, Fault
+from gptoss_local.upstream.calls import Call, Fault, followed
+from gptoss_local.upstream.connection import Connection
 from gptoss_local.upstream.gaps import Gaps
 from gptoss_local.upstream.harmony import closer
 from gptoss_local.upstream.kinds import KINDS, N_CTX
@@ -214,21 +215,30 @@ class Upstream:
         body = request_body(self.address.kind, self.address.model, asked)
         n_tries = max(_N_TRIES, len(self._replicas.all))
         for n in itertools.count(1):
-            replica, has_tokens = self._replicas.choose(), False
-            gaps = Gaps(self._vocabulary)
+            replica, gaps = self._replicas.choose(), Gaps(self._vocabulary)
+            call = Call(
+                url=replica.url,
+                kind=self.address.kind,
+                model=self.address.model,
+                n_prompt=len(asked.prompt),
+                n_resent=n - 1,
+            )
             try:
-                with replica.busy():
-                    stream = self._connection.stream(replica, body, asked.n_logprobs)
+                with replica.busy(), followed(call):
+                    stream = self._connection.stream(replica, body, asked.n_logprobs, call)
                     async with aclosing(stream) as chunks:
                         async for chunk in chunks:
-                            has_tokens = has_tokens or bool(chunk.tokens)
-                            yield gaps.fill(chunk)
+                            filled = gaps.fill(chunk)
+                            call.n_generated += len(filled.tokens)
+                            call.n_cached = filled.n_cached or call.n_cached
+                            yield filled
                 replica.failed_s = None
                 return
             except Fault as fault:
                 if fault.is_of_replica:
                     replica.failed_s = time.monotonic()
-                if has_tokens or not fault.may_retry or n == n_tries or fault.after_s > _MAX_WAIT_S:
+                is_final = call.n_generated or not fault.may_retry or n == n_tries
+                if is_final or fault.after_s > _MAX_WAIT_S:
                     raise fault.error from fault
                 wait_s = max(_BACKOFF_S * 2 ** (n - 1), fault.after_s)
             if all(each.failed_s for each in self._replicas.all) or not replica.failed_s:

@@ -13,11 +13,11 @@ import msgspec
 from gptoss_local.catalog import UpstreamAddress
 from gptoss_local.errors import (
     ContextOverflowError,
-    GptOssError,
     ServerBusyError,
     UpstreamError,
     UsageError,
 )
+from gptoss_local.upstream.calls import Call, Fault
 from gptoss_local.upstream.kinds import KINDS
 from gptoss_local.upstream.replicas import Replica
 from gptoss_local.upstream.wire import Chunk, error_text, read_chunk
@@ -28,31 +28,6 @@ _N_ERROR_BYTES = 65_536  # of a body that says why; more is not read
 _N_LINE_BYTES = 4 * 2**20
 _BUSY = (429, 503)
 _TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, SGLang, llama-server
-
-
-class Fault(Exception):
-    """A request failed.
-
-    Args:
-        error: What to raise if it is not tried again.
-        may_retry: The same request may succeed elsewhere, or later.
-        is_of_replica: The address does not work, whatever it is asked.
-        after_s: When the upstream says to come again.
-    """
-
-    def __init__(
-        self,
-        error: GptOssError,
-        *,
-        may_retry: bool = True,
-        is_of_replica: bool = True,
-        after_s: float = 0.0,
-    ) -> None:
-        super().__init__(error.message)
-        self.error = error
-        self.may_retry = may_retry
-        self.is_of_replica = is_of_replica
-        self.after_s = after_s
 
 
 class Connection:
@@ -107,9 +82,11 @@ class Connection:
         return found if type(found) is int and found > 0 else None
 
     async def stream(
-        self, replica: Replica, body: dict[str, Any], n_logprobs: int | None
+        self, replica: Replica, body: dict[str, Any], n_logprobs: int | None, call: Call
     ) -> AsyncGenerator[Chunk, None]:
         """Send a request and yield the chunks of its answer; closing the iterator disconnects.
+
+        The headers of `call` are sent, and its status is written.
 
         Raises:
             Fault: whatever went wrong.
@@ -117,10 +94,12 @@ class Connection:
         kind, wait_s = self._address.kind, self._address.first_token_s
         url = replica.url + KINDS[kind].path
         try:
-            headers = {"Connection": "close"} if KINDS[kind].closes else {}
+            closing = {"Connection": "close"} if KINDS[kind].closes else {}
+            headers = call.headers | closing
             request = self._http.build_request("POST", url, json=body, headers=headers)
             async with asyncio.timeout(wait_s):
                 response = await self._http.send(request, stream=True)
+            call.status = response.status_code
             try:
                 if response.status_code != httpx.codes.OK:
                     raise await self._refusal(response, replica)

@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -55,6 +56,7 @@ class StandIn:
     is_ill: bool = False
     faults: list[Fault] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[Headers] = field(default_factory=list)
     n_left: int = 0
     n_running: int = 0
 
@@ -64,6 +66,7 @@ class StandIn:
             return JSONResponse({"error": {"message": f"bad key: {sent}"}}, 401)
         body = await request.json()
         self.bodies.append(body)
+        self.headers.append(request.headers)
         if self.faults:
             return self.faults.pop(0)()
         if refused := self._refuse(body):
