@@ -13,7 +13,7 @@ from gptoss_local.chat import Vocabulary
 from gptoss_local.runner.loading import read_vocabulary
 from gptoss_local.settings import Settings
 from gptoss_local.store import ModelEntry
-from gptoss_local.upstream.harmony import closer, probe
+from gptoss_local.upstream.harmony import probe
 
 if TYPE_CHECKING:
     from gptoss_local.upstream.client import Upstream
@@ -99,7 +99,7 @@ async def connect(entry: ModelEntry, address: UpstreamAddress, settings: Setting
 
     vocabulary = await own_vocabulary(settings)
     file = nano.ensure_gguf(settings.cache_dir)  # it is there now
-    engine = Upstream(entry.name, address, closer(vocabulary), file)
+    engine = Upstream(entry.name, address, vocabulary, file)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(engine.close)
         await engine.connect(*probe(vocabulary))

@@ -6,27 +6,32 @@ has text of a prompt or an answer, or the arguments of a call.
     POST /v1/responses              request   continues the client's trace (`traceparent`)
     ├── chat nano                   answer    one for each, between calls of tools
     │   ├── queue, prefill, decode            their times are those that the engine measured
+    ├── upstream                              a request to an engine elsewhere
     └── execute_tool python         tool      a call that the server runs
 
 Names of attributes: OpenTelemetry's semantic conventions for HTTP and for generative AI.
 """
 
 import asyncio
+import functools
 import logging
 import os
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from gptoss_local import __version__
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.tools import ToolResult
+from gptoss_local.upstream.calls import Call, Fault, following
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, SpanKind
 
 _log = logging.getLogger("gptoss")
 
@@ -61,6 +66,7 @@ class Tracing:
         parent = self._propagator.extract(headers, Context())
         span = self._tracer.start_span(method, parent, SpanKind.SERVER)
         _request.set(_Request(self, span))
+        following.set(functools.partial(self._follow, span))
         return span
 
     def add_answer(self, record: AnswerRecord) -> None:
@@ -129,6 +135,41 @@ class Tracing:
             fail(span)
         span.end()
 
+    @contextmanager
+    def _follow(self, request: "Span", call: Call) -> Iterator[None]:
+        """Make the span of a call of an upstream, which continues the trace."""
+        from opentelemetry.context import Context
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        url = urlsplit(call.url)
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "text_completion",
+            "gen_ai.request.model": call.model,
+            "gen_ai.usage.input_tokens": call.n_prompt,
+            "gptoss.upstream.kind": call.kind,
+            "server.address": url.hostname or "",
+        }
+        if url.port:
+            attributes["server.port"] = url.port
+        if call.n_resent:
+            attributes["http.request.resend_count"] = call.n_resent
+        span = self._begin(request, "upstream", time.time_ns(), attributes, SpanKind.CLIENT)
+        self._propagator.inject(call.headers, set_span_in_context(span, Context()))
+        try:
+            yield
+        except Exception as raised:
+            error = raised.error if isinstance(raised, Fault) else raised
+            span.set_attribute("error.type", type(error).__name__)
+            fail(span)
+            raise
+        finally:
+            if call.status:
+                span.set_attribute("http.response.status_code", call.status)
+            if call.n_cached is not None:
+                span.set_attribute("gen_ai.usage.cache_read.input_tokens", call.n_cached)
+            span.set_attribute("gen_ai.usage.output_tokens", call.n_generated)
+            span.end()
+
     async def close(self) -> None:
         """Send the last spans; those that take too long are dropped."""
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
@@ -138,13 +179,23 @@ class Tracing:
             _log.warning("the last spans could not be sent in %.0f s", _CLOSE_S)
 
     def _begin(
-        self, parent: "Span", name: str, begun_ns: int, attributes: Mapping[str, Any]
+        self,
+        parent: "Span",
+        name: str,
+        begun_ns: int,
+        attributes: Mapping[str, Any],
+        kind: "SpanKind | None" = None,
     ) -> "Span":
         from opentelemetry.context import Context
-        from opentelemetry.trace import set_span_in_context
+        from opentelemetry.trace import SpanKind, set_span_in_context
 
-        context = set_span_in_context(parent, Context())
-        return self._tracer.start_span(name, context, attributes=attributes, start_time=begun_ns)
+        return self._tracer.start_span(
+            name,
+            set_span_in_context(parent, Context()),
+            kind or SpanKind.INTERNAL,
+            attributes=attributes,
+            start_time=begun_ns,
+        )
 
 
 class _Request(NamedTuple):

@@ -14,12 +14,16 @@ from pathlib import Path
 import msgspec
 
 from gptoss_local.catalog import UpstreamAddress
+from gptoss_local.chat.vocabulary import Vocabulary
 from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
 from gptoss_local.errors import ContextOverflowError, UpstreamError, UsageError
 from gptoss_local.formats.o200k import N_VOCAB
 from gptoss_local.types import SamplingParams, Usage
-from gptoss_local.upstream.answer import Answer, Closer
-from gptoss_local.upstream.connection import Connection, Fault
+from gptoss_local.upstream.answer import Answer
+from gptoss_local.upstream.calls import Call, Fault, followed
+from gptoss_local.upstream.connection import Connection
+from gptoss_local.upstream.gaps import Gaps
+from gptoss_local.upstream.harmony import closer
 from gptoss_local.upstream.kinds import KINDS, N_CTX
 from gptoss_local.upstream.replicas import Replica, Replicas
 from gptoss_local.upstream.wire import Asked, Chunk, request_body
@@ -35,8 +39,8 @@ class Upstream:
     Args:
         name: The model's name here, for messages.
         address: Where they are and what they are.
-        closer: See `Closer`.
-        vocabulary_file: A GGUF with the vocabulary, for grammars.
+        vocabulary: That of gpt-oss.
+        vocabulary_file: A GGUF with it, for grammars.
 
     Attributes:
         address: As given.
@@ -46,11 +50,12 @@ class Upstream:
     """
 
     def __init__(
-        self, name: str, address: UpstreamAddress, closer: Closer, vocabulary_file: Path
+        self, name: str, address: UpstreamAddress, vocabulary: Vocabulary, vocabulary_file: Path
     ) -> None:
         self._name = name
         self.address = address
-        self._closer = closer
+        self._vocabulary = vocabulary
+        self._closer = closer(vocabulary)
         self._vocabulary_file = vocabulary_file
         self._connection = Connection(name, address)
         self._replicas = Replicas(address.urls, self._connection.is_well)
@@ -210,20 +215,30 @@ class Upstream:
         body = request_body(self.address.kind, self.address.model, asked)
         n_tries = max(_N_TRIES, len(self._replicas.all))
         for n in itertools.count(1):
-            replica, has_tokens = self._replicas.choose(), False
+            replica, gaps = self._replicas.choose(), Gaps(self._vocabulary)
+            call = Call(
+                url=replica.url,
+                kind=self.address.kind,
+                model=self.address.model,
+                n_prompt=len(asked.prompt),
+                n_resent=n - 1,
+            )
             try:
-                with replica.busy():
-                    stream = self._connection.stream(replica, body, asked.n_logprobs)
+                with replica.busy(), followed(call):
+                    stream = self._connection.stream(replica, body, asked.n_logprobs, call)
                     async with aclosing(stream) as chunks:
                         async for chunk in chunks:
-                            has_tokens = has_tokens or bool(chunk.tokens)
-                            yield chunk
+                            filled = gaps.fill(chunk)
+                            call.n_generated += len(filled.tokens)
+                            call.n_cached = filled.n_cached or call.n_cached
+                            yield filled
                 replica.failed_s = None
                 return
             except Fault as fault:
                 if fault.is_of_replica:
                     replica.failed_s = time.monotonic()
-                if has_tokens or not fault.may_retry or n == n_tries or fault.after_s > _MAX_WAIT_S:
+                is_final = call.n_generated or not fault.may_retry or n == n_tries
+                if is_final or fault.after_s > _MAX_WAIT_S:
                     raise fault.error from fault
                 wait_s = max(_BACKOFF_S * 2 ** (n - 1), fault.after_s)
             if all(each.failed_s for each in self._replicas.all) or not replica.failed_s:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -10,7 +11,13 @@ import httpx
 import msgspec
 
 from gptoss_local.catalog import UpstreamAddress
-from gptoss_local.errors import GptOssError, ServerBusyError, UpstreamError, UsageError
+from gptoss_local.errors import (
+    ContextOverflowError,
+    ServerBusyError,
+    UpstreamError,
+    UsageError,
+)
+from gptoss_local.upstream.calls import Call, Fault
 from gptoss_local.upstream.kinds import KINDS
 from gptoss_local.upstream.replicas import Replica
 from gptoss_local.upstream.wire import Chunk, error_text, read_chunk
@@ -20,31 +27,7 @@ _HEALTH_S = 5.0
 _N_ERROR_BYTES = 65_536  # of a body that says why; more is not read
 _N_LINE_BYTES = 4 * 2**20
 _BUSY = (429, 503)
-
-
-class Fault(Exception):
-    """A request failed.
-
-    Args:
-        error: What to raise if it is not tried again.
-        may_retry: The same request may succeed elsewhere, or later.
-        is_of_replica: The address does not work, whatever it is asked.
-        after_s: When the upstream says to come again.
-    """
-
-    def __init__(
-        self,
-        error: GptOssError,
-        *,
-        may_retry: bool = True,
-        is_of_replica: bool = True,
-        after_s: float = 0.0,
-    ) -> None:
-        super().__init__(error.message)
-        self.error = error
-        self.may_retry = may_retry
-        self.is_of_replica = is_of_replica
-        self.after_s = after_s
+_TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, SGLang, llama-server
 
 
 class Connection:
@@ -65,7 +48,11 @@ class Connection:
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
             timeout=httpx.Timeout(None, connect=_CONNECT_S),  # the rest is timed by what is due
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+            limits=httpx.Limits(
+                max_connections=None,
+                max_keepalive_connections=20,
+                keepalive_expiry=4.0,  # many servers close idle connections after 5 s
+            ),
         )
 
     async def close(self) -> None:
@@ -95,9 +82,11 @@ class Connection:
         return found if type(found) is int and found > 0 else None
 
     async def stream(
-        self, replica: Replica, body: dict[str, Any], n_logprobs: int | None
+        self, replica: Replica, body: dict[str, Any], n_logprobs: int | None, call: Call
     ) -> AsyncGenerator[Chunk, None]:
         """Send a request and yield the chunks of its answer; closing the iterator disconnects.
+
+        The headers of `call` are sent, and its status is written.
 
         Raises:
             Fault: whatever went wrong.
@@ -105,9 +94,12 @@ class Connection:
         kind, wait_s = self._address.kind, self._address.first_token_s
         url = replica.url + KINDS[kind].path
         try:
-            request = self._http.build_request("POST", url, json=body)
+            closing = {"Connection": "close"} if KINDS[kind].closes else {}
+            headers = call.headers | closing
+            request = self._http.build_request("POST", url, json=body, headers=headers)
             async with asyncio.timeout(wait_s):
                 response = await self._http.send(request, stream=True)
+            call.status = response.status_code
             try:
                 if response.status_code != httpx.codes.OK:
                     raise await self._refusal(response, replica)
@@ -181,6 +173,9 @@ class Connection:
             return Fault(told, may_retry=False, is_of_replica=False)
         if status >= 500:
             return Fault(UpstreamError(f"{self._at(replica)} failed ({status}){why}"))
+        if _TOO_LONG.search(why):
+            too_long = ContextOverflowError(f"{self._at(replica)} refuses the prompt{why}")
+            return Fault(too_long, may_retry=False, is_of_replica=False)
         told = UpstreamError(
             f"{self._at(replica)} refuses the request ({status}){why}",
             hint=f"Is it {self._address.kind}, and is '{self._address.model}' its model?",

@@ -1,9 +1,8 @@
 """The names that each kind of engine gives to things: one table for requests and answers.
 
-Sources, as of autumn 2026; none of these engines has been run: vLLM's
-`entrypoints/openai/completion/protocol.py`, SGLang's `entrypoints/openai/protocol.py`,
-TensorRT-LLM's `serve/openai_protocol.py`, Dynamo's `nvext.rs`, llama.cpp's
-`tools/server/README.md`. NIM for LLMs 2 is vLLM.
+Sources, as of autumn 2026: vLLM's `entrypoints/openai/completion/protocol.py`, SGLang's
+`entrypoints/openai/protocol.py`, TensorRT-LLM's `serve/openai_protocol.py`, Dynamo's `nvext.rs`;
+NIM for LLMs 2 is vLLM. Of all these, only llama-server has been run.
 """
 
 from typing import Any
@@ -29,6 +28,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         health: The path that answers while the engine is well.
         top_k_off: The value of `top_k` that keeps all tokens.
         has_logprobs: Whether log-probabilities come with token ids.
+        closes: Whether it closes a connection after a stream, though it says that it stays open.
         since: What to say where text arrives without ids.
     """
 
@@ -38,6 +38,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     path: str = "/v1/completions"
     health: str = "/health"
     has_logprobs: bool = False
+    closes: bool = False
     since: str
 
 
@@ -73,6 +74,7 @@ KINDS: dict[UpstreamKind, Kind] = {
         stop=(),
         path="/completion",
         has_logprobs=True,
+        closes=True,
         since="Use a llama-server of 2025 or later.",
     ),
 }

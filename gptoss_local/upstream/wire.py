@@ -9,7 +9,7 @@ from gptoss_local.engine.protocol import Logprob
 from gptoss_local.errors import UpstreamError
 from gptoss_local.formats.o200k import N_VOCAB
 from gptoss_local.types import FinishReason, SamplingParams
-from gptoss_local.upstream.kinds import KINDS, Place
+from gptoss_local.upstream.kinds import KINDS, N_CTX, Place
 
 _TOKEN_ID = "token_id:"  # vLLM's spelling of a token in log-probabilities
 _ENDS: dict[str, FinishReason] = {"stop": "stop", "eos": "stop", "length": "length"}
@@ -33,6 +33,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
         end: Why the answer is over; None: it is not.
         stop_token: What ended it, if the upstream says so.
         n_cached: Tokens of the prompt that needed no prefill, if the upstream says so.
+        n_total: Tokens of the answer by then, if some may be missing; see `gaps`.
+        text: Of these tokens and of those that are missing.
     """
 
     tokens: list[int] = []
@@ -40,6 +42,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     end: FinishReason | None = None
     stop_token: int | None = None
     n_cached: int | None = None
+    n_total: int | None = None
+    text: str = ""
 
 
 def request_body(kind: UpstreamKind, model: str, asked: Asked) -> dict[str, Any]:
@@ -50,6 +54,7 @@ def request_body(kind: UpstreamKind, model: str, asked: Asked) -> dict[str, Any]
     body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
     if is_llama:  # its own defaults are others
         body |= {"n_predict": asked.max_tokens, "top_k": sampling.top_k, "min_p": sampling.min_p}
+        body["stream"] = asked.max_tokens > 1  # a part of a character is in no stream
     else:
         body |= {"model": model, "max_tokens": asked.max_tokens}
         body |= {"stop_token_ids": asked.stop_tokens, "stream_options": {"include_usage": True}}
@@ -67,7 +72,7 @@ def request_body(kind: UpstreamKind, model: str, asked: Asked) -> dict[str, Any]
             "frequency_penalty": penalties.frequency,
         }
         if is_llama:
-            body["repeat_last_n"] = -1 if penalties.last_n is None else penalties.last_n
+            body["repeat_last_n"] = N_CTX if penalties.last_n is None else penalties.last_n
     if asked.n_logprobs is not None:
         if is_llama:
             body["n_probs"] = max(1, asked.n_logprobs)  # 0 means none
@@ -135,7 +140,7 @@ def _read(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> 
 
 def _read_llama(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> Chunk:
     tokens = msgspec.convert(_at(event, KINDS[kind].ids) or [], list[int])
-    if event["content"] and not tokens and not event["stop"]:
+    if event["content"] and not tokens:
         raise UpstreamError("the upstream sends text, and no token ids", hint=KINDS[kind].since)
     logprobs = []
     if n_logprobs is not None and tokens:
@@ -146,7 +151,14 @@ def _read_llama(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | Non
     if event["stop"]:
         end = "length" if event["stop_type"] == "limit" else "stop"
     n_cached = (event.get("timings") or {}).get("cache_n")
-    return Chunk(tokens=tokens, logprobs=logprobs, end=end, n_cached=n_cached)
+    return Chunk(
+        tokens=tokens,
+        logprobs=logprobs,
+        end=end,
+        n_cached=n_cached,
+        n_total=event.get("tokens_predicted"),
+        text=event["content"],
+    )
 
 
 def _at(event: dict[str, Any], place: Place) -> Any:

@@ -12,7 +12,6 @@ from gptoss_local.catalog import UpstreamAddress
 from gptoss_local.chat import Vocabulary
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.upstream.client import Upstream
-from gptoss_local.upstream.harmony import closer
 from tests.engine.run import load_of
 from tests.upstream.stand_in import StandIn, serving
 
@@ -44,7 +43,7 @@ def upstream_to(vocabulary: Vocabulary, nano_gguf: Path) -> Connect:
         kinds = [each.kind for each in stand_ins if isinstance(each, StandIn)]
         options = {"kind": (kinds or ["vllm"])[0], "model": "served", "n_ctx": 4096} | options
         address = UpstreamAddress(urls=urls, **options)
-        upstream = Upstream("far", address, closer(vocabulary), nano_gguf)
+        upstream = Upstream("far", address, vocabulary, nano_gguf)
         try:
             yield upstream
         finally:

@@ -1,7 +1,7 @@
 """Servers that speak the wire format of each kind, over a real engine with nano.
 
 Each refuses what the real one refuses, and sends ids only when asked in its own way. A fault
-replaces or spoils one answer.
+replaces or spoils one answer. llama-server's was recorded from the real one; see `llama_server`.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -55,6 +56,7 @@ class StandIn:
     is_ill: bool = False
     faults: list[Fault] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[Headers] = field(default_factory=list)
     n_left: int = 0
     n_running: int = 0
 
@@ -64,10 +66,14 @@ class StandIn:
             return JSONResponse({"error": {"message": f"bad key: {sent}"}}, 401)
         body = await request.json()
         self.bodies.append(body)
+        self.headers.append(request.headers)
         if self.faults:
             return self.faults.pop(0)()
         if refused := self._refuse(body):
             return JSONResponse({"error": {"message": refused, "code": 400}}, 400)
+        if not body["stream"]:
+            *_, whole = [json.loads(event[6:]) async for event in self._events(body)]
+            return JSONResponse(whole)
         return StreamingResponse(self._events(body), media_type="text/event-stream")
 
     def _refuse(self, body: dict[str, Any]) -> str:
@@ -75,6 +81,13 @@ class StandIn:
             return f"Extra inputs are not permitted: {sorted(unknown)}"
         if self.kind != "llama-server" and body["model"] != self.model:
             return f"The model `{body['model']}` does not exist."
+        n = len(body["prompt"])
+        if n >= self.n_ctx and self.kind == "llama-server":
+            return f"request ({n} tokens) exceeds the available context size ({self.n_ctx} tokens)"
+        if n >= self.n_ctx:
+            return f"This model's maximum context length is {self.n_ctx} tokens, and you sent {n}."
+        if self.kind == "llama-server" and body.get("repeat_last_n", 0) < 0:
+            return "Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647"
         return ""
 
     async def _events(self, body: dict[str, Any]) -> AsyncIterator[str]:
@@ -96,7 +109,7 @@ class StandIn:
             max_tokens=max_tokens,
             n_logprobs=n_logprobs,
         )
-        last = 0
+        last, answer, part = 0, list[int](), b""
         self.n_running += 1
         try:
             async with aclosing(stream):
@@ -105,10 +118,18 @@ class StandIn:
                         last = frame.tokens[-1]
                         hides = self.hides_stop and last in STOP_TOKENS
                         tokens = frame.tokens[:-1] if hides else frame.tokens
-                        if tokens:
+                        if tokens and not llama:
                             yield self._event(body, tokens, frame)
+                        for i, token in enumerate(tokens if llama else []):
+                            answer.append(token)
+                            part += self.vocabulary.bytes_of(token)
+                            if not _is_cut(part):  # it sends this token, and the text of all
+                                one = Tokens(0, [token], frame.logprobs[i : i + 1])
+                                if body["stream"]:
+                                    yield self._llama_event(body, one, part, len(answer))
+                                part = b""
                     elif isinstance(frame, Finished):
-                        for event in self._end(frame, last):
+                        for event in self._end(frame, last, [] if body["stream"] else answer):
                             yield event
         except (GeneratorExit, asyncio.CancelledError):
             self.n_left += 1
@@ -116,23 +137,35 @@ class StandIn:
         finally:
             self.n_running -= 1
 
+    def _llama_event(self, body: dict[str, Any], frame: Tokens, text: bytes, n_total: int) -> str:
+        event: dict[str, Any] = {
+            "index": 0,
+            "content": "" if frame.tokens[0] in STOP_TOKENS else text.decode(errors="replace"),
+            "tokens": frame.tokens if body.get("return_tokens") else [],
+            "stop": False,
+            "id_slot": -1,
+            "tokens_predicted": n_total,
+            "tokens_evaluated": len(body["prompt"]),
+        }
+        if frame.logprobs:
+            event["completion_probabilities"] = [
+                {
+                    "id": token,
+                    "logprob": each.logprob,
+                    "top_logprobs": [{"id": t, "logprob": p} for t, p in each.top],
+                }
+                for token, each in zip(frame.tokens, frame.logprobs, strict=True)
+            ]
+        return _sse(event)
+
     def _event(self, body: dict[str, Any], tokens: list[int], frame: Tokens) -> str:
         text = b"".join(map(self.vocabulary.bytes_of, tokens)).decode(errors="replace")
-        if self.kind == "llama-server":
-            event: dict[str, Any] = {"content": text, "stop": False, "index": 0}
-            event["tokens"] = tokens if body.get("return_tokens") else []
-            if frame.logprobs:
-                event["completion_probabilities"] = [
-                    {
-                        "id": token,
-                        "logprob": each.logprob,
-                        "top_logprobs": [{"id": t, "logprob": p} for t, p in each.top],
-                    }
-                    for token, each in zip(tokens, frame.logprobs, strict=True)
-                ]
-            return _sse(event)
         choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": None, "logprobs": None}
-        event = {"object": "text_completion", "model": self.model, "choices": [choice]}
+        event: dict[str, Any] = {
+            "object": "text_completion",
+            "model": self.model,
+            "choices": [choice],
+        }
         if self.kind == "dynamo":
             fields = (body.get("nvext") or {}).get("extra_fields", [])
             if "completion_token_ids" in fields:
@@ -153,13 +186,16 @@ class StandIn:
             }
         return _sse(event)
 
-    def _end(self, frame: Finished, last: int) -> list[str]:
+    def _end(self, frame: Finished, last: int, answer: list[int]) -> list[str]:
         usage = frame.usage
         if self.kind == "llama-server":
+            text = b"".join(self.vocabulary.bytes_of(t) for t in answer if t not in STOP_TOKENS)
             end = {
-                "content": "",
-                "tokens": [],
+                "index": 0,
+                "content": text.decode(errors="replace"),
+                "tokens": answer,
                 "stop": True,
+                "tokens_predicted": usage.n_generated,
                 "timings": {"cache_n": usage.n_cached},
             }
             return [_sse(end | {"stop_type": "limit" if frame.reason == "length" else "eos"})]
@@ -188,6 +224,15 @@ class StandIn:
 
     async def props(self, _request: Request) -> Response:
         return JSONResponse({"default_generation_settings": {"n_ctx": self.n_ctx}})
+
+
+def _is_cut(text: bytes) -> bool:
+    """Whether a text ends within a character."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data"
+    return False
 
 
 def _pairs(bias: Any) -> Any:

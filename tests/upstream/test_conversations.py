@@ -17,7 +17,9 @@ from gptoss_local.engine.interface import Engine
 from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.errors import UpstreamError, UsageError
 from gptoss_local.types import Penalties, SamplingParams
+from gptoss_local.upstream.gaps import Gaps
 from gptoss_local.upstream.harmony import probe
+from gptoss_local.upstream.wire import Chunk
 from tests.engine.run import GREEDY
 from tests.nano.recipe.make_golden import GOLDEN
 from tests.upstream.conftest import Connect
@@ -47,6 +49,15 @@ async def collect(
     assert isinstance(finished, Finished)
     assert all(isinstance(event, Tokens) for event in events)
     return [event for event in events if isinstance(event, Tokens)], finished
+
+
+def echo(text: str, vocabulary: Vocabulary) -> list[int]:
+    """A prompt that nano answers with this text."""
+    golden = next(g for g in CONVERSATIONS if g["name"] == "echo of other scripts, low")
+    asked: str = vocabulary.encoding.decode(golden["prompt"])
+    return vocabulary.encode_tagged(
+        asked.replace("Repeat after me: Привет, Москва 東京", f"Say {text}")
+    )
 
 
 def ids(events: list[Tokens]) -> list[int]:
@@ -199,3 +210,35 @@ async def test_another_vocabulary_is_refused(
             with pytest.raises(UpstreamError, match=f"not have the vocabulary of gpt-oss.*{told}"):
                 await upstream.connect(*probe(vocabulary))
         await upstream.connect(*probe(vocabulary))
+
+
+@pytest.mark.parametrize("kind", ["vllm", "llama-server"])
+async def test_characters_of_several_tokens(
+    engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect, kind: str
+) -> None:
+    """llama-server streams the last token of a character only."""
+    async with serving(StandIn(kind, engine, vocabulary)) as stand_in, upstream_to(stand_in) as up:
+        for text in ("🦜", "🧿 x", "𓀀ꙮ"):
+            prompt = echo(text, vocabulary)
+            here, _ = await collect(engine, prompt)
+            assert text in vocabulary.encoding.decode(ids(here))
+            there, finished = await collect(up, prompt)
+            assert ids(there) == ids(here)
+            assert finished.usage.n_generated == len(ids(here))
+            for n in range(1, len(ids(here))):  # a limit may cut a character off
+                there, _ = await collect(up, prompt, max_tokens=n)
+                cut, whole = (vocabulary.encoding.decode(ids(each)) for each in (there, here))
+                assert whole.startswith(cut.rstrip("\N{REPLACEMENT CHARACTER}"))
+
+
+async def test_pieces_of_characters_that_are_not_the_usual_ones(vocabulary: Vocabulary) -> None:
+    """They fit in bytes and number, or else what the text says remains."""
+    flag = [4103, 99, 250]
+    assert vocabulary.encode("🦜") == flag
+    raw = "🦜".encode()
+    pieces = [vocabulary.token_bytes.index(raw[i : i + 1]) for i in range(4)]
+    filled = Gaps(vocabulary).fill(Chunk(tokens=pieces[-1:], n_total=4, text="🦜"))
+    assert filled.tokens == pieces
+    broken = "\N{REPLACEMENT CHARACTER} x"
+    filled = Gaps(vocabulary).fill(Chunk(tokens=[1215], n_total=5, text=broken))
+    assert vocabulary.encoding.decode(filled.tokens) == broken

@@ -264,6 +264,17 @@ async def test_a_prompt_that_does_not_fit_is_not_sent(
     assert not stand_in.bodies
 
 
+@pytest.mark.parametrize("kind", ["vllm", "llama-server"])
+async def test_a_prompt_that_an_upstream_finds_too_long(
+    engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect, kind: str
+) -> None:
+    short = StandIn(kind, engine, vocabulary, n_ctx=10)
+    async with serving(short), upstream_to(short, n_ctx=4096) as upstream:
+        with pytest.raises(ContextOverflowError, match=r"refuses the prompt: .*10 tokens"):
+            await collect(upstream, [1] * 10)
+    assert len(short.bodies) == 1
+
+
 async def test_lines_end_only_where_the_format_says(
     stand_in: StandIn, upstream_to: Connect
 ) -> None:

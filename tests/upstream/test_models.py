@@ -18,6 +18,7 @@ from gptoss_local.engine.client import EngineClient
 from gptoss_local.settings import environment_without_secrets
 from tests.conftest import RunningServer, free_port, run_server
 from tests.nano.recipe.make_golden import AGENT, SHELL
+from tests.server.collector import run_collector
 from tests.upstream.stand_in import StandIn, serving, status, stream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -192,6 +193,48 @@ async def test_errors_reach_the_client_with_their_status(here: RunningServer, fa
     answer = await post(here, "/api/chat", **asked)
     assert answer.status_code == 502
     assert "not an event of vllm" in answer.json()["error"]
+
+
+async def test_spans_of_its_requests(far: StandIn, nano_home: Path) -> None:
+    """One for each try, which the upstream can continue."""
+    asked = {"model": "far", "messages": [QUESTION], "stream": False}
+    with run_collector() as collector:
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_BSP_SCHEDULE_DELAY": "50"}
+        with run_server(nano_home, variables=variables) as server:
+            await post(server, "/api/chat", **asked)
+            far.faults = [status(503), status(429)]
+            answer = await post(server, "/api/chat", **asked)
+            sent = far.headers[-3:]
+            far.faults = [stream("nonsense\n")]
+            await post(server, "/api/chat", **asked)
+    spans = sorted(collector.named("upstream"), key=lambda span: span.begun_ns)
+    assert len(spans) == 1 + 1 + 3 + 1  # the first of them was the test
+    *busy, done, failed = spans[-4:]
+    (request,) = (span for span in collector.spans if span.span_id == done.parent_id)
+    assert request.name == "POST /api/chat"
+    for n, (span, headers) in enumerate(zip([*busy, done], sent, strict=True)):
+        assert headers["traceparent"].startswith(f"00-{request.trace_id}-{span.span_id}-")
+        assert span.parent_id == request.span_id
+        assert span.attributes.get("http.request.resend_count", 0) == n
+    told = answer.json()
+    expected = {
+        "gen_ai.operation.name": "text_completion",
+        "gen_ai.request.model": "served",
+        "gen_ai.usage.input_tokens": told["prompt_eval_count"],
+        "gen_ai.usage.output_tokens": told["eval_count"],
+        "gptoss.upstream.kind": "vllm",
+        "http.request.resend_count": 2,
+        "http.response.status_code": 200,
+        "server.address": "127.0.0.1",
+        "server.port": int(far.url.rpartition(":")[2].removesuffix("/v1")),
+    }
+    n_cached = done.attributes.pop("gen_ai.usage.cache_read.input_tokens")
+    assert 0 < n_cached < told["prompt_eval_count"]
+    assert (done.attributes, done.is_error) == (expected, False)
+    states = [(s.attributes["error.type"], s.attributes["http.response.status_code"]) for s in busy]
+    assert states == [("ServerBusyError", 503), ("ServerBusyError", 429)]
+    assert (failed.attributes["error.type"], failed.is_error) == ("UpstreamError", True)
+    assert KEY.encode() not in collector.raw
 
 
 async def test_programs_of_tools_do_not_get_the_key(far: StandIn) -> None:

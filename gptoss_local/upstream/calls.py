@@ -1,0 +1,69 @@
+"""Requests to upstreams, as those who follow them see them."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from gptoss_local.errors import GptOssError
+
+
+class Fault(Exception):
+    """A request failed.
+
+    Args:
+        error: What to raise if it is not tried again.
+        may_retry: The same request may succeed elsewhere, or later.
+        is_of_replica: The address does not work, whatever it is asked.
+        after_s: When the upstream says to come again.
+    """
+
+    def __init__(
+        self,
+        error: GptOssError,
+        *,
+        may_retry: bool = True,
+        is_of_replica: bool = True,
+        after_s: float = 0.0,
+    ) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.may_retry = may_retry
+        self.is_of_replica = is_of_replica
+        self.after_s = after_s
+
+
+@dataclass(slots=True)
+class Call:
+    """One HTTP request for an answer.
+
+    Attributes:
+        url: Of the upstream, without a path.
+        model: Its name there.
+        n_resent: How many times the same was asked before.
+        headers: To send with it; a follower may add some.
+        status: Of HTTP; None: no answer came.
+        n_cached: None: the upstream does not say.
+    """
+
+    url: str
+    kind: str
+    model: str
+    n_prompt: int
+    n_resent: int
+    headers: dict[str, str] = field(default_factory=dict)
+    status: int | None = None
+    n_generated: int = 0
+    n_cached: int | None = None
+
+
+Follow = Callable[[Call], AbstractContextManager[None]]
+
+following: ContextVar[Follow | None] = ContextVar("following", default=None)
+"""Follows the calls of this task, and of those that it starts."""
+
+
+def followed(call: Call) -> AbstractContextManager[None]:
+    """Return a context in which a call runs, and out of which its Fault comes."""
+    follow = following.get()
+    return nullcontext() if follow is None else follow(call)
