@@ -17,6 +17,7 @@ from gptoss_local.engine import protocol
 from gptoss_local.engine.environment import environment
 from gptoss_local.engine.last_words import LastWords
 from gptoss_local.engine.protocol import (
+    BlocksChanged,
     Cancel,
     Close,
     Command,
@@ -61,6 +62,8 @@ class EngineClient:
         self._crash: GptOssError | None = None
         self.on_crash: Callable[[GptOssError], None] | None = None
         """Called once when the process ends unasked."""
+        self.on_blocks: Callable[[BlocksChanged], None] | None = None
+        """Called with the changes of the cache, if `Load` asks for them."""
         self._reader: asyncio.Task[None] | None = None
         self._loaded: Loaded | None = None
 
@@ -293,6 +296,10 @@ class EngineClient:
                     answer = self._stats.popleft()
                     if not answer.done():  # its caller is gone
                         answer.set_result(event)
+                    continue
+                if isinstance(event, BlocksChanged):
+                    if self.on_blocks is not None:
+                        self.on_blocks(event)
                     continue
                 if isinstance(event, Loading | Loaded | Tuned) or event.seq_id is None:
                     continue

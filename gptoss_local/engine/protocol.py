@@ -67,6 +67,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         step_costs: What steps take, as an earlier process has measured; empty: to be measured.
         budget_bytes: For the graph's buffer, by place: what llama.cpp would take is computed before
             anything is read, and more than this is refused. Empty: not asked.
+        n_block_tokens: Tokens of a block, where BlocksChanged are wanted; 0: none are sent.
         tunes: Measure the model instead of serving it, or only from how many tokens on it is faster
             to bring the host's experts to a GPU. Answered by Loading* and Tuned; then it ends.
     """
@@ -78,6 +79,7 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     offload_min_batch: int = 32
     step_costs: StepTimes | None = None
     budget_bytes: dict[str, int] = {}
+    n_block_tokens: int = 0
     tunes: Literal["nothing", "all", "offload"] = "nothing"
 
 
@@ -212,6 +214,24 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
     usage: Usage
 
 
+class StoredBlocks(msgspec.Struct, frozen=True, array_like=True):
+    """Blocks in a row; the first one follows `parent`, or is the start of a prompt if None.
+
+    A hash, a signed number of 64 bits, is of a block and all tokens before it.
+    """
+
+    parent: int | None
+    hashes: list[int]
+    tokens: list[int]
+
+
+class BlocksChanged(msgspec.Struct, frozen=True, tag="blocks"):
+    """The cache holds other blocks than at the last such event; parents are stored first."""
+
+    removed: list[int]
+    stored: list[StoredBlocks]
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
     """An error of ours, by class name in `gptoss_local.errors`; `seq_id` None: the process ends."""
 
@@ -258,7 +278,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
 
 
 Command = Load | Generate | Cancel | Prefetch | GetStats | Close
-Event = Loading | Loaded | Tuned | Prefilled | Tokens | Finished | Failed | Stats
+Event = Loading | Loaded | Tuned | Prefilled | Tokens | Finished | BlocksChanged | Failed | Stats
 
 _encoder = msgspec.msgpack.Encoder()
 _command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

@@ -19,6 +19,7 @@ from gptoss_local.engine.protocol import (
     failure,
 )
 from gptoss_local.engine.worker.cache.archive import Archive
+from gptoss_local.engine.worker.cache.blocks import BlockReporter
 from gptoss_local.engine.worker.cache.prefetch import Prefetcher
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import open_store
@@ -57,6 +58,7 @@ class Engine:
         step_costs: What steps take, where an earlier process has measured it.
         prompt_step_s: What a step of prompts alone may take, as a cancel waits for two of them. If
             it is finite, these overlap, which is for models that a GPU has all of.
+        n_block_tokens: Tokens of a block for `block_changes`; 0: it has nothing to tell.
     """
 
     def __init__(
@@ -68,12 +70,14 @@ class Engine:
         backend_sampling: bool = False,
         step_costs: StepTimes | None = None,
         prompt_step_s: float = math.inf,
+        n_block_tokens: int = 0,
     ) -> None:
         self._context = context
         self._compiling = Compiling(masks)
         self._backend_sampling = backend_sampling
         slots = self._slots = Slots(context)
         self._cache = PrefixCache(context, slots, prefixes)
+        self._blocks = BlockReporter(self._cache, slots, n_block_tokens) if n_block_tokens else None
         store = open_store(prefixes, context)
         self.archive = Archive(context, slots, self._cache, store, prefixes) if store else None
         self._batch = Batch(context.n_batch)
@@ -192,6 +196,11 @@ class Engine:
             self._check_device()
         elif self.archive:
             self.archive.rest()
+
+    def block_changes(self) -> list[Event]:
+        """Return which blocks came and went since the last call; call it between steps."""
+        changes = self._blocks.changes() if self._blocks else None
+        return [changes] if changes else []
 
     def _check_device(self) -> None:
         self._cache.make_room(len(self._slots.all) + 2)
