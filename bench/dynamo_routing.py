@@ -1,12 +1,13 @@
 """Compare Dynamo's router that knows our caches with one that does not, on nano.
 
-    python bench/dynamo_routing.py [--conversations N] [--turns N] [--rounds N]
+    python bench/dynamo_routing.py [--conversations N] [--turns N] [--prefixes N] [--rounds N]
 
 A frontend of Dynamo and two workers of ours, on this machine, answer the same trace with
 `--router-mode kv` and `round-robin`, each time in new processes. Conversations share a system
 message; each turn adds a question and an answer of 16 tokens, and conversations take turns in a
-random order, `--clients` of them at a time. Printed are the share of all prompt tokens that came
-from a cache, and the time to the first token. pip fetches Dynamo once (80 MB).
+random order, `--clients` of them at a time. A worker's cache has `--prefixes` slots. Printed are
+the share of all prompt tokens that came from a cache, and the time to the first token. pip fetches
+Dynamo once (80 MB).
 """
 
 import argparse
@@ -67,6 +68,7 @@ def main() -> None:
     parser.add_argument("--conversations", type=int, default=12)
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--clients", type=int, default=2)
+    parser.add_argument("--prefixes", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
     os.environ["NO_PROXY"] = "127.0.0.1"
@@ -78,9 +80,10 @@ def main() -> None:
         vocabulary = Vocabulary.from_model(read_tokens(gguf), Path(home) / "cache")
         for _ in range(arguments.rounds):
             for mode in ("kv", "round-robin"):
+                options = {"router_mode": mode, "n_parallel": arguments.prefixes}
                 with (
                     tempfile.TemporaryDirectory() as folder,
-                    running(packages, Path(home), Path(folder), router_mode=mode) as cluster,
+                    running(packages, Path(home), Path(folder), **options) as cluster,
                 ):
                     cluster.add_workers(2)
                     measure(mode, cluster, vocabulary, arguments)

@@ -1,4 +1,4 @@
-"""`gptoss worker`: serve a model behind the frontend of another system. Needs no server."""
+"""`gptoss worker`: serve a model through the frontend of another system. Needs no server."""
 
 import os
 from enum import StrEnum

@@ -1,1 +1,1 @@
-"""A worker of NVIDIA Dynamo: our engine behind its frontend and router."""
+"""A worker of NVIDIA Dynamo: our engine for its frontend and router."""

@@ -44,7 +44,7 @@ _EXCEPTIONS: dict[type[GptOssError], type[Exception]] = {
 
 
 class DynamoEngine(LLMEngine):  # type: ignore[misc]
-    """A loaded model behind the methods that Dynamo's `Worker` calls.
+    """A loaded model with the methods that Dynamo's `Worker` calls.
 
     Args:
         manager: Has the model; it starts an engine process that has died again.
@@ -152,7 +152,7 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
             if model.engine is not self._engine:
                 self._kv_events.clear()
                 self._engine = model.engine
-                self._engine.on_blocks = self._kv_events.change
+                self._engine.report_blocks(N_BLOCK_TOKENS, self._kv_events.change)
             yield model
 
 

@@ -9,7 +9,7 @@ N_BLOCK_TOKENS = 16
 
 
 class Publisher(Protocol):
-    """What is used of `dynamo.llm.KvEventPublisher`."""
+    """The method of `dynamo.llm.KvEventPublisher` that is used."""
 
     def publish_batch(self, events: list[dict[str, Any]]) -> None: ...
 

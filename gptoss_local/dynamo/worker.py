@@ -1,4 +1,4 @@
-"""Load a model and serve it behind a frontend of Dynamo until the process is told to end."""
+"""Load a model and serve it through a frontend of Dynamo until the process is told to end."""
 
 import asyncio
 import math
@@ -12,7 +12,6 @@ from dynamo.common.backend.worker import Worker
 from dynamo.llm.exceptions import DynamoException
 
 from gptoss_local.dynamo.engine import DynamoEngine
-from gptoss_local.dynamo.kv_events import N_BLOCK_TOKENS
 from gptoss_local.dynamo.model_folder import write_model_folder
 from gptoss_local.errors import ServerUnavailableError
 from gptoss_local.runner.loading import LoadedModel
@@ -29,7 +28,7 @@ _DEFAULTS = {
     "DYN_EVENT_PLANE_HOST": "127.0.0.1",
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "1",
 }
-"""Of Dynamo's variables, for workers on one machine without etcd and NATS. The last one is how long
+"""Values of Dynamo's variables for one machine without etcd and NATS. The last one is how long
 frontends have to notice that a worker is about to end; Dynamo waits five seconds by itself."""
 
 Progressing = AbstractContextManager[Progress]
@@ -78,7 +77,7 @@ async def _serve(
     entry: ModelEntry, place: Place, settings: Settings, progress: Progressing
 ) -> None:
     settings = msgspec.structs.replace(settings, keep_alive_s=-1.0)
-    manager = ModelManager(settings, n_block_tokens=N_BLOCK_TOKENS)
+    manager = ModelManager(settings)
     try:
         with progress as report:
             async for status in manager.load(entry):

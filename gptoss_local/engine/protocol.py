@@ -67,7 +67,6 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
         step_costs: What steps take, as an earlier process has measured; empty: to be measured.
         budget_bytes: For the graph's buffer, by place: what llama.cpp would take is computed before
             anything is read, and more than this is refused. Empty: not asked.
-        n_block_tokens: Tokens of a block, where BlocksChanged are wanted; 0: none are sent.
         tunes: Measure the model instead of serving it, or only from how many tokens on it is faster
             to bring the host's experts to a GPU. Answered by Loading* and Tuned; then it ends.
     """
@@ -79,7 +78,6 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     offload_min_batch: int = 32
     step_costs: StepTimes | None = None
     budget_bytes: dict[str, int] = {}
-    n_block_tokens: int = 0
     tunes: Literal["nothing", "all", "offload"] = "nothing"
 
 
@@ -137,6 +135,12 @@ class Close(msgspec.Struct, frozen=True, tag="close"):
     Without it, the end of the commands means that the server has died, and the process exits
     immediately.
     """
+
+
+class ReportBlocks(msgspec.Struct, frozen=True, tag="report_blocks"):
+    """Tell from now on which blocks of so many tokens the cache holds, by BlocksChanged."""
+
+    n_block_tokens: int
 
 
 class GetStats(msgspec.Struct, frozen=True, tag="get_stats"):
@@ -277,7 +281,7 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     problems: list[str]
 
 
-Command = Load | Generate | Cancel | Prefetch | GetStats | Close
+Command = Load | Generate | Cancel | Prefetch | ReportBlocks | GetStats | Close
 Event = Loading | Loaded | Tuned | Prefilled | Tokens | Finished | BlocksChanged | Failed | Stats
 
 _encoder = msgspec.msgpack.Encoder()

@@ -113,7 +113,6 @@ async def load_as_fits(
     settings: Settings,
     progress: LoadProgress,
     make_room: Callable[[Attempt], Awaitable[None]],
-    n_block_tokens: int = 0,
 ) -> LoadedModel:
     """Load a model as planned, or smaller where memory turns out to be shorter than planned for.
 
@@ -124,7 +123,6 @@ async def load_as_fits(
         settings: The user's.
         progress: Called with every try.
         make_room: Unloads other models, before each try, where its plan needs that.
-        n_block_tokens: As in `Load`.
 
     Raises:
         DoesNotFitError: there is no plan that keeps to the options.
@@ -147,7 +145,6 @@ async def load_as_fits(
         progress.begin_try(info.size_bytes)
         try:
             load = load_command(entry, path, plan, settings, known)
-            load = msgspec.structs.replace(load, n_block_tokens=n_block_tokens)
             model = await load_model(entry, info, plan, load, settings, progress.report)
             _remember(known_path, known, model, attempt, n_tries)  # no await: a stop would lose it
             return model

@@ -36,12 +36,10 @@ class ModelManager:
 
     Args:
         settings: Folders, default context, threads, keep-alive, and how many requests may run.
-        n_block_tokens: As in `Load`.
     """
 
-    def __init__(self, settings: Settings, *, n_block_tokens: int = 0) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._n_block_tokens = n_block_tokens
         self.counters = Counters()
         self._models: dict[str, LoadedModel] = {}  # by weights; the least recently used first
         self._remote = RemoteModels(settings)
@@ -239,9 +237,7 @@ class ModelManager:
             for old in leaving:
                 await self._let_go(old)
             make_room = partial(self._make_room, path, n_ctx)
-            model = await load_as_fits(
-                entry, path, n_ctx, self.settings, progress, make_room, self._n_block_tokens
-            )
+            model = await load_as_fits(entry, path, n_ctx, self.settings, progress, make_room)
             model.engine.on_crash = partial(self.counters.crashed, entry.name)
             self._models[entry.weights_id] = model
             self._rest(model, max(model.keep_alive_s, _CLAIM_S))

@@ -26,9 +26,17 @@ class Cluster:
         home: A GPTOSS_HOME with nano.
         folder: An empty one, for discovery and logs.
         router_mode: Of the frontend.
+        n_parallel: Answers, and cached prefixes, of a worker.
     """
 
-    def __init__(self, packages: Path, home: Path, folder: Path, router_mode: str = "kv") -> None:
+    def __init__(
+        self,
+        packages: Path,
+        home: Path,
+        folder: Path,
+        router_mode: str = "kv",
+        n_parallel: int = N_PARALLEL,
+    ) -> None:
         self._folder = folder
         self.url = f"http://127.0.0.1:{free_port()}"
         self._environment = os.environ | {
@@ -45,7 +53,7 @@ class Cluster:
             "DYN_TCP_RESPONSE_STREAM_HOST": "127.0.0.1",
             "DYN_EVENT_PLANE_HOST": "127.0.0.1",
             "GPTOSS_HOME": str(home),
-            "GPTOSS_NUM_PARALLEL": str(N_PARALLEL),
+            "GPTOSS_NUM_PARALLEL": str(n_parallel),
             "GPTOSS_PREFIX_DISK_BYTES": "0",
             "GPTOSS_GRACE_S": "60",
         }
@@ -189,7 +197,7 @@ def _ports(process: subprocess.Popen[bytes]) -> set[int]:
 
 
 @contextmanager
-def running(packages: Path, home: Path, folder: Path, **options: str) -> Iterator[Cluster]:
+def running(packages: Path, home: Path, folder: Path, **options: Any) -> Iterator[Cluster]:
     cluster = Cluster(packages, home, folder, **options)
     try:
         yield cluster

@@ -4,7 +4,6 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -77,16 +76,19 @@ def listen(
     step, rest = Engine.step, Engine.rest
 
     def step_and_check(engine: Engine) -> list[Event]:
+        if engine not in listeners:
+            engine.report_blocks(N_BLOCK)
         events = step(engine)
         listeners.setdefault(engine, Listener(loses)).check(engine)
         return events
 
     def rest_and_check(engine: Engine) -> None:
+        if engine not in listeners:
+            engine.report_blocks(N_BLOCK)
         rest(engine)
         listeners.setdefault(engine, Listener(loses)).check(engine)
 
     with repeatable(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "__init__", partialmethod(Engine.__init__, n_block_tokens=N_BLOCK))
         patch.setattr(Engine, "step", step_and_check)
         patch.setattr(Engine, "rest", rest_and_check)
         for seed in seeds:

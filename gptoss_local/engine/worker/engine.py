@@ -58,7 +58,6 @@ class Engine:
         step_costs: What steps take, where an earlier process has measured it.
         prompt_step_s: What a step of prompts alone may take, as a cancel waits for two of them. If
             it is finite, these overlap, which is for models that a GPU has all of.
-        n_block_tokens: Tokens of a block for `block_changes`; 0: it has nothing to tell.
     """
 
     def __init__(
@@ -70,14 +69,13 @@ class Engine:
         backend_sampling: bool = False,
         step_costs: StepTimes | None = None,
         prompt_step_s: float = math.inf,
-        n_block_tokens: int = 0,
     ) -> None:
         self._context = context
         self._compiling = Compiling(masks)
         self._backend_sampling = backend_sampling
         slots = self._slots = Slots(context)
         self._cache = PrefixCache(context, slots, prefixes)
-        self._blocks = BlockReporter(self._cache, slots, n_block_tokens) if n_block_tokens else None
+        self._blocks: BlockReporter | None = None
         store = open_store(prefixes, context)
         self.archive = Archive(context, slots, self._cache, store, prefixes) if store else None
         self._batch = Batch(context.n_batch)
@@ -196,6 +194,10 @@ class Engine:
             self._check_device()
         elif self.archive:
             self.archive.rest()
+
+    def report_blocks(self, n_block_tokens: int) -> None:
+        """Have `block_changes` tell of blocks of so many tokens."""
+        self._blocks = BlockReporter(self._cache, self._slots, n_block_tokens)
 
     def block_changes(self) -> list[Event]:
         """Return which blocks came and went since the last call; call it between steps."""

@@ -29,6 +29,7 @@ from gptoss_local.engine.protocol import (
     Loaded,
     Loading,
     Prefetch,
+    ReportBlocks,
     Tuned,
     write_frames,
 )
@@ -150,7 +151,6 @@ def _make_engine(load: Load, model: Model) -> tuple[Engine, Loaded]:
         backend_sampling=_uses_gpu(load),
         step_costs=load.step_costs,
         prompt_step_s=_prompt_step_s(load, model),
-        n_block_tokens=load.n_block_tokens,
     )
     speculates = context.n_outputs_max > context.n_seq_max
     loaded = Loaded(
@@ -196,6 +196,8 @@ def _take_commands(
                 events += engine.cancel(seq_id)
             case Prefetch() as request:
                 engine.prefetch(request)
+            case ReportBlocks(n_block_tokens):
+                engine.report_blocks(n_block_tokens)
             case GetStats():
                 events.append(engine.stats())
             case Load():
