@@ -19,9 +19,7 @@ _FRONTENDS = {  # what the frontend does with the text
     *("stop", "include_stop_str_in_output"),
     *("skip_special_tokens", "formatted_prompt", "return_tokens_as_token_ids"),
 }
-_OFF: dict[
-    str, tuple[Any, ...]
-] = {  # what we do not do, and the value that says that it is not wanted
+_OFF: dict[str, tuple[Any, ...]] = {  # not done here, and the value that says that it is not wanted
     "n": (1,),
     "best_of": (1,),
     "use_beam_search": (False,),
