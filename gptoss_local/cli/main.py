@@ -36,6 +36,7 @@ COMMANDS = {
     "convert": "Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay bit-exact.",
     "verify": "Verify that a gpt-oss GGUF is complete and matches its checkpoint.",
     "serve": "Serve the Ollama-compatible API.",
+    "worker": "Serve MODEL as a worker of NVIDIA Dynamo.",
     "keys": "List the API keys of other users, or add and remove one.",
     "status": "Show whether a server runs and what it holds; exit code 7 if none does.",
     "logs": "Show the end of the server's log.",

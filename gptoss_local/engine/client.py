@@ -17,6 +17,7 @@ from gptoss_local.engine import protocol
 from gptoss_local.engine.environment import environment
 from gptoss_local.engine.last_words import LastWords
 from gptoss_local.engine.protocol import (
+    BlocksChanged,
     Cancel,
     Close,
     Command,
@@ -30,6 +31,7 @@ from gptoss_local.engine.protocol import (
     Loading,
     Prefetch,
     Prefilled,
+    ReportBlocks,
     Stats,
     Tokens,
     Tuned,
@@ -61,6 +63,7 @@ class EngineClient:
         self._crash: GptOssError | None = None
         self.on_crash: Callable[[GptOssError], None] | None = None
         """Called once when the process ends unasked."""
+        self._on_blocks: Callable[[BlocksChanged], None] | None = None
         self._reader: asyncio.Task[None] | None = None
         self._loaded: Loaded | None = None
 
@@ -204,6 +207,14 @@ class EngineClient:
         if self.is_alive:
             self._send(Prefetch(lineage, tokens))
 
+    def report_blocks(
+        self, n_block_tokens: int, on_change: Callable[[BlocksChanged], None]
+    ) -> None:
+        """Have `on_change` called with the changes of the cache, in blocks of so many tokens."""
+        self._on_blocks = on_change
+        if self.is_alive:
+            self._send(ReportBlocks(n_block_tokens))
+
     async def stats(self) -> Stats:
         """Ask for the engine's counters.
 
@@ -293,6 +304,10 @@ class EngineClient:
                     answer = self._stats.popleft()
                     if not answer.done():  # its caller is gone
                         answer.set_result(event)
+                    continue
+                if isinstance(event, BlocksChanged):
+                    if self._on_blocks is not None:
+                        self._on_blocks(event)
                     continue
                 if isinstance(event, Loading | Loaded | Tuned) or event.seq_id is None:
                     continue

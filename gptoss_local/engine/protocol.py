@@ -133,6 +133,12 @@ class Close(msgspec.Struct, frozen=True, tag="close"):
     """
 
 
+class ReportBlocks(msgspec.Struct, frozen=True, tag="report_blocks"):
+    """Tell from now on which blocks of so many tokens the cache holds, by BlocksChanged."""
+
+    n_block_tokens: int
+
+
 class GetStats(msgspec.Struct, frozen=True, tag="get_stats"):
     """Answered by one Stats, in the order they were asked."""
 
@@ -208,6 +214,24 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
     usage: Usage
 
 
+class StoredBlocks(msgspec.Struct, frozen=True, array_like=True):
+    """Blocks in a row; the first one follows `parent`, or is the start of a prompt if None.
+
+    A hash, a signed number of 64 bits, is of a block and all tokens before it.
+    """
+
+    parent: int | None
+    hashes: list[int]
+    tokens: list[int]
+
+
+class BlocksChanged(msgspec.Struct, frozen=True, tag="blocks"):
+    """The cache holds other blocks than at the last such event; parents are stored first."""
+
+    removed: list[int]
+    stored: list[StoredBlocks]
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
     """An error of ours, by class name in `gptoss_local.errors`; `seq_id` None: the process ends."""
 
@@ -253,8 +277,8 @@ class Stats(msgspec.Struct, frozen=True, tag="stats", kw_only=True):
     problems: list[str]
 
 
-Command = Load | Generate | Cancel | Prefetch | GetStats | Close
-Event = Loading | Loaded | Tuned | Prefilled | Tokens | Finished | Failed | Stats
+Command = Load | Generate | Cancel | Prefetch | ReportBlocks | GetStats | Close
+Event = Loading | Loaded | Tuned | Prefilled | Tokens | Finished | BlocksChanged | Failed | Stats
 
 _encoder = msgspec.msgpack.Encoder()
 _command_decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

@@ -21,7 +21,7 @@ PARTS = re.compile(
 )
 
 # What pip says when it reaches no index, or one without this package (an offline mirror).
-_UNREACHABLE = re.compile(
+UNREACHABLE = re.compile(
     r"from versions: none|NewConnectionError|ConnectTimeout|ProxyError|NameResolutionError|"
     r"Network is unreachable|Temporary failure in name resolution"
 )
@@ -44,7 +44,7 @@ def _fetch(folder: Path) -> None:
     command += ["--retries", "1", "--dest", str(folder), f"{PACKAGE}=={version(PACKAGE)}"]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        if _UNREACHABLE.search(run.stderr + run.stdout):
+        if UNREACHABLE.search(run.stderr + run.stdout):
             pytest.skip(f"no package index with the source of {PACKAGE} can be reached")
         raise RuntimeError(f"pip could not fetch the source of {PACKAGE}:\n{run.stderr}")
 

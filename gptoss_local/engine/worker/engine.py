@@ -18,6 +18,7 @@ from gptoss_local.engine.protocol import (
     failure,
 )
 from gptoss_local.engine.worker.cache.archive import Archive
+from gptoss_local.engine.worker.cache.blocks import BlockReporter
 from gptoss_local.engine.worker.cache.prefetch import Prefetcher
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import open_store
@@ -73,6 +74,7 @@ class Engine:
         self._backend_sampling = backend_sampling
         slots = self._slots = Slots(context)
         self._cache = PrefixCache(context, slots, prefixes)
+        self._blocks: BlockReporter | None = None
         store = open_store(prefixes, context)
         self.archive = Archive(context, slots, self._cache, store, prefixes) if store else None
         self._batch = Batch(context.n_batch)
@@ -193,6 +195,15 @@ class Engine:
             self._check_device()
         elif self.archive:
             self.archive.rest()
+
+    def report_blocks(self, n_block_tokens: int) -> None:
+        """Have `block_changes` tell of blocks of so many tokens."""
+        self._blocks = BlockReporter(self._cache, self._slots, n_block_tokens)
+
+    def block_changes(self) -> list[Event]:
+        """Return which blocks came and went since the last call; call it between steps."""
+        changes = self._blocks.changes() if self._blocks else None
+        return [changes] if changes else []
 
     def _check_device(self) -> None:
         self._cache.make_room(len(self._slots.all) + 2)

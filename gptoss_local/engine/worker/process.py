@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +29,7 @@ from gptoss_local.engine.protocol import (
     Loaded,
     Loading,
     Prefetch,
+    ReportBlocks,
     Tuned,
     write_frames,
 )
@@ -80,13 +82,19 @@ def _serve(engine: Engine, commands: queue.SimpleQueue[Command], stream: BinaryI
         write_frames(stream, events)
         events.clear()
 
+    def rest() -> None:
+        engine.rest()
+        events.extend(engine.block_changes())
+        send()
+
     while True:
         if not (engine.timing.computes_aside and engine.has_work):
             send()
-        events += _take_commands(engine, commands)
+        events += _take_commands(engine, commands, rest)
         if not engine.timing.computes_aside:
             send()
         events += engine.step(send)
+        events += engine.block_changes()
 
 
 class _Closed(Exception):
@@ -171,13 +179,15 @@ def _prompt_step_s(load: Load, model: Model) -> float:
     return 0.25 if is_resident else math.inf
 
 
-def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list[Event]:
+def _take_commands(
+    engine: Engine, commands: queue.SimpleQueue[Command], rest: Callable[[], None]
+) -> list[Event]:
     """Hand over all commands that have arrived; wait for one while there is nothing to do.
 
     All are taken before the next step, so that a cancelled sequence does not take part in it.
     """
     events: list[Event] = []
-    while command := _next_command(engine, commands, waits=not events):
+    while command := _next_command(engine, commands, rest, waits=not events):
         match command:
             case Generate() as request:
                 events += engine.add_request(request)
@@ -185,6 +195,8 @@ def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list
                 events += engine.cancel(seq_id)
             case Prefetch() as request:
                 engine.prefetch(request)
+            case ReportBlocks(n_block_tokens):
+                engine.report_blocks(n_block_tokens)
             case GetStats():
                 events.append(engine.stats())
             case Load():
@@ -195,13 +207,17 @@ def _take_commands(engine: Engine, commands: queue.SimpleQueue[Command]) -> list
 
 
 def _next_command(
-    engine: Engine, commands: queue.SimpleQueue[Command], *, waits: bool
+    engine: Engine,
+    commands: queue.SimpleQueue[Command],
+    rest: Callable[[], None],
+    *,
+    waits: bool,
 ) -> Command | None:
     """Wait for a command while there is nothing to do, and do what has waited for that."""
     while waits and not engine.has_work:  # answer before waiting again
         with contextlib.suppress(queue.Empty):
             return commands.get(timeout=engine.rest_s())
-        engine.rest()
+        rest()
     with contextlib.suppress(queue.Empty):
         return commands.get_nowait()
     return None

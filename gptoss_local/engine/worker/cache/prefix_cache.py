@@ -140,10 +140,11 @@ class PrefixCache:
         while (n_missing := n_cells - self._slots.n_cells_free) > 0 and self._slots.cached:
             victim = self._slots.cached[0]
             n_kept = max(0, len(victim.tokens) - n_missing)
-            if not self._slots.is_live(victim, n_kept):
-                path = self.checkpoints.along(victim.tokens, n_kept)
-                n_kept = path[-1].n_tokens if path else 0
-            self.evict(victim, n_kept)
+            self.evict(victim, self._last_point(victim, n_kept))
+
+    def n_resumable(self, slot: Slot) -> int:
+        """Return after how many of a slot's tokens a sequence can continue, at most."""
+        return self._last_point(slot, len(slot.tokens))
 
     def clear(self) -> None:
         """Evict every cached prefix."""
@@ -198,6 +199,12 @@ class PrefixCache:
         if checkpoint is None:
             return Match()
         return Match(slot, checkpoint.n_tokens, n_common, checkpoint)
+
+    def _last_point(self, slot: Slot, n_max: int) -> int:
+        if self._slots.is_live(slot, n_max):
+            return n_max
+        path = self.checkpoints.along(slot.tokens, n_max)
+        return path[-1].n_tokens if path else 0
 
     def _choose(self, match: Match) -> Slot:
         """Return the slot to fill; at least one must not be running."""

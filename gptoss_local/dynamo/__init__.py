@@ -1,0 +1,1 @@
+"""A worker of NVIDIA Dynamo: our engine for its frontend and router."""

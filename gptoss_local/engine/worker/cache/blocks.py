@@ -1,0 +1,80 @@
+"""Tell which blocks of tokens the cache holds, to a router that knows several engines.
+
+A block is a fixed number of tokens together with all those before them. It is held while some
+slot has its cells and can be continued at the block's end or later, if need be from a checkpoint in
+host memory. A prefix that is on disk alone is not held: it has to be read first.
+"""
+
+from array import array
+from collections.abc import Iterator
+from hashlib import blake2b
+
+from gptoss_local.engine.protocol import BlocksChanged, StoredBlocks
+from gptoss_local.engine.worker.cache.common_prefix import common_prefix
+from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
+from gptoss_local.engine.worker.cache.slots import Slots
+
+
+class BlockReporter:
+    """Compares the cache with what was told of it.
+
+    PERF: no part of the cache reports its changes. Each slot is compared with the tokens it was
+    last told with: 20 us for 30k tokens, once a step.
+
+    Args:
+        cache: The prefixes.
+        slots: Their tokens.
+        n_block_tokens: Tokens of a block.
+    """
+
+    def __init__(self, cache: PrefixCache, slots: Slots, n_block_tokens: int) -> None:
+        self._cache = cache
+        self._slots = slots
+        self._n = n_block_tokens
+        self._told = [(array("i"), list[int]()) for _ in slots.all]  # tokens and hashes, by slot
+        self._n_holders: dict[int, int] = {}  # slots that have a block, by its hash
+
+    def changes(self) -> BlocksChanged | None:
+        """Return what has changed since the last call, or nothing; call it between steps."""
+        n_before: dict[int, int] = {}
+        runs: list[StoredBlocks] = []
+        for slot, (tokens, hashes) in zip(self._slots.all, self._told, strict=True):
+            n_blocks = self._cache.n_resumable(slot) // self._n
+            n_same = min(n_blocks, common_prefix(tokens, slot.tokens) // self._n)
+            for block in hashes[n_same:]:
+                self._count(block, -1, n_before)
+            del hashes[n_same:], tokens[n_same * self._n :]
+            if n_same < n_blocks:
+                parent = hashes[-1] if hashes else None
+                new = slot.tokens[n_same * self._n : n_blocks * self._n]
+                run = StoredBlocks(parent, list(self._hashes(parent, new)), list(new))
+                for block in run.hashes:
+                    self._count(block, 1, n_before)
+                hashes += run.hashes
+                tokens += new
+                runs.append(run)
+        removed = [block for block, n in n_before.items() if n and block not in self._n_holders]
+        stored = list(self._new_parts(runs, {block for block, n in n_before.items() if not n}))
+        return BlocksChanged(removed, stored) if removed or stored else None
+
+    def _count(self, block: int, n: int, n_before: dict[int, int]) -> None:
+        n_holders = self._n_holders.pop(block, 0)
+        n_before.setdefault(block, n_holders)
+        if n_holders + n:
+            self._n_holders[block] = n_holders + n
+
+    def _new_parts(self, runs: list[StoredBlocks], new: set[int]) -> Iterator[StoredBlocks]:
+        """Yield what of each run was not held before, nor is in a run before it: an end of it."""
+        for run in runs:
+            n_old = sum(block not in new for block in run.hashes)
+            new.difference_update(run.hashes)
+            if n_old < len(run.hashes):
+                parent = run.hashes[n_old - 1] if n_old else run.parent
+                yield StoredBlocks(parent, run.hashes[n_old:], run.tokens[n_old * self._n :])
+
+    def _hashes(self, parent: int | None, tokens: "array[int]") -> Iterator[int]:
+        for i in range(0, len(tokens), self._n):
+            before = b"" if parent is None else parent.to_bytes(8, "little", signed=True)
+            digest = blake2b(before + tokens[i : i + self._n].tobytes(), digest_size=8).digest()
+            parent = int.from_bytes(digest, "little", signed=True)
+            yield parent

@@ -1,0 +1,132 @@
+"""What a listener believes the cache holds is what a new request would find in it, at any time."""
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.engine.protocol import BlocksChanged, Event
+from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.llama import Model
+from tests.engine.interleavings import Interleaving, SmallMasks, repeatable
+
+N_BLOCK = 8
+SEEDS = range(24, 52)
+
+Prefix = tuple[int, ...]
+
+
+class Listener:
+    """A router's view of one engine.
+
+    Args:
+        loses: Says of the number of an event whether it gets lost on the way.
+    """
+
+    def __init__(self, loses: Callable[[int], bool]) -> None:
+        self._loses = loses
+        self._prefixes: dict[int | None, Prefix] = {None: ()}
+        self.done: Counter[str] = Counter()
+
+    def take(self, events: list[Event]) -> None:
+        for event in events:
+            assert isinstance(event, BlocksChanged)
+            self.done["events"] += 1
+            if self._loses(self.done["events"]):
+                continue
+            for block in event.removed:
+                del self._prefixes[block]
+            for run in event.stored:
+                parent = run.parent
+                for i, block in enumerate(run.hashes):
+                    assert block not in self._prefixes, "a block is stored twice"
+                    tokens = run.tokens[N_BLOCK * i : N_BLOCK * (i + 1)]
+                    self._prefixes[block] = (*self._prefixes[parent], *tokens)
+                    parent = block
+            self.done["removed"] += len(event.removed)
+            self.done["stored"] += sum(len(run.hashes) for run in event.stored)
+
+    def check(self, engine: Engine) -> None:
+        self.take(engine.block_changes())
+        believed = [prefix for block, prefix in self._prefixes.items() if block is not None]
+        assert set(believed) == held(engine)
+        assert len(believed) == len(set(believed))
+
+
+def held(engine: Engine) -> set[Prefix]:
+    """All that a request would find, asked slot by slot; llama.cpp's cells agree with the books."""
+    assert engine.check() == []
+    prefixes = set()
+    for slot in engine._slots.all:
+        n_tokens = engine._cache.match(slot.tokens, len(slot.tokens)).n_tokens
+        tokens = slot.tokens.tolist()
+        prefixes |= {tuple(tokens[:n]) for n in range(N_BLOCK, n_tokens + 1, N_BLOCK)}
+    return prefixes
+
+
+def listen(
+    model: Model, seeds: range, loses: Callable[[int], bool] = lambda _: False
+) -> tuple[Counter[str], list[Listener]]:
+    """Let random clients use engines, each with a listener of all its steps and rests."""
+    done: Counter[str] = Counter()
+    listeners: dict[Engine, Listener] = {}
+    step, rest = Engine.step, Engine.rest
+
+    def step_and_check(engine: Engine) -> list[Event]:
+        if engine not in listeners:
+            engine.report_blocks(N_BLOCK)
+        events = step(engine)
+        listeners.setdefault(engine, Listener(loses)).check(engine)
+        return events
+
+    def rest_and_check(engine: Engine) -> None:
+        if engine not in listeners:
+            engine.report_blocks(N_BLOCK)
+        rest(engine)
+        listeners.setdefault(engine, Listener(loses)).check(engine)
+
+    with repeatable(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "step", step_and_check)
+        patch.setattr(Engine, "rest", rest_and_check)
+        for seed in seeds:
+            with tempfile.TemporaryDirectory() as folder:
+                run = Interleaving(model, SmallMasks(), seed, Path(folder))
+                run.run()
+            done += run.done
+    for listener in listeners.values():
+        done += listener.done
+    return done, list(listeners.values())
+
+
+def test_a_listener_knows_what_the_cache_holds(smooth_model: Model) -> None:
+    done, _ = listen(smooth_model, SEEDS)
+    print(dict(done))
+    wanted = ("removed", "stored", "cancelled", "prefetched", "preempted", "rests", "restarts")
+    assert all(done[what] for what in wanted), done
+
+
+def test_a_lost_event_is_noticed(smooth_model: Model) -> None:
+    for seed in range(5):
+        _, listeners = listen(smooth_model, range(seed, seed + 1))
+        lost = random.Random(seed).randint(1, max(each.done["events"] for each in listeners))
+        with pytest.raises((AssertionError, KeyError)):
+            listen(smooth_model, range(seed, seed + 1), lambda n, lost=lost: n == lost)
+
+
+def test_nothing_is_told_unless_asked_for(smooth_model: Model) -> None:
+    told = []
+    step = Engine.step
+
+    def watched(engine: Engine) -> list[Event]:
+        events = step(engine)
+        told.extend(engine.block_changes())
+        return events
+
+    with repeatable(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "step", watched)
+        with tempfile.TemporaryDirectory() as folder:
+            Interleaving(smooth_model, SmallMasks(), 0, Path(folder)).run()
+    assert told == []
