@@ -56,7 +56,7 @@ LOAD = 0.6  # of the tokens a second that the widest step gives
 SAMPLING = SamplingParams(seed=1)
 
 Answers = list[tuple[float, list[float]]]
-"""When each request was sent, and when each token of its answer came."""
+"""The time that each request was sent, and of each token of its answer."""
 
 
 class Real(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class CountedContext:
-    """What `Slots` and `PrefixCache` ask of a context: sizes, and moves of cells that cost nothing.
+    """Has what `Slots` and `PrefixCache` ask of a context; moves of cells cost nothing.
 
     A prefix can be continued anywhere, as if there were a checkpoint at each of its tokens.
     """

@@ -24,7 +24,7 @@ class _NoSampler:
 
 @dataclass(slots=True, eq=False)
 class Served:
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         arrived_s, times_s: When it came, and each token of its answer.

@@ -21,7 +21,7 @@ _NUMBERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of machines that are tr
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """What 95 % of the answers keep.
+    """A promise that 95 % of the answers keep.
 
     Attributes:
         tokens_per_user_s: Tokens a second once an answer has begun, at least.
@@ -33,7 +33,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Goal(Promise, frozen=True, kw_only=True):
-    """What is promised, and to whom.
+    """A promise, and to whom it is made.
 
     Attributes:
         active: Share of the users that have an answer under way at the same time, on average.
@@ -49,7 +49,7 @@ class Goal(Promise, frozen=True, kw_only=True):
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """What requests are served with.
+    """The speed that requests are served with.
 
     Attributes:
         tok_s: Tokens a second of all answers while requests arrive.
@@ -74,7 +74,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(Service, frozen=True, kw_only=True):
-    """What the users of one machine are served with.
+    """The speed that the users of one machine get.
 
     Attributes:
         n_users: How many there are.
@@ -86,7 +86,7 @@ class Load(Service, frozen=True, kw_only=True):
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What all users ask for together, of whatever serves them."""
+    """The demand of all users together, on whatever serves them."""
 
     n_streams: float
     tok_s: float
@@ -147,7 +147,7 @@ def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _:
     for _ in range(_N_HALVINGS):
         n_streams = (kept + broken) / 2
         kept, broken = (n_streams, broken) if load_of(n_streams).keeps(goal) else (kept, n_streams)
-    users_per_machine = max(1, math.floor(kept / goal.active))  # one waits for nobody
+    users_per_machine = max(1, math.floor(kept / goal.active))  # alone, one never waits
     n_machines = math.ceil(goal.n_users / users_per_machine)
     n_active = goal.n_users * goal.active
     largest = load_of(users_per_machine * goal.active)
@@ -240,7 +240,7 @@ def _check_alone(profile: Profile, goal: Goal) -> None:
 
 
 class Routed(Service, frozen=True, kw_only=True):
-    """What recorded requests are served with by several machines, by who chooses the machine."""
+    """The speed of recorded requests on several machines, by who chooses the machine."""
 
     n_machines: int
     routing: str

@@ -50,7 +50,7 @@ class _Benchmark(msgspec.Struct):
 
 
 class _BenchFile(msgspec.Struct):
-    """What is needed of a printed benchmark; one that was written by hand has its `source`."""
+    """The needed part of a printed benchmark; one that was written by hand has its `source`."""
 
     benchmark: _Benchmark
     date: str = ""

@@ -177,5 +177,5 @@ class _Prober:
         return AtWidth(n_streams, rate, n_cells_cached=n_cells_cached)
 
     async def _n_cells_cached(self, n_own: int) -> int:
-        """Return the cells that others had beside what was measured just now."""
+        """Return the cells that others had besides what was measured just now."""
         return max(0, (await self._engine.stats()).n_cells_cached - n_own)
