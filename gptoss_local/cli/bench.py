@@ -45,7 +45,7 @@ def bench(
     from gptoss_local.store import find_model
 
     if plot is not None:
-        _check(plot)
+        check_plot(plot)
     settings = load_settings(context_length=ctx, num_parallel=parallel)
     machine, versions = read_machine(settings.models_dir), _versions()
     date = datetime.date.today().isoformat()
@@ -71,13 +71,13 @@ def bench(
             raise UsageError(f"{plot} cannot be written: {error.strerror}") from error
 
 
-def _check(plot: Path) -> None:
+def check_plot(plot: Path) -> None:
     """Refuse what cannot be drawn, before minutes of measuring."""
     from gptoss_local.cli._plot import FORMATS
 
     if plot.suffix.lower() not in FORMATS:
         raise UsageError(
-            f"{plot} is not a .svg or .png file.", hint="Name it bench.svg or bench.png."
+            f"{plot} is not a .svg or .png file.", hint=f"Name it {plot.stem}.svg or .png."
         )
     if not plot.parent.is_dir():
         raise UsageError(f"{plot.parent} is not a folder.", hint="Make it first.")

@@ -43,6 +43,8 @@ COMMANDS = {
     "config": "Show the settings in effect and where each comes from.",
     "plan": "Show how MODEL would be placed in memory, how fast it may be, and why.",
     "bench": "Measure MODEL: short and long prompts, and several answers at the same time.",
+    "capacity": "Show how many machines a number of users takes, from step times measured here "
+    "or elsewhere.",
     "tune": "Measure MODEL on this machine once, for better plans and quicker loads.",
     "doctor": "Check GPU, driver, build, memory, disk and port; exit code 1 if there is a problem.",
     "completion": "Print the completion script of a SHELL.",

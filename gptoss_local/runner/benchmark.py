@@ -31,7 +31,7 @@ from gptoss_local.types import SamplingParams
 N_ANSWER = 64
 DEPTHS = (128, 512, 2048, 8192, 32_768, 65_536, 130_000)
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64)
-_WIDTH_PROMPT = 256
+WIDTH_PROMPT = 256
 _REPEATED_S = 5.0  # what takes longer is measured once
 _N_ROUNDS = 3
 _PATIENCE_S = 60.0  # no prompt is measured that would take longer
@@ -39,11 +39,12 @@ _SAMPLING = SamplingParams(seed=1)  # a seed switches drafts off
 
 
 class AtDepth(msgspec.Struct, frozen=True):
-    """A prompt of `n_tokens`, and the answer after it, alone."""
+    """A prompt of `n_tokens`, and the answer after it, alone; cells that earlier ones have left."""
 
     n_tokens: int
     prefill_tok_s: float
     decode_tok_s: float
+    n_cells_cached: int = 0
 
 
 class AtWidth(msgspec.Struct, frozen=True):
@@ -56,6 +57,7 @@ class AtWidth(msgspec.Struct, frozen=True):
     decode_tok_s: float
     joules_per_token: float | None = None
     watts: float | None = None
+    n_cells_cached: int = 0
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +131,7 @@ def _depths(n_ctx: int) -> list[int]:
 
 def _widths(n_seq: int, n_ctx: int) -> list[int]:
     """Return the numbers of answers that fit into the context together; none may have to wait."""
-    return [n for n in _WIDTHS if n <= n_seq and n * (_WIDTH_PROMPT + N_ANSWER) <= n_ctx]
+    return [n for n in _WIDTHS if n <= n_seq and n * (WIDTH_PROMPT + N_ANSWER) <= n_ctx]
 
 
 class _Prober:
@@ -173,23 +175,31 @@ class _Prober:
         return [self._rng.randrange(FIRST_SPECIAL) for _ in range(n_tokens)]
 
     async def depth(self, n_tokens: int) -> AtDepth:
-        prefill, decode = [], []
+        prefill, decode, cached = [], [], []
         start_s = time.monotonic()
         for _ in range(_N_ROUNDS):
             usage = (await self.answer(n_tokens))[0].usage
             prefill.append(usage.n_prompt / usage.prefill_ns * 1e9)
             decode.append((usage.n_generated - 1) / usage.decode_ns * 1e9)
+            cached.append(await self._n_cells_cached(n_tokens + N_ANSWER))
             if time.monotonic() - start_s > _REPEATED_S:
                 break
-        return AtDepth(n_tokens, statistics.median(prefill), statistics.median(decode))
+        rates = statistics.median(prefill), statistics.median(decode)
+        return AtDepth(n_tokens, *rates, n_cells_cached=statistics.median_low(cached))
 
     async def width(self, n_streams: int) -> AtWidth:
         """Count the tokens while all of the streams run."""
-        answers = await asyncio.gather(*(self.answer(_WIDTH_PROMPT) for _ in range(n_streams)))
+        answers = await asyncio.gather(*(self.answer(WIDTH_PROMPT) for _ in range(n_streams)))
         all_times = [times for _, times in answers]
         first_s, last_s = max(times[0] for times in all_times), min(t[-1] for t in all_times)
         n_tokens = sum(first_s < time_s <= last_s for times in all_times for time_s in times)
         rate = n_tokens / (last_s - first_s) if n_tokens else 0.0
-        prompts = [self._prompt(_WIDTH_PROMPT) for _ in range(n_streams)]
+        n_cells_cached = await self._n_cells_cached(n_streams * (WIDTH_PROMPT + N_ANSWER))
+        prompts = [self._prompt(WIDTH_PROMPT) for _ in range(n_streams)]
         spent = await self._energy.decode(self._engine, prompts, _SAMPLING)
-        return AtWidth(n_streams, rate, *(spent or ()))
+        joules, watts = spent or (None, None)
+        return AtWidth(n_streams, rate, joules, watts, n_cells_cached)
+
+    async def _n_cells_cached(self, n_own: int) -> int:
+        """Return the cells that others had besides what was measured just now."""
+        return max(0, (await self._engine.stats()).n_cells_cached - n_own)

@@ -112,6 +112,7 @@ def _is_run(block: Block) -> bool:
 )
 def test_commands_of_a_page(pc: Pc, page: Path, tmp_path: Path) -> None:
     pc.start_server()  # which another page may have ended
+    (tmp_path / "bench").symlink_to(ROOT / "bench")  # pages name files of a clone
     for block in filter(_is_run, blocks(page)):
         printed = pc.run(block, tmp_path)
         for word in block.notes.get("prints", "").split(" | "):

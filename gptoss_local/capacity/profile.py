@@ -1,0 +1,200 @@
+"""Predict how long a step takes on a machine, from what was measured there."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from gptoss_local.plan.measured import Measured
+from gptoss_local.runner.benchmark import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth
+
+_MASKED = 0.25  # of what a CPU takes for an own cell, for one of another sequence; nano, 2 cores
+_N_FEW = 32  # tokens of a prompt, below which a step costs less than the line through longer ones
+
+Points = tuple[tuple[float, float], ...]
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine with a model in memory: its sizes, and the seconds that its steps take.
+
+    llama.cpp looks at every cell that is in use, whichever sequence has it. A CPU does little for
+    the cells of others when it decodes, and nothing when it prefills one prompt alone.
+
+    Attributes:
+        n_ctx: Cells of its cache.
+        n_batch: Most tokens of a step.
+        n_seq: Most sequences that run at the same time.
+        decode: By rows: seconds of a step of so many streams, in an empty cache.
+        prefill: By tokens: seconds of a step of so many tokens of prompts, in an empty cache.
+        row_cell_s: What a cell adds for each row, or on a GPU for all rows of a step together.
+        token_cell_s: What a cell adds for each token of a prompt.
+    """
+
+    n_ctx: int
+    n_batch: int
+    n_seq: int
+    decode: Points
+    prefill: Points
+    row_cell_s: float = 0.0
+    token_cell_s: float = 0.0
+    has_gpu: bool = False
+
+    @property
+    def n_rows_max(self) -> int:
+        """Return the rows of the widest step that was measured."""
+        return int(self.decode[-1][0])
+
+    def step_s(
+        self, depths: Sequence[int], chunks: Sequence[tuple[int, int]], n_cells_held: int
+    ) -> float:
+        """Return the seconds of a step.
+
+        In a step of both, the weights are read once: what a first row costs beyond each further one
+        counts once.
+
+        Args:
+            depths: Tokens before that of each stream.
+            chunks: Tokens that a prompt has in the cache, and how many more this step prefills.
+            n_cells_held: Cells in use, by running sequences or cached prefixes.
+        """
+        seconds, n_tokens = 0.0, sum(n for _, n in chunks)
+        if depths:
+            n_seen = _n_seen(sum(depths), len(depths), n_cells_held, has_gpu=self.has_gpu)
+            seconds += _at(self.decode, len(depths)) + self.row_cell_s * n_seen
+        if chunks:
+            seconds += _at(self.prefill, n_tokens)
+            is_alone = not self.has_gpu and not depths and len(chunks) == 1
+            n_seen = (chunks[0][0] if is_alone else n_cells_held) + n_tokens
+            seconds += self.token_cell_s * n_tokens * n_seen
+        if depths and chunks:
+            first_s = _at(self.decode, 1)
+            seconds -= max(0.0, min(first_s, 2 * first_s - _at(self.decode, 2)))
+        return seconds
+
+
+def from_benchmark(
+    depths: Sequence[AtDepth],
+    widths: Sequence[AtWidth],
+    *,
+    n_ctx: int,
+    n_batch: int,
+    n_seq: int,
+    has_gpu: bool,
+) -> Profile:
+    """Return what `gptoss bench` has measured.
+
+    Args:
+        depths: Prompts and answers alone, short ones first; at least one.
+        widths: Answers at the same time, few first. No more sequences run than were measured.
+        n_ctx: Cells of the cache.
+        n_batch: Most tokens of a step.
+        n_seq: Most sequences at the same time.
+        has_gpu: The model is in VRAM, at least in part.
+    """
+
+    def n_seen(n_rows: int, n_own: float, n_cached: int) -> float:
+        return _n_seen(n_rows * n_own, n_rows, n_rows * n_own + n_cached, has_gpu=has_gpu)
+
+    seen = [n_seen(1, d.n_tokens + N_ANSWER / 2, d.n_cells_cached) for d in depths]
+    token_s, row_cell_s = _fit(
+        [(1.0, n) for n in seen], [1 / d.decode_tok_s for d in depths], ((0, 1), (0,))
+    )
+    decode: list[tuple[float, float]] = [(1, token_s)]
+    if widths:
+        n_own = WIDTH_PROMPT + N_ANSWER / 2
+        steps = [(w, w.n_streams / w.decode_tok_s) for w in widths]
+        decode = [
+            # NOTE: a figure that is off must not make a step free
+            (w.n_streams, max(s / 2, s - row_cell_s * n_seen(w.n_streams, n_own, w.n_cells_cached)))
+            for w, s in steps
+        ]
+    step_s, prompt_token_s, token_cell_s = _fit(
+        [_prompt_terms(d, n_batch, d.n_cells_cached if has_gpu else 0) for d in depths],
+        [d.n_tokens / d.prefill_tok_s for d in depths],
+        ((0, 1, 2), (0, 1), (1, 2), (1,)),
+    )
+    few = min(_N_FEW, n_batch)
+    line = [(n, step_s + n * prompt_token_s) for n in (few, n_batch)]
+    return Profile(
+        n_ctx=n_ctx,
+        n_batch=n_batch,
+        n_seq=min(n_seq, int(decode[-1][0])),
+        decode=tuple(decode),
+        prefill=((1, min(decode[0][1], line[0][1])), *line),
+        row_cell_s=row_cell_s,
+        token_cell_s=token_cell_s,
+        has_gpu=has_gpu,
+    )
+
+
+def from_stored(measured: Measured, *, n_ctx: int, n_batch: int, n_seq: int) -> Profile | None:
+    """Return what loads and `gptoss tune` have measured of steps in an empty cache; None: too few.
+
+    Args:
+        measured: All that is known.
+        n_ctx: Cells of the cache.
+        n_batch: Most tokens of a step.
+        n_seq: Most sequences at the same time. No more run than were measured.
+    """
+    steps, tuning = measured.steps, measured.tuning
+    if steps is None or tuning is None or not tuning.prefill:
+        return None
+    decode: Points = steps.streams or steps.seconds
+    batch_s = n_batch / max(rate for _, rate in tuning.prefill)
+    few = tuple((n, seconds) for n, seconds in decode if n < n_batch and seconds < batch_s)
+    return Profile(
+        n_ctx=n_ctx,
+        n_batch=n_batch,
+        n_seq=min(n_seq, int(decode[-1][0])),
+        decode=decode,
+        prefill=(*few, (n_batch, batch_s)),
+    )
+
+
+def _n_seen(n_own: float, n_rows: int, n_held: float, *, has_gpu: bool) -> float:
+    """Return how many own cells cost as much as what a step of decoding looks at."""
+    if has_gpu:
+        return n_held
+    return n_own + _MASKED * max(0.0, n_rows * n_held - n_own)
+
+
+def _prompt_terms(depth: AtDepth, n_batch: int, n_others: int) -> tuple[float, float, float]:
+    """Return the steps of a prompt, its tokens, and the cells that these look at."""
+    starts = range(0, depth.n_tokens, n_batch)
+    chunks = [(n_past, min(n_batch, depth.n_tokens - n_past)) for n_past in starts]
+    n_seen = sum(n * (n_others + n_past + n) for n_past, n in chunks)
+    return len(chunks), depth.n_tokens, n_seen
+
+
+def _fit(
+    terms: Sequence[Sequence[float]], seconds: Sequence[float], choices: Sequence[Sequence[int]]
+) -> list[float]:
+    """Return what each term costs, by least squares of the relative error; 0 at least.
+
+    Args:
+        terms: How much of each there was, by measurement.
+        seconds: What it took.
+        choices: Terms to explain it with, the best set first; the last one is of one term.
+    """
+    import numpy as np
+
+    weights = 1 / np.array(seconds)
+    for chosen in choices:
+        table = np.array([[row[n] for n in chosen] for row in terms]) * weights[:, None]
+        costs = np.linalg.lstsq(table, np.ones(len(seconds)), rcond=None)[0]
+        if len(chosen) == 1 or (len(chosen) <= len(seconds) and min(costs) >= 0):
+            break
+    found = [0.0] * len(terms[0])
+    for n, cost in zip(chosen, costs, strict=True):
+        found[n] = float(cost)
+    return found
+
+
+def _at(points: Points, x: float) -> float:
+    """Return what lies at `x` on the line through `points`, which continues as it ends."""
+    if x <= points[0][0] or len(points) == 1:
+        return points[0][1]
+    (left, low), (right, high) = next(
+        (pair for pair in pairwise(points) if x <= pair[1][0]), points[-2:]
+    )
+    return low + (high - low) * (x - left) / (right - left)

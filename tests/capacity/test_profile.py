@@ -1,0 +1,110 @@
+"""What is predicted of steps: what was measured, and what lies between."""
+
+import msgspec
+import pytest
+
+from gptoss_local.capacity.profile import Profile, from_benchmark, from_stored
+from gptoss_local.plan.measured import Measured, Steps, Tuning
+from gptoss_local.runner.benchmark import AtDepth, AtWidth
+
+N_BATCH = 512
+TRUE = Profile(
+    n_ctx=16_384,
+    n_batch=N_BATCH,
+    n_seq=4,
+    decode=((1, 0.004), (2, 0.006), (4, 0.009)),
+    prefill=((1, 0.004), (32, 0.010), (512, 0.100)),
+    row_cell_s=1e-6,
+    token_cell_s=1e-7,
+)
+
+
+def prompt_s(profile: Profile, n_tokens: int, n_cached: int) -> float:
+    seconds = 0.0
+    for n_past in range(0, n_tokens, N_BATCH):
+        n = min(N_BATCH, n_tokens - n_past)
+        seconds += profile.step_s([], [(n_past, n)], n_cached + n_past)
+    return seconds
+
+
+def measured(profile: Profile) -> Profile:
+    """Return what is concluded from a benchmark of a machine that has exactly this profile."""
+    depths = [
+        AtDepth(
+            n,
+            n / prompt_s(profile, n, n_cached),
+            1 / profile.step_s([n + 32], [], n + 32 + n_cached),
+            n_cached,
+        )
+        for n, n_cached in ((128, 0), (512, 600), (2048, 1800), (8192, 5000))
+    ]
+    widths = [
+        AtWidth(n, n / profile.step_s([288] * n, [], n * 288 + 900), n_cells_cached=900)
+        for n in (1, 2, 4)
+    ]
+    return from_benchmark(
+        depths, widths, n_ctx=16_384, n_batch=N_BATCH, n_seq=4, has_gpu=profile.has_gpu
+    )
+
+
+@pytest.mark.parametrize("has_gpu", [False, True])
+def test_a_benchmark_gives_the_profile_back(has_gpu: bool) -> None:
+    true = msgspec.structs.replace(TRUE, has_gpu=has_gpu)
+    found = measured(true)
+    for depths, chunks, n_held in (
+        ([300], [], 5000),
+        ([300, 900, 10], [], 3000),
+        ([], [(0, 100)], 0),
+        ([], [(4096, 512)], 9000),
+        ([40, 50], [(100, 60), (0, 200)], 450),
+    ):
+        expected = true.step_s(depths, chunks, n_held)
+        assert found.step_s(depths, chunks, n_held) == pytest.approx(expected, rel=0.02)
+
+
+def test_a_step_of_both_reads_the_weights_once() -> None:
+    true = msgspec.structs.replace(TRUE, token_cell_s=0.0)
+    apart = true.step_s([10], [], 10) + true.step_s([], [(0, 100)], 10)
+    assert true.step_s([10], [(0, 100)], 10) == pytest.approx(apart - 0.002)
+
+
+def test_one_short_prompt_is_enough() -> None:
+    """As of a small context, in which not even two answers have room."""
+    found = from_benchmark(
+        [AtDepth(128, 1280, 20)], [], n_ctx=256, n_batch=256, n_seq=4, has_gpu=False
+    )
+    assert found.n_seq == 1
+    assert found.step_s([160], [], 160) == pytest.approx(0.05)
+    assert found.step_s([], [(0, 128)], 0) == pytest.approx(0.1)
+
+
+def test_noise_makes_nothing_free_or_negative() -> None:
+    """Longer prompts that were faster, wide steps that were faster than narrow ones."""
+    depths = [AtDepth(128, 500, 90), AtDepth(512, 2000, 100), AtDepth(2048, 3000, 110)]
+    widths = [AtWidth(1, 100), AtWidth(2, 400)]
+    found = from_benchmark(depths, widths, n_ctx=4096, n_batch=512, n_seq=2, has_gpu=False)
+    for n in (1, 2, 31, 32, 33, 512):
+        assert found.step_s([], [(0, n)], 0) > 0
+        assert found.step_s([5], [(0, n)], 4000) >= found.step_s([5], [], 4000) > 0
+
+
+def test_stored_times_are_those_of_the_steps() -> None:
+    tuning = Tuning(
+        uses_gpu=False,
+        decode=((1, 100.0),),
+        prefill=((1, 1000.0), (2, 2000.0)),
+        n_threads_decode=1,
+        n_threads_prefill=2,
+        decode_factor=1,
+        prefill_factor=1,
+    )
+    steps = Steps(
+        plan_id="", measured_at_s=0, seconds=((1, 0.01), (4, 0.02), (16, 0.05)), switch_s=0
+    )
+    known = Measured(steps=steps, tuning=tuning)
+    found = from_stored(known, n_ctx=4096, n_batch=512, n_seq=8)
+    assert found is not None
+    assert found.step_s([0, 0], [], 0) == pytest.approx(0.01 + 0.01 / 3)
+    assert found.step_s([], [(0, 512)], 0) == pytest.approx(0.256)
+    assert from_stored(Measured(tuning=tuning), n_ctx=1, n_batch=1, n_seq=1) is None
+    assert from_stored(Measured(steps=steps), n_ctx=1, n_batch=1, n_seq=1) is None

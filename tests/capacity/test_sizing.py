@@ -1,0 +1,106 @@
+"""How many machines, from figures whose answer is known."""
+
+import random
+
+import msgspec
+import pytest
+
+from gptoss_local.capacity.profile import Profile
+from gptoss_local.capacity.replay import Request, least_outstanding, prefix_aware, replay
+from gptoss_local.capacity.simulated_engine import SimulatedEngine
+from gptoss_local.capacity.sizing import Goal, Promise, simulate, size, size_recorded
+from gptoss_local.errors import ContextOverflowError, DoesNotFitError
+
+FLAT = Profile(  # any number of rows takes 20 ms: 50 tokens/s of each answer, 200 of four
+    n_ctx=8192,
+    n_batch=512,
+    n_seq=4,
+    decode=((1, 0.02), (4, 0.02)),
+    prefill=((1, 0.001), (512, 0.001)),
+)
+GOAL = Goal(
+    n_users=100, tokens_per_user_s=25, first_token_s=2, active=0.1, n_prompt=50, n_answer=40
+)
+
+
+def test_one_machine_carries_what_its_steps_allow() -> None:
+    """Never more than 200 / 25 active users, of whom each is a tenth; queues take their share."""
+    found = size(FLAT, GOAL)
+    assert 40 <= found.users_per_machine <= 80
+    assert found.n_machines == -(-100 // found.users_per_machine)
+    assert found.largest.keeps(GOAL)
+    assert found.load.keeps(GOAL)
+    assert found.one_more.first_token_s > found.largest.first_token_s
+    assert found.demand.tok_s == pytest.approx(250)
+    assert found.demand.prompt_tok_s == pytest.approx(312.5)
+    assert found.n_streams_memory == 8192 // 90
+
+
+def test_more_is_promised_to_fewer() -> None:
+    slow, fast = size(FLAT, GOAL), size(FLAT, msgspec.structs.replace(GOAL, first_token_s=0.3))
+    assert fast.users_per_machine < slow.users_per_machine
+
+
+def test_all_answers_run_at_once_where_there_is_room() -> None:
+    """A cache of two answers serves two at a time, whatever the machine could decode."""
+    small = msgspec.structs.replace(FLAT, n_ctx=200)
+    wide, narrow = size(FLAT, GOAL), size(small, GOAL)
+    assert narrow.n_streams_memory == 2
+    assert narrow.users_per_machine < 0.7 * wide.users_per_machine
+
+
+def test_what_the_prompts_share_is_read_once() -> None:
+    slow_prompts = msgspec.structs.replace(FLAT, prefill=((1, 0.01), (512, 5.0)))
+    goal = msgspec.structs.replace(GOAL, n_prompt=400)
+    shared = msgspec.structs.replace(goal, n_shared=390)
+    alone, together = (simulate(slow_prompts, each, 0.5) for each in (goal, shared))
+    assert alone.cached_share == 0
+    assert together.cached_share == pytest.approx(390 / 400, abs=0.03)
+    assert together.first_token_median_s < alone.first_token_median_s / 5
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"tokens_per_user_s": 51}, "an answer alone comes with 50.0 tokens/s, not 51"),
+        ({"first_token_s": 0.02}, "has its first token after"),
+    ],
+)
+def test_what_no_number_of_machines_does_is_said(change: dict[str, float], says: str) -> None:
+    slow = msgspec.structs.replace(FLAT, prefill=((1, 0.001), (512, 0.5)))
+    with pytest.raises(DoesNotFitError, match=says):
+        size(slow, msgspec.structs.replace(GOAL, **change))
+
+
+def test_a_prompt_that_never_fits_is_refused() -> None:
+    with pytest.raises(ContextOverflowError, match="8,200 tokens"):
+        size(FLAT, msgspec.structs.replace(GOAL, n_prompt=8160))
+
+
+def test_prefix_aware_routing_finds_the_conversation_again() -> None:
+    """By load alone, a conversation's next turn goes to any of the machines."""
+    dice = random.Random(0)
+    requests = [
+        Request(
+            at_s=2.0 * turn + dice.random(),
+            prompt=tuple((1000 * each + earlier, 100) for earlier in range(turn + 1)),
+            n_answer=20,
+        )
+        for each in range(6)
+        for turn in range(6)
+    ]
+    cached = {}
+    for route in (least_outstanding, prefix_aware):
+        served = replay(requests, [SimulatedEngine(FLAT) for _ in range(3)], route)
+        assert all(len(each.times_s) == 20 for each in served)
+        cached[route] = sum(each.n_cached for each in served)
+    assert cached[prefix_aware] > 1.1 * cached[least_outstanding]
+
+
+def test_machines_are_added_until_the_promise_is_kept() -> None:
+    requests = [Request(at_s=0.0, prompt=((n, 50),), n_answer=50) for n in range(16)]
+    found = size_recorded(FLAT, Promise(tokens_per_user_s=25, first_token_s=1.5), requests)
+    assert [each.n_machines for each in found] == [1, 1, 2, 2]
+    assert found[-1].first_token_s < 1.5 < found[0].first_token_s
+    with pytest.raises(DoesNotFitError, match="64 machines"):
+        size_recorded(FLAT, Promise(tokens_per_user_s=60, first_token_s=1.5), requests)
