@@ -9,6 +9,7 @@ import mmap
 import os
 import platform
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Literal
@@ -221,6 +222,18 @@ def _has_avx2(cpuinfo: Path) -> bool | None:
         return None
     flags = re.search(r"^flags\s*:(.*)$", read(cpuinfo) or "", re.M)
     return "avx2" in flags[1].split() if flags else None
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the free bytes of the disk on which a folder is or would be.
+
+    Raises:
+        OSError: there is no such disk.
+    """
+    folder = folder.absolute()
+    while not os.path.isdir(folder) and folder != folder.parent:  # pathlib's raises where it may
+        folder = folder.parent  # not be searched; a drive of Windows may be gone
+    return shutil.disk_usage(folder).free
 
 
 def _disk_kind(path: Path, sys_dir: Path) -> DiskKind | None:
