@@ -342,7 +342,9 @@ def test_backslashes_in_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     image = tmp_path / r"my\pictures.png"
     image.touch()
     assert documents.image_in(f"what is in {image}", tmp_path) == image
-    assert paste.dropped_paths(f'"{image}" "{tmp_path}"') == [str(image), str(tmp_path)]
+    for quote in ("", '"'):
+        dropped = f"{quote}{image}{quote} {quote}{tmp_path}{quote}"
+        assert paste.dropped_paths(dropped) == [str(image), str(tmp_path)]
 
 
 @pytest.fixture
