@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from convert.header import SourceTensor
-from gptoss_local.errors import ConvertError
+from gptoss_local.errors import ConvertError, newer_file
 
 FORMAT = 1  # counts up when older journals can no longer be continued
 
@@ -38,6 +38,10 @@ class _PlanLine(msgspec.Struct, frozen=True, tag="plan"):
     source: str
     fingerprint: str
     partials: list[str]
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int = 0
 
 
 class _ShardLine(msgspec.Struct, frozen=True, tag="shard"):
@@ -143,6 +147,14 @@ def _parse(data: bytes) -> JournalState:
     return state
 
 
+def _format_of(data: bytes) -> int:
+    """Return the format that the first line names, also one that nothing else is known of."""
+    try:
+        return msgspec.json.decode(data.partition(b"\n")[0], type=_Format).format
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return 0
+
+
 def _shard(line: _ShardLine, source: Path) -> Shard:
     path = source / line.name
     tensors = {
@@ -162,7 +174,8 @@ class Journal:
         state: What it says, of whatever source, kept up to date.
 
     Raises:
-        ConvertError: Another process or thread is converting to this target.
+        ConvertError: Another process or thread is converting to this target, or a later version
+            of gptoss has begun to.
         OSError: The journal cannot be written.
 
     Thread:
@@ -173,7 +186,11 @@ class Journal:
         self.path = journal_path(target)
         self._fd = _open_locked(self.path, target)
         self._lock = threading.Lock()
-        self.state = _parse(self.path.read_bytes())
+        data = self.path.read_bytes()
+        if (found := _format_of(data)) > FORMAT:
+            os.close(self._fd)
+            raise newer_file(ConvertError, self.path, found, FORMAT)
+        self.state = _parse(data)
 
     def begin(self, source: Path, fingerprint: str, partials: Sequence[str]) -> None:
         """Forget everything and start over."""

@@ -221,7 +221,8 @@ def _spawn_server(settings: Settings, log_fd: int) -> subprocess.Popen[bytes]:
     environment = os.environ | {"GPTOSS_HOST": settings.host, "GPTOSS_PORT": str(settings.port)}
     command = [sys.executable, "-P", "-m", "gptoss_local", "serve"]
     if sys.platform == "win32":
-        flags = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+        # Not DETACHED_PROCESS: its engine would then open a console window.
+        flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP
     else:
         flags = 0
     return subprocess.Popen(

@@ -30,6 +30,7 @@
     ├── ToolError                    1        502   where tools come from does not answer
     └── EngineError                 10        500   llama.cpp refused something
         ├── ModelLoadError          10        500
+        │   └── NewerModelError     10        500   a later version of gptoss says where it is
         ├── ComputeError            10        500   the device's results are wrong
         ├── UpstreamError           10        502   an engine elsewhere fails
         └── EngineCrashedError      10        500   the engine process died
@@ -38,7 +39,9 @@ Foreign exceptions are translated once, where the foreign library is called, wit
 """
 
 import errno
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+_Error = TypeVar("_Error", bound="GptOssError")
 
 
 class GptOssError(Exception):
@@ -220,6 +223,10 @@ class ModelLoadError(EngineError):
     pass
 
 
+class NewerModelError(ModelLoadError):
+    """A later version of gptoss wrote what says where the model is."""
+
+
 class ComputeError(EngineError):
     """The device computed something impossible, so its latest results cannot be trusted."""
 
@@ -249,6 +256,22 @@ def disk_error(message: str, error: OSError, *, hint: str) -> DiskError:
     """Return the error for something that the disk refused; a full one has a class of its own."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return (DiskFullError if is_full else DiskError)(message, hint=hint)
+
+
+def newer_file(kind: type[_Error], path: object, version: int, known: int) -> _Error:
+    """Return the error for a file that a later version of gptoss wrote, which must stay.
+
+    Args:
+        kind: Its class.
+        path: The file.
+        version: That of the file.
+        known: The latest one that this program knows.
+    """
+    return kind(
+        f"{path} was written by a newer gptoss (version {version} of the file, this one knows "
+        f"{known})",
+        hint="Update gptoss to use it; until then it stays as it is.",
+    )
 
 
 def error_by_name(name: str, message: str, *, hint: str = "") -> GptOssError:

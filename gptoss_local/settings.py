@@ -230,6 +230,21 @@ def unknown_variables() -> list[str]:
     return sorted(v for v in os.environ if v.startswith(("GPTOSS_", "OLLAMA_")) and v not in known)
 
 
+def settings_without_file() -> Settings:
+    """Return what variables and defaults say, for where config.toml cannot be used.
+
+    Raises:
+        UsageError: a variable has the wrong type.
+    """
+    return _merge(list(_variables()))
+
+
+def check_config() -> None:
+    """Raise UsageError if config.toml is there and cannot be used."""
+    if (path := config_path()).is_file():
+        _convert(_read_config(path), str(path))
+
+
 def _merge(sources: list[tuple[str, dict[str, Any]]]) -> Settings:
     merged: dict[str, Any] = {}
     for source, values in sources:
@@ -242,6 +257,10 @@ def _sources() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield what is set outside the command line, the weakest source first."""
     if (path := config_path()).is_file():
         yield str(path), _read_config(path)
+    yield from _variables()
+
+
+def _variables() -> Iterator[tuple[str, dict[str, Any]]]:
     for variable, parse in _OLLAMA.items():
         if text := os.environ.get(variable, "").strip().strip("\"'"):
             yield variable, parse(text, variable)
@@ -258,7 +277,10 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from error
+        raise UsageError(
+            f"{path} is not valid TOML: {error}",
+            hint="Correct it, or let `gptoss doctor --fix` move it aside.",
+        ) from error
 
 
 def _parse_host(text: str, source: str) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 import sys
 from typing import TYPE_CHECKING
 
-import typer
 from rich.filesize import decimal
 
 from gptoss_local.catalog import CatalogModel, catalog, known_model
-from gptoss_local.cli._fetch import fetch
-from gptoss_local.cli._output import RESUMABLE, confirm, print_table, progress_bar, say
+from gptoss_local.cli._fetch import fetch, take_from_disk
+from gptoss_local.cli._output import RESUMABLE, print_error, print_table, progress_bar, say
+from gptoss_local.cli._question import choose, confirm
 from gptoss_local.errors import DoesNotFitError, GptOssError, UsageError
 from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
+    from gptoss_local.machine.hardware import Machine
     from gptoss_local.plan.result import Plan
 
 
@@ -55,55 +56,98 @@ def offer_download(name: str, settings: Settings) -> bool:
     return True
 
 
-def _ask(settings: Settings) -> str:
-    """Show what this machine can run, and fetch what is wished."""
+def ask_for_model(settings: Settings, machine: "Machine | None" = None) -> str:
+    """Show what this machine can run, and fetch what is wished until it is here.
+
+    Args:
+        settings: Where models go.
+        machine: This one, if it has been read already.
+
+    Raises:
+        KeyboardInterrupt: the user leaves.
+    """
+    from gptoss_local.machine.hardware import read_machine
+
+    machine = machine or read_machine(settings.models_dir)
     models = [model for model in catalog() if model.repo]
-    embedded = next(model.name for model in catalog() if model.embedded)
-    if not _has_terminal():
-        raise UsageError(
-            "no model is on this machine yet, and none was named",
-            hint=f"Fetch one: gptoss pull {models[0].name}. "
-            f"Or try the tiny one that is always here: gptoss run {embedded}",
-        )
-    fits = [_fit(model, settings) for model in models]
+    fits = [_fit(model, machine, settings) for model in models]
     rows = [
         (str(i), model.name, _size(model), fit)
         for i, (model, (_, fit)) in enumerate(zip(models, fits, strict=True), start=1)
     ]
-    rows.append((str(len(rows) + 1), embedded, "is here", "tiny, to try the program"))
-    print("No model is on this machine yet. It can run:\n")
-    print_table(("", "MODEL", "DOWNLOAD", "HERE"), rows)
+    rows.append((str(len(rows) + 1), _embedded(), "is here", "tiny, to try the program"))
+    print_table(("", "MODEL", "DOWNLOAD", "HERE, ESTIMATED"), rows)
     # The largest that is expected to answer at reading speed, else the embedded one.
     best = max((i for i, (tok_s, _) in enumerate(fits) if tok_s >= _READING_TOK_S), default=None)
     default = len(rows) if best is None else best + 1
-    number: int = typer.prompt("\nWhich one?", default=default, type=int, err=True)
-    if not 1 <= number <= len(rows):
-        raise UsageError(f"there is no number {number}")
-    if number == len(rows):
-        return embedded
-    _fetch(models[number - 1], settings)
-    return models[number - 1].name
+    print(f"\n{_what_it_takes(models, best, settings)}")
+    while True:
+        number = choose("Which one?", len(rows), default=default)
+        if number == len(rows):
+            return _embedded()
+        model = models[number - 1]
+        try:
+            _fetch(model, settings)
+        except GptOssError as error:
+            print_error(error)
+            default = len(rows)
+            say(f"{model.name} is not here yet. Enter takes {_embedded()}; {number} tries again.")
+        else:
+            return model.name
 
 
 _READING_TOK_S = 10.0
+_MBIT_S = 100
 
 
-def _fit(model: CatalogModel, settings: Settings) -> tuple[float, str]:
-    """Expected speed of answers in tokens/s, and how the model would be placed, in words."""
+def _embedded() -> str:
+    return next(model.name for model in catalog() if model.embedded)
+
+
+def _ask(settings: Settings) -> str:
+    if not _has_terminal():
+        first = next(model.name for model in catalog() if model.repo)
+        raise UsageError(
+            "no model is on this machine yet, and none was named",
+            hint=f"Fetch one: gptoss pull {first}. "
+            f"Or try the tiny one that is always here: gptoss run {_embedded()}",
+        )
+    print("No model is on this machine yet. It can run:\n")
+    return ask_for_model(settings)
+
+
+def _what_it_takes(models: list[CatalogModel], best: int | None, settings: Settings) -> str:
+    """Say which model to take, how long its download lasts, and where it goes."""
+    if best is None:
+        return (
+            f"No large model is expected to reach reading speed, {_READING_TOK_S:.0f} tokens/s, "
+            f"here,\nso {_embedded()} is the suggestion."
+        )
+    model = models[best]
+    minutes = max(1, round(model.download_bytes * 8 / (_MBIT_S * 1e6) / 60))
+    return (
+        f"{model.name} is the suggestion: about {minutes} minutes at {_MBIT_S} Mbit/s, into\n"
+        f"{settings.models_dir}. A download that is interrupted continues later."
+    )
+
+
+def _fit(model: CatalogModel, machine: "Machine", settings: Settings) -> tuple[float, str]:
+    """Return the expected speed of answers in tokens/s, 0 if it cannot be used, and words."""
     from gptoss_local.engine.protocol import N_DRAFT_MAX
-    from gptoss_local.machine.hardware import read_machine
+    from gptoss_local.machine.hardware import free_bytes
     from gptoss_local.plan.facts import published_facts
     from gptoss_local.plan.options import plan_options
     from gptoss_local.plan.planner import make_plan
 
     if not (model.layers and model.experts):
         return 0.0, f"for {model.needs.vram} of VRAM, {model.needs.ram} of RAM"
-    machine = read_machine(settings.models_dir)
     facts = published_facts(model.layers, model.experts)
     try:
         plan = make_plan(facts, machine, plan_options(settings, N_DRAFT_MAX))
     except DoesNotFitError:
-        return 0.0, f"does not fit; {model.needs.vram} of VRAM and {model.needs.ram} of RAM do"
+        return 0.0, f"does not fit; {model.needs.vram} VRAM and {model.needs.ram} RAM do"
+    if model.download_bytes > (free := free_bytes(settings.models_dir)):
+        return 0.0, f"no room: only {decimal(free)} of disk are free"
     return plan.speed.decode_tok_s, _words(plan)
 
 
@@ -112,9 +156,8 @@ def _words(plan: "Plan") -> str:
 
     where = "without a GPU"
     if plan.uses_gpu:
-        where = "all on the GPU" if plan.vram_share == 1 else "partly on the GPU, partly in RAM"
-    speed = f"about {rate(plan.speed.decode_tok_s)} tokens/s, estimated"
-    return f"{where}, {plan.shape.n_ctx:,} tokens of context, {speed}"
+        where = "all on the GPU" if plan.vram_share == 1 else "partly on the GPU"
+    return f"about {rate(plan.speed.decode_tok_s)} tokens/s, {where}"
 
 
 def _size(model: CatalogModel) -> str:
@@ -124,6 +167,8 @@ def _size(model: CatalogModel) -> str:
 
 
 def _fetch(model: CatalogModel, settings: Settings) -> None:
+    if take_from_disk(model, settings):
+        return
     with progress_bar(tenths=True, if_interrupted=RESUMABLE) as progress:
         fetch(model, settings, progress=progress)
 

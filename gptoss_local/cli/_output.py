@@ -133,13 +133,6 @@ def say_rows(title: str, rows: Sequence[tuple[str, str]], before: str = "") -> N
         say(f"  {before + name:<{width}}{text}")
 
 
-def confirm(question: str, *, default: bool = False) -> bool:
-    """Ask on stderr whether to do something."""
-    import typer
-
-    return typer.confirm(on_one_line(question), default=default, err=True)
-
-
 @contextmanager
 def progress_bar(
     *, tenths: bool = False, quiet: bool = False, if_interrupted: str = ""

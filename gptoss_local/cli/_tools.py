@@ -172,8 +172,12 @@ def _decision(tool: Tool, parts: Sequence[Part]) -> Decision | None:
 
 def _forget_typed() -> None:
     """Drop what was typed before the question was there."""
-    try:
+    if sys.platform == "win32":
+        import msvcrt
+
+        while msvcrt.kbhit():
+            msvcrt.getwch()
+    else:
         import termios
-    except ImportError:  # Windows
-        return
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)

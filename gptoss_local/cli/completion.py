@@ -35,16 +35,20 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> 
     PowerShell: gptoss completion powershell | Out-String | Invoke-Expression. In a start-up file
     this works in every new terminal.
     """
+    print(script_for(shell), end="")
+
+
+def script_for(shell: Shell) -> str:
+    """Return the completion script of a shell."""
     from gptoss_local.cli.main import make_app
 
-    commands = read_commands(make_app())
     make = {
         Shell.bash: _shell_scripts.bash,
         Shell.zsh: _shell_scripts.zsh,
         Shell.fish: _shell_scripts.fish,
         Shell.powershell: _shell_scripts.powershell,
     }
-    print(make[shell](commands), end="")
+    return make[shell](read_commands(make_app()))
 
 
 def read_commands(app: typer.Typer) -> list[Command]:

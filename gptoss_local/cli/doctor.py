@@ -1,44 +1,132 @@
 """`gptoss doctor`: what stands in the way of a fast model here, and how to fix it."""
 
-from typing import TYPE_CHECKING, Literal
+import sys
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import msgspec
 import typer
 
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json
-from gptoss_local.settings import Settings, load_settings
+from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.settings import Settings, load_settings, settings_without_file
 
 if TYPE_CHECKING:
     from gptoss_local.catalog import UpstreamAddress
     from gptoss_local.diagnosis import Surroundings, UpstreamState
     from gptoss_local.machine.hardware import Machine
+    from gptoss_local.repair import Fault
 
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
 
 
-def doctor(json: Json = False) -> None:
-    """Check GPU, driver, build, memory, disk and port; exit code 1 if there is a problem."""
-    from rich.text import Text
+class Outcome(msgspec.Struct, frozen=True):
+    """The result of one finding.
 
-    from gptoss_local.cli._console import CleanConsole
+    Attributes:
+        result: It was repaired; the user said no; it could not be; nothing here can repair it.
+    """
+
+    name: str
+    result: Literal["repaired", "declined", "failed", "not repaired here"]
+    text: str
+
+
+def doctor(
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Repair what can be without losing anything; asks first.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Check GPU, driver, build, memory, disk and port; exit code 1 if there is a problem.
+
+    It also looks at gptoss's own files, the command and its service. No repair deletes a model, a
+    chat or a file of yours.
+    """
+    if yes and not fix:
+        raise UsageError("--yes needs --fix")
+    if fix and not yes and (json or not sys.stdin.isatty()):
+        raise UsageError("there is no terminal to ask on", hint="gptoss doctor --fix --yes")
     from gptoss_local.diagnosis import diagnose
     from gptoss_local.machine.hardware import read_machine
+    from gptoss_local.repair import Fault, find_faults
 
-    settings = load_settings()
+    settings = _settings()
     machine = read_machine(settings.models_dir)
     around = _with_energy(_look_around(settings), machine)
     findings = diagnose(machine, around)
+    done: list[tuple[Fault, Outcome | None]] = []
+    for fault in chain(map(Fault, findings), find_faults(settings, _completion_script)):
+        if not json:
+            _print(fault)
+        outcome = _repair(fault, asks=not yes) if fix and fault.finding.level != "ok" else None
+        done.append((fault, outcome))
+        if not json:
+            _print_below(fault, outcome)
     if json:
-        print_json(versions=_versions(), machine=machine, findings=findings)
-    else:
-        console = CleanConsole()
-        for finding in findings:
-            sign, colour = _SIGNS[finding.level]
-            console.print(Text.assemble((f"{sign:<8}", colour), f"{finding.name}: {finding.text}"))
-            if finding.fix:
-                console.print(Text(f"        {finding.fix}"))
-    if any(finding.level == "problem" for finding in findings):
+        repairs = {"repairs": [outcome for _, outcome in done if outcome]} if fix else {}
+        found = [_as_json(fault) for fault, _ in done]
+        print_json(versions=_versions(), machine=machine, findings=found, **repairs)
+    elif not fix and (n_repairs := sum(fault.repair is not None for fault, _ in done)):
+        print(f"\n{n_repairs} of these can be repaired here: gptoss doctor --fix")
+    problems = [outcome for fault, outcome in done if fault.finding.level == "problem"]
+    if any(outcome is None or outcome.result != "repaired" for outcome in problems):
         raise typer.Exit(1)
+
+
+def _settings() -> Settings:
+    """Return the settings, without config.toml if that is what is wrong."""
+    try:
+        return load_settings()
+    except UsageError:
+        return settings_without_file()
+
+
+def _completion_script(shell: str) -> str:
+    from gptoss_local.cli.completion import Shell, script_for
+
+    return script_for(Shell(shell))
+
+
+def _as_json(fault: "Fault") -> dict[str, object]:
+    fields: dict[str, object] = msgspec.to_builtins(fault.finding)
+    return fields | {"can_fix": fault.repair is not None}
+
+
+def _print(fault: "Fault") -> None:
+    from rich.text import Text
+
+    from gptoss_local.cli._console import CleanConsole
+
+    finding = fault.finding
+    sign, colour = _SIGNS[finding.level]
+    text = Text.assemble((f"{sign:<8}", colour), f"{finding.name}: {finding.text}")
+    CleanConsole().print(text)
+
+
+def _print_below(fault: "Fault", outcome: Outcome | None) -> None:
+    """Print what was done, or what can be."""
+    if below := outcome.text if outcome else fault.finding.fix:
+        print(f"        {below}")
+
+
+def _repair(fault: "Fault", *, asks: bool) -> Outcome:
+    name = fault.finding.name
+    if fault.repair is None:
+        return Outcome(name, "not repaired here", f"For you to do: {fault.finding.fix}")
+    if asks:
+        from gptoss_local.cli._question import confirm
+
+        if not confirm(f"        {fault.question}", default=True):
+            return Outcome(name, "declined", "Left as it is.")
+    try:
+        return Outcome(name, "repaired", f"Done. {fault.repair()}")
+    except GptOssError as error:
+        return Outcome(name, "failed", f"Not done: {error.message}. {error.hint}".strip())
+    except OSError as error:
+        return Outcome(name, "failed", f"Not done: {error.strerror or error}.")
 
 
 def _versions() -> dict[str, str]:
@@ -56,8 +144,6 @@ def _versions() -> dict[str, str]:
 
 
 def _with_energy(around: "Surroundings", machine: "Machine") -> "Surroundings":
-    import msgspec
-
     from gptoss_local.machine.energy import Meters
 
     meters = Meters(machine.usable_gpus)
@@ -66,17 +152,12 @@ def _with_energy(around: "Surroundings", machine: "Machine") -> "Surroundings":
 
 
 def _look_around(settings: Settings) -> "Surroundings":
-    import os
-    import shutil
-
     from gptoss_local.diagnosis import Surroundings
+    from gptoss_local.machine.hardware import free_bytes
 
-    folder = settings.models_dir.absolute()
-    while not os.path.isdir(folder):
-        folder = folder.parent
     return Surroundings(
         models_dir=str(settings.models_dir),
-        disk_free_bytes=shutil.disk_usage(folder).free,
+        disk_free_bytes=free_bytes(settings.models_dir),
         has_model=_has_model(settings),
         address=settings.url,
         answers=_who_answers(settings),
@@ -86,7 +167,6 @@ def _look_around(settings: Settings) -> "Surroundings":
 
 
 def _has_model(settings: Settings) -> bool:
-    from gptoss_local.errors import GptOssError
     from gptoss_local.store import list_models
 
     try:
@@ -96,7 +176,6 @@ def _has_model(settings: Settings) -> bool:
 
 
 def _upstreams(settings: Settings) -> "tuple[UpstreamState, ...]":
-    from gptoss_local.errors import GptOssError
     from gptoss_local.store import list_models
 
     try:
@@ -115,7 +194,6 @@ def _upstreams(settings: Settings) -> "tuple[UpstreamState, ...]":
 
 async def _state(name: str, address: "UpstreamAddress") -> "UpstreamState":
     from gptoss_local.diagnosis import UpstreamState
-    from gptoss_local.errors import GptOssError
     from gptoss_local.upstream.connection import silent_urls
 
     try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, NamesOnly
-from gptoss_local.cli._output import human_age, print_json, print_names, print_table
+from gptoss_local.cli._output import human_age, print_error, print_json, print_names, print_table
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 def ls(quiet: NamesOnly = False, json: Json = False) -> None:
     """List the models on this machine."""
-    from gptoss_local.store import list_models
+    from gptoss_local.store import list_models, newer_manifests
 
-    entries = list_models(load_settings())
+    settings = load_settings()
+    entries = list_models(settings)
+    for error in newer_manifests(settings).values():
+        print_error(error)
     if json:
         models = [
             {

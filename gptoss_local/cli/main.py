@@ -90,6 +90,19 @@ def _empty_app() -> typer.Typer:
     return app
 
 
+def _make_welcome_app() -> typer.Typer:
+    """Return what `gptoss` alone is on a terminal; elsewhere it prints the help."""
+    from gptoss_local.cli._welcome import welcome
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(welcome)
+    return app
+
+
+def _has_terminal() -> bool:
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
 def _nothing() -> None:
     pass
 
@@ -130,7 +143,9 @@ def main() -> None:
         from gptoss_local.cli.run import with_values
 
         sys.argv[2:] = with_values(sys.argv[2:])
-    if sys.argv[1:2] in ([], ["--help"], ["-h"], ["help"], ["version"]):
+    if not sys.argv[1:] and _has_terminal():
+        app = _make_welcome_app()
+    elif sys.argv[1:2] in ([], ["--help"], ["-h"], ["help"], ["version"]):
         app = make_help_app()
     else:
         wanted = [name for name in sys.argv[1:2] if name in (*COMMANDS, *_HIDDEN)]

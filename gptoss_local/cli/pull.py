@@ -13,9 +13,9 @@ from gptoss_local.catalog import (
     known_model,
     pull_advice,
 )
-from gptoss_local.cli._fetch import fetch
+from gptoss_local.cli._fetch import fetch, take_from_disk
 from gptoss_local.cli._options import DenseType, Json, Quiet
-from gptoss_local.cli._output import RESUMABLE, confirm, print_facts, print_json, progress_bar
+from gptoss_local.cli._output import RESUMABLE, print_facts, print_json, progress_bar
 from gptoss_local.cli._repository import repository
 from gptoss_local.errors import ModelNotFoundError, UsageError
 from gptoss_local.formats.ggml_types import GGML_TYPES
@@ -24,7 +24,6 @@ from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.pulling.preview import PullPreview
-    from gptoss_local.store.external import FoundModel
 
 _SOURCES = {
     "checkpoint": "{repo}, converted while it arrives",
@@ -68,7 +67,7 @@ def pull(
         _print_preview(preview_pull(known, settings, gguf=gguf), json)
         return
     was_here = _is_here(known, settings, dense) or (
-        not (quiet or json or dense) and _taken_from_disk(known, settings)
+        not (quiet or json or dense) and take_from_disk(known, settings)
     )
     if not was_here:
         is_quiet = quiet or json
@@ -121,30 +120,6 @@ def _is_here(model: CatalogModel, settings: Settings, dense: str) -> bool:
                 hint=f"Delete it first: gptoss rm {model.name}",
             )
     return True
-
-
-def _taken_from_disk(model: CatalogModel, settings: Settings) -> bool:
-    """Offer a file of the model that another program has; without a terminal only mention it."""
-    from gptoss_local.store import adopt_file
-    from gptoss_local.store.external import find_elsewhere
-
-    found = [f for f in find_elsewhere() if f.model == model.name and f.kind == "gguf"]
-    for each in found:
-        if each.problem:
-            print(f"{each.owner} has {model.name}, but {each.problem}", file=sys.stderr)
-    usable = next((each for each in found if not each.problem), None)
-    if usable is None or not _is_wanted(usable, model):
-        return False
-    adopt_file(usable.path, settings, model.name)
-    return True
-
-
-def _is_wanted(found: "FoundModel", model: CatalogModel) -> bool:
-    what = f"{found.owner} has {model.name} on this disk ({decimal(found.size_bytes)})"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        print(f"{what}; to use that: gptoss import {found.name} {model.name}", file=sys.stderr)
-        return False
-    return confirm(f"{what}. Use it where it is?", default=True)
 
 
 def _print_as_json(step: str, done: int, total: int) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from gptoss_local.catalog import canonical_name
 from gptoss_local.cli._options import running_server
-from gptoss_local.cli._output import confirm
+from gptoss_local.cli._question import confirm
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 

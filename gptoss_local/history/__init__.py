@@ -5,6 +5,7 @@ Knows nothing of the terminal, of HTTP or of a model.
 
 from gptoss_local.history.chats import History
 from gptoss_local.history.export import read_export
+from gptoss_local.history.schema import check_file
 from gptoss_local.history.search import MATCH_END, MATCH_START
 from gptoss_local.history.turn import ChatSummary, Hit, Role, Turn, TurnState
 
@@ -17,5 +18,6 @@ __all__ = [
     "Role",
     "Turn",
     "TurnState",
+    "check_file",
     "read_export",
 ]

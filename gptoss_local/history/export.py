@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.errors import UsageError, newer_file
 from gptoss_local.history.plain import plain_text
 from gptoss_local.history.turn import ChatSummary, Turn
 from gptoss_local.validation import in_words
 
+_VERSION = 1
 _HEADINGS = {"system": "System", "user": "You", "assistant": "Assistant", "tool": "Tool"}
 _MAX_BYTES = 1 << 28
 _HINT = "`gptoss log CHAT --json` and /export NAME.json write one."
@@ -22,9 +23,14 @@ class _Export(msgspec.Struct, kw_only=True):
     """The JSON of a chat. Ids are those of the file it came from."""
 
     format: Literal["gptoss-chat"] = "gptoss-chat"
-    version: Literal[1] = 1
+    version: int = _VERSION
     chat: ChatSummary
     turns: list[Turn]
+
+
+class _Version(msgspec.Struct):
+    format: Literal["gptoss-chat"]
+    version: int = _VERSION
 
 
 class _Function(msgspec.Struct):
@@ -108,6 +114,8 @@ def parse_json(text: str) -> tuple[ChatSummary, list[Turn]]:
         UsageError: it is something else, or its turns make no tree.
     """
     try:
+        if (version := msgspec.json.decode(text, type=_Version).version) > _VERSION:
+            raise newer_file(UsageError, "This chat", version, _VERSION)
         found = msgspec.json.decode(text, type=_Export)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         why = in_words(error) if isinstance(error, msgspec.DecodeError) else error

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from gptoss_local.errors import HistoryError
+from gptoss_local.errors import HistoryError, newer_file
 
 _APPLICATION_ID = 0x67_70_74_63  # "gptc", in the header of the file
 _BUSY_S = 5.0  # how long to wait for another process that writes
@@ -141,6 +141,21 @@ def open_database(path: Path) -> sqlite3.Connection:
     return database
 
 
+def check_file(path: Path) -> None:
+    """Look at the file, which must be there; nothing in it is changed.
+
+    Raises:
+        HistoryError: as `open_database`.
+    """
+    with translated(path):
+        uri = f"{path.absolute().as_uri()}?mode=rw"  # read-only would leave a -shm file
+        with contextlib.closing(sqlite3.connect(uri, timeout=_BUSY_S, uri=True)) as database:
+            _check_version(database, path)
+            (said,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    if said != "ok":
+        raise HistoryError(f"{path} is damaged: {said}", hint=_MOVE.format(path=path))
+
+
 @contextlib.contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
     """Commit all or nothing; wait for other writers at the start, not in the middle."""
@@ -191,9 +206,5 @@ def _check_version(database: sqlite3.Connection, path: Path) -> int:
     if application_id != _APPLICATION_ID and (n_tables or version):
         raise HistoryError(f"{path} is the file of another program.", hint="Move it away.")
     if version > len(_MIGRATIONS):
-        raise HistoryError(
-            f"{path} was written by a newer gptoss (version {version} of the file, this one "
-            f"knows {len(_MIGRATIONS)}).",
-            hint="Update gptoss, or set GPTOSS_HOME to another folder.",
-        )
+        raise newer_file(HistoryError, path, version, len(_MIGRATIONS))
     return int(version)

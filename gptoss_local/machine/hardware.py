@@ -9,6 +9,7 @@ import mmap
 import os
 import platform
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Literal
@@ -263,6 +264,18 @@ def _cpu_flags(cpuinfo: Path, title: str, machines: tuple[str, ...]) -> set[str]
         return None
     lines = re.findall(rf"^{title}\s*:(.*)$", read(cpuinfo) or "", re.M)
     return set.intersection(*(set(line.split()) for line in lines)) if lines else None
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the free bytes of the disk on which a folder is or would be.
+
+    Raises:
+        OSError: there is no such disk.
+    """
+    folder = folder.absolute()
+    while not os.path.isdir(folder) and folder != folder.parent:  # pathlib's raises where it may
+        folder = folder.parent  # not be searched; a drive of Windows may be gone
+    return shutil.disk_usage(folder).free
 
 
 def _disk_kind(path: Path, sys_dir: Path) -> DiskKind | None:

@@ -190,11 +190,12 @@ def plan_id(plan: Plan) -> str:
 
 
 def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
-    """Return the file for one model, machine and library."""
+    """Return the file for one model, machine, library and version of the file."""
     gpus = [(gpu.name, gpu.uuid, gpu.total_bytes) for gpu in machine.gpus]
     library = importlib.metadata.version("llama-cpp-python"), machine.has_cuda_build
     cpu = machine.platform, machine.n_cores, machine.total_bytes, machine.driver
-    key = msgspec.json.encode((weights_id, gpus, library, cpu))
+    # A later version of gptoss finds its own file, and keeps it after a downgrade.
+    key = msgspec.json.encode((_VERSION, weights_id, gpus, library, cpu))
     return cache_dir / "measured" / f"{hashlib.sha256(key).hexdigest()[:24]}.json"
 
 

@@ -1,6 +1,5 @@
 """Predicts what a pull would do: from where, how much, whether it fits. Writes nothing."""
 
-import shutil
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +8,7 @@ import msgspec
 from convert import finished_shards
 from gptoss_local.catalog import CatalogModel, Checkpoint, PublishedGGUF
 from gptoss_local.hub import DownloadFolder, HubClient, HubFile, Listing, is_offline
+from gptoss_local.machine.hardware import free_bytes
 from gptoss_local.pulling.pull import download_folder, published_of, room_beside
 from gptoss_local.settings import Settings
 from gptoss_local.store import file_for
@@ -72,7 +72,7 @@ def preview_pull(model: CatalogModel, settings: Settings, *, gguf: bool = False)
         download_bytes=download_bytes,
         held_bytes=held_bytes,
         needed_bytes=written_bytes + room_bytes,
-        free_bytes=_free_bytes(settings.models_dir),
+        free_bytes=free_bytes(settings.models_dir),
         target=target,
     )
 
@@ -94,11 +94,3 @@ def _held_bytes(files: tuple[HubFile, ...], target: Path, *, gguf: bool) -> int:
     kept = DownloadFolder(folder)
     used = set() if gguf else finished_shards(folder, target)
     return sum(f.size_bytes if f.name in used else kept.held_bytes(f) for f in files)
-
-
-def _free_bytes(folder: Path) -> int:
-    """Return the free bytes of the disk on which a folder is or would be."""
-    folder = folder.absolute()
-    while not folder.is_dir():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free

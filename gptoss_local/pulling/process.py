@@ -51,12 +51,17 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Begin a pull; Ctrl-C at the terminal does not reach it."""
     line, environment = command(name, settings, gguf=gguf, dense=dense)
+    if sys.platform == "win32":
+        flags = subprocess.CREATE_NEW_PROCESS_GROUP
+    else:
+        flags = 0
     return subprocess.Popen(
         line,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,
+        creationflags=flags,
     )
 
 

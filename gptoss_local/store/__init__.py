@@ -10,9 +10,9 @@ from gptoss_local.store.changes import (
     delete_model,
     look_at_file,
 )
-from gptoss_local.store.checks import check_usable
+from gptoss_local.store.checks import check_usable, unusable_models
 from gptoss_local.store.garbage import Leftover, find_garbage
-from gptoss_local.store.manifests import ModelDefaults
+from gptoss_local.store.manifests import ModelDefaults, newer_manifests
 from gptoss_local.store.modelfile import parameter_lines, render_modelfile
 from gptoss_local.store.models import ModelEntry, file_for, find_model, list_models
 
@@ -36,8 +36,10 @@ __all__ = [
     "known_sha256",
     "list_models",
     "look_at_file",
+    "newer_manifests",
     "parameter_lines",
     "read_info",
     "read_tokens",
     "render_modelfile",
+    "unusable_models",
 ]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from gptoss_local.errors import ModelNotFoundError, UsageError, disk_error
 from gptoss_local.settings import Settings
+from gptoss_local.store.manifests import newer_manifests
 
 _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
 _NAMED = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
@@ -132,7 +133,12 @@ def known_sha256(path: Path, settings: Settings) -> str | None:
 def unused_blobs(
     settings: Settings, older_than_s: float, *, garbage: Iterable[Path] = ()
 ) -> list[Path]:
-    """Return blobs and parts that only `garbage` shares, and that were not touched recently."""
+    """Return blobs and parts that only `garbage` shares, and that were not touched recently.
+
+    What a manifest of a later version needs is not known, so then all are kept.
+    """
+    if newer_manifests(settings):
+        return []
     now_s, found, n_garbage = time.time(), [], Counter[tuple[int, int]]()
     for path in garbage:
         with contextlib.suppress(OSError):

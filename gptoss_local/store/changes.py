@@ -26,6 +26,7 @@ from gptoss_local.store.manifests import (
     Manifest,
     ModelDefaults,
     link_or_copy,
+    newer_manifests,
     place_weights,
     read_manifest,
     remove_files,
@@ -61,9 +62,12 @@ def add_model(
     Raises:
         UsageError: the name is invalid, or llama.cpp cannot load the file, or a model of the
             catalogue was to get defaults.
+        NewerModelError: a later version of gptoss wrote what would be replaced.
         DiskError: the folder cannot be written.
     """
     target, manifest = file_for(name, settings), manifest_file(name, settings)
+    if newer := newer_manifests(settings).get(manifest):
+        raise newer
     check_usable(source)
     parts = split_files(source)
     known = known_model(canonical_name(name))

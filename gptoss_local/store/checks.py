@@ -1,9 +1,13 @@
-"""Checks from the header of a GGUF file whether llama.cpp can run it."""
+"""Checks from the header of a GGUF file whether llama.cpp can run it, also of all models here."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from gptoss_local.errors import ModelLoadError, UsageError
+from gptoss_local.errors import GptOssError, ModelLoadError, UsageError
 from gptoss_local.formats.gguf_file import GGUFInfo, read_info, split_files
+from gptoss_local.names import MANIFEST_SUFFIX, name_of
+from gptoss_local.settings import Settings
+from gptoss_local.store.models import find_model, list_models
 
 _ARCHITECTURE = "gpt-oss"
 _OLLAMA_ARCHITECTURE = "gptoss"
@@ -48,6 +52,18 @@ def check_usable(path: Path) -> None:
             f"the file lacks the tensor {missing[0]}, so llama.cpp cannot load it",
             hint="Convert or fetch the model again.",
         )
+
+
+def unusable_models(settings: Settings) -> Iterator[tuple[str, GptOssError]]:
+    """Yield the models that have a name here and cannot be loaded, and why."""
+    listed = [entry.name for entry in list_models(settings) if entry.path and not entry.embedded]
+    manifests = sorted(settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"))
+    for name in dict.fromkeys([*listed, *map(name_of, manifests)]):
+        try:
+            if path := find_model(name, settings).path:
+                check_usable(path)
+        except GptOssError as error:
+            yield name, error
 
 
 def _tensor_names(path: Path, info: GGUFInfo) -> set[str]:

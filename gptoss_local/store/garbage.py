@@ -52,7 +52,12 @@ def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftov
     """
     folder = settings.models_dir
     weights = unnamed_weights(settings, quiet_s)
-    parts = [path for path in folder.glob("*.part") if _is_quiet(path, quiet_s)]
+    unfinished = [
+        *folder.glob("*.part"),
+        *settings.cache_dir.glob("measured/*.part"),
+        *settings.prefix_dir.glob("*/*.partial"),
+    ]
+    parts = [path for path in unfinished if _is_quiet(path, quiet_s)]
     kinds: tuple[tuple[Kind, list[Path]], ...] = (
         ("weights", weights),
         ("part", parts),

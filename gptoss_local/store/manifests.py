@@ -20,12 +20,13 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.errors import ModelLoadError, UsageError
+from gptoss_local.errors import ModelLoadError, NewerModelError, UsageError, newer_file
 from gptoss_local.formats.gguf_file import split_files
 from gptoss_local.names import MANIFEST_SUFFIX
 from gptoss_local.settings import Settings
 from gptoss_local.validation import in_words
 
+_VERSION = 1
 _UNUSED_S = 24 * 3600  # weights whose manifest has not come, as when a process died between the two
 
 
@@ -65,10 +66,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The place of the weights, and what else the name carries.
 
     Attributes:
+        version: Counts up when earlier versions of gptoss would misread the file.
         weights: Name of a file in the weights folder, the first one of several.
         file: Absolute path of a file elsewhere, which is not ours; then `weights` is empty.
     """
 
+    version: int = _VERSION
     weights: str = ""
     file: str = ""
     defaults: ModelDefaults = ModelDefaults()
@@ -78,11 +81,18 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Path(self.file) if self.file else weights_folder(settings) / self.weights
 
 
+class _Version(msgspec.Struct, frozen=True):
+    """The field of every version of a manifest; a file without it is of the first."""
+
+    version: int = 1
+
+
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest.
 
     Raises:
         OSError: there is none.
+        NewerModelError: a later version of gptoss wrote it.
         ModelLoadError: it is not what we write.
     """
     found = path.stat()
@@ -95,7 +105,10 @@ def read_manifest(path: Path) -> Manifest:
 def _read(path: Path, _mtime_ns: int, _inode: int) -> Manifest:
     """PERF: every request lists the models; parsing is most of the work."""
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        data = path.read_bytes()
+        if (version := msgspec.json.decode(data, type=_Version).version) > _VERSION:
+            raise newer_file(NewerModelError, path, version, _VERSION)
+        manifest = msgspec.json.decode(data, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
         raise ModelLoadError(f"{path} is broken: {why}", hint="Create the model again.") from error
@@ -105,6 +118,19 @@ def _read(path: Path, _mtime_ns: int, _inode: int) -> Manifest:
     if not is_spelled or bool(manifest.weights) == Path(manifest.file).is_absolute():
         raise ModelLoadError(f"{path} does not say where its weights are")
     return manifest
+
+
+def newer_manifests(settings: Settings) -> dict[Path, NewerModelError]:
+    """Return the manifests of later versions of gptoss, and what to say of each."""
+    found = {}
+    for path in settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"):
+        try:
+            read_manifest(path)
+        except NewerModelError as error:
+            found[path] = error
+        except (OSError, ModelLoadError):
+            pass
+    return found
 
 
 def weights_folder(settings: Settings) -> Path:
@@ -146,7 +172,12 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def unnamed_weights(settings: Settings, older_than_s: float) -> list[Path]:
-    """Return the weights that no manifest names, unless a manifest for them may yet come."""
+    """Return the weights that no manifest names, unless a manifest for them may yet come.
+
+    What a manifest of a later version names is not known, so then all are kept.
+    """
+    if newer_manifests(settings):
+        return []
     named = set(_named_weights(settings))
     found = []
     for path in weights_folder(settings).glob("*.gguf"):

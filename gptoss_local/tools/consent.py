@@ -5,15 +5,21 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.errors import UsageError
+from gptoss_local.errors import UsageError, newer_file
 from gptoss_local.tools.tool import Tool
 from gptoss_local.whole_file import write_whole
+
+_VERSION = 1
+
+
+class _Version(msgspec.Struct):
+    version: int = _VERSION
 
 
 class _Allowed(msgspec.Struct, forbid_unknown_fields=True):
     """The file: by source and tool a digest of what was allowed."""
 
-    version: int = 1
+    version: int = _VERSION
     allowed: dict[str, dict[str, str]] = {}
 
 
@@ -52,7 +58,10 @@ class Consents:
         if self._path is None:
             return self._in_memory
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Allowed).allowed
+            data = self._path.read_bytes()
+            if (version := msgspec.json.decode(data, type=_Version).version) > _VERSION:
+                raise newer_file(UsageError, self._path, version, _VERSION)
+            return msgspec.json.decode(data, type=_Allowed).allowed
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.DecodeError) as error:

@@ -2,11 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 import re
 import shlex
-import signal
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,6 +13,7 @@ import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import ToolCommand, environment_without_secrets
+from gptoss_local.tools.processes import kill_tree
 from gptoss_local.tools.results import Page
 from gptoss_local.tools.tool import Arguments, Tool
 
@@ -136,7 +134,8 @@ async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: P
     except TimeoutError as error:
         raise UsageError(f"{argv[0]} took longer than {timeout_s:g} s and was stopped") from error
     finally:
-        _kill(process)
+        with contextlib.suppress(ProcessLookupError):
+            kill_tree(process)
         await process.communicate()  # `wait` hangs if the pipe is full and not read
     text = output.decode("utf-8", "replace")
     if is_cut:
@@ -161,11 +160,3 @@ async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[byte
             return output, False
         output += piece
     return output[:MAX_OUTPUT_BYTES], True
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)  # it leads a group, which outlives it perhaps

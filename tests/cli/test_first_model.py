@@ -23,8 +23,8 @@ SMALL_RAM = machine(gpu(12), ram_gib=32)
 @pytest.mark.parametrize(
     ("facts", "here", "text"),
     [
-        (SMALL, TWO_CARDS, "all on the GPU, 131,072"),
-        (LARGE, NOT_PINNED, "partly on the GPU, partly in RAM"),
+        (SMALL, TWO_CARDS, "tokens/s, all on the GPU"),
+        (LARGE, NOT_PINNED, "tokens/s, partly on the GPU"),
         (LARGE, SMALL_RAM, "about 2.8 tokens/s"),
         (SMALL, machine(), "without a GPU"),
     ],

@@ -158,11 +158,11 @@ def read_entries(settings: Settings) -> dict[str, Entry]:
     Raises:
         UsageError: a file cannot be read, or an entry is not a server; the message names both.
     """
-    entries = _read_file(mcp_path())
+    entries = read_file(mcp_path())
     if settings.mcp_config is not None:
         if not settings.mcp_config.is_file():
             raise UsageError(f"mcp_config: there is no file {settings.mcp_config}")
-        entries |= _read_file(settings.mcp_config)
+        entries |= read_file(settings.mcp_config)
     return entries
 
 
@@ -212,7 +212,8 @@ def entry_of(name: str, value: Any, file: Path) -> Entry:
     return Entry(name, file, fields)
 
 
-def _read_file(file: Path) -> dict[str, Entry]:
+def read_file(file: Path) -> dict[str, Entry]:
+    """Return the servers of one file by name. Raises UsageError as `read_entries`."""
     _, servers = parse_servers(read_text(file), file)
     return {name: entry_of(name, value, file) for name, value in servers.items()}
 

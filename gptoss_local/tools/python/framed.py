@@ -3,15 +3,13 @@
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import struct
 import subprocess
-import sys
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
 from gptoss_local.errors import UsageError
+from gptoss_local.tools.processes import kill_tree
 from gptoss_local.tools.python.driver import Result
 from gptoss_local.tools.python.engine import Answer
 
@@ -110,7 +108,7 @@ class FramedEngine:
         if process is None or self._listening is None or self._listening.done():
             return
         with contextlib.suppress(ProcessLookupError):
-            _kill_tree(process)
+            kill_tree(process)
         if self._ends_by:
             self._keep(_run_quietly(self._ends_by))
             self._ends_by = ()
@@ -155,18 +153,6 @@ async def _call(process: asyncio.subprocess.Process, code: str) -> Result:
     except (ValueError, TypeError, RecursionError) as error:
         raise _NoResultError from error
     return Result(str(text), bool(is_error), str(stopped))
-
-
-def _kill_tree(process: asyncio.subprocess.Process) -> None:
-    if sys.platform == "win32":
-        import psutil
-
-        with contextlib.suppress(psutil.Error):
-            for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
-        process.kill()
-    else:
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _run_quietly(argv: Sequence[str]) -> None:

@@ -84,7 +84,8 @@ class PrefixStore:
 
     def __init__(self, folder: Path, key: str, max_bytes: int) -> None:
         self._root = folder
-        self._folder = folder / blake2b(key.encode(), digest_size=8).hexdigest()
+        digest = blake2b(_MAGIC + key.encode(), digest_size=8)  # each version has its own folder
+        self._folder = folder / digest.hexdigest()
         self._key = key
         self._max_bytes = max_bytes
         self._saved: list[SavedPrefix] = []

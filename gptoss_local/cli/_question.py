@@ -1,0 +1,82 @@
+"""Ask the user on the terminal. Esc, Ctrl-C and Ctrl-D leave a question, and with it the command.
+
+Questions go to stderr. Where no control sequence is wanted the terminal edits the line itself.
+"""
+
+import os
+import sys
+from typing import Any
+
+from gptoss_local.cli._output import is_plain, say
+from gptoss_local.printable import on_one_line
+
+_ESCAPE = "\x1b"
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
+
+
+def confirm(question: str, *, default: bool = False) -> bool:
+    """Ask whether to do something.
+
+    Raises:
+        KeyboardInterrupt: the user leaves.
+    """
+    asked = f"{on_one_line(question)} [{'Y/n' if default else 'y/N'}]: "
+    while True:
+        answer = _read(asked).lower()
+        if not answer:
+            return default
+        if answer in _ANSWERS:
+            return _ANSWERS[answer]
+        say("Type y or n; Enter takes the upper-case one, Esc leaves.")
+
+
+def choose(question: str, n_choices: int, *, default: int) -> int:
+    """Ask for one of the numbers from 1 to `n_choices`.
+
+    Raises:
+        KeyboardInterrupt: the user leaves.
+    """
+    while True:
+        answer = _read(f"{question} [{default}]: ")
+        if not answer:
+            return default
+        if answer.isdecimal() and 1 <= int(answer) <= n_choices:
+            return int(answer)
+        say(f"Type a number from 1 to {n_choices}; Enter takes {default}, Esc leaves.")
+
+
+def _read(question: str) -> str:
+    try:
+        if is_plain() or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return _read_plain(question)
+        return _read_key_by_key(question).strip()
+    except EOFError:
+        raise KeyboardInterrupt from None
+
+
+def _read_plain(question: str) -> str:
+    print(question, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line or _ESCAPE in line:
+        raise EOFError
+    return line.strip()
+
+
+def _read_key_by_key(question: str) -> str:
+    """Read a line of which Esc is noticed without Enter."""
+    from prompt_toolkit import PromptSession  # PERF: 0.15 s
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.output import create_output
+
+    os.environ.setdefault("PROMPT_TOOLKIT_NO_CPR", "1")  # some terminals never answer that
+    keys = KeyBindings()
+
+    @keys.add("escape", eager=True)
+    def leave(event: Any) -> None:
+        event.app.exit(exception=EOFError())
+
+    session: PromptSession[str] = PromptSession(
+        key_bindings=keys, output=create_output(sys.stderr), reserve_space_for_menu=0
+    )
+    session.app.ttimeoutlen = 0.1  # in which the rest of a key such as Up would have come
+    return session.prompt(question)

@@ -1,0 +1,194 @@
+"""`gptoss` alone, as somebody who has nothing meets it: in a terminal, with the cells on it."""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gptoss_local.cli import _first_model
+from gptoss_local.cli._welcome import _facts
+from gptoss_local.machine.hardware import Machine, free_bytes
+from gptoss_local.settings import Settings
+from tests.cli.conftest import run_cli
+from tests.conftest import free_port
+from tests.hub.conftest import no_account  # noqa: F401
+from tests.hub.server import Fault, HubServer, run_hub
+from tests.plan.machines import gpu, machine
+from tests.pulling.test_pull import read_folder
+from tests.tui.running_chat import FRANCE, PARIS
+from tests.tui.test_tmux import Tmux
+
+needs_tmux = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
+SMALL = "openai/gpt-oss-20b"
+
+
+@pytest.fixture
+def hub(nano_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A hub that has nano's checkpoint under the name of the small model."""
+    with run_hub() as server:
+        server.add(SMALL, read_folder(nano_checkpoint))
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        yield server
+
+
+@pytest.fixture
+def environment(hub: HubServer, empty_home: Path) -> Iterator[dict[str, str]]:
+    """A user without a model, whose server does not run; stops the one a test started."""
+    environment = os.environ | {"GPTOSS_HOME": str(empty_home), "GPTOSS_PORT": str(free_port())}
+    environment |= {"LC_ALL": "C.UTF-8", "GPTOSS_CONTEXT_LENGTH": "8192"}
+    yield environment
+    run_cli(environment, "stop")
+
+
+@pytest.fixture
+def terminal() -> Iterator[Tmux]:
+    tmux = Tmux((80, 30))
+    yield tmux
+    tmux.close()
+
+
+def start(terminal: Tmux, environment: dict[str, str], term: str = "screen-256color") -> None:
+    """Type `gptoss`, and keep the terminal open after it has ended."""
+    script = f"trap : INT; export TERM={term}; "  # tmux sets its own
+    script += f'"{sys.executable}" -m gptoss_local; echo "exit code $?"; sleep 600'
+    terminal.start(["sh", "-c", script], environment)
+
+
+def leave(terminal: Tmux) -> None:
+    terminal.type("/quit")
+    terminal.press("Enter")
+    terminal.wait_for("exit code 0")
+
+
+@needs_tmux
+def test_a_hub_that_fails_and_nano(
+    terminal: Tmux, environment: dict[str, str], hub: HubServer
+) -> None:
+    """Nobody is lost where nothing can be fetched: Enter takes the model that is here."""
+    hub.strike("", Fault(status=404))
+    start(terminal, environment)
+    terminal.wait_for(r"Which one\? \[\d\]:\s*$")
+    screen = terminal.screen()
+    for row in (
+        r"^Welcome to gptoss",
+        r"^GPU +\S",
+        r"^RAM +\d+\.\d GiB of",
+        r"^Disk +[\d.]+ [GMT]B are free",
+        r"^1 +gpt-oss:20b +13\.8 GB +\S",
+        r"^3 +nano +is here",
+    ):
+        assert re.search(row, screen, re.MULTILINE), screen
+    assert hub.requests == []
+    terminal.type("0")
+    terminal.press("Enter")
+    terminal.wait_for("Type a number from 1 to 3")
+    terminal.type("1")
+    terminal.press("Enter")
+    terminal.wait_for(r"\ngptoss: \S[\s\S]*\.\ngpt-oss:20b is not here yet\. Enter takes nano")
+    terminal.wait_for(r"1 tries again\.\nWhich one\?")
+    terminal.press("Enter")
+    terminal.wait_for("Message, /command or @file")
+    terminal.wait_for(" nano │")
+    terminal.type(FRANCE)
+    terminal.press("Enter")
+    terminal.wait_for(re.escape(PARIS))
+    leave(terminal)
+
+
+@needs_tmux
+def test_a_model_that_is_fetched_and_the_second_time(
+    terminal: Tmux, environment: dict[str, str], hub: HubServer
+) -> None:
+    start(terminal, environment)
+    terminal.wait_for(r"Which one\?")
+    terminal.type("1")
+    terminal.press("Enter")
+    terminal.wait_for(r"\n[^\n]* gpt-oss:20b │")
+    leave(terminal)
+    assert hub.sent["model.safetensors"]
+    terminal.close()
+    start(terminal, environment)
+    terminal.wait_for(r"\n[^\n]* gpt-oss:20b │")
+    leave(terminal)
+    assert "Starting the chat with your last model" in terminal.screen()
+
+
+@needs_tmux
+@pytest.mark.parametrize("key", ["Escape", "C-c", "C-d"])
+@pytest.mark.parametrize("term", ["screen-256color", "dumb"])
+def test_a_question_that_is_left(
+    terminal: Tmux, environment: dict[str, str], hub: HubServer, key: str, term: str
+) -> None:
+    before = sorted(Path(environment["GPTOSS_HOME"]).rglob("*"))
+    start(terminal, environment, term)
+    terminal.wait_for(r"Which one\?")
+    terminal.press(key)
+    if key == "Escape" and term == "dumb":
+        terminal.press("Enter")  # the terminal keeps the line until then
+    terminal.wait_for("exit code 130")
+    screen = terminal.screen()
+    assert "`gptoss` continues here" in screen
+    assert "Traceback" not in screen
+    assert sorted(Path(environment["GPTOSS_HOME"]).rglob("*")) == before
+    assert hub.requests == []
+
+
+def test_the_help_without_a_terminal(environment: dict[str, str], hub: HubServer) -> None:
+    alone, asked = run_cli(environment), run_cli(environment, "--help")
+    assert alone.returncode == 2
+    assert asked.returncode == 0
+    assert alone.stdout + alone.stderr == asked.stdout
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("here", "free", "number", "texts"),
+    [
+        (machine(gpu(16)), 10**12, 2, ["tokens/s, all on the GPU", "gpt-oss:120b is the sugg"]),
+        (machine(gpu(16)), 20 * 10**9, 1, ["only 20.0 GB of disk are free", "about 18 minutes at"]),
+        (machine(gpu(16)), 10**9, 3, ["nano is the suggestion"]),
+        (machine(gpu(16), ram_gib=8), 10**12, 1, ["does not fit; 16GiB VRAM and 64GiB RAM do"]),
+        (machine(ram_gib=4), 10**12, 3, ["nano is the suggestion"]),
+    ],
+)
+def test_the_suggestion(
+    here: Machine,
+    free: int,
+    number: int,
+    texts: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is the largest model that is quick here and for which the disk has room."""
+    asked: list[int] = []
+
+    def take_nano(_question: str, n: int, *, default: int) -> int:
+        asked.append(default)
+        return n
+
+    monkeypatch.setattr(_first_model, "choose", take_nano)
+    monkeypatch.setattr("gptoss_local.machine.hardware.free_bytes", lambda _: free)
+    assert _first_model.ask_for_model(Settings(home=tmp_path), here) == "nano"
+    printed = capsys.readouterr().out
+    assert asked == [number], printed
+    for text in texts:
+        assert text in printed
+    assert max(map(len, printed.replace(str(tmp_path), "").splitlines())) <= 80
+
+
+def test_what_is_said_of_the_machine(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    cards = _facts(machine(gpu(16), gpu(8, index=1)), settings)["GPU"].splitlines()
+    assert cards[0] == "card 0, 15.5 GiB of 16.0 GiB are free"
+    assert len(cards) == 2
+    assert "gptoss doctor" in _facts(machine(gpu(16), has_cuda_build=False), settings)["GPU"]
+    assert "none" in _facts(machine(), settings)["GPU"]
+
+
+def test_free_bytes_of_a_folder_to_be(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path / "not" / "there") > 0

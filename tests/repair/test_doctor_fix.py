@@ -1,0 +1,251 @@
+"""`gptoss doctor --fix` on a machine where something is wrong, as its user runs it."""
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gptoss_local.history import History
+from gptoss_local.repair import Fault, find_faults
+from gptoss_local.settings import Settings
+from tests.cli.conftest import PseudoTerminal, run_cli
+from tests.conftest import free_port
+
+OLD_S = time.time() - 3600
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> dict[str, str]:
+    """The environment of a user with a home of their own, and no systemd."""
+    home = tmp_path / "user"
+    (home / ".config" / "gptoss").mkdir(parents=True)
+    (home / "data" / "models").mkdir(parents=True)
+    (home / "bin").mkdir()
+    return os.environ | {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_DATA_HOME": str(home / "share"),
+        "GPTOSS_HOME": str(home / "data"),
+        "GPTOSS_PORT": str(free_port()),
+        "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "SHELL": "/bin/bash",
+    }
+
+
+def config(user: dict[str, str], name: str) -> Path:
+    return Path(user["XDG_CONFIG_HOME"], "gptoss", name)
+
+
+def data(user: dict[str, str]) -> Path:
+    return Path(user["GPTOSS_HOME"])
+
+
+def run(user: dict[str, str], *options: str) -> dict[str, Any]:
+    """Return what doctor prints as JSON; `repairs` by the name of what they repair."""
+    done = run_cli(user, "doctor", "--json", *options)
+    assert "Traceback" not in done.stderr, done.stderr
+    printed: dict[str, Any] = json.loads(done.stdout)
+    printed["repairs"] = {each["name"]: each for each in printed.get("repairs", [])}
+    printed["findings"] = {each["name"]: each for each in printed["findings"]}
+    return printed | {"code": done.returncode}
+
+
+def put_all_wrong(user: dict[str, str]) -> dict[str, bytes]:
+    """Break what can be broken; returns what must be there afterwards as it was, by its path."""
+    broken = {
+        config(user, "config.toml"): "port = [",
+        config(user, "models.toml"): "[[model]]\nno_name = 1\n",
+        config(user, "presets.toml"): "[a]\neffort = 'none at all'\n",
+        config(user, "mcp.json"): "{",
+    }
+    for path, text in broken.items():
+        path.write_text(text)
+    models = data(user) / "models"
+    (models / "weights").mkdir()
+    garbage = [models / "weights" / f"1-{'0' * 16}.gguf", models / "x.part"]
+    garbage.append(data(user) / "cache" / "measured" / "y.part")
+    for path in garbage:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(1000))
+        os.utime(path, (OLD_S, OLD_S))
+    (models / "mine.gguf").write_bytes(b"no model")
+    (models / "gpt-oss-20b.gguf.partial").write_bytes(bytes(2000))
+    os.utime(models / "gpt-oss-20b.gguf.partial", (OLD_S, OLD_S))
+    history = History(data(user) / "chats.sqlite3")
+    history.new_chat("nano", "low")
+    history.close()
+    (data(user) / "chats.sqlite3").chmod(0o644)
+    (data(user) / "log").mkdir(mode=0o500)
+    kept = [models / "mine.gguf", models / "gpt-oss-20b.gguf.partial"]
+    return {str(path): path.read_bytes() for path in kept}
+
+
+def test_all_at_once(user: dict[str, str]) -> None:
+    kept = put_all_wrong(user)
+    before = run(user)
+    assert before["code"] == 1
+    can_fix = {name for name, each in before["findings"].items() if each["can_fix"]}
+    settings = {"config.toml", "models.toml", "presets.toml", "mcp.json"}
+    assert can_fix == settings | {"leftovers", "folder", "privacy", "completion"}
+    assert not before["repairs"]
+
+    fixed = run(user, "--fix", "--yes")
+    assert fixed["code"] == 1, "a model that cannot be loaded stays"
+    results = {name: each["result"] for name, each in fixed["repairs"].items()}
+    assert {name for name, result in results.items() if result == "repaired"} == can_fix
+    for name, each in fixed["repairs"].items():
+        assert each["text"].rstrip().endswith((".", "gptoss")), (name, each)
+        if each["result"] != "repaired":
+            assert each["text"].startswith("For you to do: ")
+    for path, content in kept.items():
+        assert Path(path).read_bytes() == content
+    for name in settings:
+        assert not config(user, name).exists()
+        assert config(user, f"{name}.broken-1").is_file()
+    assert "port = [" in config(user, "config.toml.broken-1").read_text()
+    assert not (data(user) / "models" / "x.part").exists()
+    assert not (data(user) / "cache" / "measured" / "y.part").exists()
+    assert stat.S_IMODE((data(user) / "chats.sqlite3").stat().st_mode) == 0o600
+    assert stat.S_IMODE((data(user) / "log").stat().st_mode) == 0o700
+    script = Path(user["XDG_DATA_HOME"], "bash-completion", "completions", "gptoss")
+    assert subprocess.run(["bash", "-n", script]).returncode == 0
+    assert "doctor" in script.read_text()
+    history = History(data(user) / "chats.sqlite3")
+    assert len(history.chats()) == 1
+    history.close()
+
+    (data(user) / "models" / "mine.gguf").unlink()
+    again = run(user, "--fix", "--yes")
+    assert "repaired" not in {each["result"] for each in again["repairs"].values()}
+    assert again["code"] == 0
+
+
+def test_each_repair_is_asked_for(user: dict[str, str], tmp_path: Path) -> None:
+    path = config(user, "config.toml")
+    path.write_text("nonsense")
+    command = [sys.executable, "-m", "gptoss_local", "doctor", "--fix"]
+    for key, code in (("n\r", 1), ("\x1b", 130), ("y\r", 0)):
+        terminal = PseudoTerminal(command, user | {"TERM": "xterm"}, tmp_path)
+        try:
+            terminal.read_until("aside, and go without it? [Y/n]")
+            assert path.is_file()
+            terminal.type(key)
+            if code != 130:
+                terminal.read_until("bash-completion")  # the next question
+                terminal.type("n\r")
+            assert terminal.process.wait(30) == code
+        finally:
+            terminal.close()
+    assert not path.exists()
+
+
+def test_without_a_terminal_it_wants_yes(user: dict[str, str]) -> None:
+    for options in (["--fix"], ["--fix", "--json"], ["--yes"]):
+        done = run_cli(user, "doctor", *options)
+        assert done.returncode == 2
+        assert done.stdout == ""
+
+
+def faults(monkeypatch: pytest.MonkeyPatch, user: dict[str, str]) -> dict[str, Fault]:
+    """Look from this process."""
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "PATH", "SHELL"):
+        monkeypatch.setenv(name, user[name])
+    found = find_faults(Settings(home=data(user)), lambda shell: f"# for {shell}\n")
+    return {fault.finding.name: fault for fault in found}
+
+
+def test_the_command_is_linked(monkeypatch: pytest.MonkeyPatch, user: dict[str, str]) -> None:
+    program = Path(sysconfig.get_path("scripts")) / "gptoss"
+    assert program.is_file(), "install the package"
+    local = Path(user["HOME"]) / ".local" / "bin"
+    user["PATH"] = "/usr/bin"
+    fault = faults(monkeypatch, user)["command"]
+    assert fault.repair is None
+    assert str(program.parent) in fault.finding.fix
+    user["PATH"] = f"{local}:/usr/bin"
+    fault = faults(monkeypatch, user)["command"]
+    assert fault.repair is not None
+    fault.repair()
+    done = subprocess.run(["gptoss", "--version"], env=user, capture_output=True, text=True)
+    assert done.stdout.startswith("gptoss ")
+    assert "command" not in faults(monkeypatch, user)
+    (local / "gptoss").unlink()
+    (local / "gptoss").write_text("#!/bin/sh\n")
+    (local / "gptoss").chmod(0o755)
+    assert faults(monkeypatch, user)["command"].repair is None  # somebody else's
+
+
+@pytest.mark.parametrize(("shell", "is_written"), [("fish", True), ("zsh", False), ("sh", None)])
+def test_completion(
+    monkeypatch: pytest.MonkeyPatch, user: dict[str, str], shell: str, is_written: bool | None
+) -> None:
+    user["SHELL"] = f"/usr/bin/{shell}"
+    fault = faults(monkeypatch, user).get("completion")
+    if is_written is None:
+        assert fault is None
+        return
+    assert fault is not None
+    assert (fault.repair is not None) == is_written
+    if fault.repair:
+        fault.repair()
+    else:
+        Path(user["HOME"], ".zshrc").write_text("source <(gptoss completion zsh)\n")
+    assert "completion" not in faults(monkeypatch, user)
+
+
+SYSTEMCTL = """#!/bin/sh
+case "$2" in
+    is-enabled) cat {folder}/enabled ;;
+    is-active) cat {folder}/active ;;
+    start) cp {folder}/then {folder}/active ;;
+esac
+"""
+
+
+def test_the_service(monkeypatch: pytest.MonkeyPatch, user: dict[str, str], tmp_path: Path) -> None:
+    """systemd has no session for a test, so a program answers as it does."""
+    program = Path(user["HOME"], "bin", "systemctl")
+    program.write_text(SYSTEMCTL.format(folder=tmp_path))
+    program.chmod(0o755)
+
+    def says(enabled: str, active: str, then: str) -> Fault | None:
+        for name, word in {"enabled": enabled, "active": active, "then": then}.items():
+            (tmp_path / name).write_text(f"{word}\n")
+        return faults(monkeypatch, user).get("service")
+
+    assert says("disabled", "inactive", "active") is None
+    assert says("enabled", "active", "active") is None
+    fault = says("enabled", "failed", "active")
+    assert fault is not None
+    assert fault.repair is not None
+    assert fault.finding.level == "problem"
+    assert fault.repair() == "It runs now."
+    assert says("enabled", "inactive", "failed") is not None
+    fixed = run(user, "--fix", "--yes")["repairs"]["service"]
+    assert fixed["result"] == "failed"
+    assert "the service is failed" in fixed["text"]
+
+
+def test_what_is_not_a_folder_and_chats_that_are_damaged(
+    monkeypatch: pytest.MonkeyPatch, user: dict[str, str]
+) -> None:
+    shutil.rmtree(data(user) / "models")
+    (data(user) / "models").write_text("a file")
+    (data(user) / "chats.sqlite3").write_bytes(b"SQLite format 3\0" + os.urandom(4000))
+    before = (data(user) / "chats.sqlite3").read_bytes()
+    (data(user) / "chats.sqlite3").chmod(0o600)
+    found = faults(monkeypatch, user)
+    for name in ("folder", "chats"):
+        assert found[name].finding.level == "problem"
+        assert found[name].repair is None
+    assert re.search(r"\.recover", found["chats"].finding.fix)
+    assert (data(user) / "chats.sqlite3").read_bytes() == before
