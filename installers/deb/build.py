@@ -2,7 +2,8 @@
 
     python3 installers/deb/build.py --llama-wheel llama_cpp_python-0.3.36-….whl
 
-It needs dpkg-dev and python3-venv. The same commit, packages and release give the same bytes.
+It needs dpkg-dev, libgomp1 and python3-venv. The same commit, packages and release give the same
+bytes.
 """
 
 import sys
@@ -119,7 +120,7 @@ def needed_libraries(log: Log, files: list[Path], work: Path) -> str:
     log.run(
         ["env", "-C", work, "dpkg-shlibdeps", *options],
         failed="dpkg-shlibdeps failed",
-        hint="apt install dpkg-dev",
+        hint="apt install dpkg-dev libgomp1, or the library that it misses.",
         on_line=lines.append,
     )
     (found,) = [line for line in lines if line.startswith("shlibs:Depends=")]
