@@ -43,9 +43,7 @@ def install(log: Log, places: Places, receipt: Receipt) -> str:
         return "No service: systemd has no user session here. gptoss run starts a server, too."
     unit = _unit_file()
     unit.parent.mkdir(parents=True, exist_ok=True)
-    # systemd reads % and a backslash in its own way
-    command = str(places.bin / "gptoss").replace("\\", "\\\\").replace("%", "%%")
-    unit.write_text(_TEXT.format(command=command), encoding="utf-8")
+    unit.write_text(unit_text(places.bin / "gptoss"), encoding="utf-8")
     receipt.files.append(str(unit))
     receipt.has_service = True
     _systemctl(log, "daemon-reload")
@@ -60,6 +58,11 @@ def remove(log: Log) -> None:
         _powershell(log, _UNTASK)
     elif _unit_file().is_file():
         _systemctl(log, "disable", "--quiet", "--now", UNIT)
+
+
+def unit_text(command: Path) -> str:
+    """Return the unit for a `gptoss`; systemd reads % and a backslash in its own way."""
+    return _TEXT.format(command=str(command).replace("\\", "\\\\").replace("%", "%%"))
 
 
 def _unit_file() -> Path:
