@@ -49,6 +49,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         address: Where the server is, or would be.
         answers: Who answers there: us, another program, no one; or the host has no address.
         upstreams: Models that are computed elsewhere.
+        llama_problem: Why llama.cpp cannot be loaded; empty if it can.
     """
 
     models_dir: str
@@ -57,13 +58,14 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     answers: Literal["gptoss", "other", "nobody", "no address"]
     upstreams: tuple[UpstreamState, ...] = ()
+    llama_problem: str = ""
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
     """Return all findings, in the order in which to fix them."""
     return [
         *_gpus(machine),
-        _build(machine),
+        _build(machine, around),
         _processor(machine),
         _ram(machine),
         _disk(machine, around),
@@ -143,7 +145,10 @@ def _major(version: str) -> int:
     return int(first) if first.isdigit() else _DRIVER
 
 
-def _build(machine: Machine) -> Finding:
+def _build(machine: Machine, around: Surroundings) -> Finding:
+    if around.llama_problem:
+        text = around.llama_problem
+        return Finding("llama.cpp", "problem", text, "Install gptoss again; see docs/install.md.")
     if machine.has_cuda_build:
         return Finding("llama.cpp", "ok", "Built with CUDA.")
     if machine.gpus:

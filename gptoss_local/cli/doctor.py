@@ -1,5 +1,6 @@
 """`gptoss doctor`: what stands in the way of a fast model here, and how to fix it."""
 
+import sys
 from typing import TYPE_CHECKING, Literal
 
 import typer
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from gptoss_local.catalog import UpstreamAddress
     from gptoss_local.diagnosis import Surroundings, UpstreamState
 
+_TRY_LLAMA = (sys.executable, "-m", "gptoss_local.llama")
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
 
 
@@ -41,13 +43,13 @@ def doctor(json: Json = False) -> None:
 
 def _versions() -> dict[str, str]:
     import platform
-    from importlib.metadata import version
 
     from gptoss_local import __version__
+    from gptoss_local.machine.hardware import llama_version
 
     return {
         "gptoss": __version__,
-        "llama_cpp_python": version("llama-cpp-python"),
+        "llama_cpp_python": llama_version(),
         "python": platform.python_version(),
         "system": platform.platform(),
     }
@@ -69,7 +71,20 @@ def _look_around(settings: Settings) -> "Surroundings":
         address=settings.url,
         answers=_who_answers(settings),
         upstreams=_upstreams(settings),
+        llama_problem=_llama_problem(),
     )
+
+
+def _llama_problem() -> str:
+    """Return why llama.cpp cannot be loaded; empty if it can. A process of its own tries it."""
+    import signal
+    import subprocess
+
+    done = subprocess.run(_TRY_LLAMA, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode < 0:
+        return f"it ended with {signal.Signals(-done.returncode).name}, as on a wrong processor."
+    said = done.stderr.strip().rpartition("\n")[2]
+    return (said.partition("Error: ")[2] or said) if done.returncode else ""
 
 
 def _has_model(settings: Settings) -> bool:
