@@ -81,7 +81,7 @@ def test_uv_tool_install_of_the_source(person: Person, release: Path, version: s
 @pytest.mark.fresh
 @pytest.mark.parametrize("kind", PACKAGES)
 def test_pipx_install(person: Person, release: Path, kind: str) -> None:
-    options = ("--python", sys.executable, "--pip-args", f"--find-links={release}")
+    options = ("--python", sys.executable, f"--pip-args=--find-links={release}")
     person.install_by(TOOLS / "pipx", "install", *options, package(release, kind))
     person.check(person.command)
 
