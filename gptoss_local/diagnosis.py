@@ -53,6 +53,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         upstreams: Models that are computed elsewhere.
         counts_energy: How each device counts its energy.
         counts_none: Why others do not.
+        llama_problem: Why llama.cpp cannot be loaded; empty if it can.
     """
 
     models_dir: str
@@ -64,13 +65,14 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     upstreams: tuple[UpstreamState, ...] = ()
     counts_energy: dict[str, str] = {}
     counts_none: dict[str, str] = {}
+    llama_problem: str = ""
 
 
 def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
     """Return all findings, in the order in which to fix them."""
     return [
         *_gpus(machine),
-        _build(machine),
+        _build(machine, around),
         _processor(machine),
         _ram(machine),
         _disk(machine, around),
@@ -152,7 +154,10 @@ def _major(version: str) -> int:
     return int(first) if first.isdigit() else _DRIVER
 
 
-def _build(machine: Machine) -> Finding:
+def _build(machine: Machine, around: Surroundings) -> Finding:
+    if around.llama_problem:
+        text = around.llama_problem
+        return Finding("llama.cpp", "problem", text, "Install gptoss again; see docs/install.md.")
     if machine.has_cuda_build:
         return Finding("llama.cpp", "ok", "Built with CUDA.")
     if machine.gpus:

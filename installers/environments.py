@@ -1,6 +1,7 @@
 """Make Python environments for the installer, and find the C++ compiler for them."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -8,6 +9,9 @@ from pathlib import Path
 from steps import Log, SetupError, answer_of
 
 _WINDOWS = os.name == "nt"
+_LARGE_MB = 5
+# "Downloading https://…/torch-2.13.0-cp311-….whl (80.1 MB)"; newer pips print the file's name only
+_DOWNLOAD = re.compile(r"Downloading (?:\S*/)?([\w.]+-\d[\w.+]*)\S* \(([\d.]+) ([MG]B)\)")
 
 
 def make_environment(log: Log, folder: Path) -> Path:
@@ -58,13 +62,35 @@ def site_of(environment: Path) -> Path:
 
 
 def pip(log: Log, python: Path, *arguments: str | Path, doing: str) -> None:
-    """Run pip in an environment; `doing` completes "pip failed to"."""
+    """Run pip in an environment; `doing` completes "pip failed to".
+
+    Files that have arrived whole are in pip's cache, and an interrupted run finds them there. Since
+    version 25.1 pip also resumes a file whose connection broke; older ones ignore that variable.
+    """
     log.run(
         [python, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments],
         failed=f"pip failed to {doing}",
         hint="Without a network, or behind a proxy? pip follows HTTPS_PROXY and --index. "
         "Run the same command again to resume.",
+        doing=f"pip, to {doing}",
+        env={"PIP_RESUME_RETRIES": os.environ.get("PIP_RESUME_RETRIES", "5")},
+        on_line=lambda line: _say_what_pip_does(log, line),
     )
+
+
+def get_resuming_pip(log: Log, python: Path) -> None:
+    """Upgrade pip to one that resumes a broken download, before files of hundreds of MB."""
+    pip(log, python, "install", "--upgrade", "pip>=25.1", doing="upgrade itself")
+
+
+def _say_what_pip_does(log: Log, line: str) -> None:
+    """Report each large file that pip fetches, and when it starts to unpack."""
+    if file := _DOWNLOAD.match(line.strip()):
+        name, size, unit = file.groups()
+        if unit == "GB" or float(size) >= _LARGE_MB:
+            log.say(f"  fetching {name} ({size} {unit})")
+    elif line.startswith("Installing collected packages: "):
+        log.say(f"  unpacking {line.count(',') + 1} packages")
 
 
 def find_compiler() -> str | None:

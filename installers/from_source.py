@@ -73,15 +73,15 @@ def set_up(extra: str) -> None:
         environments.make_environment(log, VENV)
     wheel = llama_wheel.wheel_in(wheels)
     if wheel is None:
-        log.say(f"building llama.cpp {version}, once on this machine: 5 minutes on 2 cores")
+        log.say(f"compiling llama.cpp {version}, once on this machine")
         wheel = llama_wheel.build(log, version, args, wheels)
-    more = ", and for its tests PyTorch and more: minutes" if extra else ""
-    log.say(f"installing gptoss{more}")
+    log.say(f"installing gptoss{', and for its tests PyTorch and more' if extra else ''}")
     target = f"{ROOT}[{extra}]" if extra else str(ROOT)
     if str(wheels) not in done:  # pip would take another build of the same version as good enough
-        run_pip("install", "--quiet", "--force-reinstall", "--no-deps", str(wheel))
-    options = ("--quiet", "--find-links", str(wheels), "--constraint", str(CONSTRAINTS))
-    run_pip("install", *options, "--editable", target)
+        options = ("--force-reinstall", "--no-deps")
+        environments.pip(log, PYTHON, "install", *options, wheel, doing="install llama.cpp")
+    links = ("--find-links", wheels, "--constraint", CONSTRAINTS)
+    environments.pip(log, PYTHON, "install", *links, "--editable", target, doing="install gptoss")
     STAMP.write_text(stamp)
 
 
@@ -91,11 +91,6 @@ def pinned_version(pyproject: str) -> str:
         if dependency.startswith(f"{llama_wheel.NAME}=="):
             return str(dependency.partition("==")[2].strip())
     raise SystemExit(f"pyproject.toml pins no version of {llama_wheel.NAME}")
-
-
-def run_pip(*arguments: str) -> None:
-    if subprocess.call([PYTHON, "-m", "pip", *arguments]):
-        raise SystemExit("pip failed, see above. Run the same command again to resume")
 
 
 if __name__ == "__main__":

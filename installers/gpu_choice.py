@@ -13,6 +13,7 @@ OLDEST_CAPABILITY = (7, 5)  # RTX 20; CUDA 13 compiles for nothing older
 # What llama-cpp-python's index holds for CUDA 13, after its build-wheels-cuda.yaml: machine code
 # for these. RTX 50 would run it as PTX of capability 9.0, without its FP4 instructions.
 PREBUILT_CAPABILITIES = {(7, 5), (8, 0), (8, 6), (8, 9), (9, 0)}
+RELEASE = "release"  # its build for any CPU, in place of a part of that index
 PREBUILT_CUDA = "cu130"  # not cu132: nvcc 13.2 compiled some quantized kernels wrongly
 
 _KNOWN_CAPABILITIES = {"Orin": "8.7", "Thor": "11.0", "": ""}  # of Jetson
@@ -34,12 +35,14 @@ class Facts:
         driver: Major version of NVIDIA's driver; None without one.
         machine: As `platform.machine()` reports it.
         compiler: The C++ compiler; None without one.
+        has_release: A release's build for the CPU is here.
     """
 
     gpus: tuple[Gpu, ...] = ()
     driver: int | None = None
     machine: str = "x86_64"
     compiler: str | None = "c++"
+    has_release: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class Choice:
 
     Attributes:
         architectures: What the CUDA code is compiled for, `89-real`; empty for the CPU.
-        prebuilt: Part of the maintainer's index to try first, `cu130`; empty for none.
+        prebuilt: Part of the maintainer's index to try first, `cu130`, or `RELEASE`; empty for
+            none.
         build: Compile here, if no prebuilt one exists or it does not suit.
         reason: Why, in a sentence for the user.
         advice: What the user could do for a better one; empty if nothing.
@@ -76,6 +80,8 @@ def choose(facts: Facts, wanted: Backend = "auto") -> Choice:
         return _choose_cuda(facts)
     if wanted == "cuda":
         raise SetupError(f"No CUDA build: {reason}", advice)
+    if facts.has_release:
+        return Choice((), RELEASE, facts.compiler is not None, reason, advice)
     if facts.compiler:
         return Choice((), "", True, reason, advice)
     if not _is_x86(facts.machine):
@@ -86,14 +92,14 @@ def choose(facts: Facts, wanted: Backend = "auto") -> Choice:
     return Choice((), "cpu", False, reason, f"{advice} {slower}".strip())
 
 
-def read_facts(compiler: str | None) -> Facts:
+def read_facts(compiler: str | None, has_release: bool = False) -> Facts:
     """Ask NVIDIA's driver through nvidia-smi, which comes with it."""
     query = "--query-gpu=name,compute_cap,driver_version"
     listed = None
     for program in ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"):
         listed = listed or answer_of([program, query, "--format=csv,noheader"])
     gpus, driver = parse_gpus(listed or "")
-    return Facts(gpus, driver, platform.machine(), compiler)
+    return Facts(gpus, driver, platform.machine(), compiler, has_release)
 
 
 def parse_gpus(listed: str) -> tuple[tuple[Gpu, ...], int | None]:

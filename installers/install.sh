@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install gptoss on Linux or WSL, for you alone: sh installers/install.sh [--help]
-# Finds a Python, or fetches one with uv, and hands over to setup_app.py.
+# Finds a Python, or fetches one with uv, and hands over to setup_app.py: next to it in a clone, in
+# the source archive next to it among a release's files.
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -99,4 +100,15 @@ if ! python=$(find_python); then
     }
 fi
 
-exec "$python" "$here/setup_app.py" "$@"
+if [ -f "$here/setup_app.py" ]; then
+    exec "$python" "$here/setup_app.py" "$@"
+fi
+set -- --release "$here" "$@"
+archive=$(find "$here" -maxdepth 1 -name 'gptoss_local-*.tar.gz')
+[ -f "$archive" ] || fail "No release's source is next to this script: ${archive:-gptoss_local-VERSION.tar.gz}." \
+    "Keep the files of one release in one folder, and install.sh with them."
+unpacked=$(mktemp -d)
+trap 'rm -rf "$unpacked"' EXIT
+trap 'exit 130' INT
+tar -xzf "$archive" -C "$unpacked" --strip-components=1
+"$python" "$unpacked/installers/setup_app.py" "$@"

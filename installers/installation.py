@@ -19,7 +19,7 @@ import service
 import shell_setup
 import verification
 from environments import pip
-from gpu_choice import COMPILER_HINT, Choice
+from gpu_choice import COMPILER_HINT, RELEASE, Choice
 from receipt import Places, Receipt
 from removal import stop_programs
 from steps import Log, SetupError
@@ -40,6 +40,7 @@ class Order:
         index: Of prebuilt ones; empty for none.
         edit_path: The start-up file of the shell may get a line.
         is_served: A server starts at login.
+        release: The folder of a release's files; None without one.
     """
 
     source: str
@@ -48,6 +49,7 @@ class Order:
     index: str
     edit_path: bool
     is_served: bool
+    release: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,10 @@ def install(log: Log, places: Places, order: Order) -> None:
         python = environments.make_environment(log, environment)
         with tempfile.TemporaryDirectory() as folder:
             package = make_package(log, python, order.source, Path(folder))
-            log.say(f"installing gptoss {package.version}")
+            more = " and CUDA's libraries" if order.choice.is_cuda else ""
+            log.say(f"installing gptoss {package.version}{more}")
+            if order.choice.is_cuda:
+                environments.get_resuming_pip(log, python)
             llama = _fill(log, environment, package, order)
         log.say("asking the built-in model for an answer")
         where = verification.check_answer(log, environment)
@@ -154,12 +159,9 @@ def _fill(log: Log, environment: Path, package: Package, order: Order) -> str:
 def _candidates(log: Log, python: Path, version: str, order: Order) -> Iterator[tuple[str, Path]]:
     """Yield wheels of llama.cpp, the quick way first; each is fetched or built on demand."""
     choice = order.choice
-    if choice.prebuilt and order.index:
-        url = f"{order.index}/{choice.prebuilt}"
-        folder = llama_wheel.wheel_folder(order.wheels, version, url)
-        wheel = llama_wheel.wheel_in(folder)
+    if choice.prebuilt == RELEASE or (choice.prebuilt and order.index):
         try:
-            wheel = wheel or llama_wheel.download(log, python, version, folder, url)
+            wheel = _prebuilt(log, python, version, order)
         except SetupError as error:
             if not choice.build:
                 raise
@@ -174,8 +176,20 @@ def _candidates(log: Log, python: Path, version: str, order: Order) -> Iterator[
             log.say("compiling llama.cpp, once for this machine (after Ctrl-C, it resumes later)")
             wheel = llama_wheel.build(log, version, args, folder, choice.is_cuda)
         yield "compiled here", wheel
-    elif not order.index:
+    elif choice.prebuilt != RELEASE and not order.index:
         raise SetupError("Without a C++ compiler --llama-index must not be empty.", COMPILER_HINT)
+
+
+def _prebuilt(log: Log, python: Path, version: str, order: Order) -> Path:
+    """Return the wheel of the release, or of the maintainer; the latter is kept."""
+    if order.choice.prebuilt == RELEASE and order.release:
+        folder = order.wheels / RELEASE
+        shutil.rmtree(folder, ignore_errors=True)  # of another release
+        return llama_wheel.download(log, python, version, folder, order.release)
+    url = f"{order.index}/{order.choice.prebuilt}"
+    folder = llama_wheel.wheel_folder(order.wheels, version, url)
+    kept = llama_wheel.wheel_in(folder)
+    return kept or llama_wheel.download(log, python, version, folder, url)
 
 
 def _switch(

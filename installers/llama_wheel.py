@@ -9,17 +9,19 @@ import platform
 import re
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import cuda_toolkit
 import environments
 from environments import pip
 from gpu_choice import COMPILER_HINT
-from steps import Log, SetupError
+from steps import Log, SetupError, duration
 
 NAME = "llama-cpp-python"
 INDEX = "https://abetlen.github.io/llama-cpp-python/whl"  # the maintainer's, by CUDA's version
 _TOOLS = ("scikit-build-core[pyproject]>=0.9.2", "cmake>=3.28", "ninja")
+_CPU_BUILD_S = 600  # of one core, for the CPU's library
 _JOB_BYTES = 2 * 2**30  # of RAM for each compiler that runs at the same time
 
 
@@ -58,15 +60,18 @@ def wheel_in(folder: Path) -> Path | None:
     return next(folder.glob("*.whl"), None)
 
 
-def download(log: Log, python: Path, version: str, folder: Path, index: str) -> Path:
-    """Fetch the maintainer's wheel from an index for one version of CUDA, `…/whl/cu130`.
+def download(log: Log, python: Path, version: str, folder: Path, origin: str | Path) -> Path:
+    """Fetch the wheel that suits this machine, from the maintainer's index or a release's folder.
 
     Raises:
-        SetupError: the index has no such version, or the network is down.
+        SetupError: there is none of this version for this machine, or the network is down.
     """
-    options = ("--only-binary", ":all:", "--no-deps", "--index-url", index, "--dest", folder)
-    log.say(f"looking for a prebuilt llama.cpp at {index}")
-    pip(log, python, "download", *options, f"{NAME}=={version}", doing=f"download from {index}")
+    where: tuple[str | Path, ...] = ("--index-url", origin)
+    if isinstance(origin, Path):
+        where = ("--no-index", "--find-links", origin)
+    options = ("--only-binary", ":all:", "--no-deps", *where, "--dest", folder)
+    log.say(f"looking for a prebuilt llama.cpp at {origin}")
+    pip(log, python, "download", *options, f"{NAME}=={version}", doing=f"download from {origin}")
     return _only_wheel(folder)
 
 
@@ -86,6 +91,10 @@ def build(log: Log, version: str, args: str, folder: Path, cuda: bool = False) -
     if not python.is_file():
         environments.make_environment(log, tools)
     packages = (*_TOOLS, cuda_toolkit.COMPILER) if cuda else _TOOLS
+    more = " and NVIDIA's compiler" if cuda else ""
+    log.say(f"fetching the build's tools{more}")
+    if cuda:
+        environments.get_resuming_pip(log, python)
     pip(log, python, "install", *packages, doing="install the build's tools")
     source = _source(log, python, version, work)
     _compile(log, python, args, work, source, cuda)
@@ -120,6 +129,9 @@ def _compile(log: Log, python: Path, args: str, work: Path, source: Path, cuda: 
     if cuda:
         environment |= cuda_toolkit.build_environment(environments.site_of(work / "tools"))
     os.environ.pop("SOURCE_DATE_EPOCH", None)  # with it, ggml builds without AVX
+    # ggml's build takes ccache where it is installed; with this it hits in other folders, too
+    environment["CCACHE_BASEDIR"] = os.environ.get("CCACHE_BASEDIR", str(work))
+    log.say(f"compiling llama.cpp with {_estimate(cuda)}")
     command = [python, "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-build-isolation"]
     command += ["--config-settings", f"build-dir={work / 'build'}"]
     log.run(
@@ -127,9 +139,18 @@ def _compile(log: Log, python: Path, args: str, work: Path, source: Path, cuda: 
         failed="llama.cpp did not build",
         hint="If the compiler was killed, memory was short: CMAKE_BUILD_PARALLEL_LEVEL=1 builds "
         "one file at a time. Run the same command again to resume.",
+        doing="compiling llama.cpp",
         env=environment,
         on_line=_Progress(log),
     )
+
+
+def _estimate(cuda: bool) -> str:
+    """Return how many compilers work, and how long: CUDA's kernels have not been timed."""
+    n = int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or n_jobs())
+    time_needed = "" if cuda else f": about {max(1, round(_CPU_BUILD_S / n / 60))} min"
+    cached = " and ccache" if shutil.which("ccache") else ""
+    return f"{n} compiler{'s' * (n > 1)}{cached}{time_needed}"
 
 
 def n_jobs() -> int:
@@ -142,18 +163,22 @@ def n_jobs() -> int:
 
 
 class _Progress:
-    """Report every tenth of ninja's progress."""
+    """Report every tenth of ninja's progress, and how long the rest takes at this rate."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._shown = 0
+        self._start = time.monotonic()
 
     def __call__(self, line: str) -> None:
         if step := re.search(r"\[(\d+)/(\d+)\]", line):
-            percent = 100 * int(step[1]) // int(step[2])
+            n_done, n_all = int(step[1]), int(step[2])
+            percent = 100 * n_done // n_all
             if percent >= self._shown + 10:
                 self._shown = percent
-                self._log.say(f"  {percent} % built")
+                left_s = (time.monotonic() - self._start) * (n_all - n_done) / n_done
+                rest = f", about {duration(left_s)} to go" if n_done < n_all else ""
+                self._log.say(f"  {percent} % compiled{rest}")
 
 
 def _only_wheel(folder: Path) -> Path:

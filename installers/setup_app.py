@@ -15,6 +15,7 @@ from pathlib import Path
 import gpu_choice
 import llama_wheel
 import receipt as records
+import release_files
 from environments import find_compiler
 from gpu_choice import Choice
 from installation import Order, install
@@ -54,6 +55,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--service", action="store_true", help="start a server now and at every login")
     add("--no-path", action="store_true", help="leave the shell's start-up file alone")
     add("--from", dest="source", metavar="SOURCE", help="gptoss's folder, archive, wheel or URL")
+    add("--release", type=Path, metavar="DIR", help="a release's files; its CPU build is taken")
     add("--index", metavar="URL", help="package index to use instead of PyPI")
     add("--wheels", type=Path, metavar="DIR", help="where built llama.cpp wheels are kept")
     add("--llama-index", default=llama_wheel.INDEX, metavar="URL", help="of prebuilt ones; '' none")
@@ -72,11 +74,16 @@ def prepare_environment(index: str | None) -> None:
 
 
 def set_up(options: argparse.Namespace, places: Places, log: Log) -> int:
-    source = options.source or own_source()
+    release = options.release.absolute() if options.release else None
+    if release:
+        release_files.check_sums(release)
+    source = options.source or (str(release_files.package_in(release)) if release else own_source())
     if "://" not in source and not Path(source).exists():
         raise SetupError(f"{source} does not exist.", "--from takes gptoss's folder, file or URL.")
     previous = records.read(places.app)
-    choice = gpu_choice.choose(gpu_choice.read_facts(find_compiler()), options.backend)
+    has_llama = release is not None and release_files.has_llama(release)
+    facts = gpu_choice.read_facts(find_compiler(), has_llama)
+    choice = gpu_choice.choose(facts, options.backend)
     print("\n".join(plan(options, places, source, previous, choice)))
     if options.dry_run:
         print("\nNothing was changed.")
@@ -87,7 +94,7 @@ def set_up(options: argparse.Namespace, places: Places, log: Log) -> int:
         is_served = ask("Start a server now and at every login?", default=False)
     wheels = (options.wheels or llama_wheel.cache_folder()).absolute()
     index = options.llama_index.rstrip("/")
-    order = Order(source, choice, wheels, index, not options.no_path, is_served)
+    order = Order(source, choice, wheels, index, not options.no_path, is_served, release)
     with log.alone():
         install(log, places, order)
     return 0
@@ -102,7 +109,9 @@ def plan(
 ) -> list[str]:
     """Return what will be done, in lines for the user."""
     llama = f"compiled here for {', '.join(choice.architectures) or 'this CPU'}"
-    if choice.prebuilt and options.llama_index:
+    if choice.prebuilt == gpu_choice.RELEASE:
+        llama = "the release's build, for any CPU"
+    elif choice.prebuilt and options.llama_index:
         first = f"the maintainer's build {choice.prebuilt}"
         llama = f"{first}; {llama}, if that does not suit" if choice.build else first
     verb = f"Upgrade of gptoss {previous.version}" if previous else "Installation of gptoss"

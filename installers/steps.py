@@ -7,12 +7,14 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 Command = Sequence[str | Path]
 _SHOWN = 15  # lines of a failed program
+_SILENCE_S = 20.0
 
 
 class SetupError(Exception):
@@ -39,8 +41,10 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._said_at = 0.0
 
     def say(self, text: str) -> None:
+        self._said_at = time.monotonic()
         print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
         self.note(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {text}\n")
 
@@ -70,6 +74,7 @@ class Log:
         *,
         failed: str,
         hint: str,
+        doing: str = "",
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> None:
@@ -79,6 +84,7 @@ class Log:
             command: The program and its arguments; it gets no input.
             failed: The sentence that says what could not be done.
             hint: What the user can do then.
+            doing: What a message says is still running, whenever nothing was said for a while.
             env: Variables besides those of this process.
             on_line: Sees every line as it comes.
 
@@ -89,16 +95,19 @@ class Log:
         self.note(f"$ {' '.join(words)}\n")
         tail: list[str] = []
         try:
-            with subprocess.Popen(
-                words,
-                env=os.environ | dict(env or {}),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-            ) as program:
+            with (
+                self._heartbeat(doing or Path(words[0]).name),
+                subprocess.Popen(
+                    words,
+                    env=os.environ | dict(env or {}),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    encoding="utf-8",
+                    errors="replace",
+                ) as program,
+            ):
                 for line in program.stdout or ():
                     self.note(line)
                     tail = [*tail, line][-_SHOWN:]
@@ -109,6 +118,30 @@ class Log:
         if program.returncode:
             message = f"{failed} (exit status {program.returncode})."
             raise SetupError(message, f"{hint} Whole log: {self.path}", "".join(tail))
+
+    @contextlib.contextmanager
+    def _heartbeat(self, doing: str) -> Iterator[None]:
+        """Say from time to time, when nothing else is said, that a program still runs."""
+        start, is_over = time.monotonic(), threading.Event()
+
+        def watch() -> None:
+            while not is_over.wait(_SILENCE_S):
+                now = time.monotonic()
+                if now - self._said_at >= _SILENCE_S:
+                    self.say(f"  {doing}: {duration(now - start)} so far")
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words: `40 s`, `3 min`."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _lock(fd: int) -> bool:

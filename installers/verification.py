@@ -9,8 +9,6 @@ from pathlib import Path
 from environments import program_of, python_of
 from steps import Log, SetupError, answer_of
 
-_ASK = "import llama_cpp; print(llama_cpp.llama_print_system_info().decode())"
-
 
 def unsuitable(log: Log, environment: Path, architectures: tuple[str, ...]) -> str:
     """Return why the llama.cpp in an environment does not suit this machine; empty if it does.
@@ -19,7 +17,7 @@ def unsuitable(log: Log, environment: Path, architectures: tuple[str, ...]) -> s
     """
     lines: list[str] = []
     try:
-        command = [python_of(environment), "-c", _ASK]
+        command = [python_of(environment), "-m", "gptoss_local.llama"]
         log.run(command, failed="It does not load here", hint="", on_line=lines.append)
     except SetupError as error:
         return f"{error} {''.join(lines[-1:])}".strip()

@@ -79,6 +79,13 @@ def test_findings(change: dict[str, object], name: str, level: Level, fix: str) 
     assert fix in found.fix
 
 
+def test_a_llama_cpp_that_does_not_load() -> None:
+    around = msgspec.structs.replace(AROUND, llama_problem="it cannot be loaded")
+    found = finding("llama.cpp", GOOD, around)
+    assert (found.level, found.text) == ("problem", "it cannot be loaded")
+    assert "docs/install.md" in found.fix
+
+
 def test_a_full_disk_is_no_problem_for_the_model_that_is_on_it() -> None:
     around = msgspec.structs.replace(AROUND, disk_free_bytes=10**9, has_model=True)
     found = finding("disk", GOOD, around)

@@ -1,7 +1,6 @@
 """`gptoss bench`: how fast a model is here, and how fast it was expected to be."""
 
 import datetime
-import importlib.metadata
 import importlib.util
 import sys
 from pathlib import Path
@@ -89,8 +88,10 @@ def check_plot(plot: Path) -> None:
 
 
 def _versions() -> str:
-    gptoss, llama = (importlib.metadata.version(n) for n in ("gptoss-local", "llama-cpp-python"))
-    return f"gptoss {gptoss}, llama-cpp-python {llama}"
+    from gptoss_local import __version__
+    from gptoss_local.machine.hardware import llama_version
+
+    return f"gptoss {__version__}, llama-cpp-python {llama_version()}"
 
 
 def _machine(machine: "Machine") -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gptoss_local.machine.hardware import Machine
     from gptoss_local.repair import Fault
 
+_TRY_LLAMA = (sys.executable, "-m", "gptoss_local.llama")
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
 
 
@@ -131,13 +132,13 @@ def _repair(fault: "Fault", *, asks: bool) -> Outcome:
 
 def _versions() -> dict[str, str]:
     import platform
-    from importlib.metadata import version
 
     from gptoss_local import __version__
+    from gptoss_local.machine.hardware import llama_version
 
     return {
         "gptoss": __version__,
-        "llama_cpp_python": version("llama-cpp-python"),
+        "llama_cpp_python": llama_version(),
         "python": platform.python_version(),
         "system": platform.platform(),
     }
@@ -163,7 +164,20 @@ def _look_around(settings: Settings) -> "Surroundings":
         answers=_who_answers(settings),
         kv_type=settings.kv_type,
         upstreams=_upstreams(settings),
+        llama_problem=_llama_problem(),
     )
+
+
+def _llama_problem() -> str:
+    """Return why llama.cpp cannot be loaded; empty if it can. A process of its own tries it."""
+    import signal
+    import subprocess
+
+    done = subprocess.run(_TRY_LLAMA, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode < 0:
+        return f"it ended with {signal.Signals(-done.returncode).name}, as on a wrong processor."
+    said = done.stderr.strip().rpartition("\n")[2]
+    return (said.partition("Error: ")[2] or said) if done.returncode else ""
 
 
 def _has_model(settings: Settings) -> bool:

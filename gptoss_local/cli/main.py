@@ -116,9 +116,9 @@ def _help(command: Annotated[str, typer.Argument(metavar="COMMAND")] = "") -> No
 
 def _version() -> None:
     """Show the version."""
-    from importlib.metadata import version
+    from gptoss_local.machine.hardware import llama_version
 
-    print(f"gptoss {__version__} (llama-cpp-python {version('llama-cpp-python')})")
+    print(f"gptoss {__version__} (llama-cpp-python {llama_version()})")
 
 
 def _print_version(wanted: bool) -> None:

@@ -5,8 +5,10 @@ every failure of the library into an error of ours.
 """
 
 from gptoss_local.errors import ModelLoadError
+from gptoss_local.llama.cuda_packages import preload_cuda
 
 try:
+    preload_cuda()
     import llama_cpp  # noqa: F401 (loads the library)
 except (ImportError, OSError, RuntimeError, AttributeError) as error:
     raise ModelLoadError(

@@ -23,7 +23,7 @@ import msgspec
 
 from gptoss_local.errors import EngineError
 from gptoss_local.llama.batch import Batch
-from gptoss_local.llama.devices import ggml
+from gptoss_local.llama.library import ggml
 from gptoss_local.types import SamplingParams
 
 _N_FORMS = 64  # of chains, at most: there are 17

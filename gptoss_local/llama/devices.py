@@ -1,15 +1,12 @@
 """List the devices ggml can compute on, with their memory and buffer types."""
 
-import contextlib
 import ctypes
-import functools
 from typing import Any, Literal
 
 import msgspec
-from llama_cpp.llama_cpp import _lib
 
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.llama.library import start_library
+from gptoss_local.llama.library import ggml, start_library
 
 DeviceKind = Literal["cpu", "gpu", "integrated", "accelerator", "meta"]
 
@@ -93,22 +90,3 @@ def _describe(handle: int) -> Device:
         free_bytes=free.value,
         total_bytes=total.value,
     )
-
-
-def ggml(name: str, restype: type | None, *arguments: Any) -> Any:
-    """Call a function of ggml that llama-cpp-python does not bind."""
-    function = _function(name)
-    function.restype = restype
-    return function(*arguments)
-
-
-@functools.cache
-def _function(name: str) -> Any:
-    """Find a function of ggml: through libllama on Linux, in a library of its own on Windows."""
-    with contextlib.suppress(AttributeError):
-        return _lib[name]
-    with contextlib.suppress(AttributeError, OSError):
-        from llama_cpp._ggml import libggml  # not where LLAMA_CPP_LIB_PATH says
-
-        return libggml[name]
-    raise ModelLoadError(f"llama.cpp's libraries have no {name}")

@@ -4,13 +4,18 @@ llama.cpp reports the reason of a failure, and the sizes of its buffers, only in
 last lines are kept: they are quoted in our errors and read by `memory`.
 """
 
+import contextlib
 import functools
+import os
 import sys
 from collections import deque
-from ctypes import c_void_p
+from ctypes import c_char_p, c_size_t, c_void_p
+from typing import Any
 
 import llama_cpp
+from llama_cpp.llama_cpp import _base_path, _lib
 
+from gptoss_local.errors import ModelLoadError
 from gptoss_local.printable import shown
 
 _DEBUG, _WARN, _CONT = 1, 3, 5  # GGML_LOG_LEVEL_*, ggml.h; CONT: the rest of an earlier line
@@ -31,9 +36,37 @@ def _on_log(level: int, text: bytes, _user_data: c_void_p) -> None:
 
 @functools.cache
 def start_library() -> None:
-    """Initialise llama.cpp's backends once per process and take over its log."""
+    """Initialise llama.cpp's backends once per process and take over its log.
+
+    Raises:
+        ModelLoadError: nothing in llama.cpp's folder can compute on this processor.
+    """
     llama_cpp.llama_log_set(_on_log, c_void_p(0))
+    _load_backends()
     llama_cpp.llama_backend_init()
+
+
+def _load_backends() -> None:
+    """Load the variant of the CPU backend that suits this processor, and others in its folder.
+
+    A build for one machine is linked with its backends, so there is nothing to load. Wheels for
+    many machines have the CPU's as a library per generation of processors, of which ggml takes the
+    best. It would search the working directory, where anyone may have put one.
+    """
+    if ggml("ggml_backend_reg_count", c_size_t):
+        return
+    ggml("ggml_backend_load_all_from_path", None, c_char_p(os.fsencode(_base_path)))
+    if not ggml("ggml_backend_reg_count", c_size_t):
+        raise ModelLoadError(
+            f"llama.cpp has no backend for this processor in {_base_path}",
+            hint="Install gptoss again: `gptoss doctor` says which llama.cpp it has.",
+        )
+
+
+def system_info() -> str:
+    """Return what the loaded backends make use of: `CPU : AVX2 = 1 | …`."""
+    start_library()
+    return str(llama_cpp.llama_print_system_info().decode())
 
 
 def library_version() -> str:
@@ -59,3 +92,22 @@ def forget_log() -> None:
 def whole_log() -> str:
     """Return everything logged since `forget_log`, at most the last 1000 pieces."""
     return "".join(_log_lines)
+
+
+def ggml(name: str, restype: type | None, *arguments: Any) -> Any:
+    """Call a function of ggml that llama-cpp-python does not bind."""
+    function = _function(name)
+    function.restype = restype
+    return function(*arguments)
+
+
+@functools.cache
+def _function(name: str) -> Any:
+    """Find a function of ggml: through libllama on Linux, in a library of its own on Windows."""
+    with contextlib.suppress(AttributeError):
+        return _lib[name]
+    with contextlib.suppress(AttributeError, OSError):
+        from llama_cpp._ggml import libggml  # not where LLAMA_CPP_LIB_PATH says
+
+        return libggml[name]
+    raise ModelLoadError(f"llama.cpp's libraries have no {name}")

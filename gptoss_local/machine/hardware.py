@@ -4,6 +4,7 @@ Reads the operating system and the NVIDIA driver; knows no llama.cpp but where i
 """
 
 import functools
+import importlib.metadata
 import importlib.util
 import mmap
 import os
@@ -130,6 +131,14 @@ def read_usable_gpus() -> tuple[Gpu, ...]:
     if not has_cuda_build():
         return ()
     return tuple(visible(read_gpus()[1], os.environ.get("CUDA_VISIBLE_DEVICES")))
+
+
+def llama_version() -> str:
+    """Return the version of llama-cpp-python; "not installed" without it. Loads nothing."""
+    try:
+        return importlib.metadata.version("llama-cpp-python")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def has_cuda_build() -> bool:

@@ -5,7 +5,6 @@ may be removed at any time. A file that cannot be read is ignored.
 """
 
 import hashlib
-import importlib.metadata
 import math
 import os
 import tempfile
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.hardware import Machine, llama_version
 from gptoss_local.plan.result import Plan
 from gptoss_local.plan.speed import Speed
 from gptoss_local.types import OffloadTimes, StepTimes
@@ -192,7 +191,7 @@ def plan_id(plan: Plan) -> str:
 def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
     """Return the file for one model, machine, library and version of the file."""
     gpus = [(gpu.name, gpu.uuid, gpu.total_bytes) for gpu in machine.gpus]
-    library = importlib.metadata.version("llama-cpp-python"), machine.has_cuda_build
+    library = llama_version(), machine.has_cuda_build
     cpu = machine.platform, machine.n_cores, machine.total_bytes, machine.driver
     # A later version of gptoss finds its own file, and keeps it after a downgrade.
     key = msgspec.json.encode((_VERSION, weights_id, gpus, library, cpu))

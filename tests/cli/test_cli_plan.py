@@ -2,9 +2,11 @@
 
 import json
 import socket
+import sys
 
 import pytest
 
+from gptoss_local.cli import doctor
 from gptoss_local.machine.hardware import Machine
 from tests.cli.conftest import Cli, run_cli
 from tests.conftest import RunningServer
@@ -162,6 +164,24 @@ def test_a_bug_report_has_all_facts_in_one_place(server: RunningServer) -> None:
     assert facts["machine"]["visible_devices"] == "MIG-1"
     assert "s3cret" not in done.stdout
     assert "hf_secret" not in done.stdout
+
+
+def test_without_llama_cpp_doctor_says_so_and_the_rest_works(server: RunningServer) -> None:
+    environment = server.environment | {"LLAMA_CPP_LIB_PATH": "/nonexistent"}
+    done = run_cli(environment, "doctor")
+    assert done.returncode == 1
+    assert "llama.cpp: llama.cpp cannot be loaded: " in done.stdout
+    for command in (["--help"], ["--version"], ["list"], ["plan", "nano"]):
+        assert run_cli(environment, *command).returncode == 0
+
+
+def test_doctor_names_the_signal_of_a_library_for_another_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process that ends as with an instruction that its processor lacks."""
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+    monkeypatch.setattr(doctor, "_TRY_LLAMA", (sys.executable, "-c", code))
+    assert "SIGILL" in doctor._llama_problem()
 
 
 def test_doctor_sees_another_program(server: RunningServer) -> None:

@@ -1,6 +1,7 @@
 """The installer's modules, which lie outside of the packages, and a home of a fresh user."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ import pytest
 
 INSTALLERS = Path(__file__).parents[2] / "installers"
 sys.path.insert(0, str(INSTALLERS))
+LLAMA = "0.3.36"
+"""The version of llama-cpp-python that is pinned."""
 
 
 @dataclass
@@ -60,3 +63,47 @@ class FreshUser:
 @pytest.fixture
 def user(tmp_path: Path) -> FreshUser:
     return FreshUser(tmp_path)
+
+
+def kept_llama() -> Path:
+    """Return llama.cpp's wheel for this CPU, from the cache; skip the test if there is none."""
+    import llama_wheel
+
+    cache = llama_wheel.cache_folder()
+    kept = llama_wheel.wheel_in(llama_wheel.wheel_folder(cache, LLAMA, "-DLLAVA_BUILD=OFF"))
+    if kept is None:
+        pytest.skip(f"no wheel of llama.cpp in {cache}: installers/from_source.py makes it")
+    return kept
+
+
+def without_compiler(folder: Path) -> str:
+    """Return a PATH with what install.sh needs, and no more."""
+    folder.mkdir()
+    for name in ("dirname", "find", "gzip", "mkdir", "mktemp", "rm", "tar", "ldconfig"):
+        if found := shutil.which(name):
+            (folder / name).symlink_to(found)
+    (folder / "python3").symlink_to(sys.base_exec_prefix + "/bin/python3")
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release's folder, for this machine: llama.cpp from release.py if it has run here."""
+    import llama_wheel
+    import portable_wheel
+    import release
+    import release_files
+    from from_source import ROOT
+    from steps import Log
+
+    folder, cache = tmp_path_factory.mktemp("release"), llama_wheel.cache_folder()
+    log = Log(folder.parent / "release.log")
+    if portable_wheel.kept_wheel(cache, LLAMA):
+        portable_wheel.make(log, cache, LLAMA, folder)
+    else:
+        shutil.copy(kept_llama(), folder)
+    release.make_package(log, ROOT, folder)
+    for name in release.SCRIPTS:
+        shutil.copy(INSTALLERS / name, folder)
+    release_files.write_sums(folder)
+    return folder

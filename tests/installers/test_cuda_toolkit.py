@@ -1,9 +1,11 @@
 """NVIDIA's wheels made usable for a linker and for llama.cpp: with stand-ins for the libraries."""
 
+import tomllib
 from pathlib import Path
 
 import cuda_toolkit
 import pytest
+from from_source import ROOT
 from steps import SetupError
 
 
@@ -52,3 +54,8 @@ def test_llama_finds_the_libraries_beside_itself(site: Path) -> None:
         assert beside == {"libggml-cuda.so", *linked}
         for name in linked:
             assert (site / "llama_cpp/lib" / name).read_text() == name
+
+
+def test_the_extra_brings_what_the_installer_does() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["cuda"] == [cuda_toolkit.RUNTIME]

@@ -9,54 +9,26 @@ import sqlite3
 import sys
 from pathlib import Path
 
-import llama_wheel
 import psutil
 import pytest
 from installation import CONSTRAINTS
 
 from tests.conftest import free_port
-from tests.installers.conftest import INSTALLERS, FreshUser
+from tests.installers.conftest import INSTALLERS, FreshUser, kept_llama, without_compiler
 
 NO_NETWORK = ("--index", "http://127.0.0.1:1/simple")
-VERSION = "0.3.36"
 LINE = "  # gptoss: added by its installer\n"
 
 
 @pytest.fixture(scope="module")
 def wheels() -> Path:
     """The cache of llama.cpp's wheels, with one for this CPU."""
-    cache = llama_wheel.cache_folder()
-    if not llama_wheel.wheel_in(llama_wheel.wheel_folder(cache, VERSION, "-DLLAVA_BUILD=OFF")):
-        pytest.skip(f"no wheel of llama.cpp in {cache}: installers/from_source.py makes it")
-    return cache
-
-
-@pytest.fixture
-def index(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A package index like the maintainer's, with a prebuilt wheel for the CPU."""
-    root = tmp_path_factory.mktemp("index")
-    folder = root / "cpu" / llama_wheel.NAME
-    folder.mkdir(parents=True)
-    built = llama_wheel.wheel_in(llama_wheel.wheel_folder(wheels, VERSION, "-DLLAVA_BUILD=OFF"))
-    assert built
-    shutil.copy(built, folder)
-    (folder / "index.html").write_text(f'<a href="{built.name}">{built.name}</a>')
-    return root.as_uri()
-
-
-def without_compiler(folder: Path) -> str:
-    """A PATH with what install.sh needs, and no more."""
-    folder.mkdir()
-    for name in ("dirname", "mkdir", "ldconfig"):
-        if found := shutil.which(name):
-            (folder / name).symlink_to(found)
-    (folder / "python3").symlink_to(sys.base_exec_prefix + "/bin/python3")
-    return str(folder)
+    return kept_llama().parents[1]
 
 
 @pytest.mark.timeout(900)
 def test_install_upgrade_uninstall(
-    user: FreshUser, wheels: Path, index: str, tmp_path_factory: pytest.TempPathFactory
+    user: FreshUser, wheels: Path, release: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     (user.home / ".bashrc").write_text("alias ll='ls -l'\n")
     before = user.files()
@@ -69,7 +41,7 @@ def test_install_upgrade_uninstall(
     completion = user.home / ".local/share/bash-completion/completions/gptoss"
     assert "complete " in completion.read_text()
 
-    # an upgrade, of a running server, by somebody without a compiler
+    # an upgrade to a release, of a running server, by a user without a compiler
     models, chats = user.home / ".local/share/gptoss/models", user.app.parent / "chats.sqlite3"
     models.mkdir()
     (models / "mine.gguf").write_bytes(b"weights")
@@ -87,10 +59,11 @@ def test_install_upgrade_uninstall(
     assert refused.returncode == 1
     assert user.command.resolve() == first  # and its server still runs
     assert user.run(user.command, "status", GPTOSS_PORT=port).returncode == 0
-    done = user.install("--yes", "--llama-index", index, "--wheels", user.home / "wheels")
+    script = release / "install.sh"
+    done = user.run("/bin/sh", script, "--yes", "--wheels", user.home / "wheels")
     assert done.returncode == 0, done.stderr
     assert "Upgrade of gptoss" in done.stdout
-    assert "the maintainer's build cpu" in done.stdout
+    assert "the release's build, for any CPU" in done.stdout
     second = user.command.resolve()
     assert second != first
     assert not first.exists()

@@ -3,14 +3,17 @@
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
+import environments
 import installation
 import llama_wheel
 import pytest
 import receipt
 import removal
+import steps
 from gpu_choice import Choice
 from installation import Order
 from receipt import Places, Receipt
@@ -209,3 +212,81 @@ def test_two_installers_do_not_work_at_once(tmp_path: Path) -> None:
     with Log(path).alone():
         Log(path).say("the first line")
     assert "the first line" in path.read_text()
+
+
+def test_long_steps_say_that_they_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(steps, "_SILENCE_S", 0.1)
+    log = Log(tmp_path / "log")
+    # it ends once the message is in the log, which has this command, too
+    code = "import sys, time; path = sys.argv[1]\n"
+    code += "while 'so ' + 'far' not in open(path).read(): time.sleep(0.05)"
+    command = [sys.executable, "-c", code, log.path]
+    log.run(command, failed="it failed", hint="", doing="compiling llama.cpp")
+    assert "  compiling llama.cpp: 0 s so far" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "  Downloading https://a.example/b/nvidia_cublas-13.4.0.1-py3-none-any.whl (420.1 MB)",
+            "fetching nvidia_cublas-13.4.0.1 (420.1 MB)",
+        ),
+        ("Downloading torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl (1.1 GB)", "torch-2.13.0+cpu"),
+        ("Downloading rich-15.0.0-py3-none-any.whl (240 kB)", ""),
+        ("Downloading numpy-2.4.6.tar.gz (4.9 MB)", ""),
+        ("Installing collected packages: rich, numpy, gptoss-local", "unpacking 3 packages"),
+        ("Collecting rich", ""),
+    ],
+)
+def test_large_files_are_named_while_pip_fetches_them(
+    tmp_path: Path, capsys: Capture, line: str, said: str
+) -> None:
+    """By lines of pip 23 and 26."""
+    environments._say_what_pip_does(Log(tmp_path / "log"), f"{line}\n")
+    shown = capsys.readouterr().err
+    assert said in shown if said else not shown
+
+
+def test_a_build_says_how_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(llama_wheel.time, "monotonic", lambda: now)
+    progress = llama_wheel._Progress(Log(tmp_path / "log"))
+    now += 120
+    progress("  [100/300] ccache /usr/bin/g++ …\n")
+    assert "33 % compiled, about 4 min to go" in capsys.readouterr().err
+    progress("  [110/300] ccache /usr/bin/g++ …\n")
+    assert not capsys.readouterr().err
+    progress("  [300/300] Linking\n")
+    assert "100 % compiled\n" in capsys.readouterr().err
+
+
+def test_wheels_of_the_maintainers_index_and_of_a_release(tmp_path: Path) -> None:
+    """The real pip takes the one that suits this machine."""
+    index, release = tmp_path / "cpu/llama-cpp-python", tmp_path / "release"
+    for folder in (index, release):
+        folder.mkdir(parents=True)
+        for tag in ("py3-none-win_amd64", "py3-none-any"):
+            write_wheel(folder / f"llama_cpp_python-1.0-{tag}.whl", tag)
+    page = "".join(f'<a href="{path.name}">{path.name}</a>' for path in index.iterdir())
+    (index / "index.html").write_text(page)
+    log, python = Log(tmp_path / "log"), Path(sys.executable)
+    for origin in (index.parent.as_uri(), release):
+        found = llama_wheel.download(log, python, "1.0", tmp_path / "found", origin)
+        assert found.name == "llama_cpp_python-1.0-py3-none-any.whl"
+        shutil.rmtree(tmp_path / "found")
+    with pytest.raises(SetupError, match="pip failed to download"):
+        llama_wheel.download(log, python, "2.0", tmp_path / "found", release)
+
+
+def write_wheel(path: Path, tag: str) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        about = "llama_cpp_python-1.0.dist-info"
+        metadata = "Metadata-Version: 2.1\nName: llama-cpp-python\nVersion: 1.0\n"
+        archive.writestr(f"{about}/METADATA", metadata)
+        archive.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
+        archive.writestr(f"{about}/RECORD", "")

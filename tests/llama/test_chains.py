@@ -10,7 +10,7 @@ import pytest
 
 from gptoss_local.llama import Context, Model, Sampler
 from gptoss_local.llama.chains import _N_FORMS, _sign
-from gptoss_local.llama.devices import ggml
+from gptoss_local.llama.library import ggml
 from gptoss_local.types import ContextParams, SamplingParams
 
 KINDS = [

@@ -1,0 +1,138 @@
+"""Make all files of a release: `python installers/release.py --out dist`, with the extra `release`.
+
+    --dry-run   build and check gptoss's own package, and say what else would be made
+
+The package is the same, byte for byte, whenever the source is. llama.cpp's wheel is compiled once.
+"""
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - before an older Python trips over what follows
+    sys.exit("gptoss needs Python 3.11 or newer")
+
+import argparse
+import platform
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import llama_wheel
+import portable_wheel
+import release_files
+from from_source import ROOT, pinned_version
+from steps import Log, SetupError
+
+SCRIPTS = ("install.sh", "install.ps1")
+DEB = ROOT / "installers" / "deb" / "build.py"
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    log = Log(Path(tempfile.gettempdir()) / "gptoss-release.log")
+    out = options.out.absolute()
+    try:
+        if not options.dry_run and out.exists():
+            raise SetupError(f"{out} already exists.", "Name another folder with --out.")
+        with tempfile.TemporaryDirectory(prefix="gptoss-release-") as folder:
+            staging = Path(folder)
+            make_package(log, ROOT, staging)
+            if options.dry_run:
+                print("\n".join([*listed(staging), *further(options.wheels)]))
+                print("\nNothing was kept.")
+                return 0
+            add_the_rest(log, staging, options.wheels)
+            release_files.write_sums(staging)
+            shutil.copytree(staging, out)
+            print("\n".join(listed(out)))
+    except SetupError as error:
+        print(error.report, file=sys.stderr)
+        return 1
+    return 0
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    add = parser.add_argument
+    add("--out", type=Path, default=ROOT / "dist", metavar="FOLDER", help="default: dist")
+    add("--dry-run", action="store_true", help="make and check the package, and keep nothing")
+    add("--wheels", type=Path, default=llama_wheel.cache_folder(), metavar="DIR",
+        help="where llama.cpp is kept once it is compiled")  # fmt: skip
+    return parser.parse_args(arguments)
+
+
+def make_package(log: Log, source: Path, out: Path) -> str:
+    """Build gptoss's source archive, and the wheel from it; check both and return the version.
+
+    Raises:
+        SetupError: they cannot be built, an index would not take them, or the changelog is not of
+            this version.
+    """
+    log.say("building gptoss")
+    log.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, source],
+        failed="gptoss's package could not be built",
+        hint="The tools of a release: pip install -e '.[release]'",
+    )
+    files = sorted(out.glob("gptoss_local-*"))
+    log.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *files],
+        failed="A package index would not take what was built",
+        hint="",
+    )
+    version = release_files.package_in(out).name.split("-")[1]
+    check_changelog((source / "CHANGELOG.md").read_text(encoding="utf-8"), version)
+    return version
+
+
+def check_changelog(text: str, version: str) -> None:
+    """Compare the version of the first section, `## 0.1.0 (not released yet)`.
+
+    Raises:
+        SetupError: it is another one.
+    """
+    heading = re.search(r"^## (.*)", text, re.M)
+    if heading is None or heading[1].split()[:1] != [version]:
+        raise SetupError(
+            f"CHANGELOG.md begins with '{heading[1] if heading else ''}', not with {version}.",
+            "The version is in gptoss_local/__init__.py.",
+        )
+
+
+def add_the_rest(log: Log, out: Path, wheels: Path) -> None:
+    """Add what takes minutes: llama.cpp's wheel, the Debian package; and the scripts."""
+    llama = portable_wheel.make(log, wheels, _llama_version(), out)
+    if DEB.is_file():
+        log.run(
+            [sys.executable, DEB, "--llama-wheel", llama, "--out", out],
+            failed="The Debian package could not be built",
+            hint="It needs dpkg-dev and python3-venv.",
+            doing="building the Debian package",
+        )
+    for name in SCRIPTS:
+        shutil.copy2(ROOT / "installers" / name, out)
+
+
+def further(wheels: Path) -> list[str]:
+    """Return what a real run adds, a line for each."""
+    version = _llama_version()
+    kept = portable_wheel.kept_wheel(wheels, version)
+    how = f"from {kept}" if kept else "compiled here, once"
+    lines = [f"  llama_cpp_python-{version}-py3-none-manylinux_…_{platform.machine()}.whl, {how}"]
+    lines += ["  a Debian package"] if DEB.is_file() else []
+    return [*lines, *(f"  {name}" for name in (*SCRIPTS, release_files.SUMS))]
+
+
+def listed(folder: Path) -> list[str]:
+    return [f"  {p.name}  {p.stat().st_size / 1e6:.1f} MB" for p in sorted(folder.iterdir())]
+
+
+def _llama_version() -> str:
+    return pinned_version((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

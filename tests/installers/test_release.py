@@ -1,0 +1,102 @@
+"""A release: the same bytes from the same source, checked, and a folder that installs."""
+
+import hashlib
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+import release
+import release_files
+from from_source import ROOT
+from steps import Log, SetupError
+
+import gptoss_local
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source archive and the wheel."""
+    out = tmp_path_factory.mktemp("package")
+    assert release.make_package(Log(out / "log"), ROOT, out) == gptoss_local.__version__
+    (out / "log").unlink()
+    return out
+
+
+@pytest.fixture
+def unpacked(package: Path, tmp_path: Path) -> Path:
+    """The source archive, unpacked; its files are of another time and place than the clone's."""
+    with tarfile.open(next(package.glob("*.tar.gz"))) as archive:
+        archive.extractall(tmp_path, filter="tar")
+    return next(tmp_path.iterdir())
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
+
+
+def test_the_source_archive_builds_itself_byte_for_byte(
+    package: Path, unpacked: Path, tmp_path: Path
+) -> None:
+    for path in unpacked.rglob("*.py"):
+        path.touch()
+    again = tmp_path / "again"
+    release.make_package(Log(tmp_path / "log"), unpacked, again)
+    assert digests(again) == digests(package)
+    assert len(digests(again)) == 2
+
+
+@pytest.mark.parametrize("text", ["# Changelog\n\n## 0.2.0\n\n## 0.1.0\n", "## \n", ""])
+def test_a_changelog_of_another_version_is_refused(text: str) -> None:
+    with pytest.raises(SetupError, match=r"not with 0\.1\.0"):
+        release.check_changelog(text, "0.1.0")
+    release.check_changelog("# Changelog\n\n## 0.1.0 (not released yet)\n", "0.1.0")
+
+
+def test_what_an_index_would_refuse_is_refused(unpacked: Path, tmp_path: Path) -> None:
+    project = unpacked / "pyproject.toml"
+    project.write_text(project.read_text().replace('readme = "README.md"\n', ""))
+    with pytest.raises(SetupError, match="would not take") as caught:
+        release.make_package(Log(tmp_path / "log"), unpacked, tmp_path / "out")
+    assert "long_description" in caught.value.tail
+
+
+def test_dry_run_keeps_nothing(tmp_path: Path, capsys: Capture) -> None:
+    out, wheels = tmp_path / "dist", tmp_path / "wheels"
+    assert release.main(["--dry-run", "--out", str(out), "--wheels", str(wheels)]) == 0
+    shown = capsys.readouterr().out
+    for name in (f"gptoss_local-{gptoss_local.__version__}.tar.gz", "install.sh", "SHA256SUMS"):
+        assert name in shown
+    assert "compiled here, once" in shown
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_release_is_not_mixed_with_another(tmp_path: Path, capsys: Capture) -> None:
+    assert release.main(["--out", str(tmp_path)]) == 1
+    assert "already exists" in capsys.readouterr().err
+
+
+def test_checksums(tmp_path: Path) -> None:
+    wheel = tmp_path / "gptoss_local-1-py3-none-any.whl"
+    wheel.write_bytes(b"code")
+    with pytest.raises(SetupError, match="cannot be checked"):
+        release_files.check_sums(tmp_path)
+    release_files.write_sums(tmp_path)
+    release_files.check_sums(tmp_path)
+    if shutil.which("sha256sum"):
+        command = ["sha256sum", "--check", "--strict", release_files.SUMS]
+        assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
+    assert release_files.package_in(tmp_path) == wheel
+    wheel.write_bytes(b"other code")
+    with pytest.raises(SetupError, match="not the file that was released"):
+        release_files.check_sums(tmp_path)
+    wheel.unlink()
+    release_files.check_sums(tmp_path)  # not all files need be here
+    (tmp_path / "llama_cpp_python-1.whl").touch()
+    with pytest.raises(SetupError, match="not the file that was released"):
+        release_files.check_sums(tmp_path)  # as nothing vouches for it
+    with pytest.raises(SetupError, match="has none"):
+        release_files.package_in(tmp_path)
