@@ -72,6 +72,16 @@ def test_turns_are_measured_and_learned(monkeypatch: pytest.MonkeyPatch) -> None
     assert costs.streams.seconds(8) == pytest.approx(0.009, rel=0.03)
 
 
+def test_other_sequences_after_a_prompt_are_not_a_turn() -> None:
+    """Their graph, and a plan of memory for it, are made anew: 35 ms, which no turn takes."""
+    costs = costs_of(OF_120B, 2.0)
+    for slot in range(50):
+        costs.interrupt()
+        costs.observe(tuple((slot + i, 1) for i in range(12)), 70.0)
+    assert costs.turn_s == 2.0
+    assert costs.n_streams(12) == 8
+
+
 def engine_of(model: Model, streams: tuple[tuple[int, float], ...], **sizes: int) -> Engine:
     params = ContextParams(
         **{"n_ctx": 4096, "n_batch": 512, "n_seq_max": 8} | sizes,  # type: ignore[arg-type]

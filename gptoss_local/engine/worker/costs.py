@@ -148,8 +148,12 @@ class StepCosts:
                 self.streams.learn(n_rows, step_s)
         elif self.streams.is_known:
             steady_s = self.streams.seconds(n_rows)
-            excess_s = min(max(0.0, step_s - steady_s), 2 * steady_s)
+            excess_s = min(max(0.0, step_s - steady_s), steady_s / 2)  # a stall teaches little
             self.turn_s += _LEARN * (excess_s - self.turn_s)
+
+    def interrupt(self) -> None:
+        """Record a step with tokens of a prompt: the next one tells nothing about turns."""
+        self._rows = ()
 
     def n_streams(self, n: int) -> int:
         """Return how many of `n` streams a step should decode, so that all get the most tokens.

@@ -61,6 +61,7 @@ class Timing:
         if n_prefilled := self._n_step_prefilled:
             is_alone = not self._rows
             self._scheduler.observe_prefill(n_prefilled, step_s, is_alone=is_alone)
+            self._costs.interrupt()
         else:
             self._costs.observe(self._rows, step_s)
             self.computes_aside = self._launched_s - self._begun_s < 0.25 * step_s
