@@ -64,8 +64,8 @@ def test_turns_are_measured_and_learned(monkeypatch: pytest.MonkeyPatch) -> None
     groups = [tuple((slot, 1) for slot in range(first, first + 8)) for first in (0, 8)]
     for _ in range(60):
         for group in groups:
-            costs.observe(group, 0.013)
-    assert costs.turn_s == pytest.approx(0.005, rel=0.05)
+            costs.observe(group, 0.011)
+    assert costs.turn_s == pytest.approx(0.003, rel=0.05)
     assert costs.streams.seconds(8) == pytest.approx(0.008)  # a turn does not teach it
     for _ in range(60):
         costs.observe(groups[0], 0.009)
