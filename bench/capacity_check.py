@@ -32,8 +32,7 @@ from gptoss_local.capacity.replay import Request, replay
 from gptoss_local.capacity.simulated_engine import SimulatedEngine
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate, Tokens
-from gptoss_local.engine.worker import timing
-from gptoss_local.engine.worker.drafts import costs
+from gptoss_local.engine.worker import costs, timing
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.llama import Context, Model

@@ -26,9 +26,16 @@ _DRIVES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\
 
 
 def in_terminal(
-    environment: dict[str, str], *arguments: str, typed: str = "", timeout_s: float = 60
+    environment: dict[str, str],
+    *arguments: str,
+    typed: str = "",
+    at: str = "",
+    timeout_s: float = 60,
 ) -> str:
-    """Return all that a command writes to the terminal of its three streams."""
+    """Return all that a command writes to the terminal of its three streams.
+
+    Types `typed` as long as it writes nothing more after `at`.
+    """
     terminal, end = os.openpty()
     command = [sys.executable, "-m", "gptoss_local", *arguments]
     environment = environment | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
@@ -36,11 +43,12 @@ def in_terminal(
         command, env=environment, stdin=end, stdout=end, stderr=end, start_new_session=True
     )
     os.close(end)
-    os.write(terminal, typed.encode())
     written, deadline_s = b"", time.monotonic() + timeout_s
     try:
         while time.monotonic() < deadline_s:
             if not select.select([terminal], [], [], 0.2)[0]:
+                if typed and at.encode() in written:
+                    os.write(terminal, typed.encode())
                 continue
             try:
                 piece = os.read(terminal, 65_536)

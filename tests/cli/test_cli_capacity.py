@@ -30,7 +30,7 @@ def test_here_after_tune(fresh: dict[str, str]) -> None:
 
 def test_what_bench_prints_is_read(cli: Cli, tmp_path: Path) -> None:
     measured = tmp_path / "bench.json"
-    measured.write_text(cli("bench", "nano", "--ctx", "1024", "--parallel", "2", "--json").stdout)
+    measured.write_text(cli("bench", "nano", "--ctx", "2048", "--parallel", "2", "--json").stdout)
     found = json.loads(measured.read_text())["benchmark"]
     assert all(d["n_cells_cached"] >= 0 for d in found["depths"] + found["widths"])
     assert found["depths"][1]["n_cells_cached"] > 0  # of the prompt before

@@ -156,7 +156,7 @@ def test_logs_settings_and_words_of_the_command_line(
         ("completion", EVIL), ("run", EVIL, "hi"), ("verify", EVIL), ("load", EVIL), ("tune", EVIL),
         ("bench", EVIL), ("bench", "nano", "--plot", EVIL), ("rm", EVIL), ("log", "-q", EVIL),
     ):  # fmt: skip
-        written = in_terminal(home, *command, typed="9\n")  # no model of a list
+        written = in_terminal(home, *command, typed="\x03", at="Which one?")
         assert not driven_by(written), (command, written)
         assert "Traceback" not in written, command
     for variable in ("GPTOSS_PORT", "GPTOSS_VRAM", "GPTOSS_HOST", "OLLAMA_KEEP_ALIVE"):

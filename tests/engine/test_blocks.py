@@ -93,7 +93,7 @@ def listen(
         patch.setattr(Engine, "rest", rest_and_check)
         for seed in seeds:
             with tempfile.TemporaryDirectory() as folder:
-                run = Interleaving(model, SmallMasks(), seed, Path(folder))
+                run = Interleaving(model, SmallMasks(), seed, Path(folder), "bf16")
                 run.run()
             done += run.done
     for listener in listeners.values():
@@ -128,5 +128,5 @@ def test_nothing_is_told_unless_asked_for(smooth_model: Model) -> None:
     with repeatable(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "step", watched)
         with tempfile.TemporaryDirectory() as folder:
-            Interleaving(smooth_model, SmallMasks(), 0, Path(folder)).run()
+            Interleaving(smooth_model, SmallMasks(), 0, Path(folder), "bf16").run()
     assert told == []

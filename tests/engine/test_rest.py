@@ -16,7 +16,7 @@ PROMPT = [200006, 1428, 200008, *range(1000, 1040), 200007, 200006, 173781]
 def make_engine(model: Model, n_ctx: int = 1024, prompt_step_s: float = 1.0) -> Engine:
     params = ContextParams(
         n_ctx=n_ctx, n_threads_prefill=1, n_threads_decode=1, n_batch=256, n_seq_max=2,
-        n_outputs_max=8, n_outputs_max_per_seq=4,
+        n_outputs_max=8, n_outputs_max_per_seq=7,
     )  # fmt: skip
     return Engine(Context(model, params), backend_sampling=True, prompt_step_s=prompt_step_s)
 

@@ -20,7 +20,7 @@ _MIN_GAIN = 1.05  # a draft, or a split, must promise so much, as promises are o
 
 
 Rows = tuple[tuple[int, int], ...]
-"""What a step decodes: the slot of each sequence, and how many rows it has."""
+"""The slot of each sequence that a step decodes, and how many rows it has."""
 
 
 class Table:
