@@ -80,7 +80,7 @@ class Power:
 
 
 def _watts(handle: Any) -> float:
-    """Return the power at this moment where a card tells it, or else the mean of a second."""
+    """Return the current power; some cards report the mean of a second instead."""
     try:
         (field,) = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_POWER_INSTANT])
         if field.nvmlReturn == pynvml.NVML_SUCCESS and field.value.uiVal:

@@ -4,12 +4,10 @@ import datetime
 import importlib.util
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from gptoss_local.cli._measuring import unload, warn_if_busy
-from gptoss_local.cli._options import Json, ModelName, Quiet, named
+from gptoss_local.cli._options import Context, Dark, Json, ModelName, Parallel, Plot, Quiet, named
 from gptoss_local.cli._output import print_json, print_table
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
@@ -22,14 +20,10 @@ if TYPE_CHECKING:
 
 def bench(
     model: ModelName,
-    ctx: Annotated[int | None, typer.Option(min=1, help="Tokens of context.")] = None,
-    parallel: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Most answers at the same time.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw a chart into this .svg or .png file.")
-    ] = None,
-    dark: Annotated[bool, typer.Option("--dark", help="Draw it on a dark background.")] = False,
+    ctx: Context = None,
+    parallel: Parallel = None,
+    plot: Plot = None,
+    dark: Dark = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

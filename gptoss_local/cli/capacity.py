@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptoss_local.cli._options import Json, Quiet, entry_to_read
+from gptoss_local.cli._options import Context, Dark, Json, Parallel, Plot, Quiet, entry_to_read
 from gptoss_local.cli._output import print_json, print_table
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
@@ -44,14 +44,10 @@ def capacity(
     bench: Annotated[
         Path | None, typer.Option(help="Measured elsewhere: what `gptoss bench --json` printed.")
     ] = None,
-    ctx: Annotated[int | None, typer.Option(min=1, help="Tokens of context.")] = None,
-    parallel: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Most answers at the same time.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw a chart into this .svg or .png file.")
-    ] = None,
-    dark: Annotated[bool, typer.Option("--dark", help="Draw it on a dark background.")] = False,
+    ctx: Context = None,
+    parallel: Parallel = None,
+    plot: Plot = None,
+    dark: Dark = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

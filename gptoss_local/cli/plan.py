@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gptoss_local.cli._options import Json, ModelName, entry_to_read
+from gptoss_local.cli._options import Context, Json, ModelName, Parallel, entry_to_read
 from gptoss_local.cli._output import print_json
 from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.quantities import parse_memory
@@ -45,10 +45,8 @@ def plan(
     preset: Annotated[
         str | None, typer.Option(help="Plan for latency, throughput or quiet.")
     ] = None,
-    ctx: Annotated[int | None, typer.Option(min=1, help="Tokens of context.")] = None,
-    parallel: Annotated[
-        int | None, typer.Option(min=1, max=64, help="Answers at the same time.")
-    ] = None,
+    ctx: Context = None,
+    parallel: Parallel = None,
     gpu_layers: Annotated[
         int | None, typer.Option(min=-1, help="Layers in VRAM; -1: planned.")
     ] = None,

@@ -75,7 +75,7 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
 
     @classmethod
     async def from_args(cls, argv: list[str] | None = None) -> tuple["DynamoEngine", WorkerConfig]:
-        """Do nothing: `gptoss worker dynamo` reads the arguments."""
+        """Refuse: `gptoss worker dynamo` reads the arguments; the base class wants the method."""
         raise NotImplementedError
 
     async def start(self, worker_id: int) -> EngineConfig:

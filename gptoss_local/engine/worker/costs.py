@@ -213,7 +213,7 @@ def measured_costs(
         context: Whose steps.
         n_draft_max: Most tokens of a draft; 0: their steps are not timed.
         n_streams: Most streams of a step; theirs are timed if they may be too many for one.
-        known: What need not be measured again.
+        known: All that an earlier process has measured; None: nothing was.
     """
     costs, batch = StepCosts(), Batch(context.n_batch)
 
@@ -230,10 +230,10 @@ def measured_costs(
 
     if known is not None:
         costs.know(known)
-    if n_draft_max > 0 and costs.drafts.is_known:
         decode(0, 1, 1)  # the first one is slow, which no request should have to wait for
-    elif n_draft_max > 0:
+        return costs
+    if n_draft_max > 0:
         costs.measure_drafts(lambda n_rows: decode(0, 1, n_rows), 1 + n_draft_max)
-    if n_streams > _WIDE and not costs.streams.is_known:
+    if n_streams > _WIDE:
         costs.measure_streams(lambda first, n_rows: decode(first, n_rows, 1), n_streams)
     return costs
