@@ -57,7 +57,8 @@ INTERNET = re.compile(r'inet_addr\("([^"]+)"\)|inet_pton\(AF_INET6, "([^"]+)"')
 PORT = re.compile(r"sin6?_port=htons\((\d+)\)")
 HERE = re.compile(r"127\.|::1$|::ffff:127\.")
 DNS = "53"
-LOOKUP_SERVICES = ("nscd", "io.systemd.Resolve")
+# Not nscd, which bash asks for the name of its user. Where it does not run, names go to DNS.
+LOOKUP_SERVICE = "io.systemd.Resolve"
 
 
 def attempts(log: str) -> list[str]:
@@ -66,7 +67,7 @@ def attempts(log: str) -> list[str]:
     for call in PARTS.findall(log):
         address, port = INTERNET.search(call), PORT.search(call)
         is_away = address is not None and not HERE.match(address[1] or address[2])
-        asks = (port is not None and port[1] == DNS) or any(s in call for s in LOOKUP_SERVICES)
+        asks = (port is not None and port[1] == DNS) or LOOKUP_SERVICE in call
         if is_away or asks:
             found.append(call)
     return found
