@@ -32,12 +32,14 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         sha256: Of the key, in hexadecimal.
         requests_per_minute: Most requests for answers; None: any number.
         tokens_per_minute: Most tokens of prompts and answers together; None: any number.
+        priority: Requests with the highest are answered first.
     """
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[\w.@-]{1,40}$")]
     sha256: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
     requests_per_minute: _Limit = None
     tokens_per_minute: _Limit = None
+    priority: Annotated[int, msgspec.Meta(ge=-100, le=100)] = 0
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

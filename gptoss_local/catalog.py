@@ -91,6 +91,7 @@ class UpstreamAddress(_Entry, frozen=True, kw_only=True):
         n_ctx: Tokens of context; 0: what they say, or else what gpt-oss was trained for.
         first_token_s: How long to wait for the first token, with its queue and prefill.
         stall_s: How long to wait for each further one.
+        has_priority: They order requests by priority; vLLM fails those with one if it does not.
     """
 
     kind: UpstreamKind
@@ -100,6 +101,7 @@ class UpstreamAddress(_Entry, frozen=True, kw_only=True):
     n_ctx: _Size = 0
     first_token_s: Annotated[float, msgspec.Meta(gt=0)] = 300.0
     stall_s: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+    has_priority: bool = False
 
 
 class CatalogModel(_Entry, frozen=True, kw_only=True):

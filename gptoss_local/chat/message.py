@@ -83,6 +83,7 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
     format: AnswerFormat | None = None
     n_logprobs: int | None = None
+    priority: int = 0
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +98,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     where the prompt does not fit; `may_grow` is for the server, which may load a larger context
     then. `reports_prefill` asks for Prefilling events, `streams_calls` for CallDelta events.
     `owner` distinguishes callers: what is remembered of an answer is put back for its owner only.
+    The highest `priority` is answered first.
     """
 
     messages: tuple[Message, ...]
@@ -117,3 +119,4 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     streams_calls: bool = False
     n_logprobs: int | None = None
     owner: str = ""
+    priority: int = 0

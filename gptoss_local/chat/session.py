@@ -108,6 +108,7 @@ async def answer(
             grammar=grammar,
             n_logprobs=request.n_logprobs,
             reports_prefill=isinstance(request, ChatRequest) and request.reports_prefill,
+            priority=request.priority,
         )
         async with aclosing(generation):
             async for frame in generation:

@@ -32,6 +32,9 @@ def keys(
     tokens: Annotated[
         int | None, typer.Option(min=1, help="Most tokens a minute, of prompts and answers.")
     ] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=-100, max=100, help="The highest is answered first.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """List the API keys of other users, or add and remove one.
@@ -44,15 +47,16 @@ def keys(
             "there is no file of API keys",
             hint="Set GPTOSS_API_KEYS_FILE, here and for the server.",
         )
-    if action is not Action.add and (requests or tokens):
-        raise UsageError("--requests and --tokens belong to `gptoss keys add`")
+    if action is not Action.add and (requests or tokens or priority is not None):
+        raise UsageError("--requests, --tokens and --priority belong to `gptoss keys add`")
     if (action is Action.ls) == bool(name):
         raise UsageError("ls takes no name" if name else f"whose key? gptoss keys {action} NAME")
     match action:
         case Action.ls:
             _list(path, json=json)
         case Action.add:
-            key = add_key(path, name, requests_per_minute=requests, tokens_per_minute=tokens)
+            limits = {"requests_per_minute": requests, "tokens_per_minute": tokens}
+            key = add_key(path, name, **limits, priority=priority)
             if json:
                 print_json(name=name, key=key, file=path)
                 return
@@ -74,8 +78,9 @@ def _list(path: Path, *, json: bool) -> None:
             key.name,
             str(key.requests_per_minute or "-"),
             str(key.tokens_per_minute or "-"),
+            str(key.priority),
             key.sha256[:12],
         )
         for key in found
     ]
-    print_table(("NAME", "REQUESTS/MIN", "TOKENS/MIN", "HASH"), rows)
+    print_table(("NAME", "REQUESTS/MIN", "TOKENS/MIN", "PRIORITY", "HASH"), rows)

@@ -161,6 +161,7 @@ class EngineClient:
         grammar: str | None = None,
         n_logprobs: int | None = None,
         reports_prefill: bool = False,
+        priority: int = 0,
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Queue a sequence and yield its events, Finished last; closing the iterator cancels it.
 
@@ -179,7 +180,7 @@ class EngineClient:
             max_tokens=max_tokens, grammar=grammar,
             # Wide steps round differently from narrow ones, and a seed promises the same answer.
             drafts=sampling.seed is None,
-            n_logprobs=n_logprobs, reports_prefill=reports_prefill,
+            n_logprobs=n_logprobs, reports_prefill=reports_prefill, priority=priority,
         )  # fmt: skip
         is_over = False
         try:

@@ -32,6 +32,7 @@ class Engine(Protocol):
         grammar: str | None = None,
         n_logprobs: int | None = None,
         reports_prefill: bool = False,
+        priority: int = 0,
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Yield the events of a sequence, Finished last; closing the iterator cancels it.
 
@@ -44,6 +45,7 @@ class Engine(Protocol):
             n_logprobs: How many of the likeliest tokens to report in each place; None: none, and
                 no log-probabilities at all.
             reports_prefill: Whether to yield Prefilled, where the engine knows.
+            priority: The highest is served first, where the engine can.
 
         Raises:
             ContextOverflowError: the prompt does not fit.

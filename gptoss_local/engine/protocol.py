@@ -85,7 +85,8 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     JSON), and ends where that allows no more. Without `drafts` every token is decoded
     in a step of its own. `n_logprobs` asks for the log-probability of every token and of that
     many of the likeliest ones in its place; None: of none. With `reports_prefill` a Prefilled comes
-    after each step that reads a part of the prompt and not all of it.
+    after each step that reads a part of the prompt and not all of it. The highest `priority` is
+    served first.
     """
 
     seq_id: int
@@ -97,6 +98,7 @@ class Generate(msgspec.Struct, frozen=True, tag="generate", kw_only=True):
     drafts: bool = True
     n_logprobs: int | None = None
     reports_prefill: bool = False
+    priority: int = 0
 
     @property
     def needs_logits(self) -> bool:

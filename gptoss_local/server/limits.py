@@ -26,6 +26,8 @@ _ANSWERS = re.compile(
     r"|/api/gptoss/chats/\d+/(ask|answer|continue)"
 )
 _caller: ContextVar[str] = ContextVar("caller", default="")  # the name of the request's key
+caller_priority: ContextVar[int] = ContextVar("caller_priority", default=0)
+"""That of the request's key."""
 
 _Sign = tuple[int, int, int]
 
@@ -137,6 +139,7 @@ class Limits:
             RateLimitError: the key is over one of its limits.
         """
         _caller.set(name)
+        caller_priority.set(next((key.priority for key in self._keys if key.name == name), 0))
         if method != "POST" or not _ANSWERS.fullmatch(path):
             return
         use = self.use[name]

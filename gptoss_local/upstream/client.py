@@ -130,6 +130,7 @@ class Upstream:
         grammar: str | None = None,
         n_logprobs: int | None = None,
         reports_prefill: bool = False,
+        priority: int = 0,
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Yield what arrives, Finished last; closing the iterator disconnects, which cancels it.
 
@@ -152,6 +153,7 @@ class Upstream:
             stop_tokens=stop_tokens,
             max_tokens=n_free if max_tokens is None else min(max_tokens, n_free),
             n_logprobs=n_logprobs,
+            priority=priority if self.address.has_priority else 0,
         )
         answer = Answer(asked, self._closer)
         self._running.add(seq_id)

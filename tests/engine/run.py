@@ -56,6 +56,7 @@ class Run:
         max_tokens: int | None = 40,
         stop: bool = True,
         grammar: str | None = None,
+        priority: int = 0,
     ) -> None:
         self.tokens[seq_id] = []
         request = Generate(
@@ -65,6 +66,7 @@ class Run:
             stop_tokens=STOP_TOKENS if stop else [],
             max_tokens=max_tokens,
             grammar=grammar,
+            priority=priority,
         )
         self._take(self.engine.add_request(request))
 

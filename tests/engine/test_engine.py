@@ -57,6 +57,26 @@ def test_eight_together_are_as_each_alone(
         assert run.finish() == alone
 
 
+def test_a_higher_priority_runs_first(model: Model, prompt: Prompt) -> None:
+    with running(model, n_seq=1) as run:
+        for i, priority in enumerate([0, -1, 0, 5, 5]):
+            run.add(i, prompt(TEXTS[i]), priority=priority)
+            if i == 0:
+                run.step()  # it is not stopped for the others
+        run.finish()
+        assert list(run.ends) == [0, 3, 4, 2, 1]
+
+
+def test_the_lowest_priority_gives_way(model: Model, prompt: Prompt) -> None:
+    """When the cache is full; whichever came first."""
+    with running(model, n_ctx=256, n_seq=2) as run:
+        run.add(0, prompt(TEXTS[0]), stop=False, max_tokens=120)
+        run.add(1, prompt(TEXTS[1]), stop=False, max_tokens=120, priority=1)
+        run.finish()
+        assert list(run.ends) == [1, 0]
+        assert run.engine.stats().n_preempted
+
+
 def test_company_does_not_change_a_bit(model: Model, prompt: Prompt) -> None:
     """At temperature 9 another bit is another token: two streams, and the same two among eight.
 

@@ -333,3 +333,37 @@ def test_bucket() -> None:
     assert bucket.wait_s(121) > 0
     bucket.resize(30)
     assert bucket.wait_s(31) == pytest.approx(2)
+
+
+def test_the_key_with_the_higher_priority_is_answered_first(
+    nano_home: Path, tmp_path: Path
+) -> None:
+    """Also one that came later; OpenAI's flex comes after the key's others."""
+    file = tmp_path / "keys.toml"
+    low, high = sent(add_key(file, "low")), sent(add_key(file, "high", priority=7))
+    long = ASK | {"stream": True, "format": {"type": "string", "minLength": 20_000}}
+    ended: list[str] = []
+    line = "gptoss_answers_active"
+
+    def ask(name: str, headers: dict[str, str], **more: str) -> None:
+        reply = http.post("/v1/chat/completions", json=ASK | more, headers=headers)
+        assert reply.is_success, reply.text
+        ended.append(name)
+
+    with (
+        run_server(nano_home, api_keys_file=str(file), num_parallel="1") as server,
+        client(server) as http,
+        ThreadPoolExecutor() as pool,
+    ):
+        with http.stream("POST", "/api/chat", json=long, headers=low) as reply:
+            lines = reply.iter_lines()  # without a name it would be closed, and the answer with it
+            next(lines)
+            asked = []
+            for n, (name, key, more) in enumerate(
+                [("flex", low, {"service_tier": "flex"}), ("low", low, {}), ("high", high, {})]
+            ):
+                asked.append(pool.submit(ask, name, key, **more))
+                wait_until(lambda n=n: metric(http, line, low) == n + 2, timeout_s=30)
+        for each in asked:
+            each.result()
+    assert ended == ["high", "low", "flex"]

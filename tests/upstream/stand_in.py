@@ -31,7 +31,7 @@ _OPENAI = {
     "stop_token_ids", "top_k", "min_p", "repetition_penalty",
 }  # fmt: skip
 STRICT = {
-    "tensorrt-llm": _OPENAI | {"detokenize", "include_stop_str_in_output"},
+    "tensorrt-llm": _OPENAI | {"detokenize", "include_stop_str_in_output", "priority"},
     "dynamo": _OPENAI - {"logprobs"} | {"nvext"},
 }
 PATHS = {"llama-server": "/completion"}

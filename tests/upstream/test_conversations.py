@@ -126,6 +126,36 @@ async def test_a_bias_and_penalties_reach_the_upstream_by_its_names(
     assert (body[name], body["presence_penalty"], body["frequency_penalty"]) == (1.25, 0.5, 0.25)
 
 
+@pytest.mark.parametrize(
+    ("kind", "high", "low"),
+    [
+        ("vllm", -10, 101),
+        ("nim", -10, 101),
+        ("sglang", 10, -101),
+        ("tensorrt-llm", 0.55, 0.0),
+        ("dynamo", None, None),
+        ("llama-server", None, None),
+    ],
+)
+async def test_priorities_are_in_the_words_of_the_upstream(
+    engine: EngineClient,
+    vocabulary: Vocabulary,
+    upstream_to: Connect,
+    kind: str,
+    high: float | None,
+    low: float | None,
+) -> None:
+    prompt = CONVERSATIONS[0]["prompt"]
+    async with serving(StandIn(kind, engine, vocabulary)) as stand_in:
+        async with upstream_to(stand_in, has_priority=True) as upstream:
+            for priority in (10, -101, 0):
+                await collect(upstream, prompt, max_tokens=2, priority=priority)
+        async with upstream_to(stand_in) as upstream:
+            await collect(upstream, prompt, max_tokens=2, priority=10)
+    sent = [body.get("priority") for body in stand_in.bodies]
+    assert sent == [high, low, None, None]
+
+
 @pytest.mark.parametrize("kind", ["vllm", "llama-server"])
 async def test_log_probabilities_are_those_of_the_engine(
     engine: EngineClient, vocabulary: Vocabulary, upstream_to: Connect, kind: str

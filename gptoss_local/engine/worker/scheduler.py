@@ -38,13 +38,13 @@ class Work(NamedTuple):
 
 
 class Scheduler:
-    """First come, first served: both lists are in order of arrival.
+    """First come, first served among equals: both lists are in order of priority, then of arrival.
 
     Only of running prompts, a short one may be read before a long one; see `in_order`.
 
-    When cells run out, cached prefixes go first. Then the youngest running sequence waits, and
+    When cells run out, cached prefixes go first. Then the last running sequence waits, and
     its tokens are a cached prefix, too; what is evicted of them is prefilled again later. So the
-    oldest always continues, and every request is served.
+    first always continues, and every request is served once none of a higher priority waits.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Scheduler:
         self.n_preempted = self._n_plans = 0
 
     def add(self, sequence: Sequence) -> None:
-        insort(self.waiting, sequence, key=lambda s: s.arrival)
+        insort(self.waiting, sequence, key=lambda s: s.rank)
 
     def admit(self) -> list[Sequence]:
         """Give slots to waiting sequences while slots and cells last; return these sequences."""
@@ -85,7 +85,7 @@ class Scheduler:
             del self.waiting[0]
             sequence.slot = self._cache.place(sequence.tokens, match, n_asked=sequence.n_prompt)
             sequence.admit()
-            insort(self.running, sequence, key=lambda s: s.arrival)
+            insort(self.running, sequence, key=lambda s: s.rank)
             admitted.append(sequence)
         return admitted
 
@@ -212,15 +212,16 @@ class Scheduler:
 
 
 def in_order(prompts: list[Sequence]) -> list[Sequence]:
-    """Sort prompts, given in order of arrival: a short one may overtake a long one.
+    """Sort prompts, given as they should come: a short one may overtake a long one.
 
-    As long as that costs the long one at most a tenth of its own tokens. So it has its first token
+    Not one of a higher priority, and as long as that costs the long one at most a tenth of its own
+    tokens. So it has its first token
     when it is read itself, not when a long one is.
     """
     order: list[Sequence] = []
     for sequence in prompts:
         at = len(order)
-        while at and order[at - 1].can_wait_for(sequence.n_pending):
+        while at and order[at - 1].can_wait_for(sequence):
             at -= 1
         order.insert(at, sequence)
     return order
@@ -229,7 +230,7 @@ def in_order(prompts: list[Sequence]) -> list[Sequence]:
 def count_overtaken(sequence: Sequence, n_tokens: int, prompts: list[Sequence]) -> None:
     """Record at earlier prompts that `n_tokens` of `sequence` are read while they wait."""
     for other in prompts:
-        if other.arrival < sequence.arrival and other.n_pending:
+        if other.rank < sequence.rank and other.n_pending:
             other.n_overtaken += n_tokens
 
 

@@ -27,7 +27,7 @@ class Sequence:
         drafter: Where guesses of its next tokens come from; None: it has no drafts.
         is_suspect: It was in a batch that failed, so it decodes alone until its next token.
         n_plan: Number of the last step of streams that it was in.
-        n_overtaken: Tokens of later prompts that were read while its own waited.
+        n_overtaken: Tokens of prompts after it that were read while its own waited.
     """
 
     request: Generate
@@ -55,6 +55,11 @@ class Sequence:
         if not self.admitted_ns:
             self.admitted_ns = time.monotonic_ns()
             self.n_cached = self.n_past
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Return what orders sequences: the first one is served first."""
+        return -self.request.priority, self.arrival
 
     @property
     def n_prompt(self) -> int:
@@ -86,12 +91,14 @@ class Sequence:
             return []
         return [Prefilled(self.request.seq_id, self.n_past, self.n_cached)]
 
-    def can_wait_for(self, n_tokens: int) -> bool:
-        """Return whether so many tokens of a later prompt may be read before the rest of its own.
+    def can_wait_for(self, other: "Sequence") -> bool:
+        """Return whether a prompt that should come later may be read before the rest of its own.
 
-        A tenth of what it has to read itself, in all.
+        Such prompts may take a tenth of what it has to read itself, in all.
         """
-        return self.n_overtaken + n_tokens <= (self.n_prompt - self.n_cached) // 10
+        n_most = (self.n_prompt - self.n_cached) // 10
+        is_equal = self.request.priority == other.request.priority
+        return is_equal and self.n_overtaken + other.n_pending <= n_most
 
     def n_room(self, n_ctx: int) -> int:
         """Return how many tokens it may still get in `n_ctx`; the last one needs no cell."""

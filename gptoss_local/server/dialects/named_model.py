@@ -19,6 +19,7 @@ from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.body import convert, read_body, translate
 from gptoss_local.server.dialects.ollama.options import Options
 from gptoss_local.server.dialects.ollama.request import WireMessage, to_message
+from gptoss_local.server.limits import caller_priority
 from gptoss_local.store import ModelDefaults, ModelEntry, find_model
 
 Body = TypeVar("Body")
@@ -41,6 +42,7 @@ class NamedModel:
         self._request = request
         self._names = names
         self._found: ModelEntry | GptOssError | None = None
+        self._is_flex = False  # OpenAI's word for requests that can wait
         self.manager: ModelManager = request.app.state.manager
 
     async def read(
@@ -76,11 +78,13 @@ class NamedModel:
         """
         asked = await translate(self._request, make)
         asked = begin(asked, self.entry.defaults)
+        asked = msgspec.structs.replace(asked, priority=caller_priority.get() - self._is_flex)
         if isinstance(asked, RawRequest):
             return asked
         return msgspec.structs.replace(asked, owner=owner_of(self._request))
 
     def _fill_in(self, body: dict[str, Any]) -> dict[str, Any]:
+        self._is_flex = body.get("service_tier") == "flex"
         name = body.get("model")
         name = name if isinstance(name, str) else ""
         try:
