@@ -122,6 +122,7 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
                         stop_tokens=asked.stop_tokens,
                         max_tokens=asked.max_tokens,
                         n_logprobs=asked.n_logprobs,
+                        priority=asked.priority,
                     )
                     async with aclosing(generated) as events:
                         async for chunk in _chunks(events, asked):

@@ -65,6 +65,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     stop_tokens: list[int]
     max_tokens: int | None
     n_logprobs: int | None
+    priority: int
 
 
 def read_request(request: Mapping[str, Any]) -> Asked:
@@ -84,6 +85,7 @@ def read_request(request: Mapping[str, Any]) -> Asked:
     try:
         prompt = msgspec.convert(request["token_ids"], list[_TokenId])
         options = msgspec.convert(taken, _Options, strict=False)
+        priority = msgspec.convert((request.get("routing") or {}).get("priority") or 0, int)
     except msgspec.ValidationError as error:
         raise UsageError(in_words(error, taken)) from error
     return Asked(
@@ -92,6 +94,7 @@ def read_request(request: Mapping[str, Any]) -> Asked:
         stop_tokens=_stop_tokens(options, request.get("eos_token_ids") or []),
         max_tokens=options.max_tokens,
         n_logprobs=options.logprobs,
+        priority=priority,
     )
 
 

@@ -2,7 +2,7 @@
 
 Sources, as of autumn 2026: vLLM's `entrypoints/openai/completion/protocol.py`, SGLang's
 `entrypoints/openai/protocol.py`, TensorRT-LLM's `serve/openai_protocol.py`, Dynamo's `nvext.rs`;
-NIM for LLMs 2 is vLLM. Of all these, only llama-server has been run.
+NIM for LLMs 2 is vLLM. Of all these, llama-server and Dynamo have been run.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         top_k_off: The value of `top_k` that keeps all tokens.
         has_logprobs: Whether log-probabilities come with token ids.
         closes: Whether it closes a connection after a stream, though it says that it stays open.
-        priority_of: What the field `priority` says of one of ours; None: there is none.
+        priority: The fields that say one of our priorities; None: it has none.
         since: What to say where text arrives without ids.
     """
 
@@ -41,14 +41,15 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     health: str = "/health"
     has_logprobs: bool = False
     closes: bool = False
-    priority_of: Callable[[int], float] | None = None
+    priority: Callable[[int], dict[str, Any]] | None = None
     since: str
 
 
+_NVEXT = {"extra_fields": ["completion_token_ids", "stop_reason"]}
 _VLLM = Kind(
     asks={"return_token_ids": True, "skip_special_tokens": False},
     has_logprobs=True,
-    priority_of=lambda priority: -priority,  # the lowest is first
+    priority=lambda n: {"priority": -n},  # the lowest is first
     since="vLLM sends ids since 0.10.2.",
 )
 
@@ -60,18 +61,19 @@ KINDS: dict[UpstreamKind, Kind] = {
     "sglang": Kind(
         asks={"return_token_ids": True, "skip_special_tokens": False, "no_stop_trim": True},
         stop=("choices", 0, "matched_stop"),
-        priority_of=lambda priority: priority,
+        priority=lambda n: {"priority": n},
         since="SGLang's /v1/completions sends ids since the middle of 2026.",
     ),
     "tensorrt-llm": Kind(  # refuses fields that it does not know
         asks={"detokenize": False, "include_stop_str_in_output": True},
-        priority_of=lambda priority: max(0.0, 0.5 + priority / 200),  # 1 is first
+        priority=lambda n: {"priority": max(0.0, 0.5 + n / 200)},  # 1 is first
         since="trtllm-serve sends ids where it does not detokenize.",
     ),
     "dynamo": Kind(  # refuses fields that it does not know
-        asks={"nvext": {"extra_fields": ["completion_token_ids", "stop_reason"]}},
+        asks={"nvext": _NVEXT},
         ids=("nvext", "completion_token_ids"),
         stop=("nvext", "stop_reason"),
+        priority=lambda n: {"nvext": _NVEXT | {"agent_hints": {"priority": n}}},
         since="Dynamo sends ids since 1.6.",
     ),
     "llama-server": Kind(

@@ -61,8 +61,8 @@ def request_body(kind: UpstreamKind, model: str, asked: Asked) -> dict[str, Any]
         body |= {"stop_token_ids": asked.stop_tokens, "stream_options": {"include_usage": True}}
         body |= {"top_k": sampling.top_k} if sampling.top_k else {}
         body |= {"min_p": sampling.min_p} if sampling.min_p else {}
-    if asked.priority and (priority_of := KINDS[kind].priority_of):
-        body["priority"] = priority_of(asked.priority)
+    if asked.priority and (priority := KINDS[kind].priority):
+        body |= priority(asked.priority)
     if sampling.seed is not None:
         body["seed"] = sampling.seed % _N_SEEDS
     if sampling.logit_bias:

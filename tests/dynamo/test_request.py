@@ -47,7 +47,7 @@ RECORDED: dict[str, Any] = {
     "eos_token_ids": [200002, 199999, 200012],
     "mdc_sum": "8a08",
     "annotations": [],
-    "routing": {"dp_rank": 0},
+    "routing": {"dp_rank": 0, "priority": -3},
     "router_config_override": None,
     "extra_args": {"nvext": {"extra_fields": ["completion_token_ids"]}},
 }
@@ -68,13 +68,14 @@ def test_everything_that_the_engine_has_is_asked_for() -> None:
         penalties=Penalties(repeat=1.25, presence=0.5),
     )
     assert asked.stop_tokens == [7, 199999, 200002, 200012]
-    assert (asked.max_tokens, asked.n_logprobs) == (3, 2)
+    assert (asked.max_tokens, asked.n_logprobs, asked.priority) == (3, 2, -3)
 
 
 def test_what_is_left_out_is_the_models_own() -> None:
     asked = read_request({"token_ids": [1], "sampling_options": {"top_k": -1}})
     assert asked.sampling == SamplingParams()
     assert (asked.stop_tokens, asked.max_tokens, asked.n_logprobs) == ([], None, None)
+    assert asked.priority == 0
 
 
 def test_biases() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -146,6 +147,36 @@ def test_clients_that_leave_free_their_places(cluster: Cluster) -> None:
     assert answer.worker == worker
     for stream in streams:
         stream.close()
+
+
+def test_a_higher_priority_is_answered_first(cluster: Cluster) -> None:
+    """Of requests that wait in a worker, whichever came first."""
+    worker = next(iter(cluster.workers))
+    full = [
+        cluster.stream(prompt, N_LONG, worker=worker, ignore_eos=True)
+        for prompt in prompts(8, N_PARALLEL)
+    ]
+    streams = [iter(answer) for answer in full]
+    for stream in streams:
+        next(stream)
+    ended: list[int] = []
+
+    def ask(prompt: list[int], priority: int) -> None:
+        hints = {"agent_hints": {"priority": priority}} if priority else {}
+        finish(cluster.stream(prompt, 40, worker=worker, ignore_eos=True, nvext=hints))
+        ended.append(priority)
+
+    with ThreadPoolExecutor() as pool:
+        asked = []
+        for prompt, priority in zip(prompts(9, 3), [-5, 0, 7], strict=True):
+            asked.append(pool.submit(ask, prompt, priority))
+            time.sleep(0.5)  # so that they come one after the other
+        streams[0].close()
+        for each in asked:
+            each.result()
+    for stream in streams:
+        stream.close()
+    assert ended == [7, 0, -5]
 
 
 def test_a_worker_that_is_killed_costs_its_streams_alone(cluster: Cluster) -> None:

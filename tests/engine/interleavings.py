@@ -209,6 +209,7 @@ class Interleaving:
             max_tokens=rng.choice([1, 3, 8, N_ANSWER_MAX]),
             grammar=grammar,
             n_logprobs=n_logprobs,
+            priority=rng.choice([0, 0, 0, 1, -1]),
         )
 
     def _prompt(self) -> list[int]:

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from gptoss_local.api_keys import add_key, hash_key, read_keys, remove_key
 from gptoss_local.errors import UsageError
 from gptoss_local.server.limits import Bucket
 from tests.conftest import RunningServer, free_port, run_server, wait_until
+from tests.server.page_client import Page
 from tests.server.test_limits import message_of
 from tests.server.test_serving import client
 
@@ -338,32 +339,50 @@ def test_bucket() -> None:
 def test_the_key_with_the_higher_priority_is_answered_first(
     nano_home: Path, tmp_path: Path
 ) -> None:
-    """Also one that came later; OpenAI's flex comes after the key's others."""
+    """Also in a saved chat, and if it came later; OpenAI's flex comes after the key's others."""
     file = tmp_path / "keys.toml"
-    low, high = sent(add_key(file, "low")), sent(add_key(file, "high", priority=7))
-    long = ASK | {"stream": True, "format": {"type": "string", "minLength": 20_000}}
+    high_key = add_key(file, "high", priority=7)
+    low, high = sent(add_key(file, "low")), sent(high_key)
+    long = {"format": {"type": "string", "minLength": 20_000}, "stream": True}
+    schema = {"name": "text", "schema": {"type": "string", "minLength": 2000}}
+    lasting = {
+        "response_format": {"type": "json_schema", "json_schema": schema},
+        "max_tokens": 150,
+    }
     ended: list[str] = []
-    line = "gptoss_answers_active"
-
-    def ask(name: str, headers: dict[str, str], **more: str) -> None:
-        reply = http.post("/v1/chat/completions", json=ASK | more, headers=headers)
-        assert reply.is_success, reply.text
-        ended.append(name)
 
     with (
         run_server(nano_home, api_keys_file=str(file), num_parallel="1") as server,
         client(server) as http,
+        Page(server.url, high_key) as page,
         ThreadPoolExecutor() as pool,
     ):
-        with http.stream("POST", "/api/chat", json=long, headers=low) as reply:
+
+        def ask(name: str, headers: dict[str, str], **more: Any) -> None:
+            reply = http.post("/v1/chat/completions", json=ASK | more, headers=headers)
+            assert reply.is_success, reply.text
+            ended.append(name)
+
+        def ask_in_a_chat() -> None:
+            page.answered(page.ask(page.new(), "hello"))
+            ended.append("saved")
+
+        requests: list[Callable[[], None]] = [
+            lambda: ask("flex", low, service_tier="flex"),
+            lambda: ask("low", low, **lasting),
+            lambda: ask("high", high),
+            ask_in_a_chat,
+        ]
+        with http.stream("POST", "/api/chat", json=ASK | long, headers=low) as reply:
             lines = reply.iter_lines()  # without a name it would be closed, and the answer with it
             next(lines)
             asked = []
-            for n, (name, key, more) in enumerate(
-                [("flex", low, {"service_tier": "flex"}), ("low", low, {}), ("high", high, {})]
-            ):
-                asked.append(pool.submit(ask, name, key, **more))
-                wait_until(lambda n=n: metric(http, line, low) == n + 2, timeout_s=30)
+            for n, request in enumerate(requests):
+                asked.append(pool.submit(request))
+                wait_until(
+                    lambda n=n: metric(http, "gptoss_answers_active", low) == n + 2, timeout_s=30
+                )
         for each in asked:
             each.result()
-    assert ended == ["high", "low", "flex"]
+    assert set(ended[:2]) == {"high", "saved"}
+    assert ended[2:] == ["low", "flex"]

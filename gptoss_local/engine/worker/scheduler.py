@@ -215,8 +215,7 @@ def in_order(prompts: list[Sequence]) -> list[Sequence]:
     """Sort prompts, given as they should come: a short one may overtake a long one.
 
     Not one of a higher priority, and as long as that costs the long one at most a tenth of its own
-    tokens. So it has its first token
-    when it is read itself, not when a long one is.
+    tokens. So it has its first token when it is read itself, not when a long one is.
     """
     order: list[Sequence] = []
     for sequence in prompts:

@@ -24,6 +24,7 @@ from gptoss_local.server.chats.turns import begin_call
 from gptoss_local.server.dialects.named_model import begin, fill_in
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
 from gptoss_local.server.dialects.ollama.request import ChatBody
+from gptoss_local.server.limits import caller_priority
 from gptoss_local.server.streaming import log_error
 from gptoss_local.store import find_model
 
@@ -158,7 +159,9 @@ class RunningAnswer:
             body = convert(fill_in(self.body, entry.defaults), ChatBody)
             n_bytes = sum(len(each.content) for each in body.messages)
             asked = await run_off_loop(lambda _: body.to_request(), n_bytes)
-            asked = msgspec.structs.replace(begin(asked, entry.defaults), owner=self._owner)
+            asked = msgspec.structs.replace(
+                begin(asked, entry.defaults), owner=self._owner, priority=caller_priority.get()
+            )
             n_ctx = body.options.n_ctx
             async with aclosing(self._manager.answer(entry, asked, n_ctx=n_ctx)) as events:
                 async for event in events:
