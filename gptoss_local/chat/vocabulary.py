@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 import openai_harmony
 
@@ -103,7 +104,8 @@ class Vocabulary:
 
 def _write_atomically(path: Path, text: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    # No process id: processes in containers that share the folder may have the same one.
+    partial = path.with_name(f"{path.name}.{uuid4().hex}")
     partial.write_bytes(text)
     partial.replace(path)
 

@@ -27,12 +27,20 @@ def worker(
     name: Annotated[
         str, typer.Option(help="The model's name there; by default the one it has here.")
     ] = "",
+    host: Annotated[
+        str,
+        typer.Option(
+            help="This machine's IPv4 address, or network interface, at which frontends reach it; "
+            "they need no key."
+        ),
+    ] = "127.0.0.1",
     namespace: Annotated[str, typer.Option(help="Dynamo's namespace.")] = "",
     component: Annotated[str, typer.Option(help="Dynamo's component.")] = "gptoss",
 ) -> None:
     """Serve MODEL as a worker of NVIDIA Dynamo.
 
-    Dynamo's own variables (DYN_*) say where its parts find each other.
+    Dynamo's own variables (DYN_*) say where its parts find each other; those with an address win
+    over --host.
     """
     settings = load_settings()
     import signal
@@ -55,10 +63,12 @@ def worker(
         raise UsageError(
             f"this needs NVIDIA Dynamo, which is not installed here ({error})", hint=_INSTALL
         ) from error
+    from gptoss_local.dynamo.address import own_address
     from gptoss_local.server.log_lines import log_to_terminal
 
     log_to_terminal(settings.log_format)
     place = Place(
+        address=own_address(host),
         served_name=name or entry.name,
         namespace=namespace or os.environ.get("DYN_NAMESPACE", "") or "dynamo",
         component=component,

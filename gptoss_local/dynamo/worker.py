@@ -11,6 +11,7 @@ from dynamo.common.backend import WorkerConfig
 from dynamo.common.backend.worker import Worker
 from dynamo.llm.exceptions import DynamoException
 
+from gptoss_local.dynamo.address import variables
 from gptoss_local.dynamo.engine import DynamoEngine
 from gptoss_local.dynamo.model_folder import write_model_folder
 from gptoss_local.errors import ServerUnavailableError
@@ -24,11 +25,9 @@ _DEFAULTS = {
     "DYN_DISCOVERY_BACKEND": "file",
     "DYN_REQUEST_PLANE": "tcp",
     "DYN_EVENT_PLANE": "zmq",
-    "DYN_TCP_RPC_HOST": "127.0.0.1",
-    "DYN_EVENT_PLANE_HOST": "127.0.0.1",
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "1",
 }
-"""Values of Dynamo's variables for one machine without etcd and NATS. The last one is how long
+"""Values of Dynamo's variables where there is no etcd, and no NATS. The last one is how long
 frontends have to notice that a worker is about to end; Dynamo waits five seconds by itself."""
 
 Progressing = AbstractContextManager[Progress]
@@ -37,14 +36,16 @@ _MARGIN_S = 10  # between the end of the answers and of Dynamo's patience
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The names that a worker goes by in Dynamo.
+    """The address and the names that a worker goes by in Dynamo.
 
     Attributes:
+        address: An IPv4 address of this machine.
         served_name: The model's, which clients of the frontend ask for.
         namespace: Of a frontend and its workers.
         component: Of workers that serve the same.
     """
 
+    address: str
     served_name: str
     namespace: str
     component: str
@@ -64,7 +65,8 @@ def run_worker(entry: ModelEntry, place: Place, settings: Settings, progress: Pr
         ServerUnavailableError: Dynamo cannot start.
     """
     grace_s = math.ceil(settings.grace_s) + _MARGIN_S
-    defaults = _DEFAULTS | {
+    defaults = _DEFAULTS | variables(place.address)
+    defaults |= {
         "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT": str(grace_s),
         "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": str(grace_s),
     }

@@ -32,3 +32,23 @@ def test_another_tokenizer_is_refused(nano_gguf: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*/*"))
     with pytest.raises(ModelLoadError, match="tokenizer is not o200k_harmony"):
         Vocabulary.from_model(["▁the", "▁a"], tmp_path)
+
+
+def test_another_process_with_the_same_id_is_faster(
+    nano_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in two containers that share a folder."""
+    tokens, replace, n_written = read_tokens(nano_gguf), Path.replace, 0
+
+    def replace_later(path: Path, target: Path) -> Path:
+        nonlocal n_written
+        n_written += 1
+        if n_written == 1:
+            Vocabulary.from_model(tokens, tmp_path)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace_later)
+    Vocabulary.from_model(tokens, tmp_path)
+    assert n_written == 2
+    (path,) = tmp_path.glob("*/*")
+    assert sha256(path.read_bytes()).hexdigest() == O200K_BASE_SHA256

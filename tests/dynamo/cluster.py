@@ -18,6 +18,40 @@ START_S = 120.0  # alone 10 s; a machine that runs other tests takes several tim
 N_PARALLEL = 6
 
 
+class Processes:
+    """Processes that write what they say into a folder.
+
+    Args:
+        folder: An empty one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def run(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        started = self._folder / f"{len(self._started)}.log"
+        with started.open("wb") as log:
+            process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=subprocess.STDOUT
+            )
+        started.rename(self._folder / f"{process.pid}.log")
+        self._started.append(process)
+        return process
+
+    def check(self) -> None:
+        for process in self._started:
+            assert process.poll() is None, self.log(process)
+
+    def log(self, process: subprocess.Popen[bytes]) -> str:
+        return (self._folder / f"{process.pid}.log").read_text(errors="replace")[-3000:]
+
+    def close(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.wait()
+
+
 class Cluster:
     """A frontend with a router, and the workers that it knows by number.
 
@@ -37,7 +71,7 @@ class Cluster:
         router_mode: str = "kv",
         n_parallel: int = N_PARALLEL,
     ) -> None:
-        self._folder = folder
+        self._processes = Processes(folder)
         self.url = f"http://127.0.0.1:{free_port()}"
         self._environment = os.environ | {
             "PYTHONPATH": str(packages),
@@ -58,7 +92,6 @@ class Cluster:
             "GPTOSS_GRACE_S": "60",
         }
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
-        self._processes: list[subprocess.Popen[bytes]] = []
         port = self.url.rpartition(":")[2]
         self._run("dynamo.frontend", "--http-port", port, "--router-mode", router_mode)
 
@@ -69,7 +102,7 @@ class Cluster:
 
         def are_ready() -> bool:
             for process in started:
-                assert process.poll() is None, self.log(process)
+                assert process.poll() is None, self._processes.log(process)
             ports = {port: process for process in started for port in _ports(process)}
             found = {number: ports[p] for number, p in self.known().items() if p in ports}
             new[:] = [number for number in found if self._answers(number)]
@@ -89,36 +122,16 @@ class Cluster:
         list(answer)
         return answer.worker
 
-    def log(self, process: subprocess.Popen[bytes]) -> str:
-        return (self._folder / f"{process.pid}.log").read_text(errors="replace")[-3000:]
-
     def close(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
+        self._processes.close()
 
     def _run(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        started = self._folder / f"{len(self._processes)}.log"
-        with started.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
-                env=self._environment, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        started.rename(self._folder / f"{process.pid}.log")
-        self._processes.append(process)
-        return process
+        command = [sys.executable, "-m", module, *arguments]
+        return self._processes.run(command, self._environment)
 
     def known(self) -> dict[int, int]:
         """The workers that the frontend knows, and the port of each."""
-        try:
-            health = httpx.get(f"{self.url}/health").json()
-        except httpx.TransportError:
-            return {}
-        return {
-            each["instance_id"]: int(each["transport"]["tcp"].split("/")[0].rpartition(":")[2])
-            for each in health["instances"]
-            if each["endpoint"] == "generate"
-        }
+        return {number: int(port) for number, (_, port) in known_to(self.url).items()}
 
     def _answers(self, worker: int) -> bool:
         answer = self.stream([1], 1, worker=worker)
@@ -189,6 +202,19 @@ class Answer:
         for token in extra.get("completion_token_ids") or []:
             self.tokens.append(token)
             yield token
+
+
+def known_to(url: str) -> dict[int, list[str]]:
+    """The workers that a frontend knows, and the address and port of each."""
+    try:
+        health = httpx.get(f"{url}/health").json()
+    except httpx.TransportError:
+        return {}
+    return {
+        each["instance_id"]: each["transport"]["tcp"].split("/")[0].split(":")
+        for each in health["instances"]
+        if each["endpoint"] == "generate"
+    }
 
 
 def _ports(process: subprocess.Popen[bytes]) -> set[int]:

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gptoss_local.engine.worker.cache import archive
@@ -282,6 +283,29 @@ def test_leftover_of_a_killed_writer_is_removed(reopen: Start, tmp_path: Path) -
     leftover.write_bytes(b"half")
     reopen()
     assert not leftover.exists()
+
+
+def test_another_engine_with_the_same_process_id_is_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in two containers that share a folder."""
+    tokens, state = array("i", range(300)), np.arange(64, dtype=np.uint8)
+    (store, *others), rename = (
+        [PrefixStore(tmp_path, "key", 1 << 20) for _ in range(2)],
+        Path.replace,
+    )
+
+    def rename_later(path: Path, target: Path) -> Path:
+        while others:
+            others.pop().write(tokens, 1, state, [])
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", rename_later)
+    store.write(tokens, 1, state, [])
+    saved, n_tokens = PrefixStore(tmp_path, "key", 1 << 20).find(tokens, 300)
+    assert saved is not None
+    assert n_tokens == 300
+    assert np.array_equal(store.read(saved)[0], state)
 
 
 def test_full_disk_costs_nothing_but_the_file(

@@ -7,7 +7,6 @@ was run by hand.
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -24,34 +23,17 @@ from steps import Log
 
 from gptoss_local.settings import Settings
 from tests.conftest import free_port, run_server
+from tests.installers.container_files import (
+    FOLDER,
+    MARGIN_S,
+    ROOT,
+    image_variables,
+    instructions,
+    last,
+    read,
+)
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "installers" / "container"
 VARIABLES = {f"GPTOSS_{name.upper()}" for name in Settings.__struct_fields__}
-MARGIN_S = 10  # for the end of the engine, after the last answer
-
-
-def read(name: str) -> Any:
-    return yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
-
-
-def instructions() -> list[tuple[str, str]]:
-    """The instructions of the Containerfile, in order, without comments and line breaks."""
-    text = (FOLDER / "Containerfile").read_text(encoding="utf-8")
-    joined = re.sub(r"\\\n", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
-    return [(word, rest.strip()) for word, _, rest in map(_parted, joined.splitlines()) if word]
-
-
-def _parted(line: str) -> tuple[str, str, str]:
-    return line.partition(" ")
-
-
-def last(wanted: str) -> str:
-    return [rest for word, rest in instructions() if word == wanted][-1]
-
-
-def image_variables() -> dict[str, str]:
-    return dict(pair.split("=", 1) for pair in shlex.split(last("ENV")))
 
 
 @pytest.fixture
@@ -71,7 +53,7 @@ def test_variables_are_settings(path: Path) -> None:
     assert set(re.findall(r"GPTOSS_[A-Z_]*[A-Z]", path.read_text(encoding="utf-8"))) <= VARIABLES
 
 
-@pytest.mark.parametrize("name", ["compose.yaml", "compose.cuda.yaml"])
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.cuda.yaml", "compose.dynamo.yaml"])
 def test_compose_files_follow_the_specification(name: str) -> None:
     """The schema is that of the Compose Specification, Apache-2.0, as of 2021."""
     schema = json.loads(Path(__file__).with_name("compose-spec.json").read_text(encoding="utf-8"))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
+from uuid import uuid4
 
 import msgspec
 import numpy as np
@@ -145,7 +146,8 @@ class PrefixStore:
         name = blake2b(tokens, digest_size=16).hexdigest()
         path = self._folder / f"{name}{_SUFFIX}"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}{_PARTIAL_SUFFIX}")
+        # No process id: engines in containers that share the folder may have the same one.
+        partial = path.with_suffix(f".{uuid4().hex}{_PARTIAL_SUFFIX}")
         try:
             with open(os.open(partial, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(_MAGIC + _framed(msgspec.msgpack.encode(head)))
