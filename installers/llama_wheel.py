@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import cuda_toolkit
@@ -75,10 +76,26 @@ def download(log: Log, python: Path, version: str, folder: Path, origin: str | P
     return _only_wheel(folder)
 
 
-def build(log: Log, version: str, args: str, folder: Path, cuda: bool = False) -> Path:
-    """Compile the wheel into `folder`, with CMake's options `args`; the only slow step.
+def build(
+    log: Log,
+    version: str,
+    args: str,
+    folder: Path,
+    cuda: bool = False,
+    *,
+    edit: Callable[[Path], None] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Path:
+    """Compile the wheel into `folder`; the only slow step.
 
-    With `cuda` NVIDIA's compiler comes from the package index.
+    Args:
+        log: Gets what the compilers print.
+        version: Of the binding; its source comes from the package index.
+        args: CMake's options.
+        folder: Where the wheel goes; the build is next to it.
+        cuda: Whether NVIDIA's compiler comes from the package index.
+        edit: Changes the source, once it is unpacked.
+        env: Variables of the build.
 
     Raises:
         SetupError: no compiler, no network, or it does not build.
@@ -96,8 +113,8 @@ def build(log: Log, version: str, args: str, folder: Path, cuda: bool = False) -
     if cuda:
         environments.get_resuming_pip(log, python)
     pip(log, python, "install", *packages, doing="install the build's tools")
-    source = _source(log, python, version, work)
-    _compile(log, python, args, work, source, cuda)
+    source = _source(log, python, version, work, edit)
+    _compile(log, python, args, work, source, cuda, env or {})
     folder.mkdir(parents=True, exist_ok=True)
     built = _only_wheel(work / "out")
     wheel = Path(shutil.move(built, folder / built.name))
@@ -105,7 +122,9 @@ def build(log: Log, version: str, args: str, folder: Path, cuda: bool = False) -
     return wheel
 
 
-def _source(log: Log, python: Path, version: str, work: Path) -> Path:
+def _source(
+    log: Log, python: Path, version: str, work: Path, edit: Callable[[Path], None] | None
+) -> Path:
     """Fetch and unpack the source once, in a place that stays: objects depend on its path."""
     source = work / "source"
     if source.is_dir():
@@ -116,12 +135,23 @@ def _source(log: Log, python: Path, version: str, work: Path) -> Path:
     partial = work / "source.partial"
     shutil.rmtree(partial, ignore_errors=True)
     shutil.unpack_archive(next((work / "sdist").iterdir()), partial)
-    next(partial.iterdir()).rename(source)
+    unpacked = next(partial.iterdir())
+    if edit:
+        edit(unpacked)
+    unpacked.rename(source)
     return source
 
 
-def _compile(log: Log, python: Path, args: str, work: Path, source: Path, cuda: bool) -> None:
-    environment = environments.compiler_environment() | {"CMAKE_ARGS": args}
+def _compile(
+    log: Log,
+    python: Path,
+    args: str,
+    work: Path,
+    source: Path,
+    cuda: bool,
+    env: Mapping[str, str],
+) -> None:
+    environment = environments.compiler_environment() | {"CMAKE_ARGS": args, **env}
     path = environment.get("PATH") or os.environ.get("PATH", "")
     environment["PATH"] = os.pathsep.join((str(python.parent), path))
     if "CMAKE_BUILD_PARALLEL_LEVEL" not in os.environ:

@@ -1,11 +1,14 @@
 """Build llama.cpp for the processors of many machines: the wheel that a release brings.
 
 Its CPU backend is one library per generation of processors, from the first x86-64 to AVX-512 and
-AMX; `gptoss_local.llama` loads the best one. auditwheel adds OpenMP's library, and sets the tag:
-the oldest glibc that will do, which follows from the system that this runs on.
+AMX, or from ARMv8.0 to ARMv8.6 with SVE2; `gptoss_local.llama` loads the best one. auditwheel adds
+OpenMP's library, and sets the tag: the oldest glibc that will do, which follows from the system
+that this runs on, or from the cross compiler's libraries.
 """
 
 import os
+import platform
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -24,28 +27,36 @@ ARGS = " ".join(
         "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON",
     )
 )
+ARCHITECTURES = ("x86_64", "aarch64")
+"""Architectures that a wheel can be built for, as `platform.machine` names them."""
 
 
-def kept_wheel(wheels: Path, version: str) -> Path | None:
+def kept_wheel(wheels: Path, version: str, arch: str) -> Path | None:
     """Return the wheel from an earlier run, before auditwheel."""
-    return llama_wheel.wheel_in(_folder(wheels, version))
+    return llama_wheel.wheel_in(_folder(wheels, version, arch))
 
 
-def make(log: Log, wheels: Path, version: str, out: Path) -> Path:
-    """Return the wheel for Linux on this kind of processor; it is compiled once.
+def make(log: Log, wheels: Path, version: str, out: Path, arch: str) -> Path:
+    """Return the wheel for Linux on this architecture; it is compiled once.
 
     Raises:
         SetupError: it does not compile, or needs something that other systems may lack.
     """
-    built = kept_wheel(wheels, version)
-    built = built or llama_wheel.build(log, version, ARGS, _folder(wheels, version))
+    folder = _folder(wheels, version, arch)
+    tag = {"_PYTHON_HOST_PLATFORM": f"linux-{arch}"}  # sysconfig says it, and then the wheel
+    built = kept_wheel(wheels, version, arch)
+    built = built or llama_wheel.build(log, version, _args(arch), folder, edit=_drop_sme, env=tag)
     made = out / "repaired"
     programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     log.run(
         [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", made, built],
         failed="auditwheel found llama.cpp's wheel wrong",
         hint="",
-        env={"PATH": programs, "SOURCE_DATE_EPOCH": _EPOCH},  # patchelf is one
+        env={
+            "PATH": programs,  # patchelf is one
+            "SOURCE_DATE_EPOCH": _EPOCH,
+            "AUDITWHEEL_LD_LIBRARY_PATH": f"/usr/{arch}-linux-gnu/lib",  # of a cross compiler
+        },
     )
     wheel = llama_wheel.wheel_in(made)
     if wheel is None:
@@ -55,5 +66,35 @@ def make(log: Log, wheels: Path, version: str, out: Path) -> Path:
     return moved
 
 
-def _folder(wheels: Path, version: str) -> Path:
-    return llama_wheel.wheel_folder(wheels, version, ARGS)
+def check_compiler(arch: str) -> None:
+    """Look for the cross compiler, if one is needed.
+
+    Raises:
+        SetupError: it is not installed.
+    """
+    if arch != platform.machine() and not shutil.which(f"{arch}-linux-gnu-g++"):
+        hint = f"Debian, Ubuntu: apt install g++-{arch.replace('_', '-')}-linux-gnu"
+        raise SetupError(f"There is no C++ compiler for {arch}.", hint)
+
+
+def _args(arch: str) -> str:
+    if arch == platform.machine():
+        return ARGS
+    system = f"-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR={arch}"
+    compilers = "-DCMAKE_C_COMPILER={0}-gcc -DCMAKE_CXX_COMPILER={0}-g++"
+    return f"{ARGS} {system} {compilers.format(f'{arch}-linux-gnu')}"
+
+
+def _drop_sme(source: Path) -> None:
+    """Remove ARM's variants with SME, which compilers before GCC 14 do not know.
+
+    Only KleidiAI's kernels use SME, and this build is without. Such processors get SVE2's variant.
+    """
+    cmake = source / "vendor" / "llama.cpp" / "ggml" / "src" / "CMakeLists.txt"
+    text = cmake.read_text(encoding="utf-8")
+    edited = re.sub(r"^ *ggml_add_cpu_backend_variant\(armv9.* SME\)\n", "", text, flags=re.M)
+    cmake.write_text(edited, encoding="utf-8")
+
+
+def _folder(wheels: Path, version: str, arch: str) -> Path:
+    return llama_wheel.wheel_folder(wheels, version, _args(arch))

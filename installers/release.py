@@ -1,6 +1,7 @@
 """Make all files of a release: `python installers/release.py --out dist`, with the extra `release`.
 
-    --dry-run   build and check gptoss's own package, and say what else would be made
+    --dry-run        build and check gptoss's own package, and say what else would be made
+    --arch aarch64   llama.cpp for this architecture; may be repeated, the default is this machine's
 
 The package is the same, byte for byte, whenever the source is. llama.cpp's wheel is compiled once.
 """
@@ -36,12 +37,14 @@ def main(arguments: list[str]) -> int:
             raise SetupError(f"{out} already exists.", "Name another folder with --out.")
         with tempfile.TemporaryDirectory(prefix="gptoss-release-") as folder:
             staging = Path(folder)
+            for arch in options.arch:
+                portable_wheel.check_compiler(arch)
             make_package(log, ROOT, staging)
             if options.dry_run:
-                print("\n".join([*listed(staging), *further(options.wheels)]))
+                print("\n".join([*listed(staging), *further(options.wheels, options.arch)]))
                 print("\nNothing was kept.")
                 return 0
-            add_the_rest(log, staging, options.wheels)
+            add_the_rest(log, staging, options.wheels, options.arch)
             release_files.write_sums(staging)
             shutil.copytree(staging, out)
             print("\n".join(listed(out)))
@@ -58,7 +61,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--dry-run", action="store_true", help="make and check the package, and keep nothing")
     add("--wheels", type=Path, default=llama_wheel.cache_folder(), metavar="DIR",
         help="where llama.cpp is kept once it is compiled")  # fmt: skip
-    return parser.parse_args(arguments)
+    add("--arch", action="append", choices=portable_wheel.ARCHITECTURES,
+        help="what llama.cpp is for; may be repeated (default: this machine's)")  # fmt: skip
+    options = parser.parse_args(arguments)
+    options.arch = list(dict.fromkeys(options.arch or [platform.machine()]))
+    return options
 
 
 def make_package(log: Log, source: Path, out: Path) -> str:
@@ -99,10 +106,11 @@ def check_changelog(text: str, version: str) -> None:
         )
 
 
-def add_the_rest(log: Log, out: Path, wheels: Path) -> None:
-    """Add what takes minutes: llama.cpp's wheel, the Debian package; and the scripts."""
-    llama = portable_wheel.make(log, wheels, _llama_version(), out)
-    if DEB.is_file():
+def add_the_rest(log: Log, out: Path, wheels: Path, archs: list[str]) -> None:
+    """Add what takes minutes: llama.cpp's wheels, the Debian package; and the scripts."""
+    made = {arch: portable_wheel.make(log, wheels, _llama_version(), out, arch) for arch in archs}
+    llama = made.get(platform.machine())
+    if llama and DEB.is_file():
         log.run(
             [sys.executable, DEB, "--llama-wheel", llama, "--out", out],
             failed="The Debian package could not be built",
@@ -113,13 +121,16 @@ def add_the_rest(log: Log, out: Path, wheels: Path) -> None:
         shutil.copy2(ROOT / "installers" / name, out)
 
 
-def further(wheels: Path) -> list[str]:
+def further(wheels: Path, archs: list[str]) -> list[str]:
     """Return what a real run adds, a line for each."""
     version = _llama_version()
-    kept = portable_wheel.kept_wheel(wheels, version)
-    how = f"from {kept}" if kept else "compiled here, once"
-    lines = [f"  llama_cpp_python-{version}-py3-none-manylinux_…_{platform.machine()}.whl, {how}"]
-    lines += ["  a Debian package"] if DEB.is_file() else []
+    lines = []
+    for arch in archs:
+        kept = portable_wheel.kept_wheel(wheels, version, arch)
+        how = f"from {kept}" if kept else "compiled here, once"
+        lines.append(f"  llama_cpp_python-{version}-py3-none-manylinux_…_{arch}.whl, {how}")
+    if platform.machine() in archs and DEB.is_file():
+        lines.append("  a Debian package")
     return [*lines, *(f"  {name}" for name in (*SCRIPTS, release_files.SUMS))]
 
 

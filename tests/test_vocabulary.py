@@ -29,6 +29,7 @@ PAGES += [ROOT / place for place in PLACES if place.endswith(".md")]
 SPELLED_SO = {
     "nothink": "Ollama's `/set nothink`",
     "requird": "a mistake that the API documents its answer to",
+    "sme": "matrix instructions of Arm",
 }
 """Words that codespell takes for mistakes, and what they are."""
 

@@ -195,16 +195,22 @@ def test_the_processor_has_no_counter(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @reaches("gptoss_local/llama/cuda_packages.py", "preload_cuda")
-def test_dlls_of_cuda_are_found_by_their_folder(
+def test_dlls_of_cuda_are_loaded_before_those_that_need_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    added: list[str] = []
+    loaded: list[str] = []
+    dlls = tmp_path / "bin" / "x86_64"
+    dlls.mkdir(parents=True)
+    for name in ("cublas64_13.dll", "cublasLt64_13.dll", "cudart64_13.dll", "nvblas64_13.dll"):
+        (dlls / name).touch()
     monkeypatch.setattr(cuda_packages, "sys", WINDOWS)
-    monkeypatch.setattr(cuda_packages, "os", Faked(os, add_dll_directory=added.append))
+    load = Faked(ctypes, CDLL=lambda name, mode: loaded.append(name))
+    monkeypatch.setattr(cuda_packages, "ctypes", load)
     monkeypatch.setattr(cuda_packages, "has_cuda_build", lambda: True)
     monkeypatch.setattr(cuda_packages, "_folders", lambda: [tmp_path])
     cuda_packages.preload_cuda()
-    assert added == [str(tmp_path / "bin" / "x86_64")]
+    ordered = ("cudart64_13.dll", "cublasLt64_13.dll", "cublas64_13.dll")
+    assert loaded == [str(dlls / name) for name in ordered]
 
 
 @reaches("gptoss_local/engine/worker/loading/read_ahead.py", "read_ahead")

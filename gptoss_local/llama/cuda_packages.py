@@ -2,7 +2,6 @@
 
 import ctypes
 import importlib.util
-import os
 import sys
 from pathlib import Path
 
@@ -14,17 +13,16 @@ _NAMES = ("cudart", "cublasLt", "cublas")  # each needs those before it
 def preload_cuda() -> None:
     """Make CUDA's libraries known to this process, for a llama.cpp that was built with CUDA 13.
 
-    The linker does not look into Python packages, but takes a library that is loaded already. The
-    system's own libraries are used where the packages are missing.
+    The linker does not look into Python packages, but takes a library that is loaded already. So
+    does Windows, where `os.add_dll_directory` would not do: llama-cpp-python loads with a `winmode`
+    that ignores it. The system's own libraries are used where the packages are missing.
     """
     if not has_cuda_build():
         return
+    pattern = "bin/x86_64/{}64_*.dll" if sys.platform == "win32" else "lib/lib{}.so.*"
     for folder in _folders():
-        if sys.platform == "win32":
-            os.add_dll_directory(str(folder / "bin" / "x86_64"))
-            continue
         for name in _NAMES:
-            for library in (folder / "lib").glob(f"lib{name}.so.*"):
+            for library in folder.glob(pattern.format(name)):
                 ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
 

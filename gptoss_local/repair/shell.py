@@ -36,8 +36,10 @@ def _command() -> Iterator[Fault]:
             text = f"`gptoss` is {found}, and not the one that is running, {program}."
             yield Fault(Finding("command", "note", text, "Remove the one that you do not want."))
         return
-    text = f"`gptoss` is not on PATH; it is {program}."
     link = Path.home() / ".local" / "bin" / "gptoss"
+    if link.is_file() and _is_same(link, program):
+        program = link  # the installer's, which stays where an upgrade replaces the program
+    text = f"`gptoss` is not on PATH; it is {program}."
     folders = os.environ.get("PATH", "").split(os.pathsep)
     if os.name == "posix" and str(link.parent) in folders and not os.path.lexists(link):
         yield Fault(

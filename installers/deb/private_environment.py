@@ -13,7 +13,10 @@ from steps import Log
 
 FOLDER = Path("usr/lib/gptoss")
 _NOTES = ("RECORD", "REQUESTED", "direct_url.json")  # of pip, with the folder of the build
-_CMAKE = ("bin", "include", "lib")  # what llama.cpp's build leaves among the packages
+_CMAKE = (  # what llama.cpp's build leaves among the packages; a release's, in its own folder
+    *("bin", "include", "lib"),
+    *("llama_cpp/include", "llama_cpp/lib/cmake", "llama_cpp/lib/pkgconfig"),
+)
 _COMMAND = """\
 #!/{folder}/bin/python3
 import sys

@@ -1,6 +1,7 @@
 """The installer's modules, which lie outside of the packages, and a home of a fresh user."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -98,8 +99,8 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder, cache = tmp_path_factory.mktemp("release"), llama_wheel.cache_folder()
     log = Log(folder.parent / "release.log")
-    if portable_wheel.kept_wheel(cache, LLAMA):
-        portable_wheel.make(log, cache, LLAMA, folder)
+    if portable_wheel.kept_wheel(cache, LLAMA, platform.machine()):
+        portable_wheel.make(log, cache, LLAMA, folder, platform.machine())
     else:
         shutil.copy(kept_llama(), folder)
     release.make_package(log, ROOT, folder)

@@ -64,6 +64,9 @@ def make(folder: Path, umask: int) -> Path:
         site = site_of(environment)
         (site / "clone.pth").write_text(f"{ROOT}\n{SITE}\n")
         shutil.copytree(SITE / "llama_cpp" / "lib", site / "llama_cpp" / "lib")
+        for name in ("include/llama.h", "lib/cmake/llama.cmake", "lib/pkgconfig/llama.pc"):
+            (site / "llama_cpp" / name).parent.mkdir()  # of a release's llama.cpp
+            (site / "llama_cpp" / name).touch()
         shutil.copytree(SITE / "msgspec", site / "msgspec")
         (site / "msgspec-1.dist-info").mkdir()
         (site / "msgspec-1.dist-info" / "RECORD").write_text(str(folder))
@@ -116,7 +119,8 @@ def test_files_are_where_debian_wants_them(package: Package) -> None:
     }
     assert {name: modes.get(name) for name in expected} == expected
     assert set(os.listdir(package.root / FOLDER / "bin")) == {"gptoss", "monty", "python3"}
-    assert not re.search(r"__pycache__|RECORD|direct_url|/include/|lib64", package.listing)
+    left = r"__pycache__|RECORD|direct_url|/include/|lib64|pkgconfig"
+    assert not re.search(left, package.listing)
 
 
 def test_nothing_names_where_it_was_built(package: Package) -> None:

@@ -12,12 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import image
-import llama_wheel
 import psutil
 import pytest
 from deb.facts import PYTHON
-from steps import Log
 
 from tests.installers.conftest import INSTALLERS
 
@@ -100,7 +97,8 @@ def deb(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     if os.getuid():
         pytest.skip("only root can make a container")
     folder = tmp_path_factory.mktemp("deb")
-    wheel = image.get_wheel(Log(folder / "log"), llama_wheel.cache_folder(), ())
+    release: Path = request.getfixturevalue("release")
+    wheel = next(release.glob("llama_cpp_python-*.whl"))
     command = [PYTHON, INSTALLERS / "deb" / "build.py", "--llama-wheel", wheel, "--out", folder]
     quick = os.environ | {"DPKG_DEB_COMPRESSOR_LEVEL": "1"}
     done = subprocess.run(command, env=quick, capture_output=True, text=True)

@@ -1,11 +1,13 @@
 """A release: the same bytes from the same source, checked, and a folder that installs."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 
+import portable_wheel
 import pytest
 import release
 import release_files
@@ -15,6 +17,7 @@ from steps import Log, SetupError
 import gptoss_local
 
 Capture = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +67,21 @@ def test_what_an_index_would_refuse_is_refused(unpacked: Path, tmp_path: Path) -
     assert "long_description" in caught.value.tail
 
 
-def test_dry_run_keeps_nothing(tmp_path: Path, capsys: Capture) -> None:
+def test_dry_run_keeps_nothing(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: Patch, capsys: Capture
+) -> None:
+    programs = tmp_path_factory.mktemp("programs")
+    for arch in portable_wheel.ARCHITECTURES:  # a dry run compiles nothing
+        (programs / f"{arch}-linux-gnu-g++").touch(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     out, wheels = tmp_path / "dist", tmp_path / "wheels"
-    assert release.main(["--dry-run", "--out", str(out), "--wheels", str(wheels)]) == 0
+    places = ("--out", str(out), "--wheels", str(wheels))
+    assert release.main(["--dry-run", *places, "--arch", "x86_64", "--arch", "aarch64"]) == 0
     shown = capsys.readouterr().out
+    for arch in portable_wheel.ARCHITECTURES:
+        assert f"_{arch}.whl, compiled here, once" in shown
     for name in (f"gptoss_local-{gptoss_local.__version__}.tar.gz", "install.sh", "SHA256SUMS"):
         assert name in shown
-    assert "compiled here, once" in shown
     assert not list(tmp_path.iterdir())
 
 

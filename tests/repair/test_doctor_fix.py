@@ -178,6 +178,9 @@ def test_the_command_is_linked(monkeypatch: pytest.MonkeyPatch, user: dict[str, 
     done = subprocess.run(["gptoss", "--version"], env=user, capture_output=True, text=True)
     assert done.stdout.startswith("gptoss ")
     assert "command" not in faults(monkeypatch, user)
+    user["PATH"] = "/usr/bin"  # as in the shell in which it has just been installed
+    assert f"Add {local} to PATH" in faults(monkeypatch, user)["command"].finding.fix
+    user["PATH"] = f"{local}:/usr/bin"
     (local / "gptoss").unlink()
     (local / "gptoss").write_text("#!/bin/sh\n")
     (local / "gptoss").chmod(0o755)
