@@ -46,9 +46,15 @@ def least_outstanding(engines: Sequence[SimulatedEngine], prompt: "array[int]") 
 def prefix_aware(engines: Sequence[SimulatedEngine], prompt: "array[int]") -> SimulatedEngine:
     """Return the engine with the least to prefill and to hold, this prompt included.
 
-    Source: the default cost of Dynamo's KV router: new blocks plus active ones.
+    Source: the default cost of Dynamo's KV router 1.6: prompts that have no first token, but for
+    what was cached of them, plus the active blocks of prompts, shared ones once.
     """
-    return min(engines, key=lambda engine: engine.n_tokens_held - engine.n_cached(prompt))
+
+    def cost(engine: SimulatedEngine) -> int:
+        n_new = len(prompt) - engine.n_cached(prompt)
+        return engine.n_tokens_unread + n_new + engine.n_tokens_held(prompt)
+
+    return min(engines, key=cost)
 
 
 def replay(
