@@ -10,6 +10,7 @@ from gptoss_local.runner.benchmark import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWid
 
 _MASKED = 0.25  # of what a CPU takes for an own cell, for one of another sequence; nano, 2 cores
 _TILE = 64  # tokens that ggml's attention takes together on a CPU (GGML_FA_TILE_Q), in wide steps
+_SCATTERED = 2.0  # cells that such a tile reads for one of a stream, as others lie between; nano
 _N_FEW = 32  # tokens of a prompt, below which a step costs less than the line through longer ones
 
 Points = tuple[tuple[float, float], ...]
@@ -74,10 +75,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def _n_seen_by_prompts(
         self, depths: Sequence[int], chunks: Sequence[tuple[int, int]], n_held: int
     ) -> float:
-        """Return the cells that each token of a prompt looks at, in all.
+        """Return how many own cells cost as much as what the tokens of prompts look at.
 
-        On a CPU, a cell that one token of a tile looks at costs all of them, and streams fill the
-        first tile up with tokens of prompts.
+        On a CPU, cells that a stream looks at cost a whole tile, which it shares with prompts.
         """
         n_tokens, n_own = sum(n for _, n in chunks), sum(n * n_past for n_past, n in chunks)
         if self.has_gpu:
@@ -85,7 +85,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         if not depths and len(chunks) == 1:
             return n_own
         is_tiled = len(depths) + n_tokens >= _TILE
-        n_by_streams = _TILE * sum(depths) if is_tiled else 0
+        n_by_streams = _TILE * _SCATTERED * sum(depths) if is_tiled else 0.0
         return n_by_streams + _n_seen(n_own, n_tokens, n_held, has_gpu=False)
 
 

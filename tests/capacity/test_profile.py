@@ -80,14 +80,18 @@ def test_a_step_of_both_reads_the_weights_once() -> None:
     assert true.step_s([10], [(0, 100)], 10) == pytest.approx(apart - 0.002)
 
 
-def test_a_cpu_does_little_for_cells_of_others() -> None:
-    def more_s(n_held: int, chunks: list[tuple[int, int]], before: list[tuple[int, int]]) -> float:
-        return TRUE.step_s([], chunks, n_held) - TRUE.step_s([], before, 0)
+@pytest.mark.parametrize(("has_gpu", "share"), [(False, 0.25), (True, 1)])
+def test_a_cpu_does_little_for_cells_of_others(has_gpu: bool, share: float) -> None:
+    profile = msgspec.structs.replace(TRUE, has_gpu=has_gpu)
 
-    alone, two = [(0, 100)], [(0, 50), (0, 50)]
-    assert more_s(4000, alone, alone) == 0
-    assert more_s(4000, [(4000, 100)], alone) == pytest.approx(1e-7 * 100 * 4000)
-    assert more_s(4000, two, two) == pytest.approx(1e-7 * 100 * 4000 / 4)
+    def more_s(chunks: list[tuple[int, int]]) -> float:
+        before = [(0, n) for _, n in chunks]
+        return profile.step_s([], chunks, 4000) - profile.step_s([], before, 0)
+
+    whole_s = 1e-7 * 100 * 4000
+    assert more_s([(4000, 100)]) == pytest.approx(whole_s)
+    assert more_s([(0, 50), (0, 50)]) == pytest.approx(share * whole_s)
+    assert more_s([(0, 100)]) == pytest.approx(whole_s if has_gpu else 0)
 
 
 def test_a_stream_makes_a_tile_of_a_prompt_look_at_its_cells() -> None:
@@ -97,7 +101,7 @@ def test_a_stream_makes_a_tile_of_a_prompt_look_at_its_cells() -> None:
         near, far = (TRUE.step_s([n], [(0, n_tokens)], 4000) for n in (0, 1000))
         return far - near - (TRUE.step_s([1000], [], 4000) - TRUE.step_s([0], [], 4000))
 
-    assert more_s(200) == pytest.approx(1e-7 * 64 * 1000)
+    assert more_s(200) == pytest.approx(1e-7 * 2 * 64 * 1000)
     assert more_s(20) == pytest.approx(0)
 
 
