@@ -81,7 +81,7 @@ class SimulatedEngine:
 
     @property
     def n_tokens_unread(self) -> int:
-        """Return the tokens that prompts without a first token had to be read of when they came."""
+        """Return the tokens that were not cached of the prompts that have no first token yet."""
         return sum(self._n_unread.values())
 
     def n_tokens_held(self, prompt: "array[int]") -> int:

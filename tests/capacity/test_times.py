@@ -46,8 +46,7 @@ def test_tokens_come_when_they_came(
     capacity_check: ModuleType, nano_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients of too few slots: they come together or while a step runs, wait, and ask again."""
-    # The engine's own clock is another one than that of the whole step, so the two would take other
-    # parts of a prompt in time.
+    # the engine times less of a step than the whole, from which the simulation would learn its pace
     monkeypatch.setattr(PrefillPace, "observe", lambda *_, **__: None)
     dice = random.Random(0)
     requests = [
