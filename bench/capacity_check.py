@@ -34,6 +34,7 @@ from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate, Tokens
 from gptoss_local.engine.worker import costs, timing
 from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.engine.worker.scheduler import Work
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.llama import Context, Model
 from gptoss_local.plan.measured import Measured
@@ -48,8 +49,8 @@ from gptoss_local.types import SamplingParams
 N_CTX, N_BATCH, N_SEQ = 4096, 512, 8
 STREAMS = (1, 4, 8)
 DEPTHS, WIDTHS = (128, 512, 2048), (1, 2, 4, 8)
-N_REPEATS = 3  # of a prompt that is measured alone
-N_EACH = 3  # requests of a stream
+N_REPEATS = 5  # of a prompt that is measured alone
+N_EACH = 6  # requests of a stream
 N_RANDOM = 30
 LOAD = 0.6  # of the tokens a second that the widest step gives
 SAMPLING = SamplingParams(seed=1)
@@ -58,23 +59,41 @@ Answers = list[tuple[float, list[float]]]
 """The time that each request was sent, and of each token of its answer."""
 
 
+class Step(NamedTuple):
+    """A step of a real engine, as `Profile.step_s` asks for it, and its seconds."""
+
+    depths: list[int]
+    chunks: list[tuple[int, int]]
+    n_cells_held: int
+    seconds: float
+
+
 class Real(NamedTuple):
-    """A real engine: gives it requests when they are due, and counts its cached cells."""
+    """A real engine: gives it requests when they are due, and counts its cached cells.
+
+    Attributes:
+        steps: Of an engine in this thread, all so far.
+    """
 
     ask: Callable[[Sequence[Request]], Answers]
     n_cells_cached: Callable[[], int]
+    steps: list[Step]
 
 
 NAMES = {
     "tok_s": "tokens/s of all",
-    "answer_tok_s": "tokens/s of an answer",
-    "first_s": "first token, s",
+    "answer_tok_s": "tokens/s of an answer, median",
+    "first_s": "first token, mean, s",
     "first_p95_s": "first token, p95, s",
 }
 
 
 class Seen(msgspec.Struct):
-    """Medians, but for the tokens a second of all together."""
+    """The speed of some requests.
+
+    NOTE: of few that come in lockstep, the median first token is of two kinds: of prompts that meet
+    another one, or of those that do not.
+    """
 
     tok_s: float
     answer_tok_s: float
@@ -194,35 +213,57 @@ def in_thread(path: Path) -> Iterator[Real]:
             fake = SimpleNamespace(monotonic=clock)
             patches.enter_context(mock.patch.object(module, "time", fake))
         engine = Engine(context)
+        steps = recorded_steps(engine)
 
         def ask(requests: Sequence[Request]) -> Answers:
             nonlocal skipped_s
-            start_s = clock()
+            start_s = now_s = clock()
             sent_s: dict[int, float] = {}
             times_s: dict[int, list[float]] = {number: [] for number in range(len(requests))}
             due = [(r.at_s, n) for n, r in enumerate(requests) if r.follows is None]
             due.sort()
             while due or engine.has_work:
                 if not engine.has_work:
-                    skipped_s += max(0.0, start_s + due[0][0] - clock())
-                while due and start_s + due[0][0] <= clock():
+                    idle_s = max(0.0, start_s + due[0][0] - now_s)
+                    skipped_s, now_s = skipped_s + idle_s, now_s + idle_s
+                while due and start_s + due[0][0] <= now_s:
                     number = due.pop(0)[1]
                     # when it is due: an engine that is in a step hears of it afterwards
                     sent_s[number] = max(start_s + requests[number].at_s, start_s)
                     engine.add_request(generate(number, requests[number]))
-                for event in engine.step():
+                events = engine.step()
+                begun_s, now_s = now_s, clock()
+                steps[-1] = steps[-1]._replace(seconds=now_s - begun_s)
+                for event in events:
                     if isinstance(event, Tokens):
-                        times_s[event.seq_id] += [clock()] * len(event.tokens)
+                        times_s[event.seq_id] += [now_s] * len(event.tokens)
                     elif isinstance(event, Finished):
                         for number, request in enumerate(requests):
                             if request.follows == event.seq_id:
-                                sent_s[number] = clock()
+                                sent_s[number] = now_s
                                 engine.add_request(generate(number, request))
             return [(sent_s[number], times_s[number]) for number in range(len(requests))]
 
-        yield Real(ask, lambda: engine.stats().n_cells_cached)
+        yield Real(ask, lambda: engine.stats().n_cells_cached, steps)
     context.close()
     model.close()
+
+
+def recorded_steps(engine: Engine) -> list[Step]:
+    """Return a list that gets every step that `engine` plans; who runs it sets the seconds."""
+    steps: list[Step] = []
+    scheduler, slots = engine._scheduler, engine._slots
+    plan = scheduler.plan
+
+    def planned() -> list[Work]:
+        found = plan()
+        depths = [work.sequence.n_past for work in found if work.n_tokens == 1]
+        chunks = [(work.sequence.n_past, work.n_tokens) for work in found if work.n_tokens > 1]
+        steps.append(Step(depths, chunks, slots.n_cells - slots.n_cells_free, 0.0))
+        return found
+
+    vars(scheduler)["plan"] = planned
+    return steps
 
 
 def generate(number: int, request: Request) -> Generate:
@@ -250,6 +291,7 @@ def in_process(name: str, settings: Settings) -> Iterator[Real]:
             yield Real(
                 lambda requests: runner.run(really(engine, requests)),
                 lambda: runner.run(engine.stats()).n_cells_cached,
+                [],
             )
         finally:
             runner.run(engine.close())
@@ -285,7 +327,7 @@ def summary(answers: Answers) -> Seen:
     return Seen(
         n_tokens / all_s,
         statistics.median(rates),
-        statistics.median(first_s),
+        statistics.mean(first_s),
         first_s[int(0.95 * len(first_s))],
     )
 

@@ -9,6 +9,8 @@ from gptoss_local.plan.measured import Measured
 from gptoss_local.runner.benchmark import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth
 
 _MASKED = 0.25  # of what a CPU takes for an own cell, for one of another sequence; nano, 2 cores
+_TILE = 64  # tokens that ggml's attention takes together on a CPU (GGML_FA_TILE_Q), in wide steps
+_SCATTERED = 2.0  # cells that such a tile reads for one of a stream, as others lie between; nano
 _N_FEW = 32  # tokens of a prompt, below which a step costs less than the line through longer ones
 
 Points = tuple[tuple[float, float], ...]
@@ -18,16 +20,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """A machine with a model in memory: its sizes, and the seconds that its steps take.
 
     llama.cpp looks at every cell that is in use, whichever sequence has it. A CPU does little for
-    the cells of others when it decodes, and nothing when it prefills one prompt alone.
+    the cells of others, and nothing when it prefills one prompt alone.
 
     Attributes:
         n_ctx: Cells of its cache.
         n_batch: Most tokens of a step.
         n_seq: Most sequences that run at the same time.
         decode: By rows: seconds of a step of so many streams, in an empty cache.
-        prefill: By tokens: seconds of a step of so many tokens of prompts, in an empty cache.
+        prefill: By tokens: seconds of a step of so many tokens of prompts, in an empty cache; more
+            than in proportion, as they also look at each other.
         row_cell_s: What a cell adds for each row, or on a GPU for all rows of a step together.
-        token_cell_s: What a cell adds for each token of a prompt.
+        token_cell_s: What a cell that was in use before adds for each token of a prompt.
     """
 
     n_ctx: int
@@ -63,13 +66,27 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
             seconds += _at(self.decode, len(depths)) + self.row_cell_s * n_seen
         if chunks:
             seconds += _at(self.prefill, n_tokens)
-            is_alone = not self.has_gpu and not depths and len(chunks) == 1
-            n_seen = (chunks[0][0] if is_alone else n_cells_held) + n_tokens
-            seconds += self.token_cell_s * n_tokens * n_seen
+            seconds += self.token_cell_s * self._n_seen_by_prompts(depths, chunks, n_cells_held)
         if depths and chunks:
             first_s = _at(self.decode, 1)
             seconds -= max(0.0, min(first_s, 2 * first_s - _at(self.decode, 2)))
         return seconds
+
+    def _n_seen_by_prompts(
+        self, depths: Sequence[int], chunks: Sequence[tuple[int, int]], n_held: int
+    ) -> float:
+        """Return how many own cells cost as much as what the tokens of prompts look at.
+
+        On a CPU, cells that a stream looks at cost a whole tile, which it shares with prompts.
+        """
+        n_tokens, n_own = sum(n for _, n in chunks), sum(n * n_past for n_past, n in chunks)
+        if self.has_gpu:
+            return n_tokens * n_held
+        if not depths and len(chunks) == 1:
+            return n_own
+        is_tiled = len(depths) + n_tokens >= _TILE
+        n_by_streams = _TILE * _SCATTERED * sum(depths) if is_tiled else 0.0
+        return n_by_streams + _n_seen(n_own, n_tokens, n_held, has_gpu=False)
 
 
 def from_benchmark(
@@ -108,13 +125,18 @@ def from_benchmark(
             (w.n_streams, max(s / 2, s - row_cell_s * n_seen(w.n_streams, n_own, w.n_cells_cached)))
             for w, s in steps
         ]
-    step_s, prompt_token_s, token_cell_s = _fit(
+    step_s, prompt_token_s, pair_s, token_cell_s = _fit(
         [_prompt_terms(d, n_batch, d.n_cells_cached if has_gpu else 0) for d in depths],
         [d.n_tokens / d.prefill_tok_s for d in depths],
-        ((0, 1, 2), (0, 1), (1, 2), (1,)),
+        ((0, 1, 2, 3), (0, 1, 3), (1, 2, 3), (0, 1), (1, 2), (1, 3), (1,)),
     )
-    few = min(_N_FEW, n_batch)
-    line = [(n, step_s + n * prompt_token_s) for n in (few, n_batch)]
+    # NOTE: the cells of a sliding window are few, so a token costs less for each one before the
+    # step than for each one in it, where llama.cpp computes all pairs
+    sizes = [n_batch >> n for n in range(n_batch.bit_length()) if n_batch >> n > _N_FEW]
+    line = [
+        (n, step_s + n * prompt_token_s + n * n * pair_s)
+        for n in (min(_N_FEW, n_batch), *reversed(sizes))
+    ]
     return Profile(
         n_ctx=n_ctx,
         n_batch=n_batch,
@@ -158,12 +180,13 @@ def _n_seen(n_own: float, n_rows: int, n_held: float, *, has_gpu: bool) -> float
     return n_own + _MASKED * max(0.0, n_rows * n_held - n_own)
 
 
-def _prompt_terms(depth: AtDepth, n_batch: int, n_others: int) -> tuple[float, float, float]:
-    """Return the steps of a prompt, its tokens, and the cells that these look at."""
+def _prompt_terms(depth: AtDepth, n_batch: int, n_others: int) -> tuple[float, ...]:
+    """Return the steps of a prompt, its tokens, and the cells these look at: in a step, before."""
     starts = range(0, depth.n_tokens, n_batch)
     chunks = [(n_past, min(n_batch, depth.n_tokens - n_past)) for n_past in starts]
-    n_seen = sum(n * (n_others + n_past + n) for n_past, n in chunks)
-    return len(chunks), depth.n_tokens, n_seen
+    n_pairs = sum(n * n for _, n in chunks)
+    n_before = sum(n * (n_others + n_past) for n_past, n in chunks)
+    return len(chunks), depth.n_tokens, n_pairs, n_before
 
 
 def _fit(

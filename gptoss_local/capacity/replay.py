@@ -9,6 +9,8 @@ import msgspec
 
 from gptoss_local.capacity.simulated_engine import Served, SimulatedEngine
 
+_ARRIVAL, _END, _BEGIN = range(3)  # in the order of what happens at the same time
+
 Route = Callable[[Sequence[SimulatedEngine], "array[int]"], SimulatedEngine]
 
 
@@ -44,9 +46,15 @@ def least_outstanding(engines: Sequence[SimulatedEngine], prompt: "array[int]") 
 def prefix_aware(engines: Sequence[SimulatedEngine], prompt: "array[int]") -> SimulatedEngine:
     """Return the engine with the least to prefill and to hold, this prompt included.
 
-    Source: the default cost of Dynamo's KV router: new blocks plus active ones.
+    Source: the default cost of Dynamo's KV router 1.6: prompts that have no first token, but for
+    what was cached of them, plus the active blocks of prompts, shared ones once.
     """
-    return min(engines, key=lambda engine: engine.n_tokens_held - engine.n_cached(prompt))
+
+    def cost(engine: SimulatedEngine) -> int:
+        n_new = len(prompt) - engine.n_cached(prompt)
+        return engine.n_tokens_unread + n_new + engine.n_tokens_held(prompt)
+
+    return min(engines, key=cost)
 
 
 def replay(
@@ -63,28 +71,29 @@ def replay(
     """
     served = [Served(number, 0.0) for number in range(len(requests))]
     followers: defaultdict[int, list[int]] = defaultdict(list)
-    # (when, which request or, after all of them, which engine)
-    events: list[tuple[float, int]] = []
+    # (when, what, which): what comes at the same time as a step ends is in the next one
+    events: list[tuple[float, int, int]] = []
     for number, request in enumerate(requests):
         if request.follows is None:
-            events.append((request.at_s, number))
+            events.append((request.at_s, _ARRIVAL, number))
         else:
             followers[request.follows].append(number)
     heapq.heapify(events)
+    numbers = {engine: number for number, engine in enumerate(engines)}
     while events:
-        now_s, number = heapq.heappop(events)
-        if number < len(requests):
+        now_s, event, number = heapq.heappop(events)
+        if event == _ARRIVAL:
             request, tokens = requests[number], requests[number].tokens
             engine = route(engines, tokens)
             served[number].arrived_s = now_s
             engine.add(served[number], tokens, request.n_answer)
-            if engine.is_busy:
-                continue
-        else:
-            engine = engines[number - len(requests)]
-            for done in engine.end_step(now_s):
+            if not engine.is_busy:
+                heapq.heappush(events, (now_s, _BEGIN, numbers[engine]))
+        elif event == _END:
+            for done in engines[number].end_step(now_s):
                 for follower in followers[done.number]:
-                    heapq.heappush(events, (now_s + requests[follower].at_s, follower))
-        if (step_s := engine.begin_step()) is not None:
-            heapq.heappush(events, (now_s + step_s, len(requests) + engines.index(engine)))
+                    heapq.heappush(events, (now_s + requests[follower].at_s, _ARRIVAL, follower))
+            heapq.heappush(events, (now_s, _BEGIN, number))
+        elif not engines[number].is_busy and (step_s := engines[number].begin_step()) is not None:
+            heapq.heappush(events, (now_s + step_s, _END, number))
     return served

@@ -2,11 +2,13 @@
 
 from array import array
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 
 from gptoss_local.capacity.cells import CountedContext
 from gptoss_local.capacity.profile import Profile
 from gptoss_local.engine.protocol import Generate, PrefixOptions
+from gptoss_local.engine.worker.cache.common_prefix import common_prefix
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slots
 from gptoss_local.engine.worker.costs import StepCosts
@@ -62,6 +64,7 @@ class SimulatedEngine:
         speculation = Speculation(context, 0, costs)
         self._scheduler = Scheduler(self._slots, self._cache, None, speculation, profile.n_batch)
         self._served: dict[Sequence, Served] = {}
+        self._n_unread: dict[Sequence, int] = {}
         self._n_arrived = 0
         self._plan: list[Work] = []
         self._step_s, self._n_prefilled, self._is_alone = 0.0, 0, True
@@ -77,9 +80,15 @@ class SimulatedEngine:
         return len(self._served)
 
     @property
-    def n_tokens_held(self) -> int:
-        """Return the tokens of all requests that run or wait."""
-        return sum(len(sequence.tokens) for sequence in self._served)
+    def n_tokens_unread(self) -> int:
+        """Return the tokens that were not cached of the prompts that have no first token yet."""
+        return sum(self._n_unread.values())
+
+    def n_tokens_held(self, prompt: "array[int]") -> int:
+        """Return the tokens of all prompts that run or wait, and this one; what they share once."""
+        prompts = sorted([prompt, *(s.tokens[: s.n_prompt] for s in self._served)])
+        n_shared = sum(common_prefix(*pair) for pair in pairwise(prompts))
+        return sum(map(len, prompts)) - n_shared
 
     def n_cached(self, prompt: "array[int]") -> int:
         """Return how many tokens of a prompt need no prefill here now."""
@@ -98,6 +107,7 @@ class SimulatedEngine:
         sequence = Sequence(request, self._n_arrived, cast(Any, _NoSampler()))
         self._n_arrived += 1
         self._served[sequence] = served
+        self._n_unread[sequence] = len(prompt) - self.n_cached(prompt)
         self._scheduler.add(sequence)
 
     def begin_step(self) -> float | None:
@@ -128,6 +138,7 @@ class SimulatedEngine:
             if is_due:
                 served = self._served[sequence]
                 served.times_s.append(now_s)
+                self._n_unread.pop(sequence, None)
                 # the answer's tokens are like those that a request which follows has in its prompt
                 _, reason = sequence.append([sequence.tokens[-1]], self._profile.n_ctx)
                 if reason:

@@ -62,10 +62,47 @@ def test_a_benchmark_gives_the_profile_back(has_gpu: bool) -> None:
         assert found.step_s(depths, chunks, n_held) == pytest.approx(expected, rel=0.02)
 
 
+def test_tokens_of_a_step_cost_more_the_more_there_are() -> None:
+    """A CPU computes all pairs within a step, but the cells of a sliding window are few."""
+    seconds = {n: 1e-4 * n + 1e-7 * n * n for n in (128, 512)}
+    before = sum(512 * 512 * n for n in range(4)) * 2e-8
+    prompts = {**seconds, 2048: 4 * seconds[512] + before}
+    depths = [AtDepth(n, n / s, 100) for n, s in prompts.items()]
+    found = from_benchmark(depths, [], n_ctx=4096, n_batch=512, n_seq=1, has_gpu=False)
+    for n in (128, 256, 512):
+        assert found.step_s([], [(0, n)], 0) == pytest.approx(1e-4 * n + 1e-7 * n * n)
+    assert found.token_cell_s == pytest.approx(2e-8)
+
+
 def test_a_step_of_both_reads_the_weights_once() -> None:
     true = msgspec.structs.replace(TRUE, token_cell_s=0.0)
     apart = true.step_s([10], [], 10) + true.step_s([], [(0, 100)], 10)
     assert true.step_s([10], [(0, 100)], 10) == pytest.approx(apart - 0.002)
+
+
+@pytest.mark.parametrize(("has_gpu", "share"), [(False, 0.25), (True, 1)])
+def test_a_cpu_does_little_for_cells_of_others(has_gpu: bool, share: float) -> None:
+    profile = msgspec.structs.replace(TRUE, has_gpu=has_gpu)
+
+    def more_s(chunks: list[tuple[int, int]]) -> float:
+        before = [(0, n) for _, n in chunks]
+        return profile.step_s([], chunks, 4000) - profile.step_s([], before, 0)
+
+    whole_s = 1e-7 * 100 * 4000
+    assert more_s([(4000, 100)]) == pytest.approx(whole_s)
+    assert more_s([(0, 50), (0, 50)]) == pytest.approx(share * whole_s)
+    assert more_s([(0, 100)]) == pytest.approx(whole_s if has_gpu else 0)
+
+
+def test_a_stream_makes_a_tile_of_a_prompt_look_at_its_cells() -> None:
+    """On a CPU, and if there are enough tokens for tiles."""
+
+    def more_s(n_tokens: int) -> float:
+        near, far = (TRUE.step_s([n], [(0, n_tokens)], 4000) for n in (0, 1000))
+        return far - near - (TRUE.step_s([1000], [], 4000) - TRUE.step_s([0], [], 4000))
+
+    assert more_s(200) == pytest.approx(1e-7 * 2 * 64 * 1000)
+    assert more_s(20) == pytest.approx(0)
 
 
 def test_one_short_prompt_is_enough() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gptoss_local.capacity.profile import Profile
 from gptoss_local.capacity.replay import Request, least_outstanding, prefix_aware, replay
-from gptoss_local.capacity.simulated_engine import SimulatedEngine
+from gptoss_local.capacity.simulated_engine import Served, SimulatedEngine
 from gptoss_local.capacity.sizing import Goal, Promise, simulate, size, size_recorded
 from gptoss_local.errors import ContextOverflowError, DoesNotFitError
 
@@ -75,6 +75,23 @@ def test_what_no_number_of_machines_does_is_said(change: dict[str, float], says:
 def test_a_prompt_that_never_fits_is_refused() -> None:
     with pytest.raises(ContextOverflowError, match="8,200 tokens"):
         size(FLAT, msgspec.structs.replace(GOAL, n_prompt=8160))
+
+
+def test_prefix_aware_routing_weighs_what_is_to_read_and_what_is_held() -> None:
+    """Tokens that prompts share are held once; what is read already is not to be read again."""
+    busy, idle = SimulatedEngine(FLAT), SimulatedEngine(FLAT)
+    prompt = Request(at_s=0, prompt=((1, 300), (9, 40)), n_answer=2).tokens
+    for number in range(2):
+        other = Request(at_s=0, prompt=((1, 300), (2 + number, 50)), n_answer=9)
+        busy.add(Served(number, 0.0), other.tokens, other.n_answer)
+    assert busy.n_tokens_held(prompt) == 300 + 50 + 50 + 40
+    assert busy.n_tokens_unread == 700
+    assert prefix_aware([busy, idle], prompt) is idle
+    now_s = 0.0
+    while busy.n_tokens_unread:
+        assert busy.begin_step() is not None
+        busy.end_step(now_s)
+    assert prefix_aware([busy, idle], prompt) is busy
 
 
 def test_prefix_aware_routing_finds_the_conversation_again() -> None:
