@@ -10,7 +10,6 @@ from gptoss_local.runner.benchmark import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWid
 
 _MASKED = 0.25  # of what a CPU takes for an own cell, for one of another sequence; nano, 2 cores
 _TILE = 64  # tokens that ggml's attention takes together on a CPU (GGML_FA_TILE_Q), in wide steps
-_SCATTERED = 2.0  # cells that such a tile reads for one of a stream, as others lie between; nano
 _N_FEW = 32  # tokens of a prompt, below which a step costs less than the line through longer ones
 
 Points = tuple[tuple[float, float], ...]
@@ -85,7 +84,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         if not depths and len(chunks) == 1:
             return n_own
         is_tiled = len(depths) + n_tokens >= _TILE
-        n_by_streams = _TILE * _SCATTERED * sum(depths) if is_tiled else 0.0
+        n_by_streams = _TILE * sum(depths) if is_tiled else 0
         return n_by_streams + _n_seen(n_own, n_tokens, n_held, has_gpu=False)
 
 

@@ -101,7 +101,7 @@ def test_a_stream_makes_a_tile_of_a_prompt_look_at_its_cells() -> None:
         near, far = (TRUE.step_s([n], [(0, n_tokens)], 4000) for n in (0, 1000))
         return far - near - (TRUE.step_s([1000], [], 4000) - TRUE.step_s([0], [], 4000))
 
-    assert more_s(200) == pytest.approx(1e-7 * 2 * 64 * 1000)
+    assert more_s(200) == pytest.approx(1e-7 * 64 * 1000)
     assert more_s(20) == pytest.approx(0)
 
 
