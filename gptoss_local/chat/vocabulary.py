@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from uuid import uuid4
 
 import openai_harmony
 
@@ -20,6 +19,7 @@ from gptoss_local.chat.parts import RenderedParts
 from gptoss_local.chat.pieces import split_text
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.formats.o200k import FIRST_SPECIAL, render_ranks
+from gptoss_local.whole_file import write_whole
 
 START, END, MESSAGE, CHANNEL, CONSTRAIN = 200006, 200007, 200008, 200005, 200003
 RETURN, CALL, END_OF_TEXT = 200002, 200012, 199999
@@ -58,6 +58,7 @@ class Vocabulary:
 
         Raises:
             ModelLoadError: the model's tokenizer is not the one of gpt-oss.
+            UsageError: the file cannot be written.
         """
         try:
             text = render_ranks(tokens)
@@ -65,7 +66,7 @@ class Vocabulary:
             raise _wrong_tokenizer() from error
         folder = cache_dir / f"vocabulary-{sha256(text).hexdigest()[:16]}"
         if not (folder / _FILE_NAME).is_file():
-            _write_atomically(folder / _FILE_NAME, text)
+            write_whole(folder / _FILE_NAME, text.decode())
         return _load(folder)
 
     def bytes_of(self, token: int) -> bytes:
@@ -100,14 +101,6 @@ class Vocabulary:
                 budget.spend(1)
             begin = tag.end()
         return tokens + self.encode(text[begin:], budget)
-
-
-def _write_atomically(path: Path, text: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # No process id: processes in containers that share the folder may have the same one.
-    partial = path.with_name(f"{path.name}.{uuid4().hex}")
-    partial.write_bytes(text)
-    partial.replace(path)
 
 
 @functools.lru_cache(maxsize=1)

@@ -55,8 +55,13 @@ def keys(
         case Action.ls:
             _list(path, json=json)
         case Action.add:
-            limits = {"requests_per_minute": requests, "tokens_per_minute": tokens}
-            key = add_key(path, name, **limits, priority=priority)
+            key = add_key(
+                path,
+                name,
+                requests_per_minute=requests,
+                tokens_per_minute=tokens,
+                priority=priority,
+            )
             if json:
                 print_json(name=name, key=key, file=path)
                 return

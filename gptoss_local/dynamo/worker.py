@@ -27,7 +27,7 @@ _DEFAULTS = {
     "DYN_EVENT_PLANE": "zmq",
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "1",
 }
-"""Values of Dynamo's variables where there is no etcd, and no NATS. The last one is how long
+"""Values of Dynamo's variables without etcd and NATS. The last one is how long
 frontends have to notice that a worker is about to end; Dynamo waits five seconds by itself."""
 
 Progressing = AbstractContextManager[Progress]

@@ -1,5 +1,6 @@
 """The vocabulary comes from the model and only the right one is accepted."""
 
+import os
 from hashlib import sha256
 from pathlib import Path
 
@@ -38,16 +39,16 @@ def test_another_process_with_the_same_id_is_faster(
     nano_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in two containers that share a folder."""
-    tokens, replace, n_written = read_tokens(nano_gguf), Path.replace, 0
+    tokens, replace, n_written = read_tokens(nano_gguf), os.replace, 0
 
-    def replace_later(path: Path, target: Path) -> Path:
+    def replace_later(path: Path, target: Path) -> None:
         nonlocal n_written
         n_written += 1
         if n_written == 1:
             Vocabulary.from_model(tokens, tmp_path)
-        return replace(path, target)
+        replace(path, target)
 
-    monkeypatch.setattr(Path, "replace", replace_later)
+    monkeypatch.setattr(os, "replace", replace_later)
     Vocabulary.from_model(tokens, tmp_path)
     assert n_written == 2
     (path,) = tmp_path.glob("*/*")

@@ -4,7 +4,7 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -65,6 +65,17 @@ def prompts(seed: int, n: int) -> list[list[int]]:
     """Messages that share nothing; each ends where a conversation continues."""
     rng = random.Random(seed)
     return [[*(rng.randrange(199_000) for _ in range(199)), END] for _ in range(n)]
+
+
+def fill(cluster: Cluster, worker: int, seed: int) -> list[Generator[int, None, None]]:
+    """Have answers in all places of a worker, and return their streams."""
+    streams = [
+        iter(cluster.stream(prompt, N_LONG, worker=worker, ignore_eos=True))
+        for prompt in prompts(seed, N_PARALLEL)
+    ]
+    for stream in streams:
+        next(stream)
+    return streams
 
 
 def test_golden_conversations(cluster: Cluster, vocabulary: Vocabulary, nano_gguf: Path) -> None:
@@ -133,13 +144,7 @@ def test_options_reach_the_engine(cluster: Cluster) -> None:
 def test_clients_that_leave_free_their_places(cluster: Cluster) -> None:
     """One amid its answer, and one that still waits for a place, which it would have for long."""
     worker = next(iter(cluster.workers))
-    others = [
-        cluster.stream(prompt, N_LONG, worker=worker, ignore_eos=True)
-        for prompt in prompts(2, N_PARALLEL)
-    ]
-    streams = [iter(answer) for answer in others]
-    for stream in streams:
-        next(stream)
+    streams = fill(cluster, worker, seed=2)
     waiting = cluster.stream(prompts(3, 1)[0], N_LONG, worker=worker, timeout_s=3, ignore_eos=True)
     assert "Timeout" in failed(waiting)
     streams[0].close()
@@ -152,13 +157,7 @@ def test_clients_that_leave_free_their_places(cluster: Cluster) -> None:
 def test_a_higher_priority_is_answered_first(cluster: Cluster) -> None:
     """Of requests that wait in a worker, whichever came first."""
     worker = next(iter(cluster.workers))
-    full = [
-        cluster.stream(prompt, N_LONG, worker=worker, ignore_eos=True)
-        for prompt in prompts(8, N_PARALLEL)
-    ]
-    streams = [iter(answer) for answer in full]
-    for stream in streams:
-        next(stream)
+    streams = fill(cluster, worker, seed=8)
     ended: list[int] = []
 
     def ask(prompt: list[int], priority: int) -> None:

@@ -8,12 +8,20 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.conftest import RunningServer, wait_until
 from tests.tui.running_chat import FRANCE, PARIS
 
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 class Tmux:
@@ -68,7 +76,11 @@ class Tmux:
         return self._tmux("display-message", "-p", "#{mouse_any_flag}").strip() == "1"
 
     def close(self) -> None:
+        """End the server, and wait for that: a new one would find the old one's socket."""
+        server = self._run("display-message", "-p", "#{pid}").stdout.strip()
         self._run("kill-server")
+        if server:
+            wait_until(lambda: _has_ended(int(server)), timeout_s=30)
 
     def _tmux(self, *arguments: str, env: dict[str, str] | None = None) -> str:
         done = self._run(*arguments, env=env)
