@@ -41,7 +41,7 @@ class Client:
         self._settings = settings
         self._http = httpx.Client(
             base_url=settings.url,
-            headers=_headers(settings),
+            auth=_OwnerAuth(settings),
             timeout=_TIMEOUT,
             trust_env=False,  # a proxy set for the internet must not get requests for this machine
             verify=False,  # there is no TLS, and reading the certificates takes 50 ms
@@ -154,7 +154,7 @@ class AsyncClient:
         self._settings = settings
         self._http = httpx.AsyncClient(
             base_url=settings.url,
-            headers=_headers(settings),
+            auth=_OwnerAuth(settings),
             timeout=_TIMEOUT,
             trust_env=False,  # as in Client
             verify=False,
@@ -186,8 +186,25 @@ class AsyncClient:
         await self._http.aclose()
 
 
-def _headers(settings: Settings) -> dict[str, str] | None:
-    return {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else None
+def owner_key(settings: Settings) -> str:
+    """Return the key with which this account asks: the setting, or its server's secret."""
+    if settings.api_key:
+        return settings.api_key
+    with contextlib.suppress(OSError):
+        return settings.owner_secret_path.read_text(encoding="ascii")
+    return ""
+
+
+class _OwnerAuth(httpx.Auth):
+    """Sends the key as it is now: a server that has been started meanwhile has another secret."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        if key := owner_key(self._settings):
+            request.headers["Authorization"] = f"Bearer {key}"
+        yield request
 
 
 def _frame(line: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@
     │   ├── MethodNotAllowedError    2        405
     │   ├── RequestTimeoutError      2        408
     │   ├── UnauthorizedError        2        401   the API key is missing or wrong
-    │   ├── StaleTokenError          2        403   of the web page, which another server sent
+    │   ├── ForbiddenError           2        403   a page of another origin, or another account
     │   ├── AnsweringError           2        409   a turn that is still being written
     │   ├── RequestTooLargeError     2        413
     │   ├── UnsupportedEncodingError 2        415   the body is compressed in a way we do not read
@@ -82,7 +82,7 @@ class UnauthorizedError(UsageError):
     http_status = 401
 
 
-class StaleTokenError(UsageError):
+class ForbiddenError(UsageError):
     http_status = 403
 
 

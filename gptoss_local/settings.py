@@ -77,6 +77,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A file with keys of other users, and limits of each; docs/observe.md describes it."""
     insecure: bool = False
     """Let the server listen to other machines without an API key."""
+    allowed_hosts: str = ""
+    """Names under which the server may be asked, besides those of this machine: `nas.lan,gpu`."""
     origins: str = ""
     """Web pages that may call the server, besides those of this machine: `https://a.example,*`."""
     speculation: bool = True
@@ -167,6 +169,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def server_log(self) -> Path:
         """Return the log of servers that commands start; `gptoss serve` logs to its terminal."""
         return self.log_dir / "server.log"
+
+    @property
+    def owner_secret_path(self) -> Path:
+        """Return the file by which programs of this account prove that to a running server."""
+        name = re.sub(r"[^\w.-]+", "-", self.url.removeprefix("http://"))
+        return self._folder("run", platformdirs.user_data_path(_APP) / "run") / f"{name}.secret"
 
     @property
     def url(self) -> str:

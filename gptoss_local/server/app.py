@@ -5,8 +5,6 @@ import errno
 import logging
 import math
 import os
-import re
-import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -16,12 +14,12 @@ from pathlib import Path
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gptoss_local import __version__
 from gptoss_local.errors import ServerUnavailableError, UsageError
 from gptoss_local.pulling.jobs import Pulls
 from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.access import Access
 from gptoss_local.server.chats import Answers, ChatStore
 from gptoss_local.server.connections import BoundedProtocol, connection_limits, quieten_logs
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
@@ -60,8 +58,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         app.state.manager = ModelManager(settings)
         watchers = app.state.manager.counters.watchers
         watchers.append(app.state.histograms.add)
-        if limits:
-            watchers.append(limits.charge)
+        watchers.append(app.state.access.charge)
         if tracing:
             watchers.append(tracing.add_answer)
         app.state.pulls = Pulls(settings)
@@ -81,41 +78,23 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         if tracing:
             await tracing.close()
 
-    token = secrets.token_urlsafe(24)
     limits = Limits(settings.api_keys_file) if settings.api_keys_file else None
     tracing = start_tracing()
     app = Starlette(
         routes=[endpoint.route for endpoint in ENDPOINTS],
         middleware=[
             Middleware(RequestIds),
-            Middleware(CleanPath),
+            Middleware(Guard, settings=settings),
             *([Middleware(TraceRequests, tracing=tracing)] if tracing else []),
-            Middleware(Guard, settings=settings, token=token, limits=limits),
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
-    app.router.redirect_slashes = False  # `CleanPath` serves both
+    app.router.redirect_slashes = False  # `Guard` serves both
     app.state.start_s, app.state.shut_down = time.monotonic(), shut_down
-    app.state.token = token  # of the page: one of another site cannot read it
-    app.state.limits, app.state.histograms = limits, Histograms()
+    app.state.access = Access(settings, limits)
+    app.state.histograms = Histograms()
     return app
-
-
-class CleanPath:
-    """ASGI middleware for base URLs that end in a slash: `//api/chat` and `/api/tags/` are served.
-
-    Ollama redirects them, but few clients follow a redirect of a POST.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            path = re.sub(r"/{2,}", "/", scope["path"])
-            scope = {**scope, "path": path.rstrip("/") or "/"}
-        await self._app(scope, receive, send)
 
 
 def serve(settings: Settings) -> None:
@@ -150,7 +129,8 @@ def serve(settings: Settings) -> None:
     )
     server = _Server(config, app, settings.grace_s)
     _log.info("listening on %s", settings.url)
-    server.run(sockets=[listener])
+    with app.state.access.secret_in_file(settings):
+        server.run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):

@@ -6,8 +6,11 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from gptoss_local.errors import GptOssError
+from gptoss_local.server.access import OWN_ORIGIN, Access, Level
+from gptoss_local.server.origin import preflight
 from gptoss_local.server.streaming import Framing
 
 
@@ -23,6 +26,10 @@ class Endpoint(NamedTuple):
             refusal is in our words.
         queries: JSON schemas of the parameters after the `?`.
         is_refused: It only says clearly that there is no such thing.
+        access: Who may use it. `open`: everybody, as it holds nothing of the user's; `key`: each
+            API key, and everybody where there are none; `models`: the owner, and everybody where
+            there are no keys, as in Ollama; `page`: the owner and our page; `owner`: the owner.
+        is_metered: A request counts against the limits of its key.
     """
 
     method: str
@@ -35,11 +42,32 @@ class Endpoint(NamedTuple):
     required: tuple[str, ...] = ()
     queries: Mapping[str, dict[str, Any]] = {}
     is_refused: bool = False
+    access: Level = "owner"
+    is_metered: bool = False
 
     @property
     def route(self) -> Route:
         """Return the route that Starlette serves."""
-        return Route(self.path, self.serve, methods=[self.method])
+        return _Route(self)
+
+
+class _Route(Route):
+    """Serves an endpoint to those who may use it."""
+
+    def __init__(self, stated: Endpoint) -> None:
+        super().__init__(stated.path, stated.serve, methods=[stated.method])
+        self._stated = stated
+        self.is_shared = stated.access not in OWN_ORIGIN  # with pages of other origins
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        access: Access = scope["app"].state.access
+        request = Request(scope)
+        if request.method == "OPTIONS" and self.is_shared:
+            await preflight(request.headers)(scope, receive, send)
+            return
+        is_metered = self._stated.is_metered and request.method == self._stated.method
+        access.admit(request, self._stated.access, is_metered=is_metered)
+        await super().handle(scope, receive, send)
 
 
 class Dialect(NamedTuple):

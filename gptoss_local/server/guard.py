@@ -1,141 +1,104 @@
-"""Keeps web pages and other machines away from a server that is meant for this machine.
+"""Keeps web pages and other machines away, before anything else looks at a request.
 
 A browser sends Origin with every cross-site request; a page that rebinds its DNS name to
 loopback sends its own name as Host. Both get 403, as in Ollama (routes.go:allowedHostsMiddleware).
 Pages that are allowed get the CORS headers that their browser asks for. A server that other
-machines can reach wants an API key instead of a Host of this machine. Keys of a file are for other
-users: each has limits of its own, and where there is an API key as well, the saved chats, changes
-of models and the end of the server are its owner's alone.
-
-What belongs to our own page is for no other one, not even of this machine: its endpoints want our
-own origin, and a token that only a page of this server can know.
+machines can reach wants an API key instead of a Host of this machine. Who may use which endpoint
+is decided by `access`, once the route is known.
 """
 
 import ipaddress
 import re
-import secrets
 import socket
+import unicodedata
 from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
+import psutil
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gptoss_local.errors import GptOssError, StaleTokenError, UnauthorizedError, UsageError
+from gptoss_local.errors import UsageError
 from gptoss_local.server.error_handlers import error_response
-from gptoss_local.server.limits import Limits
-from gptoss_local.server.origin import is_allowed_origin, is_own_origin
+from gptoss_local.server.origin import is_allowed_origin
 from gptoss_local.settings import Settings
 
-_LOCAL_NAMES = frozenset(("", "localhost", socket.gethostname().lower()))
-_LOCAL_SUFFIXES = (".localhost", ".local", ".internal")
-_OPEN_PATHS = re.compile(r"/|/health|/web/.*")  # hold nothing of the user's
-_OWN_PATHS = re.compile(r"/api/gptoss/(chats|presets)(/.*)?|/web/.*")  # of our page alone
-_OWNERS_PATHS = re.compile(r"/api/(pull|push|create|copy|delete|blobs/.*)|/api/gptoss/shutdown")
-
-_PREFLIGHT = {
-    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS",
-    "Access-Control-Max-Age": "43200",
-}
-_HEADERS = (
-    "Authorization, Content-Type, User-Agent, Accept, X-Requested-With, OpenAI-Beta, x-api-key, "
-    "anthropic-version, anthropic-beta"
-)
+_UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that no name has
 
 
 class Guard:
-    """ASGI middleware that lets local clients through, and others with the key.
+    """ASGI middleware that refuses mangled paths, foreign names of the server, and foreign pages.
+
+    Base URLs that end in a slash are served: `//api/chat` and `/api/tags/`. Ollama redirects them,
+    but few clients follow a redirect of a POST.
 
     Args:
         app: What it guards.
-        settings: With the key, and the address that the server listens to.
-        token: What our page must send.
-        limits: Of the keys in a file, if there is one.
+        settings: With the address that the server listens to, and the names it answers to.
     """
 
-    def __init__(
-        self, app: ASGIApp, settings: Settings, token: str, limits: Limits | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._token = token.encode()
-        self._limits = limits
-        self._key = settings.api_key.encode()
         self._checks_host = is_loopback(settings.host)
-        self._origins = tuple(o.strip().lower() for o in settings.origins.split(",") if o.strip())
+        self._hosts = {
+            "",
+            "localhost",
+            socket.gethostname().lower(),
+            *_listed(settings.allowed_hosts),
+        }
+        self._origins = _listed(settings.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers, path = Headers(scope=scope), scope["path"]
+        headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin", "")
-        is_ours = _OWN_PATHS.fullmatch(path) is not None
-        is_host = not self._checks_host or is_local_host(host)
-        if is_ours:
-            is_origin = not origin or is_own_origin(origin, host)
-        else:
-            is_origin = is_allowed_origin(origin, host) or self._is_listed(origin)
-        if not (is_host and is_origin) or _is_hidden(headers, scope["method"]):
-            await PlainTextResponse("", 403)(scope, receive, send)
-        elif origin and not is_ours and scope["method"] == "OPTIONS":
-            await _preflight(headers)(scope, receive, send)
-        else:
-            answering = _with_origin(send, origin) if origin and not is_ours else send
-            try:
-                self._admit(scope["method"], path, headers)
-            except GptOssError as error:
-                await error_response(Request(scope), error)(scope, receive, answering)
-            else:
-                await self._app(scope, receive, answering)
-
-    def _admit(self, method: str, path: str, headers: Headers) -> None:
-        """Refuse a request for want of a key or a token, or beyond the limits of its key.
-
-        Raises:
-            UnauthorizedError, StaleTokenError, RateLimitError: it may not be served.
-        """
-        if _OPEN_PATHS.fullmatch(path):
-            return
-        sent, name = _sent_keys(headers), ""
-        if self._key and any(secrets.compare_digest(key, self._key) for key in sent):
-            return
-        is_ours = _OWN_PATHS.fullmatch(path) is not None
-        if self._key or self._limits:
-            names = map(self._limits.name_of, sent) if self._limits else ()
-            name = next(filter(None, names), "")
-            if not name:
-                key = "your key" if self._limits else "the server's GPTOSS_API_KEY"
-                raise UnauthorizedError(
-                    "the API key is missing or wrong",
-                    hint=f"Send {key} as 'Authorization: Bearer KEY'.",
-                )
-            if self._key and (is_ours or _OWNERS_PATHS.fullmatch(path)):
-                what = "the saved chats are" if is_ours else "this is"
-                raise UnauthorizedError(
-                    f"{what} for the owner of the server",
-                    hint="It wants the GPTOSS_API_KEY; other keys are for answers.",
-                )
-        sent_token = headers.get("x-gptoss-token", "").encode()
-        if is_ours and not secrets.compare_digest(sent_token, self._token):
-            raise StaleTokenError(
-                "these endpoints are for the page of this server, which sends its token",
-                hint="Load the page again; programs can send the API key of a server with one.",
+        if not is_plain_path(scope["raw_path"]):
+            error = UsageError(
+                "the path has a control character, an encoded slash, or a segment of dots",
+                hint="Names in a path are percent-encoded UTF-8 without slashes.",
             )
-        if self._limits:
-            self._limits.admit(name, method, path)
+            await error_response(Request(scope), error)(scope, receive, send)
+        elif self._checks_host and not self._is_our_name(host):
+            text = "This server does not answer to that name. GPTOSS_ALLOWED_HOSTS adds names.\n"
+            await PlainTextResponse(text, 403)(scope, receive, send)
+        elif _is_hidden(headers, scope["method"]) or not (
+            is_allowed_origin(origin, host) or self._is_listed(origin)
+        ):
+            await PlainTextResponse("", 403)(scope, receive, send)
+        else:
+            path = re.sub(r"/{2,}", "/", scope["path"])
+            clean = {**scope, "path": path.rstrip("/") or "/"}
+            await self._app(clean, receive, _with_origin(clean, send) if origin else send)
 
     def _is_listed(self, origin: str) -> bool:
         """Return whether the settings name an origin; `*` stands for anything, also within one."""
         return any(fnmatchcase(origin.lower(), listed) for listed in self._origins)
 
+    def _is_our_name(self, host: str) -> bool:
+        """Return whether a Host header names this machine, or what the settings state."""
+        if "@" in host:  # a name before it is of no header Host
+            return False
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+        except ValueError:
+            return False
+        return name in self._hosts or _is_own_address(name)
 
-def _sent_keys(headers: Headers) -> list[bytes]:
-    """Return what a client sent as its key."""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    bearer = token.strip() if scheme.lower() == "bearer" else ""
-    return [key.encode() for key in (bearer, headers.get("x-api-key", "")) if key]
+
+def is_plain_path(raw_path: bytes) -> bool:
+    """Return whether all readers of a path see the same segments in it."""
+    try:
+        segments = [unquote_to_bytes(part).decode() for part in raw_path.split(b"/")]
+    except UnicodeDecodeError:
+        return False
+    if any(segment in (".", "..") for segment in segments):
+        return False
+    text = "".join(segments)
+    return not any(c in "/\\" or unicodedata.category(c) in _UNSHOWN for c in text)
 
 
 def check_access(settings: Settings) -> None:
@@ -160,21 +123,19 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def is_local_host(host: str) -> bool:
-    """Return whether a Host header names this machine or an address of a private network."""
-    if "@" in host:  # a name before it is of no header Host
-        return False
-    try:
-        name = (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return False
-    if name in _LOCAL_NAMES or name.endswith(_LOCAL_SUFFIXES):
-        return True
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(name.strip().lower() for name in names.split(",") if name.strip())
+
+
+def _is_own_address(name: str) -> bool:
     try:
         address = ipaddress.ip_address(name)
     except ValueError:
         return False
-    return address.is_loopback or address.is_private or address.is_unspecified
+    if address.is_loopback or address.is_unspecified:
+        return True
+    own = (each.address for addresses in psutil.net_if_addrs().values() for each in addresses)
+    return str(address) in {each.partition("%")[0] for each in own}
 
 
 def _is_hidden(headers: Headers, method: str) -> bool:
@@ -186,26 +147,14 @@ def _is_hidden(headers: Headers, method: str) -> bool:
     return is_foreign and method not in ("GET", "HEAD", "OPTIONS")
 
 
-def _preflight(headers: Headers) -> Response:
-    """Allow a page what it asks for: once it may call, any headers are harmless."""
-    wanted = headers.get("access-control-request-headers", "")
-    is_plain = re.fullmatch(r"[A-Za-z0-9_, -]{0,1000}", wanted)
-    return Response(
-        status_code=204,
-        headers=_PREFLIGHT
-        | {
-            "Access-Control-Allow-Origin": headers["origin"],
-            "Access-Control-Allow-Headers": wanted if wanted and is_plain else _HEADERS,
-            "Vary": "Origin",
-        },
-    )
+def _with_origin(scope: Scope, send: Send) -> Send:
+    """Tell the browser that its page may read the answer, unless the endpoint is for no other."""
 
-
-def _with_origin(send: Send, origin: str) -> Send:
     async def answering(message: Message) -> None:
-        if message["type"] == "http.response.start":
+        is_shared = getattr(scope.get("route"), "is_shared", True)
+        if message["type"] == "http.response.start" and is_shared:
             headers = MutableHeaders(scope=message)
-            headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Allow-Origin"] = Headers(scope=scope)["origin"]
             headers.add_vary_header("Origin")
         await send(message)
 

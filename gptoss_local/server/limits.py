@@ -7,12 +7,10 @@ ran at the same time, and the next request waits until it has recovered.
 
 import logging
 import math
-import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextvars import ContextVar
 from pathlib import Path
 
 from gptoss_local.api_keys import ApiKey, hash_key, read_keys
@@ -20,14 +18,6 @@ from gptoss_local.errors import RateLimitError, UsageError
 from gptoss_local.runner.counters import AnswerRecord
 
 _log = logging.getLogger("gptoss")
-
-_ANSWERS = re.compile(
-    r"/api/(chat|generate)|/v1/(chat/completions|completions|responses|messages)"
-    r"|/api/gptoss/chats/\d+/(ask|answer|continue)"
-)
-_caller: ContextVar[str] = ContextVar("caller", default="")  # the name of the request's key
-caller_priority: ContextVar[int] = ContextVar("caller_priority", default=0)
-"""That of the request's key."""
 
 _Sign = tuple[int, int, int]
 
@@ -123,25 +113,21 @@ class Limits:
         self.use: dict[str, KeyUse] = {}
         self._follow(read_keys(path))
 
-    def name_of(self, sent: bytes) -> str:
-        """Return the name of a key, or nothing if it is not in the file."""
+    def key_of(self, sent: bytes) -> ApiKey | None:
+        """Return the key of the file that was sent, if it is one."""
         self._reload()
-        sent_hash, found = hash_key(sent), ""
+        sent_hash, found = hash_key(sent), None
         for key in self._keys:  # all of them, so that the time says nothing
             if secrets.compare_digest(key.sha256, sent_hash):
-                found = key.name
+                found = key
         return found
 
-    def admit(self, name: str, method: str, path: str) -> None:
-        """Let a request in, and charge what it will cost to its key.
+    def admit(self, name: str) -> None:
+        """Let a metered request in, and charge it to its key.
 
         Raises:
             RateLimitError: the key is over one of its limits.
         """
-        _caller.set(name)
-        caller_priority.set(next((key.priority for key in self._keys if key.name == name), 0))
-        if method != "POST" or not _ANSWERS.fullmatch(path):
-            return
         use = self.use[name]
         waits_s = {what: bucket.wait_s(1) for what, bucket in use.buckets.items()}
         if any(waits_s.values()):
@@ -157,10 +143,9 @@ class Limits:
         if bucket_of_requests := use.buckets.get("requests"):
             bucket_of_requests.take(1)
 
-    def charge(self, record: AnswerRecord) -> None:
-        """Charge an answer that is over to the key of the request that asked for it."""
-        if name := _caller.get():
-            self.use[name].charge(record.n_prompt, record.n_generated)
+    def charge(self, name: str, record: AnswerRecord) -> None:
+        """Charge an answer that is over to the key that asked for it."""
+        self.use[name].charge(record.n_prompt, record.n_generated)
 
     def _reload(self) -> None:
         sign = _sign_of(self._path)

@@ -41,7 +41,7 @@ async def metrics(request: Request) -> Response:
     await manager.energy.look()
     names = (model.entry.name for model in models)
     state = request.app.state
-    loaded, keys = dict(zip(names, stats, strict=True)), state.limits.use if state.limits else {}
+    loaded, keys = dict(zip(names, stats, strict=True)), state.access.use_of_keys()
     text = render(manager.counters, loaded, state.histograms, keys, manager.energy)
     return Response(text, media_type=MEDIA_TYPE)
 

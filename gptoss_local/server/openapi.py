@@ -54,7 +54,7 @@ async def openapi(_request: Request) -> Response:
 
 ENDPOINTS = (
     *(endpoint for dialect in DIALECTS for endpoint in dialect.endpoints),
-    Endpoint("GET", "/openapi.json", openapi, "This document", dict),
+    Endpoint("GET", "/openapi.json", openapi, "This document", dict, access="key"),
 )
 """All that the server serves."""
 
@@ -125,7 +125,7 @@ def _describe(endpoint: Endpoint, reference: dict[Any, Any]) -> dict[str, Any]:
         described["responses"][str(status)] = {"description": text} | (
             {} if method == "head" else {"content": content}
         )
-    forbidden = "A Host that is not this machine, a web page's Origin, or not our page's token"
+    forbidden = "A Host that is not this machine, or a web page's Origin"
     refused: dict[str, Any] = {_TEXT: {}, _JSON: {"schema": error}}
     described["responses"]["403"] = {"description": forbidden, "content": refused}
     return described

@@ -1,13 +1,25 @@
-"""Judge the Origin header, by which a browser says whose page asks."""
+"""Judge the Origin header, by which a browser says whose page asks, and answer preflights."""
 
 import re
 
+from starlette.datastructures import Headers
+from starlette.responses import Response
+
 _APP_SCHEMES = frozenset(("app", "file", "tauri", "vscode-webview", "vscode-file"))
 _LOCAL_ORIGIN = re.compile(r"https?://(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:\d+)?")
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS",
+    "Access-Control-Max-Age": "43200",
+    "Vary": "Origin",
+}
+_HEADERS = (
+    "Authorization, Content-Type, User-Agent, Accept, X-Requested-With, OpenAI-Beta, x-api-key, "
+    "anthropic-version, anthropic-beta"
+)
 
 
 def is_own_origin(origin: str, host: str) -> bool:
-    """Return whether an Origin header is that of the server's own page."""
+    """Return whether an Origin header names the server's own page."""
     scheme, _, rest = origin.partition("://")
     return scheme in ("http", "https") and rest == host
 
@@ -17,3 +29,11 @@ def is_allowed_origin(origin: str, host: str) -> bool:
     if not origin or _LOCAL_ORIGIN.fullmatch(origin):
         return True
     return origin.partition("://")[0] in _APP_SCHEMES or is_own_origin(origin, host)
+
+
+def preflight(headers: Headers) -> Response:
+    """Allow a page any headers it asks for: once it may call, they are harmless."""
+    wanted = headers.get("access-control-request-headers", "")
+    is_plain = re.fullmatch(r"[A-Za-z0-9_, -]{1,1000}", wanted)
+    allowed = {"Access-Control-Allow-Headers": wanted if is_plain else _HEADERS}
+    return Response(status_code=204, headers=_PREFLIGHT | allowed)

@@ -17,6 +17,7 @@ from gptoss_local.errors import ChatNotFoundError, GptOssError, HistoryError
 from gptoss_local.history import History, Turn
 from gptoss_local.off_loop import run_off_loop
 from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import convert
 from gptoss_local.server.chats.changes import ChangeEvent, Changes
 from gptoss_local.server.chats.store import ChatStore
@@ -24,7 +25,6 @@ from gptoss_local.server.chats.turns import begin_call
 from gptoss_local.server.dialects.named_model import begin, fill_in
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
 from gptoss_local.server.dialects.ollama.request import ChatBody
-from gptoss_local.server.limits import caller_priority
 from gptoss_local.server.streaming import log_error
 from gptoss_local.store import find_model
 
@@ -160,7 +160,9 @@ class RunningAnswer:
             n_bytes = sum(len(each.content) for each in body.messages)
             asked = await run_off_loop(lambda _: body.to_request(), n_bytes)
             asked = msgspec.structs.replace(
-                begin(asked, entry.defaults), owner=self._owner, priority=caller_priority.get()
+                begin(asked, entry.defaults),
+                owner=self._owner,
+                priority=current_caller().priority,
             )
             n_ctx = body.options.n_ctx
             async with aclosing(self._manager.answer(entry, asked, n_ctx=n_ctx)) as events:

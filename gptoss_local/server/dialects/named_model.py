@@ -7,7 +7,6 @@ Source: Ollama's server/routes.go (ChatHandler, GenerateHandler).
 """
 
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,10 +15,10 @@ from starlette.requests import Request
 from gptoss_local.chat import ChatRequest, Message, RawRequest
 from gptoss_local.errors import GptOssError
 from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, read_body, translate
 from gptoss_local.server.dialects.ollama.options import Options
 from gptoss_local.server.dialects.ollama.request import WireMessage, to_message
-from gptoss_local.server.limits import caller_priority
 from gptoss_local.store import ModelDefaults, ModelEntry, find_model
 
 Body = TypeVar("Body")
@@ -69,8 +68,7 @@ class NamedModel:
     async def asked(self, make: Callable[[], RequestT]) -> RequestT:
         """Make a request of a body: with the model's messages, and with its owner.
 
-        The owner is the key that was sent, whether or not one is needed: reasoning that one caller
-        was shown is never put into the prompt of another one.
+        Reasoning that one caller was shown is never put into the prompt of another one.
 
         Raises:
             UsageError: see `make`.
@@ -78,7 +76,7 @@ class NamedModel:
         """
         asked = await translate(self._request, make)
         asked = begin(asked, self.entry.defaults)
-        asked = msgspec.structs.replace(asked, priority=caller_priority.get() - self._is_flex)
+        asked = msgspec.structs.replace(asked, priority=current_caller().priority - self._is_flex)
         if isinstance(asked, RawRequest):
             return asked
         return msgspec.structs.replace(asked, owner=owner_of(self._request))
@@ -93,12 +91,6 @@ class NamedModel:
             self._found = error
             return body
         return fill_in(body, self._found.defaults, self._names)
-
-
-def owner_of(request: Request) -> str:
-    """Return whose the reasoning of an answer is: that of the key that was sent."""
-    sent = "\n".join(request.headers.get(name, "") for name in ("authorization", "x-api-key"))
-    return sha256(sent.encode()).hexdigest()
 
 
 def fill_in(

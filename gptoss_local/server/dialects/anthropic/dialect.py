@@ -30,6 +30,8 @@ ANTHROPIC = Dialect(
             MessagesBody,
             SSE,
             _REQUIRED,
+            access="key",
+            is_metered=True,
         ),
         Endpoint(
             "POST",
@@ -39,6 +41,8 @@ ANTHROPIC = Dialect(
             answers.TokenCount,
             MessagesBody,
             required=_REQUIRED,
+            access="key",
+            is_metered=True,
         ),
     ),
     error_body=lambda error, request: error_body(error, request_id_of(request)),

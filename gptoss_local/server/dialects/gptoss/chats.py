@@ -16,12 +16,12 @@ from gptoss_local.errors import AnsweringError, ChatNotFoundError, GptOssError, 
 from gptoss_local.history import ChatSummary, History, Hit, Turn
 from gptoss_local.pulling.jobs import Status
 from gptoss_local.request_options import parse_option
+from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import read_body, read_text
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.chats.changes import outward
 from gptoss_local.server.chats.turns import begin_answer
 from gptoss_local.server.dialects.bounds import MAX_INT
-from gptoss_local.server.dialects.named_model import owner_of
 from gptoss_local.server.dialects.ollama.frames import ErrorFrame, error_frame
 from gptoss_local.server.streaming import AnswerResponse, Framing, json_response
 from gptoss_local.types import Effort

@@ -33,10 +33,22 @@ _FORM = {"format": {"enum": ["json", "markdown"]}}
 
 _CHATS = (
     Endpoint(
-        "GET", "/api/gptoss/chats", chats.chats, "List or search", chats.Chats, queries=_LISTED
+        "GET",
+        "/api/gptoss/chats",
+        chats.chats,
+        "List or search",
+        chats.Chats,
+        queries=_LISTED,
+        access="page",
     ),
     Endpoint(
-        "POST", "/api/gptoss/chats", chats.new_chat, "Begin a chat", ChatSummary, chats.NewChatBody
+        "POST",
+        "/api/gptoss/chats",
+        chats.new_chat,
+        "Begin a chat",
+        ChatSummary,
+        chats.NewChatBody,
+        access="page",
     ),
     Endpoint(
         "GET",
@@ -46,6 +58,7 @@ _CHATS = (
         ChangeEvent,
         stream=NDJSON,
         queries={"chat": _WHOLE},
+        access="page",
     ),
     Endpoint(
         "POST",
@@ -54,12 +67,33 @@ _CHATS = (
         "Add an exported chat",
         ChatSummary,
         dict,
+        access="page",
     ),
-    Endpoint("GET", _CHAT, chats.chat, "A chat with all its turns", chats.Tree),
     Endpoint(
-        "PATCH", _CHAT, chats.change_chat, "Rename or change", ChatSummary, chats.ChatChangesBody
+        "GET",
+        _CHAT,
+        chats.chat,
+        "A chat with all its turns",
+        chats.Tree,
+        access="page",
     ),
-    Endpoint("DELETE", _CHAT, chats.delete_chat, "Delete a chat", Status),
+    Endpoint(
+        "PATCH",
+        _CHAT,
+        chats.change_chat,
+        "Rename or change",
+        ChatSummary,
+        chats.ChatChangesBody,
+        access="page",
+    ),
+    Endpoint(
+        "DELETE",
+        _CHAT,
+        chats.delete_chat,
+        "Delete a chat",
+        Status,
+        access="page",
+    ),
     Endpoint(
         "POST",
         f"{_CHAT}/ask",
@@ -68,6 +102,7 @@ _CHATS = (
         chats.Begun,
         chats.AskBody,
         required=("content",),
+        access="page",
     ),
     Endpoint(
         "POST",
@@ -76,6 +111,7 @@ _CHATS = (
         "Begin another answer",
         chats.Begun,
         chats.AnswerBody,
+        access="page",
     ),
     Endpoint(
         "POST",
@@ -84,8 +120,17 @@ _CHATS = (
         "Continue an answer that was cut",
         chats.Begun,
         chats.TurnBody,
+        access="page",
     ),
-    Endpoint("POST", f"{_CHAT}/stop", chats.stop, "Stop an answer", Status, chats.TurnBody),
+    Endpoint(
+        "POST",
+        f"{_CHAT}/stop",
+        chats.stop,
+        "Stop an answer",
+        Status,
+        chats.TurnBody,
+        access="page",
+    ),
     Endpoint(
         "POST",
         f"{_CHAT}/allow",
@@ -93,6 +138,7 @@ _CHATS = (
         "Answer whether a call may run",
         Status,
         chats.AllowBody,
+        access="page",
     ),
     Endpoint(
         "GET",
@@ -101,6 +147,7 @@ _CHATS = (
         "What a chat may call",
         tools.ToolGroups,
         queries={"chat": _WHOLE},
+        access="page",
     ),
     Endpoint(
         "PUT",
@@ -109,13 +156,32 @@ _CHATS = (
         "Continue with other instructions",
         chats.Branch,
         chats.SystemBody,
+        access="page",
     ),
     Endpoint(
-        "POST", f"{_CHAT}/fork", chats.fork, "A chat of a branch", ChatSummary, chats.TurnBody
+        "POST",
+        f"{_CHAT}/fork",
+        chats.fork,
+        "A chat of a branch",
+        ChatSummary,
+        chats.TurnBody,
+        access="page",
     ),
-    Endpoint("GET", f"{_CHAT}/export", chats.export, "A chat as text", queries=_FORM),
     Endpoint(
-        "GET", "/api/gptoss/presets", presets.presets, "What chats begin with", presets.Presets
+        "GET",
+        f"{_CHAT}/export",
+        chats.export,
+        "A chat as text",
+        queries=_FORM,
+        access="page",
+    ),
+    Endpoint(
+        "GET",
+        "/api/gptoss/presets",
+        presets.presets,
+        "What chats begin with",
+        presets.Presets,
+        access="page",
     ),
     Endpoint(
         "PUT",
@@ -124,6 +190,7 @@ _CHATS = (
         "Write a preset",
         Status,
         presets.PresetBody,
+        access="page",
     ),
     Endpoint(
         "DELETE",
@@ -131,6 +198,7 @@ _CHATS = (
         presets.delete_preset,
         "Remove a preset",
         Status,
+        access="page",
     ),
 )
 """The endpoints of our web page."""
@@ -139,11 +207,53 @@ GPTOSS = Dialect(
     name="gptoss",
     is_spoken=lambda path, _headers: path.startswith("/api/gptoss/"),
     endpoints=(
-        Endpoint("GET", "/", page.root, "Says that a server is there, or is the page"),
-        Endpoint("GET", "/web/{path:path}", page.file, "A file of the page"),
-        Endpoint("GET", "/health", health, "Whether the server lives", Health),
-        Endpoint("GET", "/metrics", metrics, "Counters for Prometheus"),
-        Endpoint("GET", "/api/gptoss/status", status, "Of the server's process", ServerStatus),
+        Endpoint(
+            "GET",
+            "/",
+            page.root,
+            "Says that a server is there, or is the page",
+            access="open",
+        ),
+        Endpoint("POST", "/api/gptoss/links", page.new_link, "Make a link to the page", page.Link),
+        Endpoint(
+            "POST",
+            "/api/gptoss/open",
+            page.open_link,
+            "Get the page's token for a link, once",
+            page.Token,
+            page.LinkBody,
+            access="open",
+        ),
+        Endpoint(
+            "GET",
+            "/web/{path:path}",
+            page.file,
+            "A file of the page",
+            access="open",
+        ),
+        Endpoint(
+            "GET",
+            "/health",
+            health,
+            "Whether the server lives",
+            Health,
+            access="open",
+        ),
+        Endpoint(
+            "GET",
+            "/metrics",
+            metrics,
+            "Counters for Prometheus",
+            access="key",
+        ),
+        Endpoint(
+            "GET",
+            "/api/gptoss/status",
+            status,
+            "Of the server's process",
+            ServerStatus,
+            access="page",
+        ),
         Endpoint(
             "POST",
             "/api/gptoss/inspect",
@@ -152,13 +262,34 @@ GPTOSS = Dialect(
             Inspection,
             InspectBody,
             required=("model",),
+            access="page",
         ),
         Endpoint(
-            "GET", "/api/gptoss/fits", fits, "Where each model would go", Fits, queries=_N_CTX
+            "GET",
+            "/api/gptoss/fits",
+            fits,
+            "Where each model would go",
+            Fits,
+            queries=_N_CTX,
+            access="page",
         ),
-        Endpoint("POST", "/api/gptoss/shutdown", shut_down, "End the server", Status),
         Endpoint(
-            "POST", "/api/gptoss/load", load, "Load a model", LoadStatus, GenerateBody, NDJSON
+            "POST",
+            "/api/gptoss/shutdown",
+            shut_down,
+            "End the server",
+            Status,
+            access="owner",
+        ),
+        Endpoint(
+            "POST",
+            "/api/gptoss/load",
+            load,
+            "Load a model",
+            LoadStatus,
+            GenerateBody,
+            NDJSON,
+            access="page",
         ),
         *_CHATS,
     ),

@@ -10,12 +10,16 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from gptoss_local import web
-from gptoss_local.errors import PathNotFoundError
+from gptoss_local.errors import ForbiddenError, PathNotFoundError
+from gptoss_local.server.access import Access, is_other_account
+from gptoss_local.server.body import read_body
 from gptoss_local.server.origin import is_own_origin
+from gptoss_local.server.streaming import json_response
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -35,6 +39,22 @@ _TYPES = {  # not those of the system, which may say that a script is plain text
 }
 
 
+class Link(msgspec.Struct):
+    """`path` is the address of the page on this server, with a secret."""
+
+    path: str
+
+
+class LinkBody(msgspec.Struct):
+    link: str = ""
+
+
+class Token(msgspec.Struct):
+    """The page sends it as `X-Gptoss-Token`."""
+
+    token: str
+
+
 class _File(NamedTuple):
     """`packed` is its content as gzip."""
 
@@ -50,11 +70,31 @@ async def root(request: Request) -> Response:
     if not is_browser or (origin and not is_own_origin(origin, headers.get("host", ""))):
         return PlainTextResponse("Ollama is running", headers={"Vary": "Accept"})
     page = await asyncio.to_thread((web.FOLDER / "index.html").read_text, encoding="utf-8")
-    page = page.replace("@TOKEN@", request.app.state.token)
     settings = request.app.state.manager.settings
     page = page.replace("@KEY@", "yes" if settings.api_key or settings.api_keys_file else "no")
     page_headers = _HEADERS | {"Cache-Control": "no-store", "Vary": "Accept"}
     return Response(page, headers=page_headers, media_type="text/html")
+
+
+async def new_link(request: Request) -> Response:
+    """Make an address that opens the page in one browser, which then has the page's token.
+
+    The secret is behind the `#`, which no browser sends, so it is in no log and no Referer. A
+    cookie would be sent to each port of this name, also to servers of other accounts.
+    """
+    return json_response(Link(f"/#open={_access(request).new_link()}"))
+
+
+async def open_link(request: Request) -> Response:
+    """Exchange a link's secret for the page's token."""
+    body = await read_body(request, LinkBody)
+    token = _access(request).open_link(body.link)
+    if is_other_account(request.scope.get("client"), request.scope.get("server")):
+        raise ForbiddenError(
+            "another account of this machine has opened the link of `gptoss web`",
+            hint="Nobody got in. `gptoss web` opens a new one.",
+        )
+    return json_response(Token(token))
 
 
 async def file(request: Request) -> Response:
@@ -75,6 +115,11 @@ async def file(request: Request) -> Response:
         content, headers["Content-Encoding"] = found.packed, "gzip"
     headers["Content-Type"] = _TYPES[Path(wanted).suffix]
     return Response(content, headers=headers)
+
+
+def _access(request: Request) -> Access:
+    access: Access = request.app.state.access
+    return access
 
 
 @functools.cache

@@ -10,8 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local.chat import ChatEvent
-from gptoss_local.errors import UsageError
+from gptoss_local.errors import UnauthorizedError, UsageError
 from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import read_body
 from gptoss_local.server.dialects.named_model import NamedModel
 from gptoss_local.server.dialects.ollama import describe
@@ -106,10 +107,20 @@ def _manager(request: Request) -> ModelManager:
     return manager
 
 
+def _keep_alive_s(body: ChatBody | GenerateBody) -> float | None:
+    """Return how long the model stays; a user's key leaves that to the server's setting."""
+    return None if current_caller().kind == "key" else body.keep_alive_s
+
+
 async def _load_or_unload(model: NamedModel, body: ChatBody | GenerateBody) -> str:
     """An empty request loads the model, or unloads it with keep_alive 0; returns done_reason."""
-    manager, keep_alive_s = model.manager, body.keep_alive_s
-    if keep_alive_s == 0:
+    manager, keep_alive_s = model.manager, _keep_alive_s(body)
+    if body.keep_alive_s == 0:
+        if keep_alive_s is None:
+            raise UnauthorizedError(
+                "unloading a model is for the owner of the server",
+                hint="It leaves by itself once nobody has used it for a while.",
+            )
         await manager.unload(model.entry)
         return "unload"
     async with manager.use(model.entry, n_ctx=body.options.n_ctx, keep_alive_s=keep_alive_s):
@@ -121,6 +132,6 @@ async def _answer(
 ) -> Response:
     asked = await model.asked(body.to_request)
     events = model.manager.answer(
-        model.entry, asked, n_ctx=body.options.n_ctx, keep_alive_s=body.keep_alive_s
+        model.entry, asked, n_ctx=body.options.n_ctx, keep_alive_s=_keep_alive_s(body)
     )
     return AnswerResponse(events, writer, stream=body.stream)

@@ -13,8 +13,9 @@ from starlette.responses import Response
 
 from gptoss_local.chat import ChatRequest, Started, n_prompt_tokens
 from gptoss_local.errors import UsageError
+from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import translate
-from gptoss_local.server.dialects.named_model import NamedModel, owner_of
+from gptoss_local.server.dialects.named_model import NamedModel
 from gptoss_local.server.dialects.openai.answers import DeletedResponse, InputItems, InputTokens
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter

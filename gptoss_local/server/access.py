@@ -1,0 +1,224 @@
+"""Who asks, and whether they may use the endpoint that was matched: the one place for both.
+
+An endpoint states its `access`; `Access.admit` is called by its route and by nothing else.
+docs/api.md shows the table, SECURITY.md says what it defends.
+"""
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
+from gptoss_local.errors import ForbiddenError, UnauthorizedError, UsageError
+from gptoss_local.runner.counters import AnswerRecord
+from gptoss_local.server.limits import KeyUse, Limits
+from gptoss_local.server.origin import is_own_origin
+from gptoss_local.settings import Settings
+from gptoss_local.whole_file import write_whole
+
+_log = logging.getLogger("gptoss")
+
+Kind = Literal["owner", "page", "key", "nobody"]
+Level = Literal["open", "key", "models", "page", "owner"]
+
+_LINK_S = 3600.0  # for which a link of `gptoss web` may be opened
+_N_LINKS_MAX = 100
+_MAY_USE: Mapping[Level, frozenset[Kind]] = {
+    "open": frozenset(("owner", "page", "key", "nobody")),
+    "key": frozenset(("owner", "page", "key")),
+    "models": frozenset(("owner", "page")),
+    "page": frozenset(("owner", "page")),
+    "owner": frozenset(("owner",)),
+}
+_OPEN_WITHOUT_KEYS: frozenset[Level] = frozenset(("key", "models"))  # as Ollama's are
+OWN_ORIGIN: frozenset[Level] = frozenset(("page", "owner"))
+"""No page of another origin may use these, whatever it sends."""
+
+
+class Caller(NamedTuple):
+    """Who sent a request.
+
+    Attributes:
+        kind: `owner`: with GPTOSS_API_KEY or the secret of this account; `page`: our page, opened
+            by the owner; `key`: with a key of the keys' file; `nobody`: without any of them.
+        name: Of the key.
+        priority: Of the key.
+    """
+
+    kind: Kind = "nobody"
+    name: str = ""
+    priority: int = 0
+
+
+_caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
+
+
+class Access:
+    """Tells callers apart. Thread: one event loop.
+
+    Args:
+        settings: With the owner's key.
+        limits: Of the keys in a file, if there is one.
+
+    Attributes:
+        secret: Proves that a program runs under the server's account, which alone can read it.
+        page_token: Proves that a page was opened by the owner.
+    """
+
+    def __init__(self, settings: Settings, limits: Limits | None = None) -> None:
+        self._limits = limits
+        self._has_keys = bool(settings.api_key or limits)
+        self.secret, self.page_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self._owners = [key for key in (settings.api_key, self.secret) if key]
+        self._links: dict[str, float] = {}  # when each was made
+
+    def caller(self, headers: Headers) -> Caller:
+        """Return who sent a request."""
+        sent = _sent_keys(headers)
+        if any(_is_same(key, owner) for key in sent for owner in self._owners):
+            return Caller("owner")
+        if _is_same(headers.get("x-gptoss-token", ""), self.page_token):
+            return Caller("page")
+        for key in sent if self._limits else ():
+            if found := self._limits.key_of(key.encode()):
+                return Caller("key", found.name, found.priority)
+        return Caller()
+
+    def admit(self, request: Request, level: Level, *, is_metered: bool) -> None:
+        """Let a request in, as `current_caller`, or refuse it.
+
+        Raises:
+            ForbiddenError: a page of another origin sent it.
+            UnauthorizedError: its caller may not use the endpoint.
+            RateLimitError: its key is over one of its limits.
+        """
+        headers = request.headers
+        if level in OWN_ORIGIN:
+            origin = headers.get("origin", "")
+            if origin and not is_own_origin(origin, headers.get("host", "")):
+                raise ForbiddenError("pages of other origins may not use this")
+        caller = self.caller(headers)
+        is_let_in = caller.kind in _MAY_USE[level]
+        is_open = not self._has_keys and level in _OPEN_WITHOUT_KEYS
+        if not (is_let_in or is_open):
+            raise self._refusal(caller, level)
+        _caller.set(caller)
+        if caller.kind == "key" and self._limits and is_metered:
+            self._limits.admit(caller.name)
+
+    def charge(self, record: AnswerRecord) -> None:
+        """Charge an answer that is over to the key that asked for it."""
+        if self._limits and (caller := current_caller()).kind == "key":
+            self._limits.charge(caller.name, record)
+
+    def use_of_keys(self) -> Mapping[str, KeyUse]:
+        """Return what the current caller may know of the use of keys: all of it, or its own."""
+        use, caller = self._limits.use if self._limits else {}, current_caller()
+        return {caller.name: use[caller.name]} if caller.kind == "key" else use
+
+    @contextmanager
+    def secret_in_file(self, settings: Settings) -> Iterator[None]:
+        """Keep the secret where this account's programs find it, for as long as the server runs."""
+        path = settings.owner_secret_path
+        try:
+            path.unlink(missing_ok=True)  # a mode that another file has had is not kept
+            write_whole(path, self.secret, is_private=True)
+        except (OSError, UsageError) as error:
+            _log.warning("commands need GPTOSS_API_KEY, as this account's secret: %s", error)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                if path.read_text() == self.secret:  # and not of a server that followed
+                    path.unlink()
+
+    def new_link(self) -> str:
+        """Return a secret with which one browser can get the page's token, once."""
+        now_s = time.monotonic()
+        kept = [(link, at_s) for link, at_s in self._links.items() if now_s - at_s < _LINK_S]
+        self._links = dict(kept[-_N_LINKS_MAX + 1 :])
+        link = secrets.token_urlsafe(32)
+        self._links[link] = now_s
+        return link
+
+    def open_link(self, link: str) -> str:
+        """Return the page's token for a link, which is worth nothing from then on.
+
+        Raises:
+            UnauthorizedError: it was used, is too old, or was never made.
+        """
+        found = next((each for each in self._links if _is_same(each, link)), None)
+        if found is None or time.monotonic() - self._links.pop(found) > _LINK_S:
+            raise UnauthorizedError(
+                "this link has been used, or is too old", hint="`gptoss web` opens a new one."
+            )
+        return self.page_token
+
+    def _refusal(self, caller: Caller, level: Level) -> UnauthorizedError:
+        if caller.kind == "nobody" and level in _OPEN_WITHOUT_KEYS:
+            return UnauthorizedError(
+                "the API key is missing or wrong",
+                hint="Send it as 'Authorization: Bearer KEY'.",
+            )
+        if level == "page" and caller.kind == "nobody":
+            hint = "Open the page by `gptoss web`; programs send what `gptoss keys owner` prints."
+        else:
+            hint = "Send GPTOSS_API_KEY, or what `gptoss keys owner` prints, as the API key."
+        return UnauthorizedError("this is for the owner of the server", hint=hint)
+
+
+def current_caller() -> Caller:
+    """Return the caller of the request that this task works for; tasks inherit it."""
+    return _caller.get() or Caller()
+
+
+def owner_of(request: Request) -> str:
+    """Return an id of the request's caller, for what it makes: answers, approvals, containers.
+
+    Where no keys are needed, callers are told apart by whatever key they send.
+    """
+    caller = current_caller()
+    if caller.kind in ("owner", "page"):
+        return "owner"
+    if caller.kind == "key":
+        return f"key {caller.name}"
+    return sha256("\n".join(_sent_keys(request.headers)).encode()).hexdigest()
+
+
+def is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | None) -> bool:
+    """Return whether another account of this machine holds the client's end of a connection.
+
+    Linux alone says so; root, who can read everything, does not count as another account. A
+    command line is readable for all accounts, so a link in one may be seen before it is used.
+    """
+    if client is None or server is None or not hasattr(os, "getuid"):
+        return False
+    here, there = f":{client[1]:04X}", f":{server[1]:04X}"
+    uids = {0, os.getuid()}
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        with suppress(OSError):
+            for line in table.read_text().splitlines()[1:]:
+                _, local, remote, *_, uid = line.split()[:8]
+                if local.endswith(here) and remote.endswith(there):
+                    uids.add(int(uid))
+    return len(uids - {0, os.getuid()}) > 0
+
+
+def _is_same(sent: str, known: str) -> bool:
+    return bool(sent) and secrets.compare_digest(sent.encode(), known.encode())
+
+
+def _sent_keys(headers: Headers) -> list[str]:
+    """Return what a client sent as its key."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    bearer = token.strip() if scheme.lower() == "bearer" else ""
+    return [key for key in (bearer, headers.get("x-api-key", "")) if key]
