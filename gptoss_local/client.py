@@ -22,6 +22,7 @@ from gptoss_local.errors import (
     GptOssError,
     ModelNotFoundError,
     ServerUnavailableError,
+    UnauthorizedError,
     error_by_name,
 )
 from gptoss_local.settings import Settings
@@ -126,25 +127,14 @@ class Client:
         try:
             with _translated(self._settings):
                 yield
-        except ModelNotFoundError as error:
-            if folder := self._other_models_dir():
-                raise ModelNotFoundError(
-                    f"{error.message}: the server on {self._settings.url} has its models in "
-                    f"{folder}, but this command uses {self._settings.models_dir}",
-                    hint=f"Another user or GPTOSS_HOME started it. {_OTHER_PORT}",
-                ) from error
-            raise
-
-    def _other_models_dir(self) -> str | None:
-        """Return where the server has its models, if that is not where they are for us."""
-        try:
-            with _translated(self._settings):
-                status = _checked(self._http.get("/api/gptoss/status", timeout=_PROBE_TIMEOUT_S))
-        except GptOssError:
-            return None
-        folder = str(status.get("models_dir", ""))
-        is_same = os.path.realpath(folder) == os.path.realpath(self._settings.models_dir)
-        return None if is_same or not folder else folder
+        except (ModelNotFoundError, UnauthorizedError) as error:
+            if owner_key(self._settings):
+                raise
+            raise type(error)(
+                f"{error.message}: another user, or another GPTOSS_HOME, started the server on "
+                f"{self._settings.url}",
+                hint=f"Set its GPTOSS_API_KEY. {_OTHER_PORT}",
+            ) from error
 
 
 class AsyncClient:

@@ -96,6 +96,19 @@ class RunningServer:
         port = self.url.rpartition(":")[2]
         return os.environ | {"GPTOSS_HOME": str(self.home), "GPTOSS_PORT": port}
 
+    @property
+    def owner(self) -> dict[str, str]:
+        """The header by which programs of this account are known."""
+        name = f"{self.url.removeprefix('http://').replace(':', '-')}.secret"
+        secret = (self.home / "run" / name).read_text(encoding="utf-8")
+        return {"authorization": f"Bearer {secret}"}
+
+    def link(self) -> str:
+        """What `gptoss web` opens, without the address of the server."""
+        url = f"{self.url}/api/gptoss/links"
+        made = httpx.post(url, headers=self.owner, trust_env=False)
+        return str(made.raise_for_status().json()["path"])
+
     def engines(self) -> list[psutil.Process]:
         """The engine processes, also of models that load."""
         return engines_of(psutil.Process(self.process.pid))

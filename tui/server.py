@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Any, NamedTuple, Protocol
 
 from gptoss_local.client import AsyncClient
-from gptoss_local.errors import ServerUnavailableError
+from gptoss_local.errors import ServerUnavailableError, UnauthorizedError
 
 
 class Gpu(NamedTuple):
@@ -116,7 +116,10 @@ class ChatServer:
 
     async def look(self) -> MachineState:
         """Return what the server's machine does now."""
-        found = await self._source.get("/api/gptoss/status")
+        try:
+            found = await self._source.get("/api/gptoss/status")
+        except UnauthorizedError:  # a user's key has the models alone
+            return MachineState([], {})
         gpus = [
             Gpu(gpu["total_bytes"] - gpu["free_bytes"], gpu["total_bytes"])
             for gpu in found.get("gpus", ())
@@ -130,7 +133,10 @@ class ChatServer:
     async def fits(self, n_ctx: int = 0) -> dict[str, dict[str, Any]]:
         """Return by name where each model would go with this context; 0 leaves it to the plan."""
         query = f"?n_ctx={n_ctx}" if n_ctx else ""
-        models = (await self._source.get(f"/api/gptoss/fits{query}"))["models"]
+        try:
+            models = (await self._source.get(f"/api/gptoss/fits{query}"))["models"]
+        except UnauthorizedError:
+            return {}
         return {model["name"]: model for model in models}
 
     async def inspect(self, body: dict[str, Any]) -> dict[str, Any]:

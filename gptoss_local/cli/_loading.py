@@ -1,10 +1,12 @@
 """A load that the server does, watched: one bar, whatever number of tries it takes."""
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gptoss_local.catalog import canonical_name
 from gptoss_local.cli._output import progress_bar
+from gptoss_local.errors import UnauthorizedError
 from gptoss_local.types import Progress
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ def show_load(client: "Client", body: dict[str, Any], *, if_interrupted: str = "
         GptOssError: it cannot be loaded.
     """
     if sys.stderr.isatty():
-        with progress_bar(if_interrupted=if_interrupted) as bar:
-            follow_load(client, body, bar)
+        with suppress(UnauthorizedError), progress_bar(if_interrupted=if_interrupted) as bar:
+            follow_load(client, body, bar)  # a user's key leaves that to the question
 
 
 def continues(model: str) -> str:

@@ -11,19 +11,20 @@ import typer
 from gptoss_local.api_keys import add_key, read_keys, remove_key
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table
-from gptoss_local.errors import UsageError
-from gptoss_local.settings import load_settings
+from gptoss_local.errors import ServerUnavailableError, UsageError
+from gptoss_local.settings import Settings, load_settings
 
 
 class Action(StrEnum):
     ls = "ls"
     add = "add"
     rm = "rm"
+    owner = "owner"
 
 
 def keys(
     action: Annotated[
-        Action, typer.Argument(metavar="[ls|add|rm]", help="What to do.")
+        Action, typer.Argument(metavar="[ls|add|rm|owner]", help="What to do.")
     ] = Action.ls,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Whose key it is.")] = "",
     requests: Annotated[
@@ -40,8 +41,13 @@ def keys(
     """List the API keys of other users, or add and remove one.
 
     They are in the file that GPTOSS_API_KEYS_FILE names, as hashes. A running server follows it.
+    `owner` prints the key with which this account's own programs use the running server.
     """
-    path = load_settings().api_keys_file
+    settings = load_settings()
+    if action is Action.owner:
+        _print_owner_key(settings, json=json)
+        return
+    path = settings.api_keys_file
     if path is None:
         raise UsageError(
             "there is no file of API keys",
@@ -71,6 +77,20 @@ def keys(
             remove_key(path, name)
             if json:
                 print_json(removed=name, file=path)
+
+
+def _print_owner_key(settings: Settings, *, json: bool) -> None:
+    from gptoss_local.client import owner_key
+
+    key = owner_key(settings)
+    if not key:
+        raise ServerUnavailableError(
+            f"no server of this account runs on {settings.url}", hint="Start one: gptoss serve"
+        )
+    if json:
+        print_json(key=key)
+    else:
+        print(key)
 
 
 def _list(path: Path, *, json: bool) -> None:

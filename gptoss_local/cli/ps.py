@@ -1,5 +1,6 @@
 """`gptoss ps`: the models in memory."""
 
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any
 
@@ -14,6 +15,7 @@ from gptoss_local.cli._output import (
     print_table,
     seconds_until,
 )
+from gptoss_local.errors import UnauthorizedError
 from gptoss_local.quantities import per_token
 from gptoss_local.settings import load_settings
 
@@ -30,7 +32,9 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
     if quiet:
         print_names(model["name"] for model in models)
         return
-    loading = client.get("/api/gptoss/status")["loading"] if is_running else []
+    loading: list[dict[str, Any]] = []
+    with suppress(UnauthorizedError):  # a user's key sees the models alone
+        loading = client.get("/api/gptoss/status")["loading"] if is_running else []
     if json:
         print_json(models=models, loading=loading)
         return

@@ -9,20 +9,20 @@ from gptoss_local.settings import Settings, load_settings
 
 
 def web(
-    no_open: Annotated[bool, typer.Option("--no-open", help="Only print the address.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Only print the link.")] = False,
 ) -> None:
     """Chat in the browser; the chats are those of `gptoss chat`.
 
-    Starts a server if none answers; it continues until `gptoss stop`.
+    Starts a server if none answers; it continues until `gptoss stop`. The link works once.
     """
     show_page(load_settings(), opens=not no_open)
 
 
 def show_page(settings: Settings, *, opens: bool) -> None:
-    """Make sure of a server, print its address, and open it in the user's browser."""
-    running_server(settings)
-    print(settings.url, flush=True)
+    """Make sure of a server, print a link that lets one browser in, and open it."""
+    link = settings.url + running_server(settings).post("/api/gptoss/links", {})["path"]
+    print(link, flush=True)
     if opens:
         import webbrowser
 
-        webbrowser.open(settings.url)
+        webbrowser.open(link)

@@ -1,15 +1,28 @@
-/** Requests to the server: its token, the API key, errors as the server words them. */
+/** Requests to the server: the page's token, the API key, errors as the server words them. */
 
-const KEY = "gptoss-key";
+const [KEY, TOKEN, LINK] = ["gptoss-key", "gptoss-token", "#open="];
 
 /** @param {Document} page @param {string} name */
 const meta = (page, name) =>
   page.querySelector(`meta[name="${name}"]`)?.getAttribute("content") ?? "";
 
-let token = meta(document, "gptoss-token");
+/** Whether the server takes keys. */
+export const takesKeys = meta(document, "gptoss-key") === "yes";
 
-/** Whether the server has a key and this browser does not. */
-export const lacksKey = () => meta(document, "gptoss-key") === "yes" && !localStorage.getItem(KEY);
+/** Whether this browser has nothing by which the server would know it. */
+export const isUnknown = () => !localStorage.getItem(TOKEN) && !localStorage.getItem(KEY);
+
+/** Exchange the link that `gptoss web` has opened for the page's token, which this origin keeps. */
+export async function openLink() {
+  if (!location.hash.startsWith(LINK)) return;
+  const link = location.hash.slice(LINK.length);
+  history.replaceState(null, "", "#/"); // it can be used once
+  localStorage.setItem(TOKEN, (await call("POST", "/api/gptoss/open", { link })).token);
+}
+
+/** Call a function when another tab was let in. @param {() => void} enter */
+export const whenLetIn = (enter) =>
+  addEventListener("storage", (event) => [KEY, TOKEN].includes(event.key ?? "") && event.newValue && enter());
 
 /** @param {string} key */
 export const keepKey = (key) => localStorage.setItem(KEY, key);
@@ -32,13 +45,9 @@ export class ApiError extends Error {
  * @param {AbortSignal} [signal]
  */
 export async function send(method, path, body, signal) {
-  for (let isRetry = false; ; isRetry = true) {
-    const response = await attempt(method, path, body, signal);
-    if (response.ok) return response;
-    const error = await readError(response);
-    if (error.code !== "StaleTokenError" || isRetry) throw error;
-    await renewToken();
-  }
+  const response = await attempt(method, path, body, signal);
+  if (!response.ok) throw await readError(response);
+  return response;
 }
 
 /**
@@ -69,7 +78,7 @@ export async function* lines(method, path, body, signal) {
 /** @param {string} method @param {string} path @param {any} body @param {AbortSignal} [signal] */
 async function attempt(method, path, body, signal) {
   const key = localStorage.getItem(KEY);
-  const headers = new Headers({ "X-Gptoss-Token": token });
+  const headers = new Headers({ "X-Gptoss-Token": localStorage.getItem(TOKEN) ?? "" });
   if (key) headers.set("Authorization", `Bearer ${key}`);
   if (body !== undefined) headers.set("Content-Type", "application/json");
   const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
@@ -86,11 +95,4 @@ async function readError(response) {
   const { status } = response;
   const body = await response.json().catch(() => ({}));
   return new ApiError(body.error || `The server answered with status ${status}.`, { ...body, status });
-}
-
-/** A server that was started again has another token, which its page has. */
-async function renewToken() {
-  const response = await fetch("/", { headers: { Accept: "text/html" }, cache: "no-store" });
-  const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  token = meta(page, "gptoss-token") || token;
 }

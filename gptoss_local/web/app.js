@@ -3,9 +3,9 @@
 import { html, render, useEffect } from "./vendor/preact.js";
 import { chatActions, Sidebar } from "./sidebar.js";
 import { readModels, route, go, stop, streaming } from "./actions.js";
-import { lacksKey } from "./api.js";
+import { isUnknown, openLink, whenLetIn } from "./api.js";
 import { Composer, receive } from "./composer.js";
-import { connect, disconnect, set, state } from "./store.js";
+import { connect, disconnect, fail, set, state } from "./store.js";
 import { Transcript } from "./transcript.js";
 import { afterPaint, copyText, IconButton, Menu, useStore } from "./ui.js";
 
@@ -118,16 +118,25 @@ function onDrag(event) {
 }
 
 async function start() {
-  if (lacksKey()) return set({ dialog: { kind: "key" } });
+  try {
+    await openLink();
+  } catch (error) {
+    fail(error);
+  }
+  if (isUnknown()) return set({ dialog: { kind: "key" } });
   await Promise.all([readModels(), route(true), loading]);
 }
 
-addEventListener("hashchange", () => void route());
+addEventListener("hashchange", () => void (location.hash.startsWith("#open=") ? start() : route()));
+whenLetIn(() => {
+  if (state.dialog?.kind === "key") set({ dialog: null });
+  void start();
+});
 addEventListener("keydown", onKey);
 addEventListener("click", onClick);
 for (const type of ["dragover", "dragleave", "drop"]) addEventListener(type, /** @type {any} */ (onDrag));
 addEventListener("pagehide", disconnect);
-document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : lacksKey() || void connect()));
+document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : isUnknown() || void connect()));
 
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
 void start();

@@ -2,7 +2,7 @@
 
 import { html, useState } from "./vendor/preact.js";
 import { change, remove } from "./actions.js";
-import { keepKey } from "./api.js";
+import { keepKey, takesKeys } from "./api.js";
 import { set, state } from "./store.js";
 import { closeDialog, Dialog } from "./ui.js";
 import { Models } from "./models.js";
@@ -55,12 +55,14 @@ function Key({ onKey }) {
     set({ dialog: null });
     onKey();
   };
-  return html`<${Dialog} title="API key"><form onSubmit=${onSubmit}>
-    <p>This server needs the key that was set as <code>GPTOSS_API_KEY</code> where it was started. This browser will remember it.</p>
+  return html`<${Dialog} title="Open the page from a terminal">
+    <p>Run <code>gptoss web</code> on the server's machine. It opens this page with a link that lets this browser in until the server ends.</p>
+    ${takesKeys && html`<form onSubmit=${onSubmit}>
+    <p>Or enter the owner's key, set as <code>GPTOSS_API_KEY</code> where the server was started. This browser will remember it.</p>
     <label>Key<input type="password" autofocus autocomplete="off" value=${key}
       onInput=${(/** @type {any} */ event) => setKey(event.target.value)} /></label>
     <footer><button type="submit" class="primary" disabled=${!key.trim()}>Continue</button></footer>
-  </form><//>`;
+  </form>`}<//>`;
 }
 
 const KEYS = [

@@ -1,7 +1,6 @@
-"""A client of the page's endpoints, as the page is one: token, JSON, and the stream of changes."""
+"""A client of the page's endpoints, as the page is one: link, JSON, and the stream of changes."""
 
 import json
-import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.conftest import wait_until
+from tests.conftest import RunningServer, wait_until
 
 Json = dict[str, Any]
 
@@ -47,15 +46,14 @@ class Heard:
 class Page:
     """One tab."""
 
-    def __init__(self, url: str, key: str = "") -> None:
-        self.url = url
-        page = httpx.get(url, headers={"accept": "text/html"}, trust_env=False).text
-        found = re.search(r'name="gptoss-token" content="([^"@]+)"', page)
-        assert found
-        self.token = found[1]
-        headers = {"x-gptoss-token": self.token, "origin": url}
-        headers |= {"authorization": f"Bearer {key}"} if key else {}
-        self.http = httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False)
+    def __init__(self, server: RunningServer) -> None:
+        self.url = server.url
+        self.http = httpx.Client(
+            base_url=self.url, headers={"origin": self.url}, timeout=60, trust_env=False
+        )
+        link = server.link().partition("#open=")[2]
+        self.token = str(self.call("POST", "open", {"link": link})["token"])
+        self.http.headers["x-gptoss-token"] = self.token
 
     def __enter__(self) -> "Page":
         return self

@@ -1,10 +1,13 @@
 """Who may ask: keys, pages of the web, names of the server."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
+import psutil
 import pytest
 
 from tests.conftest import RunningServer, free_port, run_server
@@ -27,6 +30,7 @@ def test_api_key(nano_home: Path) -> None:
     with run_server(nano_home, host="0.0.0.0", api_key="s3cret") as server, client(server) as http:
         for path in ("/", "/health"):
             assert http.get(path).status_code == 200
+        assert http.get("/api/nope").status_code == 404
         for headers in (
             {},
             {"authorization": "Bearer wrong"},
@@ -36,10 +40,10 @@ def test_api_key(nano_home: Path) -> None:
             {b"x-api-key": b"s3cret\xe9"},
             page,
         ):
-            for path in ("/api/tags", "/metrics", "/api/nope", "/api/gptoss/shutdown"):
+            for path in ("/api/chat", "/api/pull", "/v1/messages", "/api/gptoss/load"):
                 reply = http.post(path, headers=headers)
-                assert reply.status_code == 401, (headers, path)
-                assert reply.json()["code"] == "UnauthorizedError"
+                foreign = headers is page and path.startswith("/api/gptoss")
+                assert reply.status_code == (403 if foreign else 401), (headers, path)
         for headers in (
             {"authorization": "Bearer s3cret"},
             {"authorization": "bearer s3cret"},
@@ -119,10 +123,14 @@ def test_origins_of_the_settings(nano_home: Path) -> None:
         ("127.0.0.1:11434", 200),
         ("[::1]:11434", 200),
         ("0.0.0.0", 200),
-        ("10.1.2.3", 200),
-        ("my.localhost", 200),
-        ("printer.local:80", 200),
-        ("host.docker.internal:11434", 200),
+        (socket.gethostname().upper(), 200),
+        ("10.1.2.3", 403),
+        ("192.168.1.1:11434", 403),
+        ("my.localhost", 403),
+        ("printer.local:80", 403),
+        (f"{socket.gethostname()}.local", 403),
+        ("evil.internal:11434", 403),
+        ("host.docker.internal:11434", 403),
         ("LOCALHOST", 200),
         ("evil.example", 403),
         ("localhost.evil.example", 403),
@@ -136,6 +144,33 @@ def test_origins_of_the_settings(nano_home: Path) -> None:
 def test_hosts(server: RunningServer, host: str, status: int) -> None:
     with client(server) as http:
         assert http.get("/api/version", headers={"host": host}).status_code == status
+
+
+def test_names_of_the_settings(nano_home: Path) -> None:
+    with run_server(nano_home, allowed_hosts="NAS.lan, gpu.example") as server:
+        with client(server) as http:
+            for host, status in (
+                ("nas.lan", 200),
+                ("Gpu.Example:11434", 200),
+                ("x.nas.lan", 403),
+                ("nas.lan.evil.example", 403),
+            ):
+                assert http.get("/api/version", headers={"host": host}).status_code == status
+        told = httpx.get(server.url, headers={"host": "evil.example"}, trust_env=False)
+        assert "GPTOSS_ALLOWED_HOSTS" in told.text
+
+
+def test_the_addresses_of_this_machine_are_its_names(server: RunningServer) -> None:
+    own = [
+        each.address.partition("%")[0]
+        for addresses in psutil.net_if_addrs().values()
+        for each in addresses
+        if each.family in (socket.AF_INET, socket.AF_INET6)
+    ]
+    with client(server) as http:
+        for address in own:
+            host = f"[{address}]:1" if ":" in address else address
+            assert http.get("/api/version", headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(

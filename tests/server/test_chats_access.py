@@ -36,7 +36,7 @@ def http(served: RunningServer) -> Iterator[httpx.Client]:
 def test_a_browser_gets_the_page_and_all_others_what_they_look_for(http: httpx.Client) -> None:
     page = http.get("/", headers=HTML)
     assert page.text.startswith("<!doctype html>")
-    assert "@TOKEN@" not in page.text
+    assert "@" not in page.text  # nothing was left to fill in
     assert '<meta name="gptoss-key" content="no">' in page.text
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -44,7 +44,7 @@ def test_a_browser_gets_the_page_and_all_others_what_they_look_for(http: httpx.C
     assert "frame-ancestors 'none'" in policy
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"] == "no-referrer"
-    assert page.headers["cache-control"] == "no-store"  # a restarted server has another token
+    assert page.headers["cache-control"] == "no-store"
     for headers in ({}, {"accept": "*/*"}, {"accept": "application/json"}):
         plain = http.get("/", headers=headers)
         assert plain.text == "Ollama is running"
@@ -53,7 +53,7 @@ def test_a_browser_gets_the_page_and_all_others_what_they_look_for(http: httpx.C
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "app://x", "tauri://localhost"])
-def test_pages_of_other_programs_never_see_the_token(http: httpx.Client, origin: str) -> None:
+def test_pages_of_other_programs_do_not_get_it(http: httpx.Client, origin: str) -> None:
     reply = http.get("/", headers=HTML | {"origin": origin})
     assert reply.text == "Ollama is running"
 
@@ -87,15 +87,7 @@ def test_files_of_the_page(http: httpx.Client) -> None:
     ],
 )
 def test_nothing_else_is_a_file_of_the_page(http: httpx.Client, path: str) -> None:
-    assert http.get(f"/web/{path}").status_code == 404
-
-
-@pytest.mark.parametrize(("method", "path"), OWN)
-def test_endpoints_want_the_token(http: httpx.Client, method: str, path: str) -> None:
-    for headers in ({}, {"x-gptoss-token": "x"}, {"x-gptoss-token": ""}, {"authorization": "x"}):
-        reply = http.request(method, path, headers=headers, content=b"{}")
-        assert reply.status_code == 403, headers
-        assert reply.json()["code"] == "StaleTokenError"
+    assert http.get(f"/web/{path}").status_code in (400, 404)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +105,7 @@ def test_endpoints_want_the_token(http: httpx.Client, method: str, path: str) ->
 def test_other_origins_do_no_harm(served: RunningServer, headers: dict[str, str]) -> None:
     """Even where such a page has got hold of the token, and also by a form, which asks nobody."""
     with (
-        Page(served.url) as page,
+        Page(served) as page,
         httpx.Client(base_url=served.url, trust_env=False, timeout=30) as http,
     ):
         chat_id = page.new()
@@ -131,13 +123,13 @@ def test_other_origins_do_no_harm(served: RunningServer, headers: dict[str, str]
                 "access-control-request-headers": "x-gptoss-token",
             }
             reply = http.options(f"/api/gptoss/chats/{chat_id}", headers=asked)
-            assert reply.status_code in (403, 405)
+            assert reply.status_code in (401, 403)
             assert "access-control-allow-origin" not in reply.headers
         assert page.tree(chat_id) == []
 
 
 def test_the_page_itself_may(served: RunningServer) -> None:
-    with Page(served.url) as page, Page(served.url) as other:
+    with Page(served) as page, Page(served) as other:
         chat_id = page.new()
         reply = page.http.get(f"/api/gptoss/chats/{chat_id}")
         assert reply.status_code == 200
@@ -145,24 +137,17 @@ def test_the_page_itself_may(served: RunningServer) -> None:
         assert other.token == page.token
 
 
-def test_a_server_with_a_key_asks_for_it_and_for_no_token(
-    served: RunningServer, nano_home: Path
-) -> None:
+def test_a_server_with_a_key_knows_its_owner_by_it(served: RunningServer) -> None:
     with (
         run_server(served.home, api_key="s3cret") as server,
         httpx.Client(base_url=server.url, trust_env=False, timeout=30) as http,
     ):
         assert '<meta name="gptoss-key" content="yes">' in http.get("/", headers=HTML).text
         assert http.get("/web/theme.js").status_code == 200
-        with Page(server.url) as page_here, Page(served.url) as other:
-            token = page_here.token
-            assert token != other.token
-        for headers in ({}, {"x-gptoss-token": token}, {"authorization": "Bearer wrong"}):
+        with Page(served) as other:  # of another server
+            stale = {"x-gptoss-token": other.token}
+        for headers in ({}, stale, {"authorization": "Bearer wrong"}):
             reply = http.get("/api/gptoss/chats", headers=headers)
             assert reply.status_code == 401
             assert reply.json()["code"] == "UnauthorizedError"
         assert http.get("/api/gptoss/chats", headers={"x-api-key": "s3cret"}).status_code == 200
-        foreign = {"authorization": "Bearer s3cret", "origin": "http://localhost:3000"}
-        assert http.get("/api/gptoss/chats", headers=foreign).status_code == 403
-        with Page(server.url, "s3cret") as page:
-            assert page.new() > 0

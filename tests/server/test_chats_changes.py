@@ -61,7 +61,7 @@ def served(home: Path, script: Script) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def page(served: RunningServer) -> Iterator[Page]:
-    with Page(served.url) as page:
+    with Page(served) as page:
         yield page
 
 
@@ -181,7 +181,7 @@ def test_an_answer_outlives_all_tabs(page: Page, served: RunningServer) -> None:
         turn = page.ask(chat_id, "Long?")
         heard.until(lambda heard: heard.of("text"))
     page.http.close()
-    with Page(served.url) as later, later.listening(chat_id) as heard:
+    with Page(served) as later, later.listening(chat_id) as heard:
         assert heard.turns[turn["id"]]["state"] == "streaming"
         assert heard.turns[turn["id"]]["reasoning"]
         heard.until(lambda heard: settled(heard, turn["id"]))
@@ -190,7 +190,7 @@ def test_an_answer_outlives_all_tabs(page: Page, served: RunningServer) -> None:
 
 
 def test_a_killed_server_costs_the_last_second(home: Path, script: Script) -> None:
-    with run_scripted_server(home, script) as server, Page(server.url) as page:
+    with run_scripted_server(home, script) as server, Page(server) as page:
         chat_id = page.new()
         with page.listening(chat_id) as heard:
             turn = page.ask(chat_id, "Slow?")
@@ -199,7 +199,7 @@ def test_a_killed_server_costs_the_last_second(home: Path, script: Script) -> No
             server.process.wait(timeout=10)
             heard.until(lambda heard: heard.is_over)
             seen = heard.turns[turn["id"]]["content"]
-    with run_scripted_server(home, script) as server, Page(server.url) as page:
+    with run_scripted_server(home, script) as server, Page(server) as page:
         left = page.turn(turn)
         assert left["state"] == "stopped"
         assert seen.startswith(left["content"])
@@ -211,7 +211,7 @@ def test_a_killed_server_costs_the_last_second(home: Path, script: Script) -> No
 
 def test_a_server_that_ends_keeps_what_there_is(home: Path, script: Script) -> None:
     """A tab that only listens does not hold it up."""
-    with run_scripted_server(home, script) as server, Page(server.url) as page:
+    with run_scripted_server(home, script) as server, Page(server) as page:
         chat_id = page.new()
         with page.listening(chat_id) as heard:
             turn = page.ask(chat_id, "Slow?")

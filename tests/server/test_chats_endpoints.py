@@ -44,7 +44,7 @@ def served(
 
 @pytest.fixture
 def page(served: RunningServer) -> Iterator[Page]:
-    with Page(served.url) as page:
+    with Page(served) as page:
         yield page
 
 

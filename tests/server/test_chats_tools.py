@@ -87,7 +87,7 @@ def served(home: Path, script: Script) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def page(served: RunningServer) -> Iterator[Page]:
-    with Page(served.url) as page:
+    with Page(served) as page:
         yield page
 
 
@@ -128,7 +128,7 @@ def test_another_tab_answers_the_question(page: Page, served: RunningServer, hom
         assert command["text"].endswith("Tokyo")
         assert json.loads(arguments["text"]) == {"city": "Tokyo"}
         assert not (home / "weather").exists()
-        with Page(served.url) as other, other.listening(chat_id) as late:
+        with Page(served) as other, other.listening(chat_id) as late:
             assert late.turns[turn["id"]]["stats"] == turn["stats"]  # without having been there
             allow(other, turn, "once")
         reply = allow(page, turn, "once", status=409)
@@ -319,7 +319,7 @@ def test_a_server_that_ends_in_the_middle_of_a_question(
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
         with run_scripted_server(home, script) as server:
-            with Page(server.url) as page:
+            with Page(server) as page:
                 chat_id = page.new()
                 page.ask(chat_id, "Weather?")
                 asked(page, chat_id)
@@ -329,7 +329,7 @@ def test_a_server_that_ends_in_the_middle_of_a_question(
                 server.process.wait()
                 for engine in engines:
                     engine.kill()
-        with run_scripted_server(home, script) as server, Page(server.url) as page:
+        with run_scripted_server(home, script) as server, Page(server) as page:
             page.call("GET", f"chats/{chat_id}")  # notices that the writer is dead
             turns = page.tree(chat_id)
             ended = "This call was stopped, as the server ended."
@@ -351,7 +351,7 @@ def test_a_question_that_nobody_answers(home: Path, script: Script, tmp_path: Pa
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
         variables = {SCRIPT_VARIABLE: str(tmp_path / "script")}
         server = stack.enter_context(run_server(home, "tests.server.impatient", variables))
-        page = stack.enter_context(Page(server.url))
+        page = stack.enter_context(Page(server))
         chat_id = page.new()
         page.ask(chat_id, "Weather?")
         turns = settled(page, chat_id, "It is sunny.")

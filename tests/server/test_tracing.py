@@ -152,7 +152,7 @@ def test_spans_of_tools(
         with (
             run_tool_server(nano_home, script, **settings) as server,
             client(server) as http,
-            Page(server.url) as page,
+            Page(server) as page,
         ):
             span = request_span(collector, http.post("/v1/responses", json=body))
             chat_id = page.new(options={"tools": "python"})

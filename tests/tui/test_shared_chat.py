@@ -118,7 +118,7 @@ async def test_a_terminal_and_two_tabs_see_the_same(home_of_both: RunningServer)
     server = home_of_both
     client = AsyncClient(Settings(port=int(server.url.rpartition(":")[2])))
     path = server.home / "chats.sqlite3"
-    with Page(server.url) as one, Page(server.url) as two:
+    with Page(server) as one, Page(server) as two:
         async with run_chat(client, path, size=(80, 60)) as chat:
             chat_id = await begun(chat)
             with one.listening(chat_id) as first, two.listening(chat_id) as second:

@@ -123,6 +123,7 @@ def open_page(browser: playwright.Browser, watch: Watch) -> Iterator[OpenPage]:
         path: str = "/",
         *,
         context: playwright.BrowserContext | None = None,
+        is_let_in: bool = True,
         **options: object,
     ) -> playwright.Page:
         if context is None:
@@ -134,6 +135,9 @@ def open_page(browser: playwright.Browser, watch: Watch) -> Iterator[OpenPage]:
         page.set_default_timeout(WAIT_MS)
         watch.on(page)
         urls.add(server.url)
+        if is_let_in:
+            page.goto(server.url + server.link())
+            page.wait_for_function("localStorage.getItem('gptoss-token')")
         page.goto(server.url + path)
         return page
 

@@ -71,7 +71,7 @@ async def root(request: Request) -> Response:
         return PlainTextResponse("Ollama is running", headers={"Vary": "Accept"})
     page = await asyncio.to_thread((web.FOLDER / "index.html").read_text, encoding="utf-8")
     settings = request.app.state.manager.settings
-    page = page.replace("@KEY@", "yes" if settings.api_key or settings.api_keys_file else "no")
+    page = page.replace("@KEY@", "yes" if settings.api_key else "no")
     page_headers = _HEADERS | {"Cache-Control": "no-store", "Vary": "Accept"}
     return Response(page, headers=page_headers, media_type="text/html")
 
