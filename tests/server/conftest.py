@@ -19,5 +19,8 @@ def sdk(server: RunningServer) -> Iterator[ollama.Client]:
 
 @pytest.fixture
 def http(server: RunningServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+    """A program of the owner's."""
+    with httpx.Client(
+        base_url=server.url, headers=server.owner, timeout=60, trust_env=False
+    ) as client:
         yield client

@@ -128,7 +128,7 @@ def client(nano_home: Path, vocabulary: Vocabulary) -> Iterator[httpx.Client]:
     script.otherwise(answer("I do not know."))
     with (
         run_scripted_server(nano_home, script) as server,
-        httpx.Client(base_url=server.url, timeout=60) as client,
+        httpx.Client(base_url=server.url, headers=server.owner, timeout=60) as client,
     ):
         yield client
 

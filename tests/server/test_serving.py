@@ -134,6 +134,7 @@ def test_a_model_that_is_wanted_by_clients_who_left_still_loads(nano_home: Path)
 
 def test_a_load_tells_how_far_it_is_and_can_be_stopped(nano_home: Path) -> None:
     with run_server(nano_home) as server, client(server) as http, ThreadPoolExecutor(2) as pool:
+        http.headers.update(server.owner)
         waiting = pool.submit(http.post, "/api/chat", json=HI)
         wait_until(lambda: len(server.engines()) == 1)
         (engine,) = server.engines()

@@ -112,7 +112,7 @@ def opener(server: RunningServer, path: Path) -> OpenChat:
 
     @asynccontextmanager
     async def opened(chat_id: int | None = None, **options: Any) -> AsyncIterator[Chat]:
-        client = AsyncClient(Settings(port=port))
+        client = AsyncClient(Settings(port=port, home=server.home))
         try:
             async with run_chat(client, path, chat_id, **options) as chat:
                 yield chat

@@ -116,7 +116,7 @@ def home_of_both(empty_home: Path) -> Iterator[RunningServer]:
 async def test_a_terminal_and_two_tabs_see_the_same(home_of_both: RunningServer) -> None:
     """The terminal begins; a tab continues; the terminal continues; a tab makes a version."""
     server = home_of_both
-    client = AsyncClient(Settings(port=int(server.url.rpartition(":")[2])))
+    client = AsyncClient(Settings(port=int(server.url.rpartition(":")[2]), home=server.home))
     path = server.home / "chats.sqlite3"
     with Page(server) as one, Page(server) as two:
         async with run_chat(client, path, size=(80, 60)) as chat:

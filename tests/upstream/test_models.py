@@ -75,7 +75,7 @@ async def post(server: RunningServer, path: str, **body: Any) -> httpx.Response:
 
 async def get(server: RunningServer, path: str) -> Any:
     async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-        answer = await client.get(server.url + path)
+        answer = await client.get(server.url + path, headers=server.owner)
         return answer.json() if "json" in answer.headers["content-type"] else answer.text
 
 

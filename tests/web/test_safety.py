@@ -5,6 +5,11 @@ Content-Security-Policy, or asks another host for anything.
 """
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -13,7 +18,7 @@ from playwright.sync_api import Page, expect
 from gptoss_local.history import History
 from tests.conftest import RunningServer, wait_until
 from tests.web.chatting import ask, press, prose
-from tests.web.conftest import Watch
+from tests.web.conftest import OpenPage, Watch
 
 CORPUS = [
     "<script>window.hacked=1</script>",
@@ -244,3 +249,82 @@ def test_the_headers_of_the_page(scripted: RunningServer) -> None:
     assert "script-src 'self'" in policy
     assert "unsafe" not in policy
     assert httpx.get(scripted.url).text == "Ollama is running"
+
+
+def test_a_page_of_another_port_gets_nothing(
+    open_page: OpenPage, scripted: RunningServer, watch: Watch, tmp_path: Path
+) -> None:
+    """In the browser that was let in, and whatever it tries."""
+    mine = open_page(scripted)
+    ask(mine, "Explain it fast")
+    (tmp_path / "index.html").write_text("<!doctype html><title>another program</title>")
+    with serve_folder(tmp_path) as (url, seen):
+        other = mine.context.new_page()  # the same browser, with its cookies
+        other.goto(url)
+        for path in (
+            *("/api/gptoss/chats", "/api/gptoss/chats%0A", "/api/gptoss/chats/1%0A"),
+            *("//api/gptoss/chats", "/x/../api/gptoss/chats", "/api/gptoss/presets"),
+        ):
+            assert read_from(other, scripted.url + path) == "refused", path
+        assert read_from(other, f"{scripted.url}/api/gptoss/chats/1/allow%0A", "POST") == "refused"
+        assert "gptoss" not in read_from(other, f"{scripted.url}/", "GET", "text/html")
+        assert other.evaluate("JSON.stringify(localStorage)") == "{}"
+        other.close()
+    assert all("cookie" not in {name.lower() for name in headers} for headers in seen)
+
+
+def test_a_browser_that_was_not_let_in_is_told_what_to_do(
+    open_page: OpenPage, scripted: RunningServer
+) -> None:
+    page = open_page(scripted, is_let_in=False)
+    expect(page.get_by_role("dialog")).to_contain_text("gptoss web")
+    other = open_page(scripted, scripted.link(), context=page.context, is_let_in=False)
+    expect(other.get_by_role("dialog")).to_have_count(0)
+    assert "open=" not in other.url
+    expect(page.get_by_role("dialog")).to_have_count(0)  # the tab beside it is let in, too
+    expect(page.locator(".composer textarea")).to_be_visible()
+
+
+def test_a_link_that_was_used_is_refused_in_words(
+    open_page: OpenPage, scripted: RunningServer, watch: Watch
+) -> None:
+    watch.expected = ("401",)
+    link = scripted.link()
+    open_page(scripted, link, is_let_in=False).wait_for_function(
+        "localStorage.getItem('gptoss-token')"
+    )
+    page = open_page(scripted, link, is_let_in=False)
+    expect(page.get_by_role("dialog")).to_contain_text("gptoss web")
+
+
+def read_from(page: Page, url: str, method: str = "GET", accept: str = "*/*") -> str:
+    """What a script of a page gets of an address."""
+    text: str = page.evaluate(
+        """([url, method, accept]) => fetch(url, { method, headers: { accept } })
+        .then((reply) => (reply.ok ? reply.text() : "refused"), () => "refused")""",
+        [url, method, accept],
+    )
+    return text
+
+
+@contextmanager
+def serve_folder(folder: Path) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Another program's server on localhost; returns its address and the headers that it gets."""
+    seen: list[dict[str, str]] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(dict(self.headers))
+            super().do_GET()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://localhost:{server.server_port}/", seen
+        finally:
+            server.shutdown()
+            thread.join()
