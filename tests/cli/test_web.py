@@ -1,5 +1,6 @@
 """`gptoss web`: it starts a server, prints the address, and opens it in the user's browser."""
 
+import re
 from pathlib import Path
 
 import httpx
@@ -23,18 +24,21 @@ def opened(fresh: dict[str, str], tmp_path: Path) -> Path:
 def test_it_opens_the_page(fresh: dict[str, str], opened: Path, command: list[str]) -> None:
     url = f"http://127.0.0.1:{fresh['GPTOSS_PORT']}"
     done = run_cli(fresh, *command)
-    assert (done.returncode, done.stdout) == (0, f"{url}\n")
+    assert done.returncode == 0
+    assert re.fullmatch(rf"{url}/#open=[\w-]{{43}}\n", done.stdout)
     wait_until(opened.exists)
-    assert opened.read_text() == f"{url}\n"
+    assert opened.read_text() == done.stdout
     page = httpx.get(url, headers={"accept": "text/html"}, trust_env=False)
-    assert "gptoss-token" in page.text  # the server goes on when the command has ended
-    assert run_cli(fresh, *command).returncode == 0
-    wait_until(lambda: opened.read_text() == f"{url}\n" * 2)
+    assert "gptoss-key" in page.text  # the server goes on when the command has ended
+    again = run_cli(fresh, *command).stdout
+    assert again != done.stdout
+    wait_until(lambda: opened.read_text() == done.stdout + again)
 
 
-def test_it_may_only_print_the_address(fresh: dict[str, str], opened: Path) -> None:
+def test_it_may_only_print_the_link(fresh: dict[str, str], opened: Path) -> None:
     done = run_cli(fresh, "web", "--no-open")
-    assert (done.returncode, done.stdout) == (0, f"http://127.0.0.1:{fresh['GPTOSS_PORT']}\n")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"http://127.0.0.1:{fresh['GPTOSS_PORT']}/#open=")
     assert not opened.exists()
 
 
