@@ -88,10 +88,9 @@ class Access:
             return Caller("owner")
         if _is_same(headers.get("x-gptoss-token", ""), self.page_token):
             return Caller("page")
-        for key in sent if self._limits else ():
-            if found := self._limits.key_of(key.encode()):
-                return Caller("key", found.name, found.priority)
-        return Caller()
+        found = (self._limits.key_of(key.encode()) for key in sent) if self._limits else ()
+        user = next(filter(None, found), None)
+        return Caller("key", user.name, user.priority) if user else Caller()
 
     def admit(self, request: Request, level: Level, *, is_metered: bool) -> None:
         """Let a request in, as `current_caller`, or refuse it.
