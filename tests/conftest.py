@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import hypothesis
@@ -219,3 +220,10 @@ def _answers(url: str) -> bool:
         return httpx.get(url, trust_env=False).is_success
     except httpx.TransportError:
         return False
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say why a test was run once more, as what passes then would be forgotten."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"run again: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)

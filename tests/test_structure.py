@@ -10,7 +10,6 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
-import pytest
 
 from gptoss_local import errors
 
@@ -44,24 +43,33 @@ def functions(tree: ast.AST) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncF
                 yield owner + child.name, child
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_functions_and_classes_stay_readable(path: Path) -> None:
+def too_large(path: Path) -> Iterator[str]:
+    """The names in a module that exceed a limit."""
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= N_LINES or path.name in LARGE
+    if text.count("\n") > N_LINES and path.name not in LARGE:
+        yield path.name
     tree = ast.parse(text)
-    is_command = path.parent.name == "cli"  # each parameter is an option that --help shows
+    is_command = "cli" in path.parts  # each parameter is an option that --help shows
     for name, function in functions(tree):
         n_lines = (function.end_lineno or 0) - function.lineno
-        assert n_lines < N_FUNCTION_LINES or is_command, name
         arguments = function.args
         names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
         n_parameters = len([each for each in names if each not in ("self", "cls")])
-        is_listed = name in LARGE or name.rpartition(".")[2] in LARGE
-        assert n_parameters <= N_PARAMETERS or is_command or is_listed, name
+        is_listed = name in LARGE or name.rpartition(".")[2] in LARGE or is_command
+        if (n_lines >= N_FUNCTION_LINES and not is_command) or (
+            n_parameters > N_PARAMETERS and not is_listed
+        ):
+            yield name
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             methods = [name for name, _ in functions(ast.Module([node], [])) if "._" not in name]
-            assert len(methods) <= N_METHODS or node.name in LARGE, node.name
+            if len(methods) > N_METHODS and node.name not in LARGE:
+                yield node.name
+
+
+def test_modules_functions_and_classes_stay_readable() -> None:
+    found = [f"{path.relative_to(ROOT)}: {name}" for path in SOURCES for name in too_large(path)]
+    assert found == []
 
 
 def test_no_module_imports_itself_through_others() -> None:
