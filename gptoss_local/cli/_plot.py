@@ -49,8 +49,7 @@ def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = Fa
 
     colours, speed = _DARK if is_dark else _LIGHT, found.plan.speed
     lengths, widths = [d.n_tokens for d in found.depths], [w.n_streams for w in found.widths]
-    joules = [w.joules_per_token for w in found.widths if w.joules_per_token is not None]
-    n_panels = 2 + bool(widths) + bool(joules)
+    n_panels = 2 + bool(widths)
     with matplotlib.rc_context(_style(colours)), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that no font here has
         figure = Figure(figsize=(4.4 * n_panels, 4), layout="constrained")
@@ -69,11 +68,6 @@ def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = Fa
             name = "Answers at the same time (tokens/s)"
             _curve(axes[2], name, "answers, all together", widths, rates, colours)
             _scale(axes[2], widths, rates)
-        if joules:
-            idle_w = sum(found.energy.idle_watts.values())
-            label = f"answers, all together; {idle_w:.0f} W idle ({found.energy.added_watts:+.0f})"
-            _curve(axes[3], "Energy (J/token)", label, widths, joules, colours)
-            _scale(axes[3], widths, joules)
         figure.supxlabel(measured_on, fontsize=8)
         figure.savefig(
             path, dpi=160, metadata={"Date": None} if path.suffix.lower() == ".svg" else None
