@@ -80,6 +80,10 @@ def _values(parameter: Any, command: str) -> list[tuple[str, str]]:
     if (parameter.metavar or "").startswith("MODEL"):
         is_option = parameter.param_type_name == "option"
         words = _plain_names("installed" if is_option else _KINDS.get(command, "installed"))
+    elif parameter.metavar == "AGENT":
+        from gptoss_local.launch.agents import AGENTS
+
+        words = [*AGENTS]
     return [(str(each), "") for each in words]
 
 
