@@ -13,9 +13,9 @@ def main() -> None:
 
 def _run() -> None:
     if sys.argv[1:2] == ["__complete"]:
-        from gptoss_local.cli._names import print_names
+        from gptoss_local.cli._complete import print_candidates
 
-        print_names(sys.argv[2:])
+        print_candidates(sys.argv[2:])
         return
     from gptoss_local.cli.main import main as run_command
 

@@ -51,8 +51,6 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
         answers: Who answers there: us, another program, no one; or the host has no address.
         kv_type: Of cached keys and values, as set.
         upstreams: Models that are computed elsewhere.
-        counts_energy: How each device counts its energy.
-        counts_none: Why others do not.
         llama_problem: Why llama.cpp cannot be loaded; empty if it can.
     """
 
@@ -63,8 +61,6 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     answers: Literal["gptoss", "other", "nobody", "no address"]
     kv_type: KvType = "f16"
     upstreams: tuple[UpstreamState, ...] = ()
-    counts_energy: dict[str, str] = {}
-    counts_none: dict[str, str] = {}
     llama_problem: str = ""
 
 
@@ -77,7 +73,6 @@ def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
         _ram(machine),
         _disk(machine, around),
         _port(around),
-        _energy(around),
         *_cache(around),
         *map(_upstream, around.upstreams),
     ]
@@ -221,13 +216,6 @@ def _port(around: Surroundings) -> Finding:
         case "other":
             text = f"Another program listens at {around.address}, perhaps Ollama."
             return Finding("server", "problem", text, "Stop it, or set GPTOSS_PORT=11435.")
-
-
-def _energy(around: Surroundings) -> Finding:
-    """Nothing here needs a fix: answers are as fast without."""
-    found = [f"{name} is {how}" for name, how in around.counts_energy.items()]
-    found += [f"{name} is not counted: {why}" for name, why in around.counts_none.items()]
-    return Finding("energy", "ok", f"{'; '.join(found)}.")
 
 
 def _cache(around: Surroundings) -> Iterator[Finding]:

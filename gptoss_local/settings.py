@@ -111,7 +111,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     mcp_config: Path | None = None
     """A file with MCP servers, besides mcp.json in the folder of config.toml."""
     python_tool: str = "sandbox"
-    """The place where `python` runs: `sandbox`, `jupyter:KERNEL`, or `container:IMAGE`."""
+    """The place where `python` runs: `sandbox` or `jupyter:KERNEL`."""
     python_timeout_s: Annotated[float, msgspec.Meta(gt=0)] = 30.0
     """Seconds after which a call of `python` is stopped."""
     python_memory: str = "256MiB"

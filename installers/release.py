@@ -25,7 +25,6 @@ from from_source import ROOT, pinned_version
 from steps import Log, SetupError
 
 SCRIPTS = ("install.sh", "install.ps1")
-DEB = ROOT / "installers" / "deb" / "build.py"
 
 
 def main(arguments: list[str]) -> int:
@@ -107,16 +106,9 @@ def check_changelog(text: str, version: str) -> None:
 
 
 def add_the_rest(log: Log, out: Path, wheels: Path, archs: list[str]) -> None:
-    """Add what takes minutes: llama.cpp's wheels, the Debian package; and the scripts."""
-    made = {arch: portable_wheel.make(log, wheels, _llama_version(), out, arch) for arch in archs}
-    llama = made.get(platform.machine())
-    if llama and DEB.is_file():
-        log.run(
-            [sys.executable, DEB, "--llama-wheel", llama, "--out", out],
-            failed="The Debian package could not be built",
-            hint="It needs dpkg-dev and python3-venv.",
-            doing="building the Debian package",
-        )
+    """Add llama.cpp's wheels, which take minutes, and the scripts."""
+    for arch in archs:
+        portable_wheel.make(log, wheels, _llama_version(), out, arch)
     for name in SCRIPTS:
         shutil.copy2(ROOT / "installers" / name, out)
 
@@ -129,8 +121,6 @@ def further(wheels: Path, archs: list[str]) -> list[str]:
         kept = portable_wheel.kept_wheel(wheels, version, arch)
         how = f"from {kept}" if kept else "compiled here, once"
         lines.append(f"  llama_cpp_python-{version}-py3-none-manylinux_…_{arch}.whl, {how}")
-    if platform.machine() in archs and DEB.is_file():
-        lines.append("  a Debian package")
     return [*lines, *(f"  {name}" for name in (*SCRIPTS, release_files.SUMS))]
 
 

@@ -32,16 +32,6 @@ def test_what_a_processor_can_do() -> None:
     assert finding("CPU", arm).text == "8 physical cores, dotprod, i8mm, SVE2."
 
 
-def test_what_counts_energy() -> None:
-    around = msgspec.structs.replace(
-        AROUND,
-        counts_energy={"gpu0": "NVIDIA H100, counted by NVML"},
-        counts_none={"cpu": "only root may read it"},
-    )
-    text = "gpu0 is NVIDIA H100, counted by NVML; cpu is not counted: only root may read it."
-    assert finding("energy", around=around).text == text
-
-
 @pytest.mark.parametrize(
     ("change", "name", "level", "fix"),
     [

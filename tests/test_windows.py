@@ -31,7 +31,7 @@ from gptoss_local.cli import _tools, launch
 from gptoss_local.engine.worker.loading import read_ahead
 from gptoss_local.launch.agents import AGENTS, Setup
 from gptoss_local.llama import cuda_packages, pinning
-from gptoss_local.machine import energy, hardware
+from gptoss_local.machine import hardware
 from gptoss_local.plan import planner
 from gptoss_local.plan.hypothetical import imagine
 from gptoss_local.plan.options import PlanOptions
@@ -184,14 +184,6 @@ def test_processes_that_outlive_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(client, "os", NT)
     with client._open_log(tmp_path / "log" / "server.log") as log:
         log.write(b"said")
-
-
-@reaches("gptoss_local/machine/energy.py", "Meters._add_rapl")
-def test_the_processor_has_no_counter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(energy, "sys", WINDOWS)
-    meters = energy.Meters([], rapl=tmp_path)
-    assert meters.missing == {"cpu": "only Linux counts it"}
-    meters.close()
 
 
 @reaches("gptoss_local/llama/cuda_packages.py", "preload_cuda")

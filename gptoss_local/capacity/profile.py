@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import msgspec
 
-from gptoss_local.plan.measured import Measured
 from gptoss_local.runner.benchmark import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth
 
 _MASKED = 0.25  # of what a CPU takes for an own cell, for one of another sequence; nano, 2 cores
@@ -145,30 +144,6 @@ def from_benchmark(
         row_cell_s=row_cell_s,
         token_cell_s=token_cell_s,
         has_gpu=has_gpu,
-    )
-
-
-def from_stored(measured: Measured, *, n_ctx: int, n_batch: int, n_seq: int) -> Profile | None:
-    """Return what loads and `gptoss tune` have measured of steps in an empty cache; None: too few.
-
-    Args:
-        measured: All that is known.
-        n_ctx: Cells of the cache.
-        n_batch: Most tokens of a step.
-        n_seq: Most sequences at the same time. No more run than were measured.
-    """
-    steps, tuning = measured.steps, measured.tuning
-    if steps is None or tuning is None or not tuning.prefill:
-        return None
-    decode: Points = steps.streams or steps.seconds
-    batch_s = n_batch / max(rate for _, rate in tuning.prefill)
-    few = tuple((n, seconds) for n, seconds in decode if n < n_batch and seconds < batch_s)
-    return Profile(
-        n_ctx=n_ctx,
-        n_batch=n_batch,
-        n_seq=min(n_seq, int(decode[-1][0])),
-        decode=decode,
-        prefill=(*few, (n_batch, batch_s)),
     )
 
 

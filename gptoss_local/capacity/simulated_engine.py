@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, cast
 
-from gptoss_local.capacity.cells import CountedContext
 from gptoss_local.capacity.profile import Profile
 from gptoss_local.engine.protocol import Generate, PrefixOptions
 from gptoss_local.engine.worker.cache.common_prefix import common_prefix
@@ -22,6 +21,35 @@ _SAMPLING = SamplingParams()
 
 class _NoSampler:
     def unbind(self) -> None:
+        pass
+
+
+class _CountedContext:
+    """Has what `Slots` and `PrefixCache` ask of llama.cpp's context; moves of cells cost nothing.
+
+    A prefix can be continued anywhere, as if there were a checkpoint at each of its tokens.
+    """
+
+    can_share = True
+    n_swa = 128
+
+    def __init__(self, n_ctx: int, n_batch: int, n_seq: int) -> None:
+        self.n_ctx, self.n_batch = n_ctx, n_batch
+        self.n_seq_max = self.n_outputs_max = n_seq
+
+    def can_resume(self, seq_id: int, position: int) -> bool:
+        return True
+
+    def remove(self, seq_id: int, position: int = 0) -> None:
+        pass
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        pass
+
+    def save(self, seq_id: int, **options: Any) -> None:
+        pass
+
+    def restore(self, seq_id: int, state: None, **options: Any) -> None:
         pass
 
 
@@ -55,7 +83,7 @@ class SimulatedEngine:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        context = cast(Any, CountedContext(profile.n_ctx, profile.n_batch, profile.n_seq))
+        context = cast(Any, _CountedContext(profile.n_ctx, profile.n_batch, profile.n_seq))
         self._slots = Slots(context)
         self._cache = PrefixCache(context, self._slots, PrefixOptions())
         steps = tuple((int(n), seconds) for n, seconds in profile.decode)

@@ -16,7 +16,8 @@ from gptoss_local.errors import ContextOverflowError, DoesNotFitError
 _N_REQUESTS, _N_WARM_UP = 300, 60  # of a simulation; the first ones find an empty machine
 _SHARE = 0.95  # of the answers keep the promise
 _N_HALVINGS = 7
-_SHARED_ID = -1
+ACTIVE = 0.1
+"""Share of the users that have an answer under way at the same time, on average."""
 _NUMBERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of machines that are tried
 
 
@@ -36,16 +37,12 @@ class Goal(Promise, frozen=True, kw_only=True):
     """A promise, and to whom it is made.
 
     Attributes:
-        active: Share of the users that have an answer under way at the same time, on average.
         n_prompt, n_answer: Tokens of each.
-        n_shared: Tokens that all prompts start with.
     """
 
     n_users: int
-    active: float
     n_prompt: int
     n_answer: int
-    n_shared: int = 0
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +100,6 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
         n_streams_memory: How many prompts with their answers fit into the cache together.
         load: What a user gets, of `n_machines`.
         largest, one_more: With the most users that one carries, and one more active stream.
-        loads: All that was simulated, by users.
     """
 
     n_machines: int
@@ -113,7 +109,6 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     load: Load
     largest: Load
     one_more: Load
-    loads: list[Load]
 
 
 def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _: None) -> Capacity:
@@ -139,7 +134,7 @@ def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _:
 
     def load_of(n_streams: float) -> Load:
         if n_streams not in loads:
-            report(f"{n_streams / goal.active:,.0f} users on one machine")
+            report(f"{n_streams / ACTIVE:,.0f} users on one machine")
             loads[n_streams] = simulate(profile, goal, n_streams)
         return loads[n_streams]
 
@@ -147,10 +142,10 @@ def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _:
     for _ in range(_N_HALVINGS):
         n_streams = (kept + broken) / 2
         kept, broken = (n_streams, broken) if load_of(n_streams).keeps(goal) else (kept, n_streams)
-    users_per_machine = max(1, math.floor(kept / goal.active))  # alone, one never waits
+    users_per_machine = max(1, math.floor(kept / ACTIVE))  # alone, one never waits
     n_machines = math.ceil(goal.n_users / users_per_machine)
-    n_active = goal.n_users * goal.active
-    largest = load_of(users_per_machine * goal.active)
+    n_active = goal.n_users * ACTIVE
+    largest = load_of(users_per_machine * ACTIVE)
     return Capacity(
         n_machines=n_machines,
         users_per_machine=users_per_machine,
@@ -164,7 +159,6 @@ def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _:
         load=load_of(n_active / n_machines),
         largest=largest,
         one_more=load_of(largest.n_streams + 1),
-        loads=[load for _, load in sorted(loads.items())],
     )
 
 
@@ -179,19 +173,14 @@ def simulate(profile: Profile, goal: Goal, n_streams: float) -> Load:
     rate = n_streams * goal.tokens_per_user_s / goal.n_answer
     dice = random.Random(0)  # the same for every load, so that loads can be compared
     times = itertools.accumulate(dice.expovariate(1.0) / rate for _ in range(_N_REQUESTS))
-    n_shared = min(goal.n_shared, goal.n_prompt)
     requests = [
-        Request(
-            at_s=at_s,
-            prompt=((_SHARED_ID, n_shared), (number, goal.n_prompt - n_shared)),
-            n_answer=goal.n_answer,
-        )
+        Request(at_s=at_s, prompt=((number, goal.n_prompt),), n_answer=goal.n_answer)
         for number, at_s in enumerate(times)
     ]
     served = replay(requests, [SimulatedEngine(profile)])
     service = summarize(served[_N_WARM_UP:], requests[_N_WARM_UP:])
     return Load(
-        n_users=n_streams / goal.active,
+        n_users=n_streams / ACTIVE,
         n_streams=n_streams,
         **msgspec.structs.asdict(service),
     )

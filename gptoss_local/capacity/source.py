@@ -1,19 +1,13 @@
-"""Read what was measured of a model: on this machine, or on another in a file of `gptoss bench`."""
+"""Read what `gptoss bench` has measured of a model, on this machine or on another."""
 
-import datetime
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from gptoss_local.capacity.profile import Profile, from_benchmark, from_stored
+from gptoss_local.capacity.profile import Profile, from_benchmark
 from gptoss_local.errors import PathNotFoundError, UsageError
-from gptoss_local.plan.measured import read_measured
 from gptoss_local.runner.benchmark import AtDepth, AtWidth
-from gptoss_local.runner.planning import measured_file, plan_load
-from gptoss_local.runner.retries import Attempt
-from gptoss_local.settings import Settings
-from gptoss_local.store import ModelEntry
 from gptoss_local.validation import in_words
 
 _Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -93,35 +87,3 @@ def read_bench(path: Path) -> Source:
     return Source(
         model=found.model, profile=profile, notes=[*notes, file.source] if file.source else notes
     )
-
-
-def read_stored(entry: ModelEntry, path: Path, settings: Settings) -> Source:
-    """Return what loads and `gptoss tune` have measured here; asks the driver.
-
-    Args:
-        entry: The model.
-        path: Its file.
-        settings: The user's options: how much context there is, and for how many streams.
-
-    Raises:
-        UsageError: nothing has been measured.
-        DoesNotFitError: there is no room for the model now.
-    """
-    known = read_measured(measured_file(entry, settings))
-    plan = plan_load(path, settings, None, attempt=Attempt.after(known), tuning=known.tuning)
-    shape = plan.shape
-    profile = from_stored(known, n_ctx=shape.n_ctx, n_batch=shape.n_batch, n_seq=shape.n_seq)
-    if profile is None or known.steps is None:
-        raise UsageError(
-            f"nothing has been measured of {entry.name} on this machine",
-            hint=f"`gptoss tune {entry.name}` measures it in seconds; "
-            f"`gptoss bench {entry.name} --json > bench.json`, better, for --bench bench.json.",
-        )
-    date = datetime.datetime.fromtimestamp(known.steps.measured_at_s).date().isoformat()
-    notes = [
-        f"Step times are those that `gptoss tune` or a load measured here on {date}, in an empty "
-        "cache and without sampling; with --bench they count both."
-    ]
-    if not known.steps.are_of(plan):
-        notes.append("They are old, or of another plan: `gptoss tune` measures again.")
-    return Source(model=entry.name, profile=profile, notes=notes)

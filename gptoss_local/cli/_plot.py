@@ -1,4 +1,4 @@
-"""A benchmark or a capacity as a picture, in SVG or PNG, and what it was measured on."""
+"""A benchmark as a picture, in SVG or PNG, and what it was measured on."""
 
 import warnings
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from gptoss_local.plan import words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from gptoss_local.capacity.sizing import Capacity, Goal
     from gptoss_local.runner.benchmark import Benchmark
 
 FORMATS = (".svg", ".png")
@@ -49,8 +48,7 @@ def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = Fa
 
     colours, speed = _DARK if is_dark else _LIGHT, found.plan.speed
     lengths, widths = [d.n_tokens for d in found.depths], [w.n_streams for w in found.widths]
-    joules = [w.joules_per_token for w in found.widths if w.joules_per_token is not None]
-    n_panels = 2 + bool(widths) + bool(joules)
+    n_panels = 2 + bool(widths)
     with matplotlib.rc_context(_style(colours)), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of letters that no font here has
         figure = Figure(figsize=(4.4 * n_panels, 4), layout="constrained")
@@ -69,65 +67,6 @@ def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = Fa
             name = "Answers at the same time (tokens/s)"
             _curve(axes[2], name, "answers, all together", widths, rates, colours)
             _scale(axes[2], widths, rates)
-        if joules:
-            idle_w = sum(found.energy.idle_watts.values())
-            label = f"answers, all together; {idle_w:.0f} W idle ({found.energy.added_watts:+.0f})"
-            _curve(axes[3], "Energy (J/token)", label, widths, joules, colours)
-            _scale(axes[3], widths, joules)
-        figure.supxlabel(measured_on, fontsize=8)
-        figure.savefig(
-            path, dpi=160, metadata={"Date": None} if path.suffix.lower() == ".svg" else None
-        )
-
-
-def draw_capacity(
-    model: str,
-    goal: "Goal",
-    found: "Capacity",
-    measured_on: str,
-    path: Path,
-    *,
-    is_dark: bool = False,
-) -> None:
-    """Write what the users of one machine get, by their number.
-
-    Args:
-        model: Its name.
-        goal: What is promised: a line each.
-        found: What was simulated.
-        measured_on: Where the step times are from, for the line below.
-        path: Its end says in which format, of `FORMATS`.
-        is_dark: On a dark ground.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    colours = _DARK if is_dark else _LIGHT
-    # beyond what one machine carries, the queue is as long as the simulation
-    loads = [load for load in found.loads if load.n_users <= 1.5 * found.users_per_machine]
-    panels = (
-        ("Tokens/s of each answer", [load.user_tok_s for load in loads], goal.tokens_per_user_s),
-        ("First token (s)", [load.first_token_s for load in loads], goal.first_token_s),
-    )
-    with matplotlib.rc_context(_style(colours)), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of letters that no font here has
-        figure = Figure(figsize=(9, 4), layout="constrained")
-        title = f"{model}: one machine carries {found.users_per_machine:,} users"
-        figure.suptitle(title, fontsize=13, fontweight="bold")
-        for n, (name, values, promised) in enumerate(panels):
-            axis = figure.add_subplot(1, 2, n + 1)
-            axis.set_title(name, fontsize=10)
-            axis.set_xlabel("users of one machine")
-            users = [load.n_users for load in loads]
-            label = "19 of 20 answers"
-            axis.plot(users, values, marker="o", color=colours.measured, label=label, gid=name)
-            axis.axhline(promised, color=colours.expected, linestyle="--", label="promised")
-            axis.axvline(found.users_per_machine, color=colours.grid)
-            axis.set_ylim(0, 2 * max(promised, min(values)))
-            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
         figure.supxlabel(measured_on, fontsize=8)
         figure.savefig(
             path, dpi=160, metadata={"Date": None} if path.suffix.lower() == ".svg" else None

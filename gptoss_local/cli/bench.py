@@ -14,8 +14,7 @@ from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.machine.hardware import Machine
-    from gptoss_local.runner.benchmark import AtWidth, Benchmark
-    from gptoss_local.runner.benchmark_energy import BenchEnergy
+    from gptoss_local.runner.benchmark import Benchmark
 
 
 def bench(
@@ -105,37 +104,11 @@ def _print(found: "Benchmark") -> None:
     print_table(("PROMPT", "READ TOKENS/S", "ANSWER TOKENS/S"), rows)
     if found.widths:
         print()
-        _print_widths(found.widths)
+        widths = [(str(w.n_streams), rate(w.decode_tok_s)) for w in found.widths]
+        print_table(("PARALLEL ANSWERS", "TOKENS/S"), widths)
     speed = found.plan.speed
     print(
         f"\nExpected of 4,096 tokens: read at {rate(speed.prefill_tok_s)} tokens/s, bound by "
         f"{speed.prefill_bound}; answered at {rate(speed.decode_tok_s)}, bound by "
         f"{speed.decode_bound}."
-    )
-    print(f"\n{_energy(found.energy)}")
-
-
-def _print_widths(widths: "list[AtWidth]") -> None:
-    from gptoss_local.plan.words import rate
-
-    header: tuple[str, ...] = ("PARALLEL ANSWERS", "TOKENS/S")
-    rows: list[tuple[str, ...]] = [(str(w.n_streams), rate(w.decode_tok_s)) for w in widths]
-    if all(w.joules_per_token is not None for w in widths):
-        header = (*header, "J/TOKEN", "WATTS")
-        spent = [(rate(w.joules_per_token or 0), rate(w.watts or 0)) for w in widths]
-        rows = [row + more for row, more in zip(rows, spent, strict=True)]
-    print_table(header, rows)
-
-
-def _energy(energy: "BenchEnergy") -> str:
-    """Say what was counted, and what the loaded model costs while it is idle."""
-    missing = "; ".join(f"{name}: {why}" for name, why in energy.missing.items())
-    if not energy.devices:
-        return f"Energy is not counted here ({missing})."
-    counted = "; ".join(f"{name}: {how}" for name, how in energy.devices.items())
-    before_w, idle_w = sum(energy.before_watts.values()), sum(energy.idle_watts.values())
-    return (
-        f"Energy with all that runs there ({counted}{'; not ' + missing if missing else ''}).\n"
-        f"Idle: {before_w:.0f} W before the load, {idle_w:.0f} W with the model loaded "
-        f"({energy.added_watts:+.0f})."
     )

@@ -1,20 +1,13 @@
-"""`gptoss completion`: a script that teaches a shell our commands, options and model names.
+"""`gptoss completion`: a script that asks `gptoss __complete` for candidates at every Tab.
 
-Commands and options are written into the script from what typer knows of them; names of models are
-asked for at every Tab, from `_names`.
+It asks the command as it was typed, so that a shell completes for the gptoss that it will run. No
+shell evaluates what it prints.
 """
 
-import inspect
-from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated
 
 import typer
-from typer.models import OptionInfo
-
-from gptoss_local.cli import _shell_scripts
-from gptoss_local.cli._names import NameKind
-from gptoss_local.cli._shell_scripts import Command, Option
 
 
 class Shell(StrEnum):
@@ -24,8 +17,76 @@ class Shell(StrEnum):
     powershell = "powershell"
 
 
-_MANY = 99
-_KINDS: dict[str, NameKind] = {"stop": "loaded", "pull": "known"}  # all others: installed
+# From bash 3.2 on, which macOS has, and without the package bash-completion.
+_BASH = r"""# Completion of gptoss for bash: source <(gptoss completion bash)
+_gptoss() {
+    local IFS=$' \t\n' line="${COMP_LINE:0:COMP_POINT}" word candidate
+    local -a parts=()
+    read -r -a parts <<< "$line"  # not COMP_WORDS, which breaks names at their colons
+    [[ $line == *[[:space:]] ]] && parts+=("")
+    word="${parts[${#parts[@]}-1]}"
+    COMPREPLY=()
+    while IFS=$'\t' read -r candidate _; do
+        [[ -n $candidate ]] && COMPREPLY+=("$candidate")
+    done <<< "$("${1/#\~\//$HOME/}" __complete "${parts[@]:1}" 2>/dev/null)"
+    if [[ $word == *:* && $COMP_WORDBREAKS == *:* ]]; then  # bash replaces what follows it
+        local before="${word%"${word##*:}"}"
+        COMPREPLY=("${COMPREPLY[@]#"$before"}")
+    fi
+}
+complete -o default -F _gptoss gptoss
+"""
+
+# Sourced, or as a file `_gptoss` in a folder of `fpath`.
+_ZSH = r"""#compdef gptoss
+# Completion of gptoss for zsh: source <(gptoss completion zsh)
+_gptoss() {
+    local -a lines=(${(f)"$(${words[1]/#\~\//$HOME/} __complete \
+        "${(@)words[2,CURRENT-1]}" "$PREFIX" 2>/dev/null)"})
+    if (( $#lines )); then
+        local -a offered=("${(@)lines%%$'\t'*}") shown=("${(@)lines/$'\t'/  -- }")
+        compadd -l -d shown -a offered
+    else _files; fi
+}
+if [[ ${funcstack[1]-} == _gptoss ]]; then
+    _gptoss "$@"
+else
+    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }
+    compdef _gptoss gptoss
+fi
+"""
+
+_FISH = r"""# Completion of gptoss for fish: gptoss completion fish | source
+function __gptoss_offers
+    set -l words (commandline -opc)
+    set -g __gptoss_offered ($words[1] __complete $words[2..-1] (commandline -ct) 2>/dev/null)
+    test (count $__gptoss_offered) -gt 0
+end
+complete -c gptoss -n __gptoss_offers -f -a '$__gptoss_offered'
+"""
+
+_POWERSHELL = r"""# gptoss completion powershell | Out-String | Invoke-Expression
+Register-ArgumentCompleter -Native -CommandName gptoss -ScriptBlock {
+    param($word, $ast, $position)
+    $parts = @($ast.CommandElements | Where-Object { $_.Extent.EndOffset -lt $position } |
+        ForEach-Object { $_.ToString() })
+    $before = @($parts | Select-Object -Skip 1)
+    $last = if ($word) { $word } else { '""' }
+    & $parts[0] __complete @before $last 2>$null | ForEach-Object {
+        $offered, $about = $_ -split "`t", 2
+        if (-not $about) { $about = $offered }
+        [System.Management.Automation.CompletionResult]::new(
+            $offered, $offered, 'ParameterValue', $about)
+    }
+}
+"""
+
+_SCRIPTS = {
+    Shell.bash: _BASH,
+    Shell.zsh: _ZSH,
+    Shell.fish: _FISH,
+    Shell.powershell: _POWERSHELL,
+}
 
 
 def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> None:
@@ -40,63 +101,4 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> 
 
 def script_for(shell: Shell) -> str:
     """Return the completion script of a shell."""
-    from gptoss_local.cli.main import make_app
-
-    make = {
-        Shell.bash: _shell_scripts.bash,
-        Shell.zsh: _shell_scripts.zsh,
-        Shell.fish: _shell_scripts.fish,
-        Shell.powershell: _shell_scripts.powershell,
-    }
-    return make[shell](read_commands(make_app()))
-
-
-def read_commands(app: typer.Typer) -> list[Command]:
-    """All commands that `--help` lists, from the signatures of their functions."""
-    return [
-        _read(registered.name or registered.callback.__name__, registered.callback)
-        for registered in app.registered_commands
-        if registered.callback is not None and not registered.hidden
-    ]
-
-
-def _read(name: str, function: Callable[..., Any]) -> Command:
-    options = []
-    n_models = 0
-    values: list[str] = []
-    for parameter, hint in get_type_hints(function, include_extras=True).items():
-        if parameter == "return":
-            continue
-        kind, info = get_args(hint)[:2]
-        if isinstance(info, OptionInfo):
-            options.append(_option(parameter, kind, info))
-        elif (info.metavar or "").startswith("MODEL"):
-            n_models = _MANY if get_origin(kind) is list else 1
-        else:
-            values += _choices(kind)
-    help_option = Option(("--help",), "Show the help.", False, (), None)
-    summary = " ".join(inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].split())
-    models = _KINDS.get(name, "installed")
-    return Command(name, summary, (*options, help_option), tuple(values), models, n_models)
-
-
-def _option(parameter: str, kind: Any, info: OptionInfo) -> Option:
-    # In Annotated[…, Option("--from")] typer keeps the first spelling where a default would be.
-    spelled = (info.default, *(info.param_decls or ()))
-    flags = tuple(flag for flag in spelled if isinstance(flag, str) and flag.startswith("-"))
-    return Option(
-        flags=flags or (f"--{parameter.replace('_', '-')}",),
-        help=info.help or "",
-        takes_value=kind is not bool,
-        values=_choices(kind),
-        names="installed" if (info.metavar or "").startswith("MODEL") else None,
-    )
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    if get_origin(kind) is not Literal:
-        kind = next(iter(get_args(kind)), kind)  # `AgentName | None`, of what may be left out
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    is_choice = isinstance(kind, type) and issubclass(kind, StrEnum)
-    return tuple(kind) if is_choice else ()
+    return _SCRIPTS[shell]

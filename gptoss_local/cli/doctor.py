@@ -15,7 +15,6 @@ from gptoss_local.settings import Settings, load_settings, settings_without_file
 if TYPE_CHECKING:
     from gptoss_local.catalog import UpstreamAddress
     from gptoss_local.diagnosis import Surroundings, UpstreamState
-    from gptoss_local.machine.hardware import Machine
     from gptoss_local.repair import Fault
 
 _TRY_LLAMA = (sys.executable, "-m", "gptoss_local.llama")
@@ -56,7 +55,7 @@ def doctor(
 
     settings = _settings()
     machine = read_machine(settings.models_dir)
-    around = _with_energy(_look_around(settings), machine)
+    around = _look_around(settings)
     findings = diagnose(machine, around)
     done: list[tuple[Fault, Outcome | None]] = []
     for fault in chain(map(Fault, findings), find_faults(settings, _completion_script)):
@@ -142,14 +141,6 @@ def _versions() -> dict[str, str]:
         "python": platform.python_version(),
         "system": platform.platform(),
     }
-
-
-def _with_energy(around: "Surroundings", machine: "Machine") -> "Surroundings":
-    from gptoss_local.machine.energy import Meters
-
-    meters = Meters(machine.usable_gpus)
-    meters.close()
-    return msgspec.structs.replace(around, counts_energy=meters.devices, counts_none=meters.missing)
 
 
 def _look_around(settings: Settings) -> "Surroundings":

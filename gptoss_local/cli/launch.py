@@ -17,7 +17,7 @@ from gptoss_local.cli._loading import continues, follow_load, loaded_model
 from gptoss_local.cli._options import Json, named, server_for
 from gptoss_local.cli._output import print_json, print_table, progress_bar
 from gptoss_local.errors import DoesNotFitError, UsageError
-from gptoss_local.launch.agents import AGENTS, KEY_VARIABLE, Agent, AgentName, Setup, Target
+from gptoss_local.launch.agents import AGENTS, KEY_VARIABLE, Agent, Setup, Target
 from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 
 def launch(
-    agent: Annotated[
-        AgentName | None, typer.Argument(metavar="AGENT", help="Which program.")
-    ] = None,
+    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Which program.")] = None,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- ARGUMENTS]", help="What the program gets, after --."),
@@ -59,6 +57,8 @@ def launch(
             "--json prints settings or the list of programs, and starts nothing",
             hint="Add --config-only or --list.",
         )
+    if agent not in AGENTS:
+        raise UsageError(f"'{agent}' is not one of {str([*AGENTS])[1:-1]}")
     from gptoss_local.store import find_model
 
     settings = load_settings()

@@ -70,13 +70,12 @@ def processor(model: dict[str, Any]) -> str:
 
 
 def energy_text(energy: dict[str, Any]) -> str:
-    """Return `0.42 J/token, idle 31 W (+8)`, as far as it is known."""
+    """Return `0.42 J/token, 31 W`, as far as it is known."""
     parts = []
     if (joules := energy.get("joules_per_token")) is not None:
         parts.append(per_token(joules))
-    if (idle_w := energy.get("idle_watts")) is not None:
-        added_w = energy.get("idle_added_watts")
-        parts.append(f"idle {idle_w:.0f} W" + ("" if added_w is None else f" ({added_w:+.0f})"))
+    if (watts := energy.get("watts")) is not None:
+        parts.append(f"{watts:.0f} W")
     return ", ".join(parts)
 
 

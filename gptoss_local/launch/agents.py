@@ -1,47 +1,30 @@
-"""The programs that `gptoss launch` knows: how each is found, set up for this server, and started.
-
-One function per program says what it needs, and one row of `AGENTS` the rest. Settings go by
-environment and arguments where the program takes them so; a file is changed only where it must be.
-The API key goes by environment alone: arguments can be read by every user of a machine.
-"""
+"""The programs that `gptoss launch` knows, of agents.toml: how each is found and set up."""
 
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
 
 from gptoss_local.launch.merge import Default, Item
 from gptoss_local.launch.settings_file import SettingsFile
 
 KEY_VARIABLE = "GPTOSS_API_KEY"
 """The variable that files and arguments name instead of the key."""
+_PLACE = re.compile(r"\{(\w+)\}")
+_LISTED = re.compile(r"(\w+)\[(\^?)(\w+)\]")
+_FOLDERS = (
+    *(".local/bin", "bin", ".npm-global/bin", ".bun/bin", ".volta/bin", ".cargo/bin", "go/bin"),
+    *(".claude/local", ".opencode/bin", ".continue/bin"),
+)
 
 
-class AgentName(StrEnum):
-    """The names that can follow `gptoss launch`."""
-
-    aider = "aider"
-    claude = "claude"
-    cline = "cline"
-    codex = "codex"
-    continue_ = "continue"
-    copilot = "copilot"
-    crush = "crush"
-    droid = "droid"
-    goose = "goose"
-    gptme = "gptme"
-    llm = "llm"
-    opencode = "opencode"
-    oterm = "oterm"
-    pi = "pi"
-    qwen = "qwen"
-
-
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """The server and model that a program is to talk to.
 
     Attributes:
@@ -56,23 +39,25 @@ class Target:
     n_ctx: int
     api_key: str = ""
 
-    @property
-    def openai_url(self) -> str:
-        return f"{self.url}/v1"
+    def values(self) -> dict[str, str | int]:
+        """Return what the places in agents.toml stand for.
 
-    @property
-    def token(self) -> str:
-        """The key, or a word for programs that want one; also in place of the user's real keys."""
-        return self.api_key or "gptoss"
+        `token` is the key, or a word for programs that want one, also in place of the user's real
+        keys. `n_output` is the most tokens of one answer: programs keep as much of n_ctx free.
+        """
+        n_output = self.n_ctx // 4
+        return {
+            "url": self.url,
+            "openai_url": f"{self.url}/v1",
+            "model": self.model,
+            "token": self.api_key or "gptoss",
+            "n_ctx": self.n_ctx,
+            "n_output": n_output,
+            "n_prompt": self.n_ctx - n_output,
+        }
 
-    @property
-    def n_output(self) -> int:
-        """Most tokens of one answer, for programs that ask: they keep as much of n_ctx free."""
-        return self.n_ctx // 4
 
-
-@dataclass(frozen=True)
-class Setup:
+class Setup(NamedTuple):
     """The way a program is started.
 
     Attributes:
@@ -82,22 +67,26 @@ class Setup:
         file: Settings that it takes from a file only.
     """
 
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
     arguments: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
     file: SettingsFile | None = None
 
 
-@dataclass(frozen=True)
-class Agent:
-    """A row of the table.
+class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program, as agents.toml has it.
 
     Attributes:
         title: What it is called.
         program: The command that starts it.
         install: How to get it, a command or a page.
-        n_ctx: Tokens of context that it should have; see `AGENTS`.
-        setup: What it needs to know of the server.
+        n_ctx: Tokens of context that it should have; 0: as always.
+        environment: Variables besides the user's; a table becomes JSON.
+        arguments: Go before the user's.
+        options: More arguments, `-c NAME=VALUE` with the value in TOML.
+        alone: Arguments of a start without any of the user's.
+        file: Where its settings file may be.
+        wanted: What must be in it.
         is_tried: Whether a test runs the program; else it is set up as its pages say.
     """
 
@@ -105,13 +94,46 @@ class Agent:
     program: str
     install: str
     n_ctx: int
-    setup: Callable[[Target], Setup]
+    environment: dict[str, Any] = {}
+    arguments: tuple[str, ...] = ()
+    options: dict[str, Any] = {}
+    alone: tuple[str, ...] = ()
+    file: tuple[str, ...] = ()
+    wanted: dict[str, Any] = {}
     is_tried: bool = True
+
+    def setup(self, server: Target) -> Setup:
+        """Return how the program is started for a server."""
+        path = next(filter(None, map(_path, self.file)), None)
+        values = server.values() | {"file": str(path)}
+
+        def filled(part: Any) -> Any:
+            if isinstance(part, dict):
+                if "if_key" in part:
+                    return filled(part["if_key"] if server.api_key else part.get("else"))
+                pairs = [(filled(name), filled(value)) for name, value in part.items()]
+                return dict(_marked(name, value) for name, value in pairs if value is not None)
+            if not isinstance(part, str):
+                return part
+            whole = _PLACE.fullmatch(part)
+            if whole and whole[1] in values:
+                return values[whole[1]]
+            return _PLACE.sub(lambda place: str(values.get(place[1], place[0])), part)
+
+        environment = {
+            name: json.dumps(value) if isinstance(value, dict) else str(value)
+            for name, value in filled(self.environment).items()
+        }
+        arguments = [str(filled(word)) for word in self.arguments]
+        for name, value in filled(self.options).items():
+            arguments += ["-c", f"{name}={json.dumps(value)}"]
+        file = SettingsFile(path, filled(self.wanted)) if path else None
+        return Setup(environment, tuple(arguments), self.alone, file)
 
     def find(self) -> Path | None:
         """Find where the program is, by PATH or in the usual places."""
         home = Path.home()
-        places = [home / place for place in _PLACES] + [Path("/opt/homebrew/bin")]
+        places = [home / place for place in _FOLDERS] + [Path("/opt/homebrew/bin")]
         places += [Path("/usr/local/bin"), Path(os.environ.get("APPDATA", home), "npm")]
         found = shutil.which(self.program) or shutil.which(
             self.program, path=os.pathsep.join(map(str, places))
@@ -119,273 +141,25 @@ class Agent:
         return Path(found).absolute() if found else None
 
 
-_PLACES = (
-    *(".local/bin", "bin", ".npm-global/bin", ".bun/bin", ".volta/bin", ".cargo/bin", "go/bin"),
-    *(".claude/local", ".opencode/bin", ".continue/bin"),
-)
+def _path(place: str) -> Path | None:
+    """Return a path that begins with `~` or a variable; None if the variable is not set."""
+    start, _, rest = place.partition("/")
+    folder = Path.home() if start == "~" else os.environ.get(start)
+    return Path(folder, rest) if folder else None
 
 
-def _aider(server: Target) -> Setup:
-    return Setup(
-        {"OLLAMA_API_BASE": server.url, "OLLAMA_API_KEY": server.token},
-        ("--model", f"ollama_chat/{server.model}", "--no-show-model-warnings"),
-    )
+def _marked(name: str, value: Any) -> tuple[str, Any]:
+    """Read the marks of a name: `name?` has a default, `name[key]` is a list with an entry."""
+    if found := _LISTED.fullmatch(name):
+        return found[1], Item(found[3], value, is_first=bool(found[2]))
+    return (name[:-1], Default(value)) if name.endswith("?") else (name, value)
 
 
-def _claude(server: Target) -> Setup:
-    models = ("OPUS_MODEL", "SONNET_MODEL", "HAIKU_MODEL")
-    return Setup(
-        {
-            "ANTHROPIC_BASE_URL": server.url,
-            "ANTHROPIC_AUTH_TOKEN": server.token,
-            "ANTHROPIC_API_KEY": "",  # or else it asks which of the two to use
-            **{f"ANTHROPIC_DEFAULT_{name}": server.model for name in models},
-            "ANTHROPIC_SMALL_FAST_MODEL": server.model,
-            "CLAUDE_CODE_SUBAGENT_MODEL": server.model,
-            "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",  # it changes, so that no prefix would be reused
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(server.n_ctx),  # else it assumes a million
-            "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(server.n_output),
-        },
-        ("--model", server.model),
-    )
+def _read() -> dict[str, Agent]:
+    text = Path(__file__).with_name("agents.toml").read_text(encoding="utf-8")
+    rows = {name: {"program": name} | row for name, row in tomllib.loads(text).items()}
+    return msgspec.convert(rows, dict[str, Agent])
 
 
-def _cline(server: Target) -> Setup:
-    folder = os.environ.get("CLINE_DATA_DIR") or Path(
-        os.environ.get("CLINE_DIR") or Path.home() / ".cline", "data"
-    )
-    provider = {
-        "settings": {
-            "provider": "ollama",
-            "baseUrl": server.openai_url,
-            "model": server.model,
-            "contextWindow": server.n_ctx,
-        },
-        "updatedAt": Default("2026-11-25T00:00:00.000Z"),  # must be there; Cline writes its own
-        "tokenSource": Default("manual"),
-    }
-    wanted = {"version": Default(1), "providers": {"ollama": provider}}
-    return Setup(
-        {"OLLAMA_API_KEY": server.token},
-        ("-P", "ollama", "-m", server.model),
-        file=SettingsFile(Path(folder, "settings", "providers.json"), wanted),
-    )
-
-
-def _codex(server: Target) -> Setup:
-    provider = {"name": "gptoss", "base_url": server.openai_url, "wire_api": "responses"}
-    if server.api_key:
-        provider["env_key"] = KEY_VARIABLE
-    settings: dict[str, str | int] = {
-        "model": server.model,
-        "model_context_window": server.n_ctx,
-        "model_provider": "gptoss",
-        **{f"model_providers.gptoss.{name}": value for name, value in provider.items()},
-    }
-    pairs = [f"{name}={json.dumps(value)}" for name, value in settings.items()]  # TOML as well
-    return Setup({}, tuple(word for pair in pairs for word in ("-c", pair)))
-
-
-def _continue(server: Target) -> Setup:
-    folder = os.environ.get("CONTINUE_GLOBAL_DIR") or Path.home() / ".continue"
-    model = {
-        "name": f"{server.model} (gptoss)",
-        "provider": "openai",
-        "model": server.model,
-        "apiBase": server.openai_url,
-        "apiKey": f"${{{{ secrets.{KEY_VARIABLE} }}}}" if server.api_key else "gptoss",
-        "roles": Default(["chat", "edit", "apply"]),
-        "capabilities": Default(["tool_use"]),
-        "defaultCompletionOptions": {"contextLength": server.n_ctx},
-    }
-    wanted = {
-        "name": Default("Local"),
-        "version": Default("1.0.0"),
-        "schema": Default("v1"),
-        "models": Item("name", model, is_first=True),  # it takes the first one
-    }
-    path = Path(folder, "config.yaml")
-    return Setup({}, ("--config", str(path)), file=SettingsFile(path, wanted))
-
-
-def _copilot(server: Target) -> Setup:
-    return Setup(
-        {
-            "COPILOT_OFFLINE": "true",
-            "COPILOT_MODEL": server.model,
-            "COPILOT_PROVIDER_TYPE": "openai",
-            "COPILOT_PROVIDER_WIRE_API": "responses",
-            "COPILOT_PROVIDER_BASE_URL": server.openai_url,
-            "COPILOT_PROVIDER_API_KEY": server.token,
-            "COPILOT_PROVIDER_MAX_PROMPT_TOKENS": str(server.n_ctx - server.n_output),
-            "COPILOT_PROVIDER_MAX_OUTPUT_TOKENS": str(server.n_output),
-        }
-    )
-
-
-def _crush(server: Target) -> Setup:
-    folder = os.environ.get("CRUSH_GLOBAL_CONFIG") or Path.home() / ".config" / "crush"
-    model = {
-        "id": server.model,
-        "name": server.model,
-        "context_window": server.n_ctx,
-        "default_max_tokens": server.n_output,
-    }
-    provider = {
-        "name": "gptoss",
-        "type": "openai-compat",
-        "base_url": f"{server.openai_url}/",
-        "api_key": f"${KEY_VARIABLE}",
-        "models": Item("id", model),
-    }
-    chosen = {"provider": "gptoss", "model": server.model}
-    wanted = {"providers": {"gptoss": provider}, "models": {"large": chosen, "small": chosen}}
-    return Setup(
-        {KEY_VARIABLE: server.token}, file=SettingsFile(Path(folder, "crush.json"), wanted)
-    )
-
-
-def _droid(server: Target) -> Setup:
-    model = {
-        "id": f"custom:{server.model}-gptoss",
-        "model": server.model,
-        "displayName": f"{server.model} (gptoss)",
-        "provider": "generic-chat-completion-api",
-        "baseUrl": server.openai_url,
-        "apiKey": f"${{{KEY_VARIABLE}}}",
-        "maxOutputTokens": server.n_output,
-    }
-    wanted = {
-        "customModels": Item("id", model),
-        "sessionDefaultSettings": {"model": model["id"]},
-    }
-    file = SettingsFile(Path.home() / ".factory" / "settings.json", wanted)
-    return Setup({KEY_VARIABLE: server.token}, file=file)
-
-
-def _goose(server: Target) -> Setup:
-    return Setup(
-        {
-            "GOOSE_PROVIDER": "openai",
-            "GOOSE_MODEL": server.model,
-            "GOOSE_CONTEXT_LIMIT": str(server.n_ctx),
-            "OPENAI_HOST": server.url,
-            "OPENAI_API_KEY": server.token,
-        },
-        alone=("session",),
-    )
-
-
-def _gptme(server: Target) -> Setup:
-    environment = {"OPENAI_BASE_URL": server.openai_url, "OPENAI_API_KEY": server.token}
-    return Setup(environment, ("-m", f"local/{server.model}"))
-
-
-def _llm(server: Target) -> Setup:
-    environment = {
-        "OLLAMA_HOST": server.url,
-        "OLLAMA_API_KEY": server.token,
-        "LLM_MODEL": f"ollama/{server.model}",
-    }
-    return Setup(environment, alone=("chat",))
-
-
-def _opencode(server: Target) -> Setup:
-    limit = {"context": server.n_ctx, "output": server.n_output}
-    options = {"baseURL": server.openai_url}
-    if server.api_key:
-        options["apiKey"] = f"{{env:{KEY_VARIABLE}}}"
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "name": "gptoss",
-        "options": options,
-        "models": {server.model: {"name": server.model, "limit": limit}},
-    }
-    chosen = f"gptoss/{server.model}"
-    config = {"provider": {"gptoss": provider}, "model": chosen, "small_model": chosen}
-    return Setup({"OPENCODE_CONFIG_CONTENT": json.dumps(config)})  # joined with the user's own
-
-
-def _oterm(server: Target) -> Setup:
-    return Setup({"OLLAMA_URL": server.url, "OLLAMA_API_KEY": server.token})
-
-
-def _pi(server: Target) -> Setup:
-    folder = os.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent"
-    model = {
-        "id": server.model,
-        "reasoning": True,
-        "input": ["text"],
-        "contextWindow": server.n_ctx,
-        "maxTokens": server.n_output,
-    }
-    provider = {
-        "baseUrl": server.openai_url,
-        "api": "openai-completions",
-        "apiKey": KEY_VARIABLE,  # it reads the variable of this name
-        "models": Item("id", model),
-    }
-    return Setup(
-        {KEY_VARIABLE: server.token},
-        ("--provider", "gptoss", "--model", server.model),
-        file=SettingsFile(Path(folder, "models.json"), {"providers": {"gptoss": provider}}),
-    )
-
-
-def _qwen(server: Target) -> Setup:
-    return Setup(
-        {
-            "OPENAI_BASE_URL": server.openai_url,
-            "OPENAI_API_KEY": server.token,
-            "OPENAI_MODEL": server.model,
-        },
-        ("--auth-type", "openai", "--model", server.model),
-    )
-
-
-_LARGE, _SMALL = 65_536, 32_768
-
-AGENTS: Mapping[AgentName, Agent] = {
-    AgentName.aider: Agent(
-        "Aider", "aider", "python -m pip install aider-install && aider-install", _SMALL, _aider
-    ),
-    AgentName.claude: Agent(
-        "Claude Code", "claude", "npm install -g @anthropic-ai/claude-code", _LARGE, _claude
-    ),
-    AgentName.cline: Agent("Cline", "cline", "npm install -g cline", _LARGE, _cline),
-    AgentName.codex: Agent("Codex", "codex", "npm install -g @openai/codex", _LARGE, _codex),
-    AgentName.continue_: Agent(
-        "Continue", "cn", "npm install -g @continuedev/cli", _SMALL, _continue
-    ),
-    AgentName.copilot: Agent(
-        "Copilot CLI", "copilot", "npm install -g @github/copilot", _LARGE, _copilot
-    ),
-    AgentName.crush: Agent(
-        "Crush", "crush", "npm install -g @charmland/crush", _LARGE, _crush, is_tried=False
-    ),
-    AgentName.droid: Agent(
-        "Droid", "droid", "see https://docs.factory.ai", _LARGE, _droid, is_tried=False
-    ),
-    AgentName.goose: Agent(
-        "Goose", "goose", "see https://block.github.io/goose", _LARGE, _goose, is_tried=False
-    ),
-    AgentName.gptme: Agent("gptme", "gptme", "uv tool install gptme", _SMALL, _gptme),
-    AgentName.llm: Agent("llm", "llm", "uv tool install llm --with llm-ollama", 0, _llm),
-    AgentName.opencode: Agent(
-        "opencode", "opencode", "npm install -g opencode-ai", _LARGE, _opencode
-    ),
-    AgentName.oterm: Agent("oterm", "oterm", "uv tool install oterm", 0, _oterm, is_tried=False),
-    AgentName.pi: Agent("pi", "pi", "npm install -g @mariozechner/pi-coding-agent", _SMALL, _pi),
-    AgentName.qwen: Agent(
-        "Qwen Code", "qwen", "npm install -g @qwen-code/qwen-code", _LARGE, _qwen
-    ),
-}
-"""All programs.
-
-The contexts follow from what each sends before the user's first word, counted in o200k tokens:
-Qwen Code 18,000, Copilot 12,500, Claude Code 12,200, Codex 10,000, opencode 7,500, Cline 5,500,
-Continue and gptme 2,400, pi 1,500. Those of 5,000 and more get 65,536 tokens, so that the files
-they read, the calls and an answer of a quarter of it fit without a summary; the others 32,768.
-For a program with 0, which is a chat, the model is loaded as always.
-"""
+AGENTS = _read()
+"""All programs, by the name that can follow `gptoss launch`."""

@@ -16,11 +16,8 @@ import msgspec
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.machine.energy import Meters
-from gptoss_local.machine.hardware import read_usable_gpus
 from gptoss_local.plan.measured import read_measured
 from gptoss_local.plan.result import Plan
-from gptoss_local.runner.benchmark_energy import BenchEnergy, EnergyProbe
 from gptoss_local.runner.loading import load_command, load_model
 from gptoss_local.runner.planning import measured_file, plan_load
 from gptoss_local.runner.retries import Attempt
@@ -48,15 +45,10 @@ class AtDepth(msgspec.Struct, frozen=True):
 
 
 class AtWidth(msgspec.Struct, frozen=True):
-    """Several answers at the same time; tokens, energy and power of all together.
-
-    The last two are None where no device counts its energy.
-    """
+    """Several answers at the same time; tokens of all together."""
 
     n_streams: int
     decode_tok_s: float
-    joules_per_token: float | None = None
-    watts: float | None = None
     n_cells_cached: int = 0
 
 
@@ -69,7 +61,6 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     depths: list[AtDepth]
     widths: list[AtWidth]
     plan: Plan
-    energy: BenchEnergy
 
 
 async def measure(
@@ -98,22 +89,15 @@ async def measure(
         attempt=Attempt.after(known),
         tuning=known.tuning,
     )
-    meters = await asyncio.to_thread(lambda: Meters(read_usable_gpus()))
+    report("loading")
+    start_s = time.monotonic()
+    load = load_command(entry, path, plan, settings, known)
+    model = await load_model(entry, read_info(path), plan, load, settings)
+    load_s = time.monotonic() - start_s
     try:
-        energy = EnergyProbe(meters, plan)
-        await energy.before_load(report)
-        report("loading")
-        start_s = time.monotonic()
-        load = load_command(entry, path, plan, settings, known)
-        model = await load_model(entry, read_info(path), plan, load, settings)
-        load_s = time.monotonic() - start_s
-        try:
-            depths, widths = await _Prober(model.engine, energy).all(plan.shape.n_seq, report)
-            await energy.idle(report)
-        finally:
-            await model.engine.close()
+        depths, widths = await _Prober(model.engine).all(plan.shape.n_seq, report)
     finally:
-        await asyncio.to_thread(meters.close)
+        await model.engine.close()
     return Benchmark(
         model=entry.name,
         n_ctx=model.engine.loaded.n_ctx,
@@ -121,7 +105,6 @@ async def measure(
         depths=depths,
         widths=widths,
         plan=plan,
-        energy=energy.result,
     )
 
 
@@ -137,9 +120,8 @@ def _widths(n_seq: int, n_ctx: int) -> list[int]:
 class _Prober:
     """Asks one engine."""
 
-    def __init__(self, engine: EngineClient, energy: EnergyProbe) -> None:
+    def __init__(self, engine: EngineClient) -> None:
         self._engine = engine
-        self._energy = energy
         self._rng = random.Random(0)
 
     async def all(
@@ -162,7 +144,7 @@ class _Prober:
 
     async def answer(self, n_tokens: int) -> tuple[Finished, list[float]]:
         """Run a request of random tokens; return the time of each token of its answer, too."""
-        prompt = self._prompt(n_tokens)
+        prompt = [self._rng.randrange(FIRST_SPECIAL) for _ in range(n_tokens)]
         times: list[float] = []
         events = self._engine.generate(prompt, _SAMPLING, stop_tokens=[], max_tokens=N_ANSWER)
         async for event in events:
@@ -170,9 +152,6 @@ class _Prober:
                 return event, times
             times.append(time.monotonic())
         raise AssertionError("an answer ends with Finished or an error")
-
-    def _prompt(self, n_tokens: int) -> list[int]:
-        return [self._rng.randrange(FIRST_SPECIAL) for _ in range(n_tokens)]
 
     async def depth(self, n_tokens: int) -> AtDepth:
         prefill, decode, cached = [], [], []
@@ -195,10 +174,7 @@ class _Prober:
         n_tokens = sum(first_s < time_s <= last_s for times in all_times for time_s in times)
         rate = n_tokens / (last_s - first_s) if n_tokens else 0.0
         n_cells_cached = await self._n_cells_cached(n_streams * (WIDTH_PROMPT + N_ANSWER))
-        prompts = [self._prompt(WIDTH_PROMPT) for _ in range(n_streams)]
-        spent = await self._energy.decode(self._engine, prompts, _SAMPLING)
-        joules, watts = spent or (None, None)
-        return AtWidth(n_streams, rate, joules, watts, n_cells_cached)
+        return AtWidth(n_streams, rate, n_cells_cached)
 
     async def _n_cells_cached(self, n_own: int) -> int:
         """Return the cells that others had besides what was measured just now."""

@@ -225,7 +225,7 @@ class ModelManager:
             model.stop_expiry()
             await model.engine.close()
         self._models.clear()
-        await self.energy.close()
+        await self.energy.rest()
         await self._remote.close()
 
     async def _ready(self, entry: ModelEntry, n_ctx: int | None) -> LoadedModel:
@@ -260,8 +260,7 @@ class ModelManager:
             for old in leaving:
                 await self._let_go(old)
             make_room = partial(self._make_room, path, n_ctx)
-            async with self.energy.loading(is_first=not self._models):
-                model = await load_as_fits(entry, path, n_ctx, self.settings, progress, make_room)
+            model = await load_as_fits(entry, path, n_ctx, self.settings, progress, make_room)
             model.engine.on_crash = partial(self.counters.crashed, entry.name)
             self._models[entry.weights_id] = model
             self._rest(model, max(model.keep_alive_s, _CLAIM_S))

@@ -38,11 +38,10 @@ async def metrics(request: Request) -> Response:
     manager: ModelManager = request.app.state.manager
     models: list[LoadedModel | RemoteModel] = [*manager.loaded, *manager.remote]
     stats = await asyncio.gather(*(_stats(model.engine) for model in models))
-    await manager.energy.look()
     names = (model.entry.name for model in models)
     state = request.app.state
     loaded, keys = dict(zip(names, stats, strict=True)), state.access.use_of_keys()
-    text = render(manager.counters, loaded, state.histograms, keys, manager.energy)
+    text = render(manager.counters, loaded, state.histograms, keys, manager.energy.answers)
     return Response(text, media_type=MEDIA_TYPE)
 
 

@@ -9,7 +9,6 @@ from prometheus_client.registry import Collector
 
 from gptoss_local.engine.protocol import Stats
 from gptoss_local.runner.counters import Counters
-from gptoss_local.runner.energy import Energy
 from gptoss_local.server.histograms import Histograms
 from gptoss_local.server.limits import KeyUse
 
@@ -43,7 +42,7 @@ def render(
     models: Mapping[str, Stats | None],
     histograms: Histograms,
     keys: Mapping[str, KeyUse],
-    energy: Energy,
+    joules: Mapping[tuple[str, str], float],
 ) -> bytes:
     """Return all metrics that have a value.
 
@@ -52,9 +51,9 @@ def render(
         models: The loaded ones, each with the stats that its engine reported, if it did.
         histograms: Of answers.
         keys: The use of each API key that has a name.
-        energy: Of devices and answers.
+        joules: The energy of answers, by model and device.
     """
-    families = _Families(counters, models, keys, energy)
+    families = _Families(counters, models, keys, joules)
     return generate_latest(families) + generate_latest(histograms.registry)
 
 
@@ -66,12 +65,12 @@ class _Families(Collector):
         counters: Counters,
         models: Mapping[str, Stats | None],
         keys: Mapping[str, KeyUse],
-        energy: Energy,
+        joules: Mapping[tuple[str, str], float],
     ) -> None:
         self._counters = counters
         self._models = models
         self._keys = keys
-        self._energy = energy
+        self._joules = joules
 
     def collect(self) -> Iterator[Metric]:
         return (family for family in self._families() if family.samples)
@@ -94,12 +93,8 @@ class _Families(Collector):
         yield _counter("key_requests", "Requests for answers by API key.", asked, "key", "outcome")
         spent = (((key, kind), n) for key, each in use for kind, n in each.tokens.items())
         yield _counter("key_tokens", "Tokens charged to an API key.", spent, "key", "kind")
-        what = "Energy while a model was in memory, idle time and other programs included."
-        yield _counter("device_joules", what, _by_name(self._energy.spent), "device")
         what = "Energy of answers; several at once share it by their tokens."
-        yield _counter("answer_joules", what, self._energy.answers.items(), "model", "device")
-        what = "Power with a model in memory and nothing computed."
-        yield _gauge("idle_watts", what, _by_name(self._energy.idle_watts), "device")
+        yield _counter("answer_joules", what, self._joules.items(), "model", "device")
         loaded = (((name,), 1) for name in self._models)
         yield _gauge("model_loaded", "1 for each model in memory.", loaded, "model")
         for make, table in ((_gauge, _GAUGES), (_counter, _COUNTERS)):
@@ -110,10 +105,6 @@ class _Families(Collector):
 
 
 _Values = Iterable[tuple[tuple[str, ...], float]]
-
-
-def _by_name(values: Mapping[str, float]) -> _Values:
-    return (((name,), value) for name, value in values.items())
 
 
 def _gauge(name: str, what: str, values: _Values, *labels: str) -> Metric:

@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from gptoss_local.capacity.profile import Profile, from_benchmark, from_stored
-from gptoss_local.plan.measured import Measured, Steps, Tuning
+from gptoss_local.capacity.profile import Profile, from_benchmark
 from gptoss_local.runner.benchmark import AtDepth, AtWidth
 
 N_BATCH = 512
@@ -123,25 +122,3 @@ def test_noise_makes_nothing_free_or_negative() -> None:
     for n in (1, 2, 31, 32, 33, 512):
         assert found.step_s([], [(0, n)], 0) > 0
         assert found.step_s([5], [(0, n)], 4000) >= found.step_s([5], [], 4000) > 0
-
-
-def test_stored_times_are_those_of_the_steps() -> None:
-    tuning = Tuning(
-        uses_gpu=False,
-        decode=((1, 100.0),),
-        prefill=((1, 1000.0), (2, 2000.0)),
-        n_threads_decode=1,
-        n_threads_prefill=2,
-        decode_factor=1,
-        prefill_factor=1,
-    )
-    steps = Steps(
-        plan_id="", measured_at_s=0, seconds=((1, 0.01), (4, 0.02), (16, 0.05)), switch_s=0
-    )
-    known = Measured(steps=steps, tuning=tuning)
-    found = from_stored(known, n_ctx=4096, n_batch=512, n_seq=8)
-    assert found is not None
-    assert found.step_s([0, 0], [], 0) == pytest.approx(0.01 + 0.01 / 3)
-    assert found.step_s([], [(0, 512)], 0) == pytest.approx(0.256)
-    assert from_stored(Measured(tuning=tuning), n_ctx=1, n_batch=1, n_seq=1) is None
-    assert from_stored(Measured(steps=steps), n_ctx=1, n_batch=1, n_seq=1) is None

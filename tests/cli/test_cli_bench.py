@@ -1,8 +1,6 @@
 """`gptoss bench`, on nano: what it prints, and that the numbers are of what it says."""
 
 import json
-import subprocess
-import sys
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -12,7 +10,6 @@ import pytest
 from PIL import Image
 
 from gptoss_local.cli._plot import draw
-from gptoss_local.cli.bench import _energy, _print_widths
 from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.machine.hardware import read_machine
 from gptoss_local.plan.facts import published_facts
@@ -20,13 +17,8 @@ from gptoss_local.plan.hypothetical import imagine
 from gptoss_local.plan.options import plan_options
 from gptoss_local.plan.planner import make_plan
 from gptoss_local.runner.benchmark import AtDepth, AtWidth, Benchmark
-from gptoss_local.runner.benchmark_energy import BenchEnergy
 from gptoss_local.settings import load_settings
 from tests.cli.conftest import Cli, run_cli
-from tests.conftest import RunningServer
-from tests.metered import CPU_W, GPU_W
-
-NO_ENERGY = BenchEnergy(devices={}, missing={}, before_watts={}, idle_watts={})
 
 
 def test_bench_prints_json_and_draws(cli: Cli, tmp_path: Path) -> None:
@@ -54,48 +46,6 @@ def test_bench_prints_json_and_draws(cli: Cli, tmp_path: Path) -> None:
     assert json.loads(ran.stdout)["date"] in below
 
 
-def test_bench_measures_energy(server: RunningServer, tmp_path: Path) -> None:
-    """On a machine whose card takes 100 W, always: a token costs what its time does."""
-    picture = tmp_path / "bench.svg"
-    arguments = ("--ctx", "1024", "--parallel", "2", "--json", "--plot", str(picture))
-    command = [sys.executable, "-m", "tests.metered", "bench", "nano", *arguments]
-    ran = subprocess.run(
-        command, env=server.environment, capture_output=True, text=True, timeout=120, check=True
-    )
-    found = json.loads(ran.stdout)["benchmark"]
-    assert found["energy"]["devices"].keys() == {"gpu0", "cpu0"}
-    for state in ("before_watts", "idle_watts"):
-        assert found["energy"][state]["gpu0"] == pytest.approx(GPU_W, rel=0.05)
-    for width in found["widths"]:
-        assert width["watts"] == pytest.approx(GPU_W + CPU_W, rel=0.5)  # the test counts the CPU's
-        rate = width["watts"] / width["joules_per_token"]
-        assert 0.1 < rate / width["decode_tok_s"] < 10  # measured one after the other
-    texts = [e.text for e in ElementTree.parse(picture).iter() if e.tag.endswith("text")]
-    assert "Energy (J/token)" in texts
-    assert {f"{w['joules_per_token']:.2g}" for w in found["widths"]} <= set(texts)
-    assert any("W idle (" in text for text in texts if text)
-    assert "the power with the model idle" in ran.stderr
-
-
-def test_the_table_of_energy(capsys: pytest.CaptureFixture[str]) -> None:
-    energy = BenchEnergy(
-        devices={"gpu0": "NVIDIA H100, counted by NVML"},
-        missing={"cpu": "only root may read the processor's counter (RAPL)"},
-        before_watts={"gpu0": 70.4},
-        idle_watts={"gpu0": 116.0},
-    )
-    _print_widths([AtWidth(1, 300.4, 1.23, 369.0), AtWidth(8, 795, 0.6, 477.0)])
-    print(_energy(energy))
-    assert capsys.readouterr().out == (
-        "PARALLEL ANSWERS    TOKENS/S    J/TOKEN    WATTS\n"
-        "1                   300         1.2        369\n"
-        "8                   795         0.6        477\n"
-        "Energy with all that runs there (gpu0: NVIDIA H100, counted by NVML; not cpu: only root "
-        "may read the processor's counter (RAPL)).\n"
-        "Idle: 70 W before the load, 116 W with the model loaded (+46).\n"
-    )
-
-
 @pytest.mark.parametrize("is_dark", [False, True])
 def test_pictures_of_either_kind(tmp_path: Path, is_dark: bool) -> None:
     """A name is no formula, and rates of thousands have separators."""
@@ -110,7 +60,6 @@ def test_pictures_of_either_kind(tmp_path: Path, is_dark: bool) -> None:
         depths=depths,
         widths=widths,
         plan=plan,
-        energy=NO_ENERGY,
     )
     for name in ("bench.svg", "bench.PNG"):
         draw(found, "here", tmp_path / name, is_dark=is_dark)
@@ -126,7 +75,6 @@ def test_bench_prints_tables(cli: Cli) -> None:
     titles = [line for line in ran.stdout.splitlines() if line.startswith(("PROMPT", "PARALLEL"))]
     assert len(titles) == 2
     assert "Expected of 4,096 tokens" in ran.stdout
-    assert "Energy" in ran.stdout
     assert "a prompt of" not in ran.stderr
 
 

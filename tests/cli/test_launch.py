@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.launch.agents import AGENTS, AgentName, Target
+from gptoss_local.launch.agents import AGENTS, Target
 from tests.cli.conftest import PseudoTerminal, run_cli
 from tests.conftest import RunningServer, free_port, run_server
 
@@ -66,7 +66,7 @@ def test_settings_arguments_and_exit_code(here: dict[str, str], server: RunningS
     assert environment["CLAUDE_CODE_ATTRIBUTION_HEADER"] == "0"
     assert not os.listdir(here["HOME"])  # no trace
     (loaded,) = httpx.get(f"{server.url}/api/ps", trust_env=False).json()["models"]
-    assert loaded["context_length"] >= AGENTS[AgentName.claude].n_ctx == 65_536
+    assert loaded["context_length"] >= AGENTS["claude"].n_ctx == 65_536
 
 
 def test_the_users_own_keys_and_proxy_are_not_used(here: dict[str, str]) -> None:
@@ -80,8 +80,8 @@ def test_the_users_own_keys_and_proxy_are_not_used(here: dict[str, str]) -> None
         assert environment["NO_PROXY"] == environment["no_proxy"] == "intranet,127.0.0.1"
 
 
-@pytest.mark.parametrize("agent", AgentName)
-def test_no_key_on_the_command_line_or_in_a_file(agent: AgentName, tmp_path: Path) -> None:
+@pytest.mark.parametrize("agent", AGENTS)
+def test_no_key_on_the_command_line_or_in_a_file(agent: str, tmp_path: Path) -> None:
     setup = AGENTS[agent].setup(Target("http://127.0.0.1:1", "nano", 65_536, "s3cret"))
     assert "s3cret" not in " ".join((*setup.arguments, *setup.alone))
     assert "s3cret" not in repr(setup.file)
@@ -123,7 +123,7 @@ def test_list(here: dict[str, str]) -> None:
         done = run_cli(here, "launch", *arguments)
         rows = {line.split()[0]: line for line in done.stdout.splitlines()}
         assert next(iter(rows)) == "NAME"
-        assert set(rows) == {"NAME", *AgentName}
+        assert set(rows) == {"NAME", *AGENTS}
         assert rows["codex"].endswith("/programs/codex")
         assert "(not tried)" in rows["goose"]
     nothing = run_cli(here | {"PATH": "/nonexistent"}, "launch")
@@ -176,7 +176,7 @@ def test_what_is_misspelt(here: dict[str, str], arguments: list[str], code: int,
 def test_config_only_prints_lines_for_a_shell(here: dict[str, str], tmp_path: Path) -> None:
     """Running them is the same as launching; nothing is started for it."""
     elsewhere = here | {"GPTOSS_PORT": str(free_port())}
-    for agent in (AgentName.claude, AgentName.codex, AgentName.opencode, AgentName.goose):
+    for agent in ("claude", "codex", "opencode", "goose"):
         done = run_cli(elsewhere, "launch", agent, "--config-only", "--model", "nano", "--", "a b")
         assert done.returncode == 0, done.stderr
         script = tmp_path / "lines.sh"

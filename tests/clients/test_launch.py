@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from gptoss_local.chat import Vocabulary
-from gptoss_local.launch.agents import AGENTS, AgentName
+from gptoss_local.launch.agents import AGENTS
 from tests.clients.test_clients import PROGRAMS
 from tests.conftest import RunningServer
 from tests.scripted_engine import Reply, Script, answer, calls, run_scripted_server
@@ -40,27 +40,27 @@ def _run(arguments: list[str], tool: str, **given: Any) -> Run:
 
 
 RUNS = {
-    AgentName.aider: Run(
+    "aider": Run(
         ["--no-git", "--yes-always", "--no-check-update", "--analytics-disable", "--message", ASK],
         answer("made.txt\n```\nmade\n```\n"),
     ),
-    AgentName.claude: _run(
+    "claude": _run(
         ["-p", ASK, "--allowedTools", "Bash"], "Bash", command=SHELL, description="Write it"
     ),
-    AgentName.cline: _run([ASK], "run_commands", commands=[SHELL]),
-    AgentName.codex: _run(
+    "cline": _run([ASK], "run_commands", commands=[SHELL]),
+    "codex": _run(
         ["exec", "--skip-git-repo-check", "-s", "danger-full-access", ASK],
         "exec_command",
         cmd=SHELL,
     ),
-    AgentName.continue_: _run(["-p", "--auto", ASK], "Bash", command=SHELL),
-    AgentName.copilot: _run(
+    "continue": _run(["-p", "--auto", ASK], "Bash", command=SHELL),
+    "copilot": _run(
         ["-s", "--disable-builtin-mcps", "--allow-all-tools", "-p", ASK],
         "bash",
         command=SHELL,
         description="Write it",
     ),
-    AgentName.gptme: Run(
+    "gptme": Run(
         [
             *("--tools", "shell,complete", "--tool-format", "tool"),
             *("--non-interactive", "--no-confirm", ASK),
@@ -68,9 +68,9 @@ RUNS = {
         calls("shell", {"command": SHELL}),
         calls("complete", {}),  # otherwise it asks itself to continue
     ),
-    AgentName.opencode: _run(["run", ASK], "bash", command=SHELL, description="Write it"),
-    AgentName.pi: _run(["-p", "--no-session", ASK], "bash", command=SHELL),
-    AgentName.qwen: _run(
+    "opencode": _run(["run", ASK], "bash", command=SHELL, description="Write it"),
+    "pi": _run(["-p", "--no-session", ASK], "bash", command=SHELL),
+    "qwen": _run(
         ["--approval-mode", "yolo", "-p", ASK],
         "run_shell_command",
         command=SHELL,
@@ -97,7 +97,7 @@ def _reaching(server: RunningServer, user: dict[str, str]) -> dict[str, str]:
     return user | {n: server.environment[n] for n in names} | {"GPTOSS_API_KEY": "secret"}
 
 
-def _require(agent: AgentName) -> None:
+def _require(agent: str) -> None:
     if shutil.which(AGENTS[agent].program, path=PROGRAMS) is None:
         pytest.skip("not fetched: see the top of test_clients.py")
 
@@ -106,7 +106,7 @@ def _require(agent: AgentName) -> None:
 @pytest.mark.timeout(2 * LIMIT_S)
 @pytest.mark.parametrize("agent", RUNS, ids=str)
 def test_program_uses_a_tool(
-    agent: AgentName, nano_home: Path, vocabulary: Vocabulary, user: dict[str, str]
+    agent: str, nano_home: Path, vocabulary: Vocabulary, user: dict[str, str]
 ) -> None:
     _require(agent)
     script = Script(vocabulary)
@@ -127,14 +127,14 @@ def test_program_uses_a_tool(
         )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (work / "made.txt").read_text().strip() == "made", done.stdout + done.stderr
-    if agent not in (AgentName.aider, AgentName.gptme):  # which show nothing after the file
+    if agent not in ("aider", "gptme"):  # which show nothing after the file
         assert DONE in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.clients
 @pytest.mark.timeout(2 * LIMIT_S)
 def test_llm_answers(nano_home: Path, vocabulary: Vocabulary, user: dict[str, str]) -> None:
-    _require(AgentName.llm)
+    _require("llm")
     script = Script(vocabulary)
     script.otherwise(answer(DONE))
     with run_scripted_server(nano_home, script, api_key="secret") as server:

@@ -118,7 +118,7 @@ def test_all_at_once(user: dict[str, str]) -> None:
     assert stat.S_IMODE((data(user) / "log").stat().st_mode) == 0o700
     script = Path(user["XDG_DATA_HOME"], "bash-completion", "completions", "gptoss")
     assert subprocess.run(["bash", "-n", script]).returncode == 0
-    assert "doctor" in script.read_text()
+    assert "__complete" in script.read_text()
     history = History(data(user) / "chats.sqlite3")
     assert len(history.chats()) == 1
     history.close()

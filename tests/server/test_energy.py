@@ -1,4 +1,4 @@
-"""Energy as a person gets it, from a server on a machine of 100 W and 40 W."""
+"""Energy as a person gets it, from a server on a machine with a card of 100 W."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.cli.conftest import run_cli
-from tests.conftest import RunningServer, run_server, wait_until
+from tests.conftest import RunningServer, run_server
 from tests.metered import GPU_W
 from tests.server.test_serving import client
 
@@ -51,7 +51,7 @@ def answers_j(http: httpx.Client) -> float:
 def test_an_answer_says_what_it_took(http: httpx.Client) -> None:
     ask(http)  # loads the model
     frame = ask(http)
-    assert frame["joules"].keys() == {"gpu0", "cpu0"}
+    assert frame["joules"].keys() == {"gpu0"}
     assert 0 < frame["joules"]["gpu0"] <= GPU_W * frame["seconds"]
 
 
@@ -73,47 +73,22 @@ def test_answers_together_take_what_the_devices_took(http: httpx.Client) -> None
     assert answers_j(http) - before_j == pytest.approx(spent_j, abs=0.01)
 
 
-def test_metrics(http: httpx.Client) -> None:
-    ask(http)
-    text = http.get("/metrics").text
-    for device in ("cpu0", "gpu0"):
-        assert re.search(rf'^gptoss_device_joules_total{{device="{device}"}} \d', text, re.M)
-    found = re.search(r'^gptoss_device_joules_total\{device="gpu0"\} (\S+)$', text, re.M)
-    assert found
-    assert float(found[1]) > answers_j(http) > 0  # it counts idle time, too
-    wait_until(lambda: 'gptoss_idle_watts{device="gpu0"} 100.0' in http.get("/metrics").text)
-
-
 def test_ps(http: httpx.Client, metered: RunningServer) -> None:
     ask(http)
-    wait_until(lambda: "idle_watts" in http.get("/api/ps").json()["models"][0]["energy"])
     shown = run_cli(metered.environment, "ps").stdout
     header, line = shown.splitlines()
     assert header.split()[-2:] == ["UNTIL", "ENERGY"]
-    assert re.search(r"(Forever|from now) +[\d.,]+ J/token, idle 100 W \(\+0\)$", line)
+    assert re.search(r"(Forever|from now) +[\d.,]+ J/token, 100 W$", line)
     (model,) = json.loads(run_cli(metered.environment, "ps", "--json").stdout)["models"]
-    energy = model["energy"]
-    assert energy.keys() == {"joules", "joules_per_token", "idle_watts", "idle_added_watts"}
-    assert energy["joules_per_token"] > 0
-    counted = json.loads(run_cli(metered.environment, "status", "--json").stdout)["energy"]
-    assert counted == {
-        "devices": {
-            "gpu0": "Test card, counted by NVML",
-            "cpu0": "package-0, counted by RAPL",
-        },
-        "missing": {},
-    }
+    assert model["energy"].keys() == {"joules_per_token", "watts"}
+    assert model["energy"]["joules_per_token"] > 0
 
 
 def test_without_counters_nothing_is_said(server: RunningServer) -> None:
-    """As here: no field, no column, and the reason where it is asked for."""
+    """No field and no column."""
     with client(server) as http:
-        frame = ask(http, 20)
-        if not http.get("/api/gptoss/status", headers=server.owner).json()["energy"][
-            "missing"
-        ].keys() >= {"cpu"}:
+        if "joules" in ask(http, 20):
             pytest.skip("this machine counts")
-        assert "joules" not in frame
         assert all("energy" not in model for model in http.get("/api/ps").json()["models"])
         assert "joules" not in http.get("/metrics").text
     assert "ENERGY" not in run_cli(server.environment, "ps").stdout

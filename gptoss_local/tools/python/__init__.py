@@ -1,4 +1,4 @@
-"""The tool `python`: in a sandbox, in a container, or in the user's Jupyter kernel."""
+"""The tool `python`: in a sandbox, or in the user's Jupyter kernel."""
 
 from gptoss_local.tools.python.source import Python
 

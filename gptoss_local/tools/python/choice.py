@@ -2,40 +2,31 @@
 
 import importlib.util
 import re
-import shutil
 import sys
 from typing import Literal, NamedTuple
 
 from gptoss_local.errors import UsageError
 
-_FORMS = "Write sandbox, jupyter:KERNEL (as jupyter:python3) or container:IMAGE."
-_NAME = {
-    "jupyter": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"),
-    # An image is an argument of podman, so it must not begin as an option does.
-    "container": re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*"),
-}
+_FORMS = "Write sandbox, or jupyter:KERNEL, such as jupyter:python3."
+_KERNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Choice(NamedTuple):
     """Names the place where code runs.
 
     Attributes:
-        name: Of the kernel or image; empty for the sandbox.
+        name: Of the kernel; empty for the sandbox.
     """
 
-    kind: Literal["sandbox", "jupyter", "container"]
+    kind: Literal["sandbox", "jupyter"]
     name: str = ""
 
     @property
     def about(self) -> str:
         """Say what it does, for the user, after "It"."""
-        match self.kind:
-            case "sandbox":
-                return "runs Python code in a sandbox without files and network"
-            case "container":
-                return f"runs Python code in a container of {self.name} without network"
-            case "jupyter":
-                return f"runs Python code in your Jupyter kernel {self.name}, as you"
+        if self.kind == "jupyter":
+            return f"runs Python code in your Jupyter kernel {self.name}, as you"
+        return "runs Python code in a sandbox without files and network"
 
     def told(self, timeout_s: float) -> str:
         """Return what the model is told of it, the first part as it was trained.
@@ -44,7 +35,6 @@ class Choice(NamedTuple):
         """
         limits = {
             "sandbox": "It has no files, no network, and a part of the standard library only.",
-            "container": "It has no network, and files in /tmp only.",
             "jupyter": "It may read and write the user's files.",
         }[self.kind]
         return (
@@ -63,26 +53,15 @@ class Choice(NamedTuple):
                 f"python_tool {self.kind}:{self.name} needs jupyter_client, which is not installed",
                 hint=f"Run {sys.executable} -m pip install jupyter_client",
             )
-        if self.kind == "container" and container_program() is None:
-            raise UsageError(
-                f"python_tool {self.kind}:{self.name} needs podman or docker, and neither is "
-                "on the PATH",
-                hint="Install one of them, or set python_tool to sandbox.",
-            )
 
 
 def parse_choice(text: str) -> Choice:
-    """Read the setting. Raises UsageError: it has none of the three forms."""
+    """Read the setting. Raises UsageError: it names no place where code can run."""
     kind, colon, name = text.strip().partition(":")
     if kind == "sandbox" and not colon:
         return Choice("sandbox")
-    if kind == "jupyter" and _NAME["jupyter"].fullmatch(name):
+    if kind == "jupyter" and _KERNEL.fullmatch(name):
         return Choice("jupyter", name)
-    if kind == "container" and _NAME["container"].fullmatch(name):
-        return Choice("container", name)
+    if kind == "container":
+        raise UsageError(f"python_tool {text!r}: Python does not run in containers", hint=_FORMS)
     raise UsageError(f"python_tool {text!r} is not a place where Python can run", hint=_FORMS)
-
-
-def container_program() -> str | None:
-    """Return podman or docker, if there is one."""
-    return shutil.which("podman") or shutil.which("docker")

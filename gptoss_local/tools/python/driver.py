@@ -1,30 +1,21 @@
 """Runs code in a process of its own, and answers in frames: a script, not imported by gptoss.
 
-It stands alone, with the standard library of Python 3.8, as its text is also what runs in a
-container. A frame is a length of four bytes, big-endian, and JSON. Code comes in as a string, and
-a `Result` goes out as an array. The process ends with its standard input, and after a result with
-a `stopped`. Its argument is a `Config` as JSON.
+A frame is a length of four bytes, big-endian, and JSON. Code comes in as a string, and a `Result`
+goes out as an array. The process ends with its standard input, and after a result with a
+`stopped`. Its argument is a `Config` as JSON.
 """
 
-from __future__ import annotations
-
-import ast
-import codecs
 import contextlib
 import json
-import linecache
 import os
 import queue
 import re
-import secrets
 import signal
 import struct
 import sys
 import threading
-import traceback
-import types
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, NamedTuple, Protocol, TextIO
+from typing import Any, BinaryIO, NamedTuple
 
 MOST_PRINTED = 50_000_000
 """Characters, after which code that prints is stopped."""
@@ -39,17 +30,15 @@ class Config(NamedTuple):
     """Holds what the host has chosen.
 
     Attributes:
-        engine: `monty` or `cpython`.
         n_characters: Length of a result's text, about.
-        memory_bytes: For Monty; a container has limits of its own.
+        memory_bytes: For the code.
         path: Where pydantic_monty is installed.
     """
 
-    engine: str
     timeout_s: float
     n_characters: int
-    memory_bytes: int = 0
-    path: str = ""
+    memory_bytes: int
+    path: str
 
 
 class Result(NamedTuple):
@@ -95,16 +84,6 @@ class Output:
             return self._head + note + self._tail
 
 
-class Engine(Protocol):
-    """Runs code and keeps its variables."""
-
-    def run(self, code: str, output: Output) -> Result:
-        """Run code; the text of the result comes after what is in `output`."""
-
-    def kill(self) -> None:
-        """End other processes, as this one ends; called from any thread."""
-
-
 class MontySandbox:
     """Runs code in Monty, whose interpreter is a process without files and network.
 
@@ -137,11 +116,14 @@ class MontySandbox:
         self._modules = ""
 
     def kill(self) -> None:
+        """End the sandbox, as this process ends; called from any thread."""
         if self._pid is not None:
             with contextlib.suppress(OSError):
                 os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
     def run(self, code: str, output: Output) -> Result:
+        """Run code; the text of the result comes after what is in `output`."""
+
         def on_print(_: str, text: str) -> None:
             output.write(text)
             self._check(output)
@@ -173,7 +155,7 @@ class MontySandbox:
         places = []
         if not _BLOCK.match(code, last_line):
             places = [n for n in range(last_line + 1, n_last) if code[n - 1] == ";"][::-1]
-        for start, line in zip(starts[-2::-1], lines[::-1]):  # noqa: B905 (Python 3.10)
+        for start, line in zip(starts[-2::-1], lines[::-1], strict=True):
             if line[0] not in " \t\f\r\n#\\)]}" and not code.endswith("\\\n", 0, start):
                 places.append(start)
         for place in places[: self._N_TRIED]:
@@ -219,11 +201,10 @@ class MontySandbox:
 
     def _find_modules(self) -> str:
         """Try all of the standard library, in a session of their own."""
-        names = getattr(sys, "stdlib_module_names", ())
         found: list[str] = []
         code = "".join(
             f"try:\n  import {name}\n  print('{name}')\nexcept ImportError: pass\n"
-            for name in sorted(names)
+            for name in sorted(sys.stdlib_module_names)
             if not name.startswith("_")
         )
         with self._pool.checkout() as session, contextlib.suppress(self._monty.MontyError):
@@ -238,102 +219,6 @@ def _limit_this_process() -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
-class Cpython:
-    """Runs code in this process, which a container isolates.
-
-    Args:
-        config: Not used.
-        check: Called after output.
-    """
-
-    def __init__(self, config: Config, check: Callable[[Output], None]) -> None:
-        self._check = check
-        self._main = types.ModuleType("__main__")
-        sys.modules["__main__"] = self._main
-        self._output = Output(0)
-        self._n_calls = 0
-        self._mark, self._is_drained = b"", threading.Event()
-        reading, writing = os.pipe()
-        for fd in (1, 2):  # of programs that the code starts, too
-            os.dup2(writing, fd)
-        sys.stdout, sys.stderr = _stream(1), _stream(2)
-        threading.Thread(target=self._pump, args=(reading,), daemon=True).start()
-
-    def kill(self) -> None:
-        """Nothing else runs."""
-
-    def run(self, code: str, output: Output) -> Result:
-        self._output = output
-        self._n_calls += 1
-        is_error = False
-        try:
-            self._exec(code, f"<python {self._n_calls}>")
-        except BaseException as error:
-            is_error = True
-            text = _traceback(error)
-        try:
-            self._drain()
-        except (OSError, ValueError):
-            return Result("", is_error=True, stopped="The code closed its standard output.")
-        return Result(text if is_error else "", is_error)
-
-    def _exec(self, code: str, name: str) -> None:
-        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-        body = ast.parse(code, name).body
-        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
-        names = self._main.__dict__
-        exec(compile(ast.Module(body, []), name, "exec"), names)
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), name, "eval"), names)
-            if value is not None:
-                names["_"] = value
-                print(repr(value))
-
-    def _drain(self) -> None:
-        """Wait until all that was written is in the output."""
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self._is_drained.clear()
-        self._mark = secrets.token_bytes(16)
-        os.write(1, self._mark)
-        self._is_drained.wait()
-        self._mark = b""
-
-    def _pump(self, fd: int) -> None:
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        pending = b""
-        while True:
-            data = os.read(fd, 65536)
-            if not data:
-                return
-            pending += data
-            mark = self._mark
-            before, found, after = pending.partition(mark) if mark else (pending, b"", b"")
-            if mark and not found:
-                continue  # a part of the mark may be in it
-            pending = after
-            self._output.write(decoder.decode(before, final=bool(found)))
-            self._check(self._output)
-            if found:
-                self._is_drained.set()
-
-
-def _stream(fd: int) -> TextIO:
-    """Return a stream that sends each line, so that none is missing when code is stopped."""
-    return open(fd, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
-
-
-def _traceback(error: BaseException) -> str:
-    """Return what Python prints of it, without the frames of this script."""
-    frames = error.__traceback__
-    while frames is not None and not frames.tb_frame.f_code.co_filename.startswith("<python "):
-        frames = frames.tb_next
-    try:
-        return "".join(traceback.format_exception(type(error), error, frames)).rstrip("\n")
-    except Exception:  # of an error's own __str__
-        return type(error).__name__
 
 
 class Server:
@@ -351,18 +236,16 @@ class Server:
         self._lock = threading.Lock()  # one result a call
         self._output = Output(0)
         self._is_running = False
-        self._engine: Engine | None = None
+        self._engine: MontySandbox | None = None
 
     def run(self) -> None:
         """Serve until the host ends it."""
         threading.Thread(target=self._read, daemon=True).start()
-        kind = MontySandbox if self._config.engine == "monty" else Cpython
-        engine: Engine = kind(self._config, self._check)
-        self._engine = engine
+        engine = self._engine = MontySandbox(self._config, self._check)
         while True:
             self._serve(engine, self._calls.get())
 
-    def _serve(self, engine: Engine, code: str) -> None:
+    def _serve(self, engine: MontySandbox, code: str) -> None:
         self._output = Output(self._config.n_characters)
         self._is_running = True
         late = f"The code took longer than {self._config.timeout_s:g} s."

@@ -70,7 +70,7 @@ class Python:
             self.run,
             self.about,
             self.name,
-            timeout_s=self._timeout_s + 120,  # it ends itself; a container may be slow to start
+            timeout_s=self._timeout_s + 120,  # it ends itself; a kernel may be slow to start
             identity=":".join(self._choice),
             is_built_in=True,
         )
@@ -154,15 +154,11 @@ def _code_of(arguments: Arguments) -> str:
 
 
 def _engine(choice: Choice, timeout_s: float, memory_bytes: int, folder: Path) -> Engine:
-    from gptoss_local.tools.python import places
+    if choice.kind == "jupyter":
+        choice.check()
+        from gptoss_local.tools.python.jupyter import JupyterEngine
 
-    match choice.kind:
-        case "sandbox":
-            return places.sandbox(timeout_s, memory_bytes)
-        case "container":
-            return places.container(choice.name, timeout_s, memory_bytes)
-        case "jupyter":
-            choice.check()
-            from gptoss_local.tools.python.jupyter import JupyterEngine
+        return JupyterEngine(choice.name, timeout_s, folder)
+    from gptoss_local.tools.python.sandbox import Sandbox
 
-            return JupyterEngine(choice.name, timeout_s, folder)
+    return Sandbox(timeout_s, memory_bytes)

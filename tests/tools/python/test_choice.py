@@ -1,4 +1,4 @@
-"""The setting `python_tool`: its three forms, and what is missing for them."""
+"""The setting `python_tool`: its two forms, and what is missing for them."""
 
 import importlib.util
 from pathlib import Path
@@ -18,11 +18,6 @@ from gptoss_local.tools.python.choice import Choice, parse_choice
         (" sandbox ", Choice("sandbox")),
         ("jupyter:python3", Choice("jupyter", "python3")),
         ("jupyter:conda-env.x_1", Choice("jupyter", "conda-env.x_1")),
-        ("container:python:3.12-slim", Choice("container", "python:3.12-slim")),
-        (
-            "container:docker.io/library/python@sha256:00ff",
-            Choice("container", "docker.io/library/python@sha256:00ff"),
-        ),
     ],
 )
 def test_forms(text: str, choice: Choice) -> None:
@@ -34,14 +29,21 @@ def test_forms(text: str, choice: Choice) -> None:
     [
         *("", "sandbox:x", "Sandbox", "none", "docker:x", "podman:python"),
         *("jupyter", "jupyter:", "jupyter:a b", "jupyter:../x"),
-        *("container", "container:", "container:--privileged", "container:-v/:/", "container:a b"),
     ],
 )
 def test_other_forms(text: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a place where Python can run") as caught:
         Python(Settings(python_tool=text), tmp_path)
-    for form in ("sandbox", "jupyter:KERNEL", "container:IMAGE"):
+    for form in ("sandbox", "jupyter:KERNEL"):
         assert form in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["container", "container:", "container:python:3.12"])
+def test_containers_are_refused_by_name(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not run in containers") as caught:
+        Python(Settings(python_tool=text), tmp_path)
+    assert "sandbox" in caught.value.hint
+    assert "jupyter:KERNEL" in caught.value.hint
 
 
 async def test_what_the_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,15 +51,14 @@ async def test_what_the_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Choice, "check", lambda self: None)
     about = {}
     identities = set()
-    for text in ("sandbox", "jupyter:python3", "container:python:3.12"):
+    for text in ("sandbox", "jupyter:python3"):
         python = Python(Settings(python_tool=text), tmp_path)
         about[text] = python.about
         identities |= {tool.identity for tool in await python.tools()}
-    assert len(identities) == 3
+    assert len(identities) == 2
     assert about == {
         "sandbox": "runs Python code in a sandbox without files and network",
         "jupyter:python3": "runs Python code in your Jupyter kernel python3, as you",
-        "container:python:3.12": ("runs Python code in a container of python:3.12 without network"),
     }
 
 
@@ -67,13 +68,4 @@ async def test_no_jupyter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ToolError, match=r"not installed\. Run .* -m pip install jupyter_client"):
         await python.tools()
     with pytest.raises(UsageError, match="needs jupyter_client"):
-        await python.run({"code": "1"})
-
-
-async def test_no_container_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    python = Python(Settings(python_tool="container:python"), tmp_path)
-    with pytest.raises(ToolError, match=r"needs podman or docker, .* Install one of them"):
-        await python.tools()
-    with pytest.raises(UsageError, match="podman"):
         await python.run({"code": "1"})

@@ -129,13 +129,6 @@ class GpuMemory(msgspec.Struct):
     free_bytes: int
 
 
-class EnergyCounters(msgspec.Struct):
-    """Names the counter of each device, or why it has none; empty without a loaded model."""
-
-    devices: dict[str, str]
-    missing: dict[str, str]
-
-
 class ServerStatus(msgspec.Struct):
     """The answer of `GET /api/gptoss/status`."""
 
@@ -145,7 +138,6 @@ class ServerStatus(msgspec.Struct):
     loading: list[LoadStatus]
     models_dir: str
     gpus: list[GpuMemory]
-    energy: EnergyCounters
 
 
 async def status(request: Request) -> Response:
@@ -160,7 +152,6 @@ async def status(request: Request) -> Response:
             loading=manager.loading,
             models_dir=str(manager.settings.models_dir.absolute()),
             gpus=[GpuMemory(gpu.name, gpu.total_bytes, gpu.free_bytes) for gpu in gpus],
-            energy=EnergyCounters(manager.energy.devices, manager.energy.missing),
         )
     )
 

@@ -48,12 +48,8 @@ async def tags(request: Request) -> Response:
 
 async def ps(request: Request) -> Response:
     manager = _manager(request)
-    await manager.energy.look()
-    last_used_first = manager.loaded[::-1]
-    is_alone = len(last_used_first) == 1
-    models = [
-        describe.running(model, manager.energy.of(model, is_alone=is_alone))
-        for model in last_used_first
+    models = [  # the last used first
+        describe.running(model, await manager.energy.of(model)) for model in manager.loaded[::-1]
     ]
     models += map(describe.running_remote, manager.remote)
     return json_response(describe.Ps(sorted(models, key=lambda m: m.expires_at, reverse=True)))
