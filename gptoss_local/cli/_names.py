@@ -16,7 +16,7 @@ from gptoss_local.settings import Settings, load_settings
 
 NameKind = Literal["installed", "loaded", "known"]
 
-_TIMEOUT_S = 0.5
+_TIMEOUT_S, _MAX_BYTES = 0.5, 1 << 20
 # Any file of the models folder is a name, and a shell might obey what one says.
 _PLAIN = re.compile(r"[a-z0-9_.:/-]+")
 
@@ -69,7 +69,7 @@ def _loaded(settings: Settings) -> list[str]:
     try:
         with socket.create_connection((url.hostname or "", url.port or 0), _TIMEOUT_S) as server:
             server.sendall(request.encode())
-            answer = server.makefile("rb").read()
+            answer = server.makefile("rb").read(_MAX_BYTES)
         running = msgspec.json.decode(answer.partition(b"\r\n\r\n")[2], type=_Running)
     except (OSError, msgspec.DecodeError):  # no server, or another one
         return []
