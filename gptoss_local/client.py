@@ -55,14 +55,15 @@ class Client:
             ServerUnavailableError: another program has the address.
         """
         try:
-            response = self._http.get("/api/version", timeout=_PROBE_TIMEOUT_S)
+            with self._http.stream("GET", "/api/version", timeout=_PROBE_TIMEOUT_S) as response:
+                server = response.headers.get("server", "")  # another one may send anything
         except httpx.ReadTimeout as error:
             raise ServerUnavailableError(
                 f"a program listens at {self._settings.url} but does not answer", hint=_OTHER_PORT
             ) from error
         except httpx.TransportError:
             return False
-        if not response.headers.get("server", "").startswith("gptoss/"):
+        if not server.startswith("gptoss/"):
             raise ServerUnavailableError(
                 f"another server (Ollama?) answers on {self._settings.url}",
                 hint=_OTHER_PORT,

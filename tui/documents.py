@@ -1,10 +1,10 @@
 """Read one file as text: a text file, or the text of a PDF. Images are found and refused.
 
-Knows no widgets.
+Knows no widgets. The PDFs of others are read in a process, by what also reads the web's.
 """
 
+import asyncio
 import codecs
-import logging
 import os
 import re
 import stat
@@ -20,6 +20,7 @@ _IMAGE = r"\.(?:png|jpe?g|gif|webp|bmp|tiff?|heic|avif|ico)"
 _IMAGE_END = re.compile(rf"{_IMAGE}(?![\w.])", re.IGNORECASE)
 _NO_IMAGES = "gpt-oss reads text only, no images."
 _A_PART = "Attach a part of it."
+_LOOK_S = 0.1
 
 
 class Unreadable(Exception):
@@ -109,32 +110,25 @@ def _read_text(path: Path) -> tuple[str, str]:
 
 
 def _read_pdf(path: Path, stop: Event) -> tuple[str, str]:
-    """Return the text of a PDF by its pages."""
-    import pypdf  # PERF: 150 ms
-    from pypdf.errors import DependencyError
+    from gptoss_local.tools.browser.reader import UnreadableError, read_pdf  # PERF: 50 ms
 
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL + 1)  # the screen is the chat's
-    pages: list[str] = []
-    try:
-        reader = pypdf.PdfReader(path)
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise Unreadable("is protected by a password", "Save a copy without it.")
-        n_pages = len(reader.pages)
-        for n, page in enumerate(reader.pages, 1):
+    async def read() -> tuple[str, str]:
+        work = asyncio.create_task(read_pdf(path.read_bytes()))
+        while not work.done():
+            await asyncio.wait((work,), timeout=_LOOK_S)
             if stop.is_set():
-                raise Unreadable("was not read to its end")
-            if text := page.extract_text().strip():
-                pages.append(f"[page {n}]\n{text}")
-            if sum(map(len, pages)) > MAX_FILE_BYTES:
-                raise Unreadable("has more than 1 MiB of text", _A_PART, "over 1 MiB")
-    except (OSError, Unreadable):
-        raise
-    except DependencyError as error:
-        raise Unreadable("is encrypted", "Save a copy that is not.") from error
-    except Exception as error:  # pypdf raises whatever a damaged file makes of its code
-        raise Unreadable("is not a PDF that can be read", "It may be damaged.") from error
-    if not pages:
-        hint = "It may be a scan, and gpt-oss reads no images."
-        raise Unreadable("has no text", hint, "not text")
-    text = "\n\n".join(pages).encode(errors="replace").decode()
-    return text, "1 page" if n_pages == 1 else f"{n_pages:,} pages"
+                work.cancel()
+        pdf = work.result()
+        n_pages = "1 page" if pdf.n_pages == 1 else f"{pdf.n_pages:,} pages"
+        is_whole = pdf.n_read == pdf.n_pages
+        return pdf.text, n_pages if is_whole else f"the first {pdf.n_read} of {n_pages}"
+
+    try:
+        text, length = asyncio.run(read())
+    except asyncio.CancelledError:
+        raise Unreadable("was not read to its end") from None
+    except UnreadableError as error:
+        raise Unreadable(str(error)) from error
+    if len(text.encode()) > MAX_FILE_BYTES:
+        raise Unreadable("has more than 1 MiB of text", _A_PART, "over 1 MiB")
+    return text, length

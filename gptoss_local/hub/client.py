@@ -6,6 +6,7 @@ Translates every error of huggingface_hub and of its HTTP client.
 """
 
 import http
+import math
 import os
 import re
 import threading
@@ -29,6 +30,7 @@ from huggingface_hub.utils import (
     parse_ratelimit_headers,
 )
 
+from gptoss_local.bounded_answers import UNCOMPRESSED, bound
 from gptoss_local.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
 from gptoss_local.hub._environment import check_session, checked_endpoint
 from gptoss_local.hub.listing import HubFile, Listing
@@ -40,6 +42,8 @@ RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 8.0)
 _LONGEST_WAIT_S = 900.0
 """The longest wait that a hub may ask for; huggingface.co counts requests over 300 s."""
 
+_MAX_ANSWER_BYTES = 16 * 2**20  # a list of 10,000 files has 4 MB
+_IS_FILE = "gptoss_is_file"
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}")
 _RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 _AGAIN_HINT = "Run the same command again: what has arrived is kept."
@@ -139,7 +143,8 @@ class HubClient:
                     raise _stopped(file) from error
 
     def _model_info(self, repo: str, revision: str) -> ModelInfo:
-        api = HfApi(endpoint=self.endpoint, token=self._token)
+        _session()  # which the library uses, too
+        api = HfApi(endpoint=self.endpoint, token=self._token, headers=dict(UNCOMPRESSED))
         timeout_s = constants.HF_HUB_ETAG_TIMEOUT
         return api.model_info(repo, revision=revision, files_metadata=True, timeout=timeout_s)
 
@@ -147,12 +152,15 @@ class HubClient:
         """Read one answer into `sink`, from where it ends; yield the bytes gained or lost."""
         n_held = sink.size_bytes
         url = hf_hub_url(listing.repo, file.name, revision=listing.commit, endpoint=self.endpoint)
-        headers = build_hf_headers(token=self._token) | {"Accept-Encoding": "identity"}
+        headers = build_hf_headers(token=self._token) | UNCOMPRESSED
         if n_held:
             headers["Range"] = f"bytes={n_held}-"
         # Redirects go to another host, where the client does not send the token.
-        with get_session().stream(
-            "GET", url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT
+        with _session().stream(
+            *("GET", url),
+            headers=headers,
+            timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT,
+            extensions={_IS_FILE: True},
         ) as response:
             hf_raise_for_status(response)
             starts_over = n_held > 0 and response.status_code == http.HTTPStatus.OK
@@ -196,6 +204,11 @@ class HubClient:
                 )
             case RemoteEntryNotFoundError():
                 return DownloadError(f"The hub lists {what} but does not have it.")
+            case httpx2.DecodingError():
+                return DownloadError(
+                    f"The answer of {self.endpoint} to a request for {what} is not read: {error}.",
+                    hint="A login page or a proxy may be in between; check HF_ENDPOINT.",
+                )
             case HfHubHTTPError() if "Invalid credentials" in str(error):
                 return DownloadError(
                     "The hub refuses the token.", hint=f"Make a new one, then {login}."
@@ -219,6 +232,21 @@ class HubClient:
             f"{self.endpoint} cannot be reached for {what}: {str(error) or type(error).__name__}.",
             hint=f"Check the network. {_AGAIN_HINT}",
         )
+
+
+def _session() -> httpx2.Client:
+    """Return the session of huggingface_hub, whose answers are bounded from now on."""
+    session = get_session()
+    hooks = session.event_hooks["response"]
+    if _bound not in hooks:
+        hooks.append(_bound)
+    return session
+
+
+def _bound(response: httpx2.Response) -> None:
+    """Hook: bound everything but files, which have a size that is known."""
+    is_file = response.request.extensions.get(_IS_FILE) and response.is_success
+    bound(response, math.inf if is_file else _MAX_ANSWER_BYTES)
 
 
 def _stopped(file: HubFile) -> DownloadError:
@@ -248,7 +276,7 @@ def _stated_bytes(response: httpx2.Response) -> int | None:
 
 def _wait_s(error: httpx2.HTTPError, n_failures: int) -> float | None:
     """Return how long to pause after the n-th failure in a row; None to give up."""
-    if n_failures > len(RETRY_WAITS_S):
+    if n_failures > len(RETRY_WAITS_S) or isinstance(error, httpx2.DecodingError):
         return None
     wait_s = RETRY_WAITS_S[n_failures - 1]
     if not isinstance(error, HfHubHTTPError):

@@ -1,15 +1,17 @@
 """HTTP to the addresses of one upstream: streams, health, and what faults mean."""
 
 import asyncio
+import math
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-import httpx
+import httpx2
 import msgspec
 
+from gptoss_local.bounded_answers import UNCOMPRESSED, bound
 from gptoss_local.catalog import UpstreamAddress
 from gptoss_local.errors import (
     ContextOverflowError,
@@ -25,6 +27,7 @@ from gptoss_local.upstream.wire import Chunk, error_text, read_chunk
 _CONNECT_S = 5.0
 _HEALTH_S = 5.0
 _N_ERROR_BYTES = 65_536  # of a body that says why; more is not read
+_N_TOLD_BYTES = 2 * 2**20  # PERF: 2 MiB of JSON take up to 50 MB
 _N_LINE_BYTES = 4 * 2**20
 _BUSY = (429, 503)
 _TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, SGLang, llama-server
@@ -45,10 +48,11 @@ class Connection:
         self._name = name
         self._address = address
         self._key = _key(name, address)
-        self._http = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=httpx.Timeout(None, connect=_CONNECT_S),  # the rest is timed by what is due
-            limits=httpx.Limits(
+        self._http = httpx2.AsyncClient(
+            headers=UNCOMPRESSED | ({"Authorization": f"Bearer {self._key}"} if self._key else {}),
+            event_hooks={"response": [_bound]},
+            timeout=httpx2.Timeout(None, connect=_CONNECT_S),  # the rest is timed by what is due
+            limits=httpx2.Limits(
                 max_connections=None,
                 max_keepalive_connections=20,
                 keepalive_expiry=4.0,  # many servers close idle connections after 5 s
@@ -61,23 +65,35 @@ class Connection:
 
     async def is_well(self, replica: Replica) -> bool:
         """Return whether an address says that it is ready."""
+        url = replica.url + KINDS[self._address.kind].health
         try:
-            return (await self._get(replica, KINDS[self._address.kind].health)).is_success
-        except (httpx.HTTPError, TimeoutError):
+            async with asyncio.timeout(_HEALTH_S), self._http.stream("GET", url) as response:
+                return response.is_success  # what else it says is not read
+        except (httpx2.HTTPError, TimeoutError):
             return False
 
     async def n_ctx(self, replica: Replica) -> int | None:
-        """Return the context that an address tells; None if it tells none."""
+        """Return the context that an address tells; None if it tells none.
+
+        Raises:
+            UpstreamError: it answers with more than is read.
+        """
         is_llama = self._address.kind == "llama-server"
+        url = replica.url + ("/props" if is_llama else "/v1/models")
         try:
-            answer = (await self._get(replica, "/props" if is_llama else "/v1/models")).json()
+            async with asyncio.timeout(_HEALTH_S):
+                answer = (await self._http.get(url)).json()
             if is_llama:
                 found = answer["default_generation_settings"]["n_ctx"]
             else:
                 models, name = answer["data"], self._address.model
                 mine = [model for model in models if model.get("id") == name] or models
                 found = mine[0].get("max_model_len") or mine[0].get("context_length")
-        except (httpx.HTTPError, TimeoutError, ValueError, LookupError, TypeError, AttributeError):
+        except httpx2.DecodingError as error:
+            raise self._broken(error, replica) from error
+        except (httpx2.HTTPError, TimeoutError, RecursionError, ValueError, LookupError):
+            return None
+        except (TypeError, AttributeError):  # JSON of another shape
             return None
         return found if type(found) is int and found > 0 else None
 
@@ -101,7 +117,7 @@ class Connection:
                 response = await self._http.send(request, stream=True)
             call.status = response.status_code
             try:
-                if response.status_code != httpx.codes.OK:
+                if response.status_code != httpx2.codes.OK:
                     raise await self._refusal(response, replica)
                 is_over = False
                 async with aclosing(_lines(response)) as lines:
@@ -128,7 +144,7 @@ class Connection:
             )
             # The same engine may still be at work on it: only another one is asked.
             raise Fault(told, may_retry=len(self._address.urls) > 1) from error
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise Fault(self._broken(error, replica)) from error
         except UpstreamError as error:  # of a chunk: the next try would bring the same
             raise Fault(self._hidden(error), may_retry=False, is_of_replica=False) from error
@@ -137,23 +153,21 @@ class Connection:
         async with asyncio.timeout(wait_s):
             return await anext(lines, None)
 
-    async def _get(self, replica: Replica, path: str) -> httpx.Response:
-        async with asyncio.timeout(_HEALTH_S):
-            return await self._http.get(replica.url + path)
-
     def _at(self, replica: Replica) -> str:
         return f"the upstream of '{self._name}' at {replica.url}"
 
-    def _broken(self, error: httpx.HTTPError, replica: Replica) -> UpstreamError:
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+    def _broken(self, error: httpx2.HTTPError, replica: Replica) -> UpstreamError:
+        if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
             what = "does not answer"
+        elif isinstance(error, httpx2.DecodingError):
+            what = "answers what is not read"
         else:
             what = "broke off the connection"
         detail = str(error) or type(error).__name__
         hint = f"`gptoss upstream test {self._name}` says how it is."
         return UpstreamError(f"{self._at(replica)} {what}: {detail}", hint=hint)
 
-    async def _refusal(self, response: httpx.Response, replica: Replica) -> Fault:
+    async def _refusal(self, response: httpx2.Response, replica: Replica) -> Fault:
         """Return what a status says that is not 200."""
         status, why = response.status_code, await self._why(response)
         if status in _BUSY:
@@ -182,7 +196,7 @@ class Connection:
         )
         return Fault(told, may_retry=False, is_of_replica=False)
 
-    async def _why(self, response: httpx.Response) -> str:
+    async def _why(self, response: httpx2.Response) -> str:
         content = b""
         async with asyncio.timeout(_HEALTH_S):
             async for part in response.aiter_bytes():
@@ -215,10 +229,15 @@ async def silent_urls(name: str, address: UpstreamAddress) -> tuple[str, ...]:
     return tuple(url for url, is_well in zip(address.urls, are_well, strict=True) if not is_well)
 
 
-async def _lines(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+async def _bound(response: httpx2.Response) -> None:
+    """Hook: bound what is read as a whole; of a POST, which streams, each line is."""
+    bound(response, _N_TOLD_BYTES if response.request.method == "GET" else math.inf)
+
+
+async def _lines(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
     """Yield the data of server-sent events, of which each is one line here.
 
-    NOTE: httpx's own lines end at U+2028, too, which may be in the text of an answer.
+    NOTE: httpx2's own lines end at U+2028, too, which may be in the text of an answer.
 
     Raises:
         UpstreamError: a line is longer than any event.
@@ -255,7 +274,7 @@ def _key(name: str, address: UpstreamAddress) -> str:
     return key
 
 
-def _retry_after_s(response: httpx.Response) -> float:
+def _retry_after_s(response: httpx2.Response) -> float:
     """Return the seconds of `Retry-After`; 0 without, or if it is a date."""
     try:
         return max(0.0, float(response.headers.get("retry-after", "")))

@@ -4,10 +4,12 @@ import os
 import random
 import re
 import subprocess
+import time
 from io import BytesIO
 from pathlib import Path
 from threading import Event
 
+import psutil
 import pypdf
 import pytest
 
@@ -209,18 +211,69 @@ def test_pdfs_without_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     writer.encrypt("secret", algorithm="RC4-128")
     writer.write(locked)
     for data, words in (
-        (make_pdf([[], []]), "has no text. It may be a scan"),
-        (locked.getvalue(), "is protected by a password. Save a copy without it"),
-        (b"", "is not a PDF that can be read. It may be damaged"),
-        (b"%PDF-1.4\n" + bytes(range(256)) * 9, "is not a PDF that can be read"),
-        (good[:200], "is not a PDF that can be read"),
-        (good.replace(b"/Kids", b"/Kinds"), "cannot be read|has no text|not a PDF"),
+        (make_pdf([[], []]), "the PDF has no text; it may be a scan"),
+        (locked.getvalue(), "the PDF is protected by a password"),
+        (b"", "the PDF is damaged"),
+        (b"%PDF-1.4\n" + bytes(range(256)) * 9, "the PDF is damaged"),
+        (good[:200], "the PDF is damaged"),
+        (good.replace(b"/Kids", b"/Kinds"), "the PDF (has no text|is damaged)"),
     ):
         (tmp_path / "x.pdf").write_bytes(data)
         with pytest.raises(UsageError) as caught:
             attach("x.pdf", tmp_path, Event())
-        assert re.search(words, f"{caught.value.message}. {caught.value.hint}")
+        assert re.search(f"x.pdf cannot be read: {words}", caught.value.message)
     assert capfd.readouterr() == ("", "")  # the screen is the chat's
+
+
+def slow_pdf() -> bytes:
+    """Return a PDF of 2 kB whose 100 pages take a second each."""
+    writer, data = pypdf.PdfWriter(), BytesIO()
+    source = pypdf.PdfReader(BytesIO(make_pdf([[" "] * 40_000 + ["the end"]])))
+    page = writer.add_page(source.pages[0])
+    page.compress_content_streams()
+    for _ in range(99):
+        writer.add_page(page)
+    writer.write(data)
+    return data.getvalue()
+
+
+async def test_a_pdf_that_takes_long_is_read_in_part_beside_the_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow.pdf").write_bytes(slow_pdf())
+    server = Recorder()
+    async with run_chat(server, tmp_path / "c") as chat:
+        start_s, longest_s = time.monotonic(), 0.0
+        await chat.enter("/attach slow.pdf")
+        while "[reading " in chat.app.chat.prompt.text:
+            assert time.monotonic() - start_s < 30
+            begin_s = time.monotonic()
+            await chat.pilot.pause(0.05)
+            longest_s = max(longest_s, time.monotonic() - begin_s)
+        assert longest_s < 2
+        words = r"\[PDF #1: slow\.pdf, the first (\d+) of 100 pages, ~\d+ tokens\]"
+        assert (found := re.search(words, chat.app.chat.prompt.text))
+        await chat.ask("")
+    assert f"[page {found[1]}]\nthe end" in server.asked[0]
+    assert f"(The PDF has 100 pages; these are the first {found[1]}.)" in server.asked[0]
+
+
+async def test_a_pdf_is_given_up_with_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def readers() -> list[psutil.Process]:
+        children = psutil.Process().children()
+        return [each for each in children if "gptoss_local.tools.browser.reading" in each.cmdline()]
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow.pdf").write_bytes(slow_pdf())
+    async with run_chat(Recorder(), tmp_path / "c") as chat:
+        await chat.enter("/attach slow.pdf")
+        await chat.until(readers)
+        await chat.press("ctrl+c")
+        await chat.until(lambda: not readers(), timeout_s=5)
+        assert chat.app.chat.prompt.text == ""
 
 
 async def test_a_file_that_takes_long_can_be_given_up(

@@ -1,6 +1,6 @@
 """The text of one page, as the browser keeps it and as its reader's process sends it."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -23,10 +23,10 @@ class Fetched(NamedTuple):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The page to read; `is_source`: as it was sent, not as it is shown."""
+    """The page to read, and what of it: the page as it is shown, as it was sent, or its PDF."""
 
     page: Fetched
-    is_source: bool
+    what: Literal["page", "source", "pdf"]
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -47,6 +47,15 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     links: list[str] = []
     link_lines: list[int] = []
     is_found: bool = False
+
+
+class Pdf(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The text of a PDF by its pages; where not all were read, it ends with a note of that."""
+
+    title: str
+    text: str
+    n_pages: int
+    n_read: int
 
 
 class Unreadable(msgspec.Struct, frozen=True, tag=True):

@@ -1,4 +1,4 @@
-"""Has the bytes of a page turned into text by a process of its own, `reading`.
+"""Has the bytes of a page or a PDF turned into text by a process of its own, `reading`.
 
 Parsers of other people's files may crash, take minutes or gigabytes. There they take a limited
 part of the machine, and are killed when the time is over.
@@ -7,16 +7,23 @@ part of the machine, and are killed when the time is over.
 import asyncio
 import contextlib
 import sys
+from typing import TypeVar
 
 import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import environment_without_secrets
 from gptoss_local.tools.browser.addresses import shortened
-from gptoss_local.tools.browser.page import Content, Fetched, Request, Unreadable
+from gptoss_local.tools.browser.page import Content, Fetched, Pdf, Request, Unreadable
+
+AnswerT = TypeVar("AnswerT", Content, Pdf)
 
 _MODULE = "gptoss_local.tools.browser.reading"
 _TIMEOUT_S = 15.0
+
+
+class UnreadableError(Exception):
+    """Says why there is no text, in words that follow a name."""
 
 
 async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TIMEOUT_S) -> Content:
@@ -30,7 +37,19 @@ async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TI
     Raises:
         UsageError: it cannot be read, or not in time.
     """
-    url = shortened(page.url)
+    try:
+        request = Request(page, "source" if is_source else "page")
+        return await _answer(request, Content, timeout_s)
+    except UnreadableError as error:
+        raise UsageError(f"`{shortened(page.url)}` {error}") from error
+
+
+async def read_pdf(body: bytes, *, timeout_s: float = _TIMEOUT_S) -> Pdf:
+    """Return the text of a PDF. Raises UnreadableError."""
+    return await _answer(Request(Fetched("", "", body), "pdf"), Pdf, timeout_s)
+
+
+async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> AnswerT:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", _MODULE),  # -P: not from the current directory
         stdin=asyncio.subprocess.PIPE,
@@ -40,18 +59,17 @@ async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TI
     )
     try:
         async with asyncio.timeout(timeout_s):
-            request = msgspec.msgpack.encode(Request(page, is_source))
-            output, _ = await process.communicate(request)
+            output, _ = await process.communicate(msgspec.msgpack.encode(request))
     except TimeoutError as error:
-        raise UsageError(f"`{url}` takes longer than {timeout_s:g} s to read") from error
+        raise UnreadableError(f"takes longer than {timeout_s:g} s to read") from error
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
     try:
-        answer = msgspec.msgpack.decode(output, type=Content | Unreadable)
+        answer: AnswerT | Unreadable = msgspec.msgpack.decode(output, type=kind | Unreadable)
     except msgspec.DecodeError as error:  # it has crashed, perhaps without memory
-        raise UsageError(f"`{url}` cannot be read: it is too large or damaged") from error
+        raise UnreadableError("cannot be read: it is too large or damaged") from error
     if isinstance(answer, Unreadable):
-        raise UsageError(f"`{url}` cannot be read: {answer.why}")
+        raise UnreadableError(f"cannot be read: {answer.why}")
     return answer

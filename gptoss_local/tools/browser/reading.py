@@ -2,7 +2,7 @@
 
     python -m gptoss_local.tools.browser.reading < REQUEST > CONTENT
 
-Both are msgpack: `page.Request`, and `page.Content` or `page.Unreadable`.
+Both are msgpack: `page.Request`, and `page.Content`, `page.Pdf` or `page.Unreadable`.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from gptoss_local.tools.browser.page import (
     SOURCE_PREFIX,
     Content,
     Fetched,
+    Pdf,
     Request,
     Unreadable,
     without_markup,
@@ -47,9 +48,12 @@ def main() -> None:
     """Read a request and write its answer."""
     _limit_memory()
     request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Request)
-    answer: Content | Unreadable
+    answer: Content | Pdf | Unreadable
     try:
-        answer = read_content(request.page, is_source=request.is_source)
+        if request.what == "pdf":
+            answer = _read_pdf(request.page.body)
+        else:
+            answer = read_content(request.page, is_source=request.what == "source")
     except _NoText as error:
         answer = Unreadable(str(error))
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
@@ -61,8 +65,8 @@ def read_content(page: Fetched, *, is_source: bool) -> Content:
     if kind == "application/pdf":
         if is_source:
             raise _NoText("a PDF has no source")
-        title, text = _read_pdf(page.body)
-        return _content(page, title, text)
+        pdf = _read_pdf(page.body)
+        return _content(page, pdf.title, pdf.text)
     text = decoded(page)
     if is_source:
         source = _content(page, "", text)
@@ -185,27 +189,26 @@ def _bounded(text: str) -> str:
     return f"{text[:MAX_TEXT_CHARACTERS]}\n\n{note}"
 
 
-def _read_pdf(body: bytes) -> tuple[str, str]:
-    """Return the title and the text of a PDF."""
+def _read_pdf(body: bytes) -> Pdf:
     import pypdf
     from pypdf.errors import DependencyError
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL + 1)
     pages: list[str] = []
+    n_pages = n_read = 0
     start_s = time.monotonic()
     try:
         reader = pypdf.PdfReader(io.BytesIO(body))
         if reader.is_encrypted and not reader.decrypt(""):
             raise _NoText("the PDF is protected by a password")
         title = str((reader.metadata and reader.metadata.title) or "")
-        for n, page in enumerate(reader.pages, 1):
+        n_pages = len(reader.pages)
+        for n_read, page in enumerate(reader.pages, 1):
             if text := page.extract_text().strip():
-                pages.append(f"[page {n}]\n{text}")
+                pages.append(f"[page {n_read}]\n{text}")
             is_late = time.monotonic() - start_s > _PDF_S
-            if (n == _MAX_PDF_PAGES or is_late) and n < len(reader.pages):
-                pages.append(f"(The PDF has {len(reader.pages):,} pages; these are the first {n}.)")
-                break
-            if sum(map(len, pages)) > MAX_TEXT_CHARACTERS:
+            is_long = sum(map(len, pages)) > MAX_TEXT_CHARACTERS
+            if n_read == _MAX_PDF_PAGES or is_late or is_long:
                 break
     except _NoText:
         raise
@@ -215,7 +218,10 @@ def _read_pdf(body: bytes) -> tuple[str, str]:
         raise _NoText("the PDF is damaged") from error
     if not pages:
         raise _NoText("the PDF has no text; it may be a scan")
-    return title, "\n\n".join(pages)
+    if n_read < n_pages:
+        pages.append(f"(The PDF has {n_pages:,} pages; these are the first {n_read}.)")
+    text = "\n\n".join(pages).encode(errors="replace").decode()
+    return Pdf(title=title, text=text, n_pages=n_pages, n_read=n_read)
 
 
 def _limit_memory() -> None:

@@ -155,13 +155,15 @@ class SearchEngine:
         url = self._url + path
         async with (
             httpx.AsyncClient(
-                timeout=self._timeout_s, trust_env=not _is_private_host(url)
+                headers={"Accept-Encoding": "identity"},  # a few kilobytes may become gigabytes
+                timeout=self._timeout_s,
+                trust_env=not _is_private_host(url),
             ) as client,
             client.stream(method, url, json=body, headers=headers, params=params) as response,
         ):
             self._check_status(response.status_code)
             data = bytearray()
-            async for piece in response.aiter_bytes():
+            async for piece in response.aiter_raw():
                 data += piece
                 if len(data) > _MAX_BYTES:
                     raise ToolError(f"{self.about} answers with more than 2 MB")

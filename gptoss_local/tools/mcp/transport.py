@@ -7,6 +7,7 @@ The SDK keeps any line of a program in memory, and any JSON of an address. Here 
 import codecs
 import contextlib
 import logging
+import math
 import os
 import threading
 import time
@@ -236,35 +237,16 @@ def _http_client(link: Link) -> "httpx2.AsyncClient":
     """Return a client that bounds answers, and logs those with an error status."""
     import httpx2
 
-    class Bounded(httpx2.AsyncByteStream):
-        """The body of an answer; raises if it is too long, or may be once it is unpacked."""
-
-        def __init__(self, stream: httpx2.AsyncByteStream, encoding: str) -> None:
-            self._stream, self._encoding = stream, encoding
-
-        async def __aiter__(self) -> AsyncGenerator[bytes, None]:
-            if self._encoding not in ("", "identity"):
-                raise httpx2.StreamError("it is compressed, which was not asked for")
-            n_bytes = 0
-            async for piece in self._stream:
-                n_bytes += len(piece)
-                if n_bytes > MAX_MESSAGE_BYTES:
-                    raise httpx2.StreamError(f"more than {MAX_MESSAGE_BYTES // 2**20} MiB")
-                yield piece
-
-        async def aclose(self) -> None:
-            await self._stream.aclose()
+    from gptoss_local.bounded_answers import UNCOMPRESSED, bound
 
     async def look(response: httpx2.Response) -> None:
         if response.status_code >= 400:
             link.log.write(f"answered {response.status_code} {response.reason_phrase}")
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):
-            encoding = response.headers.get("content-encoding", "")
-            response.stream = Bounded(response.stream, encoding)
+        bound(response, math.inf if is_stream else MAX_MESSAGE_BYTES)
 
     return httpx2.AsyncClient(
-        headers={"Accept-Encoding": "identity", **link.launch.headers},
+        headers=UNCOMPRESSED | link.launch.headers,
         timeout=httpx2.Timeout(30, read=300),  # as the SDK's own client
         event_hooks={"response": [look]},
         trust_env=urlsplit(link.launch.url).hostname not in _LOCAL,  # no proxy reaches these

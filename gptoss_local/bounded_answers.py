@@ -1,0 +1,51 @@
+"""Answers of other servers, read up to a limit: for clients of httpx2, also those of libraries.
+
+None may be compressed, as a client unpacks what arrives at once: a kilobyte may be a gigabyte.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx2
+
+UNCOMPRESSED = {"Accept-Encoding": "identity"}
+"""The header of requests whose answers are bounded."""
+
+
+def bound(response: httpx2.Response, n_most: float) -> None:
+    """Let reading an answer raise DecodingError after so many bytes, or if it is compressed.
+
+    To be called by a hook for responses, which comes before anything is read.
+    """
+    response.stream = _Bounded(response, n_most)
+
+
+class _Bounded(httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    """The body of an answer, whichever way it is read."""
+
+    def __init__(self, response: httpx2.Response, n_most: float) -> None:
+        self._response, self._n_left, self._n_most = response, n_most, n_most
+        self._stream: Any = response.stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._stream:
+            yield self._checked(piece)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            yield self._checked(piece)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def _checked(self, piece: bytes) -> bytes:
+        self._n_left -= len(piece)
+        why = f"it has more than {self._n_most / 2**20:g} MiB" if self._n_left < 0 else ""
+        if self._response.headers.get("content-encoding", "identity").lower() != "identity":
+            why = "it is compressed, which was not asked for"
+        if why:
+            raise httpx2.DecodingError(why, request=self._response.request)
+        return piece
