@@ -122,7 +122,7 @@ def _loaded(settings: Settings) -> list[str]:
     try:
         with socket.create_connection((url.hostname or "", url.port or 0), _TIMEOUT_S) as server:
             server.sendall(request.encode())
-            answer = server.makefile("rb").read()
+            answer = server.makefile("rb").read(1 << 20)
         running = msgspec.json.decode(answer.partition(b"\r\n\r\n")[2], type=_Running)
     except (OSError, msgspec.DecodeError):  # no server, or another one
         return []
