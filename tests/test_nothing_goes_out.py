@@ -41,7 +41,7 @@ gptoss config > /dev/null
 gptoss doctor || [ $? = 1 ]
 gptoss tools > /dev/null
 "{python}" -m tests.docs.terminal chat nano
-gptoss log
+gptoss chats
 "{python}" -c '
 import httpx, os, re
 with httpx.Client(base_url="http://127.0.0.1:" + os.environ["GPTOSS_PORT"]) as http:

@@ -37,7 +37,7 @@ def capacity(
     answer: Annotated[int, typer.Option(min=2, help="Tokens of an answer with reasoning.")] = 300,
     json: Json = False,
 ) -> None:
-    """Show how many machines a number of users takes, from step times measured here or elsewhere.
+    """Show how many machines a number of users takes, from measured step times.
 
     A simulation of the scheduler says what the users get.
     """

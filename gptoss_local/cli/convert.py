@@ -65,7 +65,7 @@ def convert(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay bit-exact.
+    """Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay exact.
 
     What was interrupted is continued by the same command.
     """

@@ -40,7 +40,7 @@ def doctor(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
-    """Check GPU, driver, build, memory, disk and port; exit code 1 if there is a problem.
+    """Check GPU, driver, build, memory, disk and port; exit code 1 for a problem.
 
     It also looks at gptoss's own files, the command and its service. No repair deletes a model, a
     chat or a file of yours.

@@ -4,55 +4,77 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
+import typer.main
 
 from gptoss_local import __version__
 from gptoss_local.cli._output import print_error
 from gptoss_local.cli._streams import discard_stdout, ready_streams, system_error
 from gptoss_local.errors import GptOssError, UsageError
 
-COMMANDS = {
-    "run": "Ask MODEL, or else the newest one; without a PROMPT, chat line by line.",
-    "chat": "Chat in the terminal; every chat is saved.",
-    "web": "Chat in the browser; the chats are those of `gptoss chat`.",
-    "launch": "Start a coding agent with a model of this machine.",
-    "log": "List past chats, search them, or print one.",
-    "tools": "List what the model may call, or add, remove and test MCP servers.",
-    "upstream": "List models that engines elsewhere compute, or add, test and remove them.",
-    "presets": "List the presets of the chat.",
-    "pull": "Download MODEL and convert it while it arrives.",
-    "ls": "List the models on this machine.",
-    "ps": "List the models in memory and those that are loading.",
-    "show": "Show details of MODEL.",
-    "load": "Load MODEL into memory.",
-    "stop": "Unload MODEL, or stop the server.",
-    "create": "Make a model NAME from another one, with defaults of its own.",
-    "cp": "Give MODEL another name; both share one file on the disk.",
-    "rm": "Delete models.",
-    "gc": "Remove files that no model needs.",
-    "import": "Use a model where it is; nothing is copied or changed.",
-    "convert": "Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay bit-exact.",
-    "verify": "Verify that a gpt-oss GGUF is complete and matches its checkpoint.",
-    "serve": "Serve the Ollama-compatible API.",
-    "worker": "Serve MODEL as a worker of NVIDIA Dynamo.",
-    "keys": "List the API keys of other users, or add and remove one.",
-    "status": "Show whether a server runs and what it holds; exit code 7 if none does.",
-    "logs": "Show the end of the server's log.",
-    "config": "Show the settings in effect and where each comes from.",
-    "plan": "Show how MODEL would be placed in memory, how fast it may be, and why.",
-    "bench": "Measure MODEL: short and long prompts, and several answers at the same time.",
-    "capacity": "Show how many machines a number of users takes, from step times measured here "
-    "or elsewhere.",
-    "tune": "Measure MODEL on this machine once, for better plans and quicker loads.",
-    "doctor": "Check GPU, driver, build, memory, disk and port; exit code 1 if there is a problem.",
-    "completion": "Print the completion script of a SHELL.",
+GROUPS = {
+    "Chat": {
+        "run": "Ask MODEL, or else the newest one; without a PROMPT, chat line by line.",
+        "chat": "Chat in the terminal; every chat is saved.",
+        "web": "Chat in the browser; the chats are those of `gptoss chat`.",
+        "chats": "List past chats, search them, or print one.",
+        "presets": "List the presets of the chat.",
+        "tools": "List what the model may call, or add, remove and test MCP servers.",
+        "launch": "Start a coding agent with a model of this machine.",
+    },
+    "Models": {
+        "pull": "Download MODEL and convert it while it arrives.",
+        "ls": "List the models on this machine.",
+        "show": "Show details of MODEL.",
+        "create": "Make a model NAME from another one, with defaults of its own.",
+        "cp": "Give MODEL another name; both share one file on the disk.",
+        "rm": "Delete models.",
+        "gc": "Remove files that no model needs.",
+        "import": "Use a model where it is; nothing is copied or changed.",
+        "convert": "Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay exact.",
+        "verify": "Verify that a gpt-oss GGUF is complete and matches its checkpoint.",
+        "upstream": "List models that engines elsewhere compute, or add, test and remove them.",
+    },
+    "Server": {
+        "serve": "Serve the Ollama-compatible API.",
+        "status": "Show whether a server runs and what it holds; exit code 7 if none does.",
+        "ps": "List the models in memory and those that are loading.",
+        "load": "Load MODEL into memory.",
+        "stop": "Unload MODEL, or stop the server.",
+        "logs": "Show the end of the server's log.",
+        "keys": "List the API keys of other users, or add and remove one.",
+    },
+    "Machine": {
+        "plan": "Show how MODEL would be placed in memory, how fast it may be, and why.",
+        "bench": "Measure MODEL: short and long prompts, and several answers at the same time.",
+        "tune": "Measure MODEL on this machine once, for better plans and quicker loads.",
+        "doctor": "Check GPU, driver, build, memory, disk and port; exit code 1 for a problem.",
+    },
+    "More": {
+        "config": "Show the settings in effect and where each comes from.",
+        "capacity": "Show how many machines a number of users takes, from measured step times.",
+        "worker": "Serve MODEL as a worker of NVIDIA Dynamo.",
+        "completion": "Print the completion script of a SHELL.",
+    },
 }
 """In the order of the help; each is a function in a module of its own, with this docstring."""
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
+_CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]  # what typer keeps to itself
 _HIDDEN = ("list", "start")  # the names Ollama's users type
 _FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
+
+
+class _Groups(typer.core.TyperGroup):
+    """Lists the commands of the help by what they are for."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()))
 
 
 def make_app(names: Iterable[str] = (*COMMANDS, *_HIDDEN)) -> typer.Typer:
@@ -76,6 +98,7 @@ def make_help_app() -> typer.Typer:
 
 def _empty_app() -> typer.Typer:
     app = typer.Typer(
+        cls=_Groups,
         help="Run OpenAI's gpt-oss models on your own PC.",
         epilog="gptoss help COMMAND explains a command.",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -110,8 +133,8 @@ def _nothing() -> None:
 def _help(command: Annotated[str, typer.Argument(metavar="COMMAND")] = "") -> None:
     """Explain COMMAND, or list all commands."""
     if command:
-        make_app()([command, "--help"])
-    make_help_app()(["--help"])
+        make_app()([command, "--help"], prog_name="gptoss")
+    make_help_app()(["--help"], prog_name="gptoss")
 
 
 def _version() -> None:
@@ -164,7 +187,7 @@ def _run(app: typer.Typer) -> None:
     """Run it; the reader of a pipe may go away, as `head` does, which is not an error."""
     try:
         try:
-            app()
+            _call(app)
         finally:
             sys.stdout.flush()  # here, where a closed pipe can still be caught
     except BrokenPipeError:
@@ -175,6 +198,23 @@ def _run(app: typer.Typer) -> None:
             discard_stdout()
             sys.exit(0)
         raise
+
+
+def _call(app: typer.Typer) -> None:
+    """Run it; a wrong command line is an error like any other."""
+    command = typer.main.get_command(app)
+    try:
+        words = None if sys.argv[1:] else ["--help"]  # None: Windows' shells expand no patterns
+        code = command.main(words, "gptoss", standalone_mode=False)
+    except _CommandLineError as error:
+        wrong: Any = error
+        message = wrong.format_message().rstrip(".").split("\n\n")[0]
+        path = wrong.ctx.command_path if wrong.ctx else "gptoss"
+        hint = f"See {path} --help"
+        raise UsageError(message[:1].lower() + message[1:], hint=hint) from error
+    except typer.Abort as error:
+        raise KeyboardInterrupt from error
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _known(error: GptOssError | OSError | UnicodeEncodeError) -> GptOssError:

@@ -356,7 +356,7 @@ class History:
 
 
 def _no_chat(chat_id: int) -> ChatNotFoundError:
-    return ChatNotFoundError(f"There is no chat {chat_id}.", hint="`gptoss log` lists the chats.")
+    return ChatNotFoundError(f"There is no chat {chat_id}.", hint="`gptoss chats` lists the chats.")
 
 
 def _no_turn(turn_id: int) -> ChatNotFoundError:

@@ -15,7 +15,7 @@ from gptoss_local.validation import in_words
 _VERSION = 1
 _HEADINGS = {"system": "System", "user": "You", "assistant": "Assistant", "tool": "Tool"}
 _MAX_BYTES = 1 << 28
-_HINT = "`gptoss log CHAT --json` and /export NAME.json write one."
+_HINT = "`gptoss chats CHAT --json` and /export NAME.json write one."
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 

@@ -65,7 +65,7 @@ def test_page_names_no_option_that_is_not_there() -> None:
     "arguments",
     [
         *(["ls"], ["ps"], ["show", "nano"], ["load", "nano"], ["status"], ["plan", "nano"]),
-        *(["pull", "nano"], ["run", "nano", "hi"], ["logs"], ["log"], ["doctor"], ["config"]),
+        *(["pull", "nano"], ["run", "nano", "hi"], ["logs"], ["chats"], ["doctor"], ["config"]),
     ],
     ids=" ".join,
 )

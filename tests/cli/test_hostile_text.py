@@ -154,7 +154,7 @@ def test_logs_settings_and_words_of_the_command_line(
         ("create", "x", "-f", EVIL),
         ("create", "x", "--from", "nano", "-p", f"temperature={EVIL}"), ("cp", "nano", EVIL),
         ("completion", EVIL), ("run", EVIL, "hi"), ("verify", EVIL), ("load", EVIL), ("tune", EVIL),
-        ("bench", EVIL), ("bench", "nano", "--plot", EVIL), ("rm", EVIL), ("log", "-q", EVIL),
+        ("bench", EVIL), ("bench", "nano", "--plot", EVIL), ("rm", EVIL), ("chats", "-q", EVIL),
     ):  # fmt: skip
         written = in_terminal(home, *command, typed="\x03", at="Which one?")
         assert not driven_by(written), (command, written)
@@ -175,14 +175,14 @@ def test_chats(home: dict[str, str]) -> None:
     with sqlite3.connect(path) as store:
         store.execute("UPDATE chat SET title = ?, model = ?", (EVIL, EVIL))
     store.close()
-    for command in (("log",), ("log", "--json"), ("log", "1"), ("log", "1", "--json"),
-                    ("log", "-q", "needle"), ("log", "-q", "needle", "--json")):  # fmt: skip
+    for command in (("chats",), ("chats", "--json"), ("chats", "1"), ("chats", "1", "--json"),
+                    ("chats", "-q", "needle"), ("chats", "-q", "needle", "--json")):  # fmt: skip
         written = in_terminal(home, *command)
         assert not driven_by(written), command
         assert "evil" in written, command
         if "--json" in command:
             json.loads(written)
-    bold = in_terminal(home, "log", "-q", "needle")
+    bold = in_terminal(home, "chats", "-q", "needle")
     assert "\x1b[1mneedle\x1b[0m" in bold
 
 

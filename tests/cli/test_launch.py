@@ -163,7 +163,7 @@ def test_a_program_outside_path(here: dict[str, str]) -> None:
     [
         (["cursor"], 2, "'cursor' is not one of 'aider', 'claude'"),
         (["codex", "--model", "nanno"], 3, "Did you mean nano?"),
-        (["codex", "--modle", "nano"], 2, "No such option"),
+        (["codex", "--modle", "nano"], 2, "no such option: --modle (Possible options: --model)"),
         (["codex", "--model", "nano", "--json"], 2, "Add --config-only or --list."),
     ],
 )

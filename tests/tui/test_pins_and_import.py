@@ -183,7 +183,7 @@ async def test_a_broken_file_gets_a_sentence(tmp_path: Path, change: str) -> Non
         await chat.enter(f"/import {tmp_path / 'x.json'}")
         [said] = chat.notices().split("\n\n")
         assert "exported chat" in said
-        assert "/export NAME.json" in said or "gptoss log CHAT --json" in said
+        assert "/export NAME.json" in said or "gptoss chats CHAT --json" in said
         assert chat.app.chat.parts.history.chats() == []
 
 

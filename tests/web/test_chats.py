@@ -106,7 +106,7 @@ def test_what_is_not_a_chat_is_refused_with_a_hint(
     (tmp_path / "notes.json").write_text("[1, 2]")
     page.get_by_label("A chat to import").set_input_files(tmp_path / "notes.json")
     expect(page.get_by_role("alert")).to_contain_text("This is not an exported chat")
-    expect(page.get_by_role("alert")).to_contain_text("gptoss log CHAT --json")
+    expect(page.get_by_role("alert")).to_contain_text("gptoss chats CHAT --json")
     press(page, "Dismiss")
     expect(page.get_by_role("alert")).to_have_count(0)
 

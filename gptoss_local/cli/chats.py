@@ -1,4 +1,4 @@
-"""`gptoss log`: the chats of `gptoss chat`. Reads the disk, needs no server."""
+"""`gptoss chats`: the chats of `gptoss chat`. Reads the disk, needs no server."""
 
 import re
 import time
@@ -30,7 +30,7 @@ Import = Annotated[
 Limit = Annotated[int, typer.Option("-n", "--limit", min=1, help="Lines at most.")]
 
 
-def log(
+def chats(
     chat: Chat = None,
     query: Words = None,
     limit: Limit = 20,

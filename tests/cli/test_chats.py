@@ -1,4 +1,4 @@
-"""`gptoss log`: list, search and print chats."""
+"""`gptoss chats`: list, search and print chats."""
 
 import json
 import os
@@ -26,13 +26,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def test_list(environment: dict[str, str]) -> None:
-    header, *rows = run_cli(environment, "log").stdout.splitlines()
+    header, *rows = run_cli(environment, "chats").stdout.splitlines()
     assert header.split() == ["CHAT", "TITLE", "MODEL", "TURNS", "UPDATED"]
     assert [row.split()[:4] for row in rows] == [
         ["2", "Sums", "nano", "2"],
         ["1", "Capitals", "nano", "2"],
     ]
-    data = json.loads(run_cli(environment, "log", "--json", "-n", "1").stdout)
+    data = json.loads(run_cli(environment, "chats", "--json", "-n", "1").stdout)
     assert data["version"] == 1
     assert [chat["title"] for chat in data["chats"]] == ["Sums"]
 
@@ -41,18 +41,18 @@ def test_wide_characters_keep_the_columns(environment: dict[str, str]) -> None:
     history = History(Path(environment["GPTOSS_HOME"]) / "chats.sqlite3")
     history.new_chat("nano", "low", "五百" * 30)
     history.close()
-    lines = run_cli(environment, "log").stdout.splitlines()
+    lines = run_cli(environment, "chats").stdout.splitlines()
     assert len({cell_len(line.partition("nano")[0]) for line in lines[1:]}) == 1
     assert lines[1].startswith("3       " + "五百" * 11 + "五…")
 
 
 def test_search(environment: dict[str, str]) -> None:
-    header, *rows = run_cli(environment, "log", "-q", "paris").stdout.splitlines()
+    header, *rows = run_cli(environment, "chats", "-q", "paris").stdout.splitlines()
     assert header.split() == ["CHAT", "TITLE", "FOUND"]
     assert [row.split() for row in rows] == [["1", "Capitals", "Paris", "is", "the", "capital."]]
-    (hit,) = json.loads(run_cli(environment, "log", "-q", "42", "--json").stdout)["hits"]
+    (hit,) = json.loads(run_cli(environment, "chats", "-q", "42", "--json").stdout)["hits"]
     assert (hit["chat_id"], hit["snippet"]) == (2, "42")
-    nothing = run_cli(environment, "log", "--query", 'NEAR("')
+    nothing = run_cli(environment, "chats", "--query", 'NEAR("')
     assert (nothing.returncode, len(nothing.stdout.splitlines())) == (0, 1)
 
 
@@ -60,7 +60,7 @@ def test_search(environment: dict[str, str]) -> None:
 def test_matches_are_bold_in_a_terminal(environment: dict[str, str]) -> None:
     def shown(**more: str) -> bytes:
         terminal, end = os.openpty()
-        command = [sys.executable, "-m", "gptoss_local", "log", "-q", "paris"]
+        command = [sys.executable, "-m", "gptoss_local", "chats", "-q", "paris"]
         with subprocess.Popen(command, env=environment | more, stdout=end):
             os.close(end)
         text = os.read(terminal, 10_000)
@@ -73,45 +73,45 @@ def test_matches_are_bold_in_a_terminal(environment: dict[str, str]) -> None:
 
 
 def test_print(environment: dict[str, str]) -> None:
-    shown = run_cli(environment, "log", "1").stdout
+    shown = run_cli(environment, "chats", "1").stdout
     assert shown.startswith("# Capitals\n")
     assert shown.endswith("## You\n\nA question of capitals?\n\n## Assistant\n\n"
                           "Paris is the capital.\n")  # fmt: skip
-    data = json.loads(run_cli(environment, "log", "1", "--json").stdout)
+    data = json.loads(run_cli(environment, "chats", "1", "--json").stdout)
     assert [turn["role"] for turn in data["turns"]] == ["user", "assistant"]
 
 
 def test_errors(environment: dict[str, str], tmp_path: Path) -> None:
-    missing = run_cli(environment, "log", "9")
+    missing = run_cli(environment, "chats", "9")
     assert (missing.returncode, missing.stdout) == (3, "")
     assert "no chat 9" in missing.stderr
-    assert run_cli(environment, "log", "1", "-q", "x").returncode == 2
+    assert run_cli(environment, "chats", "1", "-q", "x").returncode == 2
     (tmp_path / "chats.sqlite3").write_bytes(b"junk" * 999)
-    damaged = run_cli(environment, "log")
+    damaged = run_cli(environment, "chats")
     assert damaged.returncode == 12
     assert "Traceback" not in damaged.stderr
     assert "chats.sqlite3" in damaged.stderr
 
 
 def test_no_chats_yet(tmp_path: Path) -> None:
-    done = run_cli(os.environ | {"GPTOSS_HOME": str(tmp_path)}, "log")
+    done = run_cli(os.environ | {"GPTOSS_HOME": str(tmp_path)}, "chats")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
 
 
 def test_import(environment: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "chat.json"
-    exported = run_cli(environment, "log", "1", "--json").stdout
+    exported = run_cli(environment, "chats", "1", "--json").stdout
     file.write_text(exported, encoding="utf-8")
-    done = run_cli(environment, "log", "--import", str(file))
+    done = run_cli(environment, "chats", "--import", str(file))
     assert done.stdout == "Imported as chat 3: gptoss chat --chat 3\n"
-    assert run_cli(environment, "log", "3").stdout == run_cli(environment, "log", "1").stdout
-    done = run_cli(environment, "log", "--import", str(file), "--json")
+    assert run_cli(environment, "chats", "3").stdout == run_cli(environment, "chats", "1").stdout
+    done = run_cli(environment, "chats", "--import", str(file), "--json")
     assert json.loads(done.stdout)["chat_id"] == 4
     for arguments, words in (
         (["--import", str(tmp_path / "none.json")], "there is no file"),
         (["--import", str(file), "1"], "--import adds a chat"),
         (["--import", str(tmp_path / "chats.sqlite3")], "not an exported chat"),
     ):
-        done = run_cli(environment, "log", *arguments)
+        done = run_cli(environment, "chats", *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert words in done.stderr
