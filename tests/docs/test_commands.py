@@ -127,7 +127,7 @@ def test_first_command(server: RunningServer) -> None:
         pytest.skip("the tests run in another environment")
     if made.stat().st_mtime < max(path.stat().st_mtime for path in sources):
         pytest.skip("the environment would be made anew")
-    first = next(block for block in blocks(PAGES[0]) if block.language == "console")
+    first = next(block for block in blocks(PAGES[0]) if "from_source.py" in block.text)
     done = subprocess.run(
         ["bash", "-c", first.text],
         cwd=ROOT,
