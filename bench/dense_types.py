@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from convert import convert_checkpoint
-from convert.tensor_types import TENSOR_TYPES
+from convert.tensor_types import DENSE_TYPES
 from gptoss_local.chat import Vocabulary
 from gptoss_local.formats.gguf_file import read_tokens
 from gptoss_local.nano.materialize import materialize
@@ -43,7 +43,7 @@ ANSWERS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    names = [kind.name for kind in TENSOR_TYPES.values() if kind.can_be_asked]
+    names = [*DENSE_TYPES]
     parser.add_argument("--types", default=",".join(names))
     chosen = parser.parse_args().types.split(",")
     with tempfile.TemporaryDirectory() as folder:

@@ -21,7 +21,7 @@ from synth_checkpoint import LAYERS_EXPERTS, layer_tensors, outer_tensors, write
 
 from convert.pipeline import plan_conversion
 from convert.tensor_map import DenseType
-from convert.tensor_types import BY_QTYPE, MXFP4, TENSOR_TYPES
+from convert.tensor_types import BY_QTYPE, DENSE_TYPES, MXFP4
 from gptoss_local.formats.gguf_file import TensorInfo, read_info
 
 F32 = 0  # ggml_type, ggml.h
@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("size", choices=LAYERS_EXPERTS)
     parser.add_argument("gguf", type=Path)
-    names = [kind.name for kind in TENSOR_TYPES.values() if kind.can_be_asked]
+    names = [*DENSE_TYPES]
     parser.add_argument("--dense", choices=names, default="q8_0")
     parser.add_argument("--sparse", action="store_true")
     arguments = parser.parse_args()

@@ -1,12 +1,11 @@
-"""Derives what a model computes twice: from a checkpoint's config.json and from a GGUF's keys.
+"""Derives what a model computes twice: from a checkpoint's config and from a GGUF's keys.
 
-This is the check of the rest of the converter and shares no code with it: one side follows
-transformers' (or OpenAI's) own model, the other llama.cpp's loader, and the rotations of every
-dimension are compared as numbers. A key that was dropped, renamed or misread on the way shows here.
+One side follows transformers' own model, the other llama.cpp's loader, and the rotations of every
+dimension are compared as numbers. A key that was dropped, renamed or written wrong shows here.
 No file is opened here.
 
-Source: modeling_gpt_oss.py and modeling_rope_utils.py in transformers; OpenAI's torch/model.py;
-llama-model.cpp, llama-context.cpp, openai-moe.cpp and `rope_yarn` in llama.cpp.
+Source: modeling_gpt_oss.py and modeling_rope_utils.py in transformers; llama-model.cpp,
+llama-context.cpp, openai-moe.cpp and `rope_yarn` in llama.cpp.
 """
 
 import math
@@ -16,28 +15,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from convert.config import ModelConfig
+from convert.rope import yarn_scale
+
 _TOLERANCE = 1e-5  # floats of a GGUF have 32 bits
 _PREFIX = "gpt-oss."
 _MAX_THETA = 1e30
 
-_CONFIG_KEYS = {
-    "layers": ("num_hidden_layers", "n_layers", "n_layer", "num_layers"),
-    "width": ("hidden_size", "n_embd", "dim"),
-    "expert width": (
-        *("intermediate_size", "n_inner", "hidden_dim", "prefix_dense_intermediate_size"),
-        *("dense_intermediate_size", "moe_intermediate_size"),
-    ),
-    "heads": ("num_attention_heads", "n_heads", "n_head"),
-    "key-value heads": ("num_key_value_heads", "n_kv_heads"),
-    "head size": ("head_dim",),
-    "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
-    "experts per token": (
-        "num_experts_per_tok",
-        *("experts_per_token", "num_experts_per_token", "top_k_experts"),
-    ),
-    "sliding window": ("sliding_window",),
-    "epsilon": ("rms_norm_eps", "norm_eps"),
-    "context": ("max_position_embeddings", "n_ctx", "n_positions"),
+_FIELDS = {
+    "layers": "num_hidden_layers",
+    "width": "hidden_size",
+    "expert width": "intermediate_size",
+    "heads": "num_attention_heads",
+    "key-value heads": "num_key_value_heads",
+    "head size": "head_dim",
+    "experts": "num_local_experts",
+    "experts per token": "num_experts_per_tok",
+    "sliding window": "sliding_window",
+    "epsilon": "rms_norm_eps",
+    "context": "max_position_embeddings",
 }
 
 _GGUF_KEYS = {
@@ -64,46 +60,24 @@ _BUILT_IN = {
 }
 """The constants of every gpt-oss; the last four are fractions of the value for all layers."""
 
-_THETA_KEYS = (
-    *("rope_theta", "global_rope_theta", "rope_global_theta", "rope_theta_global"),
-    "rotary_emb_base",
-)
-
 Numbers = dict[str, Any]
 """Numbers by name, and under `angles` the rotation per position of each pair of dimensions."""
 
 
-def from_config(fields: Mapping[str, Any]) -> Numbers:
-    """Derive what transformers computes from a config.json, or OpenAI's code from its own.
-
-    Raises:
-        KeyError, TypeError, ValueError: It lacks something, or states no number where one belongs.
-    """
-    if "num_experts" in fields and "architectures" not in fields:
-        return _from_original(fields)
-    found = _BUILT_IN | {name: _first(fields, *keys) for name, keys in _CONFIG_KEYS.items()}
-    scaling: dict[str, Any] = {}
-    for place in ("rope_parameters", "rope_scaling"):
-        if isinstance(stated := fields.get(place), Mapping):
-            inner = stated.get("full_attention")
-            given = inner if isinstance(inner, Mapping) else stated
-            scaling |= {key: value for key, value in given.items() if value is not None}
-    theta = _first({**fields, **scaling}, *_THETA_KEYS)
-    if scaling.get("rope_type", scaling.get("type")) != "yarn":
-        return found | _rotations(found["head size"], theta)
-    factor = float(scaling["factor"])
-    original = (
-        fields.get("original_max_position_embeddings")
-        or scaling["original_max_position_embeddings"]
-    )
+def from_config(config: ModelConfig) -> Numbers:
+    """Derive what transformers computes, or OpenAI's code from a config of its own."""
+    found = _BUILT_IN | {name: getattr(config, field) for name, field in _FIELDS.items()}
+    rope = config.rope
+    if rope.rope_type != "yarn":
+        return found | _rotations(config.head_dim, rope.rope_theta)
     return found | _rotations(
-        found["head size"],
-        theta,
-        factor,
-        original,
-        scaling.get("beta_fast") or 32,
-        scaling.get("beta_slow") or 1,
-        _magnitude(factor, scaling),
+        config.head_dim,
+        rope.rope_theta,
+        rope.factor,
+        rope.original_max_position_embeddings or 0,
+        rope.beta_fast or 32,
+        rope.beta_slow or 1,
+        rope.attention_factor or yarn_scale(rope.factor),
     )
 
 
@@ -183,55 +157,6 @@ def _period(stated: Any) -> Any:
     if not isinstance(stated, list):
         return stated
     return 2 if [bool(each) for each in stated] == [i % 2 == 0 for i in range(len(stated))] else 0
-
-
-def _from_original(fields: Mapping[str, Any]) -> Numbers:
-    """Follow `ModelConfig` and `RotaryEmbedding` in OpenAI's torch/model.py."""
-    factor, original = float(fields["rope_scaling_factor"]), fields["initial_context_length"]
-    size, theta = fields["head_dim"], fields["rope_theta"]
-    magnitude = 0.1 * math.log(factor) + 1.0 if factor > 1.0 else 1.0
-    scaling = (
-        (factor, original, fields["rope_ntk_beta"], fields["rope_ntk_alpha"], magnitude)
-        if factor > 1.0
-        else ()
-    )
-    return (
-        _BUILT_IN
-        | {
-            "layers": fields["num_hidden_layers"],
-            "width": fields["hidden_size"],
-            "expert width": fields["intermediate_size"],
-            "heads": fields["num_attention_heads"],
-            "key-value heads": fields["num_key_value_heads"],
-            "head size": size,
-            "experts": fields["num_experts"],
-            "experts per token": fields["experts_per_token"],
-            "sliding window": fields["sliding_window"],
-            "epsilon": 1e-5,
-            "context": int(original * factor),
-        }
-        | _rotations(size, theta, *scaling)
-    )
-
-
-def _first(fields: Mapping[str, Any], *names: str) -> Any:
-    for name in names:
-        if fields.get(name) is not None:
-            return fields[name]
-    raise KeyError(names[0])
-
-
-def _magnitude(factor: float, scaling: Mapping[str, Any]) -> float:
-    """Return what cosine and sine are multiplied with: stated, or as the YaRN paper has it."""
-    if scaling.get("attention_factor") is not None:
-        return float(scaling["attention_factor"])
-
-    def scale(weight: float) -> float:
-        return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
-
-    if scaling.get("mscale") and scaling.get("mscale_all_dim"):
-        return scale(scaling["mscale"]) / scale(scaling["mscale_all_dim"])
-    return scale(1.0)
 
 
 def _rotations(

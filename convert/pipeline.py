@@ -64,7 +64,7 @@ def convert_checkpoint(
     Args:
         source: The folder with config.json and the safetensors files.
         target: The GGUF to write. An existing file is replaced, but only by a complete one.
-        dense: Type of embedding, attention and head weights: a name in `TENSOR_TYPES`.
+        dense: Type of embedding, attention and head weights: a name in `DENSE_TYPES`.
         experts: Type of experts that are floats in the checkpoint; "mxfp4" rounds them.
         tokenizer: Where the vocabulary is, if not in `source`; see `read_tokenizer`.
         n_workers: Threads that convert; by default one per core, at most eight.

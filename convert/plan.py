@@ -23,7 +23,6 @@ from gguf import (
 
 from convert.computation import differences, from_config, from_keys
 from convert.config import ModelConfig
-from convert.json_file import read_json
 from convert.layout import CONFIG_NAME, find_weights
 from convert.metadata import ARCH, add_metadata
 from convert.tensor_map import ExpertType, PlannedTensor
@@ -194,16 +193,16 @@ def _model_keys(
     writer = GGUFWriter(None, ARCH)
     _add_infos(writer, tensors)
     notes = add_metadata(writer, config, source, experts)
-    _check_computation(writer, source)
+    _check_computation(writer, config, source)
     add_tokenizer(writer, tokenizer)
     return _pack_keys(writer), len(writer.kv_data[0]), notes
 
 
-def _check_computation(writer: GGUFWriter, source: Path) -> None:
-    """Check once more, and by other means, that the keys say what config.json does."""
+def _check_computation(writer: GGUFWriter, config: ModelConfig, source: Path) -> None:
+    """Check that what llama.cpp computes from the keys is what config.json says."""
     keys = {key: value.value for key, value in writer.kv_data[0].items()}
     path = find_weights(source) / CONFIG_NAME
-    for name, stated, right in differences(from_keys(keys), from_config(read_json(path))):
+    for name, stated, right in differences(from_keys(keys), from_config(config)):
         raise ConvertError(
             f"The GGUF would not compute what {path} says: its {name} would be {stated}, not "
             f"{right}.",

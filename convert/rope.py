@@ -1,16 +1,14 @@
 """The rotary position embedding that a config.json states, however it is spelled.
 
-transformers 4 has `rope_theta` and `rope_scaling`, transformers 5 `rope_parameters`, also one for
-each kind of layer, and llama.cpp's converter reads more names. What changes the computation and
-cannot be said in a GGUF, or is not known, is refused by name.
+transformers 4 has `rope_theta` and `rope_scaling`, transformers 5 `rope_parameters`. What changes
+the computation and cannot be said in a GGUF, or is not known, is refused by name.
 
-Source: `_compute_yarn_parameters` and `standardize_rope_params` in transformers'
-modeling_rope_utils.py; `TextModel` in llama.cpp's conversion/base.py; `llama_context` for what it
-does with the keys.
+Source: `_compute_yarn_parameters` in transformers' modeling_rope_utils.py; `llama_context` in
+llama.cpp for what it does with the keys.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -25,19 +23,10 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
 _Positive = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 
 _PLACES = ("rope_scaling", "rope_parameters")
-_LAYERS = ("full_attention", "sliding_attention")
-_THETA = (
-    *("rope_theta", "global_rope_theta", "rope_global_theta", "rope_theta_global"),
-    "rotary_emb_base",
-)
-_LOCAL_THETA = (
-    *("local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta"),
-    "rope_local_base_freq",
-)
-_PARTIAL = ("partial_rotary_factor", "rope_pct", "rope_percent", "rotary_pct")
 _ORIGINAL = "original_max_position_embeddings"
+_TOP = ("rope_theta", "partial_rotary_factor", _ORIGINAL)
 
-TOP_LEVEL_KEYS = frozenset({*_PLACES, *_THETA, *_LOCAL_THETA, *_PARTIAL, _ORIGINAL})
+TOP_LEVEL_KEYS = frozenset({*_PLACES, *_TOP})
 """The keys of config.json that are read here."""
 
 # What llama.cpp has built in for gpt-oss, or what does not change anything.
@@ -94,11 +83,7 @@ class _Reader:
         self._path = path
 
     def read(self) -> dict[str, Any]:
-        stated = self._by_layer(self._stated())
-        self._merge(stated, "rope_theta", _THETA)
-        self._merge(stated, "partial_rotary_factor", _PARTIAL)
-        self._merge(stated, _ORIGINAL, (_ORIGINAL,))
-        self._check_local_theta(stated)
+        stated = self._stated()
         if "rope_theta" not in stated:
             raise ConvertError(f"{self._path} does not fit gpt-oss: it lacks rope_theta.")
         kind = self._kind(stated)
@@ -114,7 +99,7 @@ class _Reader:
         return {"rope_type": kind, "rope_theta": stated["rope_theta"]}
 
     def _stated(self) -> dict[str, Any]:
-        """Merge the two places where scaling may be stated."""
+        """Merge the two places where scaling may be stated, and what is stated outside of them."""
         merged: dict[str, Any] = {}
         for place in _PLACES:
             found = self._fields.get(place)
@@ -128,39 +113,11 @@ class _Reader:
             for key, value in _plain(found).items():
                 if merged.setdefault(key, value) != value:
                     self._refuse(f"states two values of {key}, in rope_scaling and rope_parameters")
+        for key in _TOP:
+            found = self._fields.get(key)
+            if found is not None and merged.setdefault(key, found) != found:
+                self._refuse(f"states two values of {key}: {merged[key]!r} and {found!r}")
         return merged
-
-    def _by_layer(self, stated: dict[str, Any]) -> dict[str, Any]:
-        """Take what is stated for each kind of layer, where it is the same for both."""
-        if not stated.keys() & set(_LAYERS):
-            return stated
-        if other := sorted(stated.keys() - set(_LAYERS)):
-            self._refuse(f"states {other[0]} besides the kinds of layers in {self._place()}")
-        kinds = {}
-        for name in _LAYERS:
-            found = stated.get(name, stated.get(_LAYERS[0]))
-            if not isinstance(found, dict):
-                self._refuse(f"states {name} as {found!a:.80}, not as an object")
-            kinds[name] = _plain(found)
-        full, sliding = kinds.values()
-        for key in sorted(full.keys() | sliding.keys()):
-            if full.get(key) != sliding.get(key):
-                self._refuse(f"states another {key} for sliding layers; gpt-oss has one for all")
-        return full
-
-    def _merge(self, stated: dict[str, Any], name: str, spellings: Sequence[str]) -> None:
-        """Add what is stated outside of the scaling, under any of its names."""
-        for key in spellings:
-            value = stated.pop(key, None) if key != name else None
-            for found in (value, self._fields.get(key)):
-                if found is not None and stated.setdefault(name, found) != found:
-                    self._refuse(f"states two values of {name}: {stated[name]!r} and {found!r}")
-
-    def _check_local_theta(self, stated: dict[str, Any]) -> None:
-        for key in _LOCAL_THETA:
-            local = stated.pop(key, self._fields.get(key))
-            if local is not None and local != stated.get("rope_theta"):
-                self._refuse(f"states {key} {local!r}; gpt-oss has one rope_theta for all layers")
 
     def _kind(self, stated: dict[str, Any]) -> str:
         names = [stated.pop(key) for key in ("rope_type", "type") if key in stated]

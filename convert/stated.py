@@ -1,7 +1,7 @@
 """Settings of a config.json that gpt-oss has built in: they must state what llama.cpp computes.
 
-Keys with several spellings are brought to Hugging Face's; keys about attention or experts that are
-not known here are refused by name, as they could change the computation.
+Keys about sizes, attention or experts that are not known here are refused by name, as they could
+change the computation.
 """
 
 import re
@@ -12,46 +12,12 @@ from typing import Any
 from convert import rope
 from gptoss_local.errors import ConvertError
 
-# Hugging Face's name, and others that llama.cpp's converter or older tools read.
-_SPELLINGS = {
-    "num_hidden_layers": ("n_layers", "n_layer", "num_layers"),
-    "hidden_size": ("n_embd", "dim"),
-    "intermediate_size": (
-        *("n_inner", "hidden_dim", "prefix_dense_intermediate_size", "dense_intermediate_size"),
-        "moe_intermediate_size",
-    ),
-    "num_attention_heads": ("n_head", "n_heads"),
-    "num_key_value_heads": ("n_kv_heads",),
-    "num_local_experts": ("num_experts", "n_routed_experts"),
-    "num_experts_per_tok": ("experts_per_token", "num_experts_per_token", "top_k_experts"),
-    "max_position_embeddings": ("n_ctx", "n_positions"),
-    "rms_norm_eps": ("norm_eps",),
-}
-
 # The only values with which the model computes what llama.cpp does for gpt-oss.
 _FIXED: dict[str, Any] = {
     "attention_bias": True,
-    "decoder_sparse_step": 1,
-    "expert_selection_fn": "softmax",
-    "first_k_dense_replace": 0,
     "hidden_act": "silu",
-    "hidden_activation": "silu",
     "is_causal": True,
-    "mlp_only_layers": [],
-    "moe_layer_freq": 1,
-    "moe_router_activation": "softmax",
-    "moe_router_activation_func": "softmax",
-    "n_group": 1,
-    "n_shared_experts": 0,
-    "norm_topk_prob": True,
-    "num_shared_experts": 0,
-    "routed_scaling_factor": 1,
-    "score_func": "softmax",
-    "score_function": "softmax",
-    "scoring_func": "softmax",
-    "sliding_window_pattern": 2,
     "swiglu_alpha": 1.702,
-    "topk_group": 1,
     "use_sliding_window": True,
 }
 
@@ -71,29 +37,25 @@ _ORIGINAL = {
 _SUSPICIOUS = re.compile(
     r"rope|rotary|theta|yarn|mscale|attn|attention|head|qk|window|sliding|layer_type|sink|softcap"
     r"|expert|moe|router|routed|routing|gating|scoring|top_?k|n_group|swiglu|glu|hidden_act"
-    r"|multiplier|logit_scal|residual_scal|embedding_scal"
+    r"|multiplier|logit_scal|residual_scal|embedding_scal|score_func|sparse_step|dense_|mlp_only"
+    r"|^n_|^dim$|^hidden_dim$|^num_layers$|^norm_eps$"
 )
 
 
 def unify(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Bring sizes to Hugging Face's names.
+    """Leave out `experts_per_token`, which OpenAI's own checkpoints state besides Hugging Face's.
 
     Raises:
-        ConvertError: Two names of one size state different values.
+        ConvertError: Both state different values.
     """
     unified = dict(fields)
-    for name, others in _SPELLINGS.items():
-        for other in others:
-            value = unified.pop(other, None)
-            if value is None:
-                continue
-            if unified.get(name) is None:
-                unified[name] = value
-            if unified[name] != value:
-                raise ConvertError(
-                    f"{path} states two values of one size: {name} is {unified[name]!r} and "
-                    f"{other} is {value!r}."
-                )
+    other = unified.pop("experts_per_token", None)
+    stated = unified.get("num_experts_per_tok")
+    if other is not None and other != stated:
+        raise ConvertError(
+            f"{path} states two values of one size: num_experts_per_tok is {stated!r} and "
+            f"experts_per_token is {other!r}."
+        )
     return unified
 
 

@@ -17,7 +17,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from convert.config import BLOCK_SIZE, ModelConfig
 from convert.foreign import check_dtype, check_tensor_names
 from convert.header import FLOAT_DTYPES, SourceTensor
-from convert.tensor_types import TENSOR_TYPES, TensorType
+from convert.tensor_types import DENSE_TYPES, TensorType
 from gptoss_local.errors import ConvertError, UsageError
 
 DenseType = str
@@ -124,16 +124,11 @@ def check_dense(name: DenseType) -> type[TensorType]:
     Raises:
         UsageError: `name` is not the name of a type, or they cannot have this type.
     """
-    kind = TENSOR_TYPES.get(name.lower())
-    if kind is not None and kind.can_be_asked:
+    if kind := DENSE_TYPES.get(name.lower()):
         return kind
-    names = ", ".join(each.name for each in TENSOR_TYPES.values() if each.can_be_asked)
-    hint = f"Choose one of {names}."
+    hint = f"Choose one of {', '.join(DENSE_TYPES)}."
     if re.match(r"i?q\d_(k|x)|i?q\d_[sm]|tq", name.lower()):
-        hint += (
-            " K- and I-quants but iq4_nl need rows of a multiple of 256 values; gpt-oss's have "
-            "2,880."
-        )
+        hint += " K- and I-quants need rows of a multiple of 256 values; gpt-oss's have 2,880."
     raise UsageError(f"{name} is not a type for the dense weights.", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""The types that a weight can have in the GGUF: one class for each, by ggml's rules.
+"""The types whose rules we know: one class for each, as ggml has them.
 
 A class turns F32 values into blocks and back, and says how far rounding may move a value. A new
 type is a new class here. Pure functions on arrays: no files, no names of tensors.
@@ -9,20 +9,20 @@ to theirs where those are defined (`tests/convert/test_tensor_types.py`).
 
 from convert.tensor_types.base import BY_QTYPE, TENSOR_TYPES, TensorType
 from convert.tensor_types.floats import BF16, F16, F32, widen_bf16
-from convert.tensor_types.iq4_nl import IQ4_NL
 from convert.tensor_types.mxfp4 import MXFP4
-from convert.tensor_types.steps import Q4_0, Q4_1, Q5_0, Q5_1, Q8_0
+from convert.tensor_types.steps import Q4_0, Q5_1, Q8_0
+
+DENSE_TYPES: dict[str, type[TensorType]] = {each.name: each for each in (Q8_0, Q5_1, Q4_0, BF16)}
+"""The types that embedding, attention and head can be written in, by name."""
 
 __all__ = [
     "BF16",
     "BY_QTYPE",
+    "DENSE_TYPES",
     "F16",
     "F32",
-    "IQ4_NL",
     "MXFP4",
     "Q4_0",
-    "Q4_1",
-    "Q5_0",
     "Q5_1",
     "Q8_0",
     "TENSOR_TYPES",

@@ -30,14 +30,12 @@ class TensorType(ABC):
         qtype: As ggml numbers it.
         layout: The fields of a block; floats among them are its scales.
         n_values: Values in a block.
-        can_be_asked: Whether `--dense` takes it.
     """
 
     name: ClassVar[str]
     qtype: ClassVar[GGMLQuantizationType]
     layout: ClassVar[np.dtype[Any]]
     n_values: ClassVar[int]
-    can_be_asked: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

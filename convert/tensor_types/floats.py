@@ -20,7 +20,6 @@ class F32(TensorType):
     """Values as they are."""
 
     layout: ClassVar[np.dtype[Any]] = np.dtype("<f4")
-    can_be_asked = False
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
@@ -43,7 +42,6 @@ class F16(F32):
     """Half-precision values: exact for weights that were F16."""
 
     layout = np.dtype("<f2")
-    can_be_asked = True
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
@@ -66,7 +64,6 @@ class BF16(F32):
     """The upper halves of F32 values, rounded to the nearest, ties to even."""
 
     layout = np.dtype("<u2")
-    can_be_asked = True
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:

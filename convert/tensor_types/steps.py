@@ -1,7 +1,5 @@
 """Types with even steps: a scale, for some of them a least value, and whole numbers of steps."""
 
-from typing import ClassVar
-
 import numpy as np
 
 from convert.tensor_types.base import (
@@ -51,51 +49,37 @@ class Q8_0(TensorType):
         return bound
 
 
-class _Symmetric(TensorType):
-    """A scale that takes the value of largest size to the lowest of 2 * `half` steps."""
+class Q4_0(TensorType):
+    """A float16 scale, which takes the value of largest size to -8, and 32 steps from -8 to 7."""
 
-    half: ClassVar[int]
+    layout = np.dtype([("d", "<f2"), ("qs", "u1", 16)])
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
-        scale = signed_largest(values) / np.float32(-cls.half)
+        scale = signed_largest(values) / np.float32(-8)
         steps = values * inverse_of(scale)
-        steps += np.float32(cls.half + 0.5)
+        steps += np.float32(8.5)
         out = np.empty(len(values), cls.layout)
         out["d"] = scale[:, 0]
-        set_codes(out, np.minimum(whole(steps, scale).astype(np.uint8), 2 * cls.half - 1))
+        set_codes(out, np.minimum(whole(steps, scale).astype(np.uint8), 15))
         return out
 
     @classmethod
     def dequantize_blocks(cls, blocks: Blocks) -> Values:
-        return scaled(blocks["d"], get_codes(blocks).view(np.int8) - np.int8(cls.half))
+        return scaled(blocks["d"], get_codes(blocks).view(np.int8) - np.int8(8))
 
     @classmethod
     def bound(cls, values: Values) -> Values:
         # The end of the range that has one step less may be a whole step off.
         largest = np.abs(values).max(axis=1, keepdims=True)
-        bound: Values = largest * (np.float32(1 / cls.half) + F16_ULP) + cls.half * F16_LEAST
+        bound: Values = largest * (np.float32(1 / 8) + F16_ULP) + 8 * F16_LEAST
         return bound
 
 
-class Q4_0(_Symmetric):
-    """A float16 scale and 32 steps from -8 to 7."""
+class Q5_1(TensorType):
+    """A float16 scale, a float16 least value and 32 steps from 0 to 31; high bits lie apart."""
 
-    layout = np.dtype([("d", "<f2"), ("qs", "u1", 16)])
-    half = 8
-
-
-class Q5_0(_Symmetric):
-    """A float16 scale and 32 steps from -16 to 15; their highest bits lie apart."""
-
-    layout = np.dtype([("d", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)])
-    half = 16
-
-
-class _Affine(TensorType):
-    """A scale and the least value: steps from there to the largest."""
-
-    last: ClassVar[int]
+    layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)])
 
     @classmethod
     def quantize_blocks(cls, values: Values) -> Blocks:
@@ -104,13 +88,13 @@ class _Affine(TensorType):
             first = (values[at] == 0).argmax(axis=1, keepdims=True)
             least[at] = np.take_along_axis(values[at], first, axis=1)
         span = values.max(axis=1, keepdims=True) - least
-        scale = (span + np.float32(0)) / np.float32(cls.last)  # no negative zero
+        scale = (span + np.float32(0)) / np.float32(31)  # no negative zero
         steps = values - least
         steps *= inverse_of(scale)
         steps += np.float32(0.5)
         out = np.empty(len(values), cls.layout)
         out["d"], out["m"] = scale[:, 0], least[:, 0]
-        set_codes(out, np.minimum(whole(steps, scale).astype(np.uint8), cls.last))
+        set_codes(out, np.minimum(whole(steps, scale).astype(np.uint8), 31))
         return out
 
     @classmethod
@@ -124,19 +108,5 @@ class _Affine(TensorType):
         # One step, and what float16 does to the least value and to the scale.
         largest = np.abs(values).max(axis=1, keepdims=True)
         span = values.max(axis=1, keepdims=True) - values.min(axis=1, keepdims=True)
-        bound: Values = span / cls.last + (largest + span) * F16_ULP + (cls.last + 1) * F16_LEAST
+        bound: Values = span / 31 + (largest + span) * F16_ULP + 32 * F16_LEAST
         return bound
-
-
-class Q4_1(_Affine):
-    """A float16 scale, a float16 least value and 32 steps from 0 to 15."""
-
-    layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qs", "u1", 16)])
-    last = 15
-
-
-class Q5_1(_Affine):
-    """A float16 scale, a float16 least value and 32 steps from 0 to 31."""
-
-    layout = np.dtype([("d", "<f2"), ("m", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)])
-    last = 31

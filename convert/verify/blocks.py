@@ -17,7 +17,8 @@ _SLACK = np.float32(1 + 2.0**-20)  # for the float32 arithmetic of the compariso
 _SCALES = {
     **dict.fromkeys(("Q4_K", "Q5_K"), (0, 2)),
     **dict.fromkeys(("IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_XS"), (0,)),
-    **dict.fromkeys(("Q1_0", "Q2_0"), (0,)),
+    **dict.fromkeys(("Q1_0", "Q2_0", "Q5_0", "IQ4_NL"), (0,)),
+    "Q4_1": (0, 2),
     "Q2_K": (80, 82),
     "Q3_K": (108,),
     "Q6_K": (208,),

@@ -11,7 +11,6 @@ from convert.config import ModelConfig, read_config
 from convert.header import SourceTensor
 from convert.io_errors import reading
 from convert.journal import JournalState, Shard
-from convert.layout import CONFIG_NAME, find_weights
 from convert.schedule import Schedule
 from convert.shards import arriving_shards, local_shards
 from convert.tensor_map import PlannedTensor, check_sources, plan_names
@@ -65,7 +64,7 @@ class Comparison:
         """
         with reading(source):
             config = read_config(source)
-            compare_keys(self._part, find_weights(source) / CONFIG_NAME, self._report)
+            compare_keys(self._part, config, self._report)
             names, incoming = _open_source(source, arrivals)
             plan = plan_names(config, names, "bf16")
         for tensor in plan:

@@ -1,7 +1,7 @@
 """The numbers that a GGUF states of its model: complete, possible, and true of its tensors.
 
 What they make llama.cpp compute is compared with a checkpoint's config.json by
-`convert.computation`, which shares no code with the converter.
+`convert.computation`.
 """
 
 import re
@@ -14,7 +14,6 @@ from gguf import GGUFValueType
 
 from convert.computation import Numbers, differences, from_config, from_keys, key_of, oddities
 from convert.config import ModelConfig, check_config
-from convert.json_file import read_json
 from convert.metadata import ARCH
 from convert.rope import RopeConfig
 from convert.tensor_map import gguf_shapes
@@ -121,17 +120,17 @@ def check_shapes(parts: Sequence[Part], config: ModelConfig, report: Report) -> 
         report.find(parts[0].path, first, message)
 
 
-def compare_keys(part: Part, config_path: Path, report: Report) -> None:
+def compare_keys(part: Part, config: ModelConfig, report: Report) -> None:
     """Check that a file's keys make llama.cpp compute what a checkpoint's config.json says.
 
     Args:
         part: The file.
-        config_path: The checkpoint's config.json, which is known to be right.
+        config: The checkpoint's, which is known to be right.
         report: Gets what is wrong.
     """
     if (ours := _computed(part)) is None:
         return
-    for name, stated, right in differences(ours, from_config(read_json(config_path))):
+    for name, stated, right in differences(ours, from_config(config)):
         key = key_of(name)
         if key.endswith("*"):
             rope = {k: v for k, v in part.info.metadata.items() if k.startswith(key[:-1])}

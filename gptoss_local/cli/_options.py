@@ -40,9 +40,7 @@ KeepAlive = Annotated[
 DenseType = Annotated[
     str,
     typer.Option(
-        metavar="TYPE",
-        help="Type of attention, embedding and head: q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl, mxfp4, "
-        "bf16 or f16.",
+        metavar="TYPE", help="Type of attention, embedding and head: q8_0, q5_1, q4_0 or bf16."
     ),
 ]
 Context = Annotated[int | None, typer.Option("--ctx", min=1, help="Tokens of context.")]

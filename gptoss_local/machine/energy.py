@@ -34,7 +34,7 @@ class Meters:
 
     def of(self, llama_names: Iterable[str]) -> frozenset[str]:
         """Return the GPUs that count, of those that llama.cpp calls `CUDA0` and so on."""
-        return frozenset(self._handles.keys() & {self._names.get(name, "") for name in llama_names})
+        return frozenset(self._names.get(name, "") for name in llama_names) & self._handles.keys()
 
     def joules(self) -> dict[str, float]:
         """Return each GPU's counter, `gpu0` and so on by NVML's index."""

@@ -50,13 +50,13 @@ def test_pull(hub: HubServer, home_cli: Cli) -> None:
 
 def test_pull_with_another_type(hub: HubServer, home_cli: Cli) -> None:
     """By the address of its repository; what is here is not taken for another type."""
-    done = home_cli("pull", "https://huggingface.co/openai/gpt-oss-20b", "--dense", "q4_1")
+    done = home_cli("pull", "https://huggingface.co/openai/gpt-oss-20b", "--dense", "q5_1")
     assert done.returncode == 0, done.stderr
     assert "gpt-oss:20b is ready" in done.stderr
-    assert home_cli("pull", "20b", "--dense", "Q4_1").returncode == 0
+    assert home_cli("pull", "20b", "--dense", "Q5_1").returncode == 0
     refused = home_cli("pull", "20b", "--dense", "q8_0")
     assert refused.returncode == 2
-    assert "on this machine already, with weights of type q4_1" in refused.stderr
+    assert "on this machine already, with weights of type q5_1" in refused.stderr
     for options in (("--dense", "q4_k"), ("--dense", "q4_0", "--gguf")):
         assert home_cli("pull", "120b", *options).returncode == 2
 

@@ -83,13 +83,6 @@ def test_one_f32_tensor_among_others(tmp_path: Path) -> None:
     assert notes == []
 
 
-def test_f16_stays_exact(tmp_path: Path) -> None:
-    values = np.linspace(-3, 3, 24 * 64, dtype=np.float16).reshape(24, 64)
-    tensors = tiny_tensors() | {"lm_head.weight": ("F16", values)}
-    file, _ = convert(write_tiny(tmp_path / "tiny", tensors=tensors), dense="f16")
-    assert file.tensors["output.weight"].data.tobytes() == values.tobytes()
-
-
 def test_a_value_that_is_too_large_is_refused(tmp_path: Path) -> None:
     tensors = tiny_tensors() | {"lm_head.weight": ("F32", np.full((24, 64), 1e38, np.float32))}
     folder = write_tiny(tmp_path / "tiny", tensors=tensors)

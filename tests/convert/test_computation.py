@@ -1,23 +1,26 @@
 """A checkpoint's settings reach the GGUF however they are spelled, or are refused by name.
 
 What may change the computation and is not known is refused, too: a model that answers nonsense is
-worse than none. `verify --against` compares the computation by code of its own.
+worse than none.
 """
 
 import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from convert import convert_checkpoint
+from convert.computation import from_keys
 from convert.verify import verify_model
 from gptoss_local.errors import ConvertError
+from tests.convert import derived
 from tests.convert.gguf_file import read_gguf
 from tests.convert.llama_cpu import load_model, logits
 from tests.convert.refusing import refuse
-from tests.convert.tiny import tiny_config, tiny_tensors, write_tiny
+from tests.convert.tiny import tiny_config, tiny_tensors, write_json, write_tiny
 from tests.convert.write_gguf import without_sums, write_gguf
 
 YARN = tiny_config()["rope_scaling"]
@@ -27,10 +30,6 @@ ROPE = "gpt-oss.rope.scaling."
 def yarn(**changes: Any) -> dict[str, Any]:
     """YaRN as published, with other keys; those that are None are left out."""
     return {key: value for key, value in (YARN | changes).items() if value is not None}
-
-
-def of_layers(**kinds: dict[str, Any]) -> dict[str, Any]:
-    return {"rope_theta": None, "rope_scaling": None, "rope_parameters": kinds}
 
 
 V5 = yarn(rope_theta=150000)
@@ -45,30 +44,16 @@ HONOURED: dict[str, dict[str, Any]] = {
     },
     "rope_type null beside type": {"rope_scaling": YARN | {"rope_type": None, "type": "yarn"}},
     "in both places": {"rope_parameters": V5},
-    "for each kind of layer": of_layers(full_attention=V5, sliding_attention=V5),
-    "for full attention alone": of_layers(full_attention=V5),
     "original at the top": {
         "rope_scaling": yarn(original_max_position_embeddings=None),
         "original_max_position_embeddings": 4096,
     },
-    "another name of theta": {"rope_theta": None, "rotary_emb_base": 150000},
-    "theta of both kinds of layers": {"rope_local_base_freq": 150000},
     "no betas": {"rope_scaling": yarn(beta_fast=None, beta_slow=None, truncate=None)},
     "neutral factors": {
         "rope_scaling": yarn(extrapolation_factor=1.0, partial_rotary_factor=1.0, attn_factor=1),
         "partial_rotary_factor": 1.0,
     },
     "mscale of YaRN itself": {"rope_scaling": yarn(mscale=1.0)},
-    "sizes by other names": {
-        "hidden_size": None,
-        "n_embd": 64,
-        "num_local_experts": None,
-        "num_experts": 5,
-        "num_experts_per_tok": None,
-        "experts_per_token": 2,
-        "max_position_embeddings": None,
-        "n_ctx": 131072,
-    },
     "as published by OpenAI": {
         "attention_bias": True,
         "attention_dropout": 0.0,
@@ -105,6 +90,27 @@ def test_honoured(tmp_path: Path, name: str) -> None:
     assert keys["gpt-oss.expert_used_count"] == 2
     assert keys["gpt-oss.context_length"] == 131072
     assert verify_model(tmp_path / "m.gguf", against=folder).is_proven
+    check(keys, config)
+
+
+@pytest.mark.parametrize("change", [{}, {"rope_theta": 10_000.0}, {"rope_scaling_factor": 8.0}])
+def test_honoured_of_openai(tmp_path: Path, change: dict[str, float]) -> None:
+    folder = write_tiny(tmp_path / "tiny", layout="original")
+    fields = msgspec.json.decode((folder / "config.json").read_bytes()) | change
+    write_json(folder / "config.json", fields)
+    convert_checkpoint(folder, tmp_path / "m.gguf", tokenizer=write_tiny(tmp_path / "words"))
+    keys = {key: value for key, (_, value) in read_gguf(tmp_path / "m.gguf").keys.items()}
+    check(keys, fields)
+
+
+def check(keys: dict[str, Any], config: dict[str, Any]) -> None:
+    """Compare what llama.cpp reads from the keys with the oracle's reading of config.json."""
+    sizes = derived.sizes(config)
+    assert {name: keys[f"gpt-oss.{name}"] for name in sizes} == sizes
+    angles, magnitude = derived.rotation(config)
+    found = from_keys(keys)
+    np.testing.assert_allclose(found["angles"], angles, rtol=1e-5)
+    assert found["magnitude"] == pytest.approx(magnitude, rel=1e-5)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -113,18 +119,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another kind": ({"rope_scaling": yarn(rope_type="llama3")}, "'llama3'"),
     "two kinds": ({"rope_scaling": yarn(type="linear")}, "'linear'"),
     "two factors": ({"rope_parameters": V5 | {"factor": 16.0}}, "two values of factor"),
-    "another factor for sliding layers": (
-        of_layers(full_attention=V5, sliding_attention=V5 | {"factor": 1.0}),
-        "another factor for sliding layers",
+    "scaling for each kind of layer": (
+        {"rope_scaling": None, "rope_parameters": {"full_attention": V5}},
+        "states full_attention in rope_parameters",
     ),
     "another theta for sliding layers": ({"rope_local_base_freq": 10000}, "rope_local_base_freq"),
+    "another name of theta": ({"rotary_emb_base": 150000}, "rotary_emb_base"),
     "an unknown key of scaling": ({"rope_scaling": yarn(short_factor=[1.0])}, "short_factor"),
     "beta_fast": ({"rope_scaling": yarn(beta_fast=16)}, "beta_fast of 16"),
     "beta_slow": ({"rope_scaling": yarn(beta_slow=2)}, "beta_slow of 2"),
     "extrapolation": ({"rope_scaling": yarn(extrapolation_factor=0.5)}, "extrapolation_factor"),
     "attn_factor": ({"rope_scaling": yarn(attn_factor=2.0)}, "attn_factor"),
     "part of a head": ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
-    "part of a head, other name": ({"rotary_pct": 0.5}, "partial_rotary_factor"),
+    "part of a head, other name": ({"rotary_pct": 0.5}, "rotary_pct"),
     "mscale alone": ({"rope_scaling": yarn(mscale=0.7)}, "mscale alone"),
     "no original context": (
         {"rope_scaling": yarn(original_max_position_embeddings=None)},
@@ -143,7 +150,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another router": ({"scoring_func": "sigmoid"}, "scoring_func"),
     "scaled routing": ({"routed_scaling_factor": 2.5}, "routed_scaling_factor"),
     "an unknown setting of experts": ({"moe_latent_size": 64}, "moe_latent_size"),
-    "two sizes": ({"num_experts": 8}, "two values of one size"),
+    "two sizes": ({"experts_per_token": 3}, "two values of one size"),
+    **{
+        f"a size by another name, {key}": ({key: 64}, f"states {key},")
+        for key in (
+            *("n_embd", "dim", "n_layers", "num_layers", "n_heads", "n_ctx", "n_positions"),
+            *("n_inner", "hidden_dim", "norm_eps", "num_experts", "top_k_experts"),
+            *("moe_intermediate_size", "prefix_dense_intermediate_size", "first_k_dense_replace"),
+            *("mlp_only_layers", "num_shared_experts", "decoder_sparse_step", "score_func"),
+        )
+    },
 }
 
 

@@ -15,7 +15,7 @@ from convert import convert_checkpoint
 from convert.checkpoint import CheckpointReader
 from convert.config import read_config
 from convert.tensor_map import plan_tensors
-from convert.tensor_types import BF16, MXFP4, TENSOR_TYPES, TensorType, widen_bf16
+from convert.tensor_types import BF16, DENSE_TYPES, MXFP4, TENSOR_TYPES, TensorType, widen_bf16
 from gptoss_local.errors import UsageError
 from tests.convert import ggml
 from tests.convert.gguf_file import GgufFile, Tensor, read_gguf
@@ -134,7 +134,7 @@ def test_tiny_mxfp4_blocks_take_the_smallest_scale() -> None:
     np.testing.assert_array_equal(MXFP4.dequantize(MXFP4.quantize(values)), values)
 
 
-@pytest.mark.parametrize("dense", [kind.name for kind in KINDS])
+@pytest.mark.parametrize("dense", DENSE_TYPES)
 def test_dense_weights_of_a_checkpoint(tmp_path: Path, dense: str) -> None:
     """Embedding, attention and head get the type; the rest stays as it is."""
     folder = write_tiny(tmp_path / "tiny")
@@ -161,7 +161,7 @@ def test_types_that_need_longer_blocks(tmp_path: Path, dense: str) -> None:
     assert "q5_1" in caught.value.hint
 
 
-@pytest.mark.parametrize("dense", ["f32", "int8", ""])
+@pytest.mark.parametrize("dense", ["f32", "f16", "q5_0", "q4_1", "iq4_nl", "mxfp4", "int8", ""])
 def test_no_such_type(tmp_path: Path, dense: str) -> None:
     with pytest.raises(UsageError, match="is not a type for the dense weights"):
         convert_checkpoint(write_tiny(tmp_path / "tiny"), tmp_path / "m.gguf", dense=dense)

@@ -30,17 +30,38 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def k_quant(wide: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return quantize(wide, tmp_path_factory.mktemp("k") / "Wide-Q4_K_M.GGUF", Q4_K_M)
+
+
+def quantize(checkpoint: Path, target: Path, ftype: int) -> Path:
     """What llama.cpp's own quantizer makes of ours; it copies our keys, checksums among them."""
-    bf16_gguf = wide.with_suffix(".gguf")
-    convert_checkpoint(wide, bf16_gguf, dense="bf16")
-    target = tmp_path_factory.mktemp("k") / "Wide-Q4_K_M.GGUF"
+    bf16_gguf = target.with_name("bf16.gguf")
+    convert_checkpoint(checkpoint, bf16_gguf, dense="bf16")
     params = llama_cpp.llama_model_quantize_default_params()
-    params.ftype, params.nthread = Q4_K_M, 1
+    params.ftype, params.nthread = ftype, 1
     params.allow_requantize = True
     assert (
         llama_cpp.llama_model_quantize(str(bf16_gguf).encode(), str(target).encode(), params) == 0
     )
     return target
+
+
+@pytest.mark.parametrize(("kind", "ftype"), [("Q4_1", 3), ("Q5_0", 8), ("IQ4_NL", 25)])
+def test_types_that_we_do_not_write(wide: Path, tmp_path: Path, kind: str, ftype: int) -> None:
+    path = quantize(wide, tmp_path / "other.gguf", ftype)
+    file = read_gguf(path)
+    name = next(n for n, t in file.tensors.items() if t.qtype.name == kind)
+    report = verify_model(path, against=wide)
+    assert report.findings == []
+    assert {t.name: t.match for t in report.tensors}[name] == "alike"
+    tensor = file.tensors[name]
+    for at in (0, 2) if kind == "Q4_1" else (0,):  # its scale, and of Q4_1 its least value
+        data = tensor.data.copy()
+        data[at : at + 2] = 0xFF, 0x7F
+        broken = file.tensors | {name: Tensor(tensor.qtype, tensor.shape, data)}
+        write_gguf(tmp_path / "broken.gguf", without_sums(file), broken)
+        report = verify_model(tmp_path / "broken.gguf", tokenizer=wide)
+        assert [each.where for each in report.findings] == [name]
 
 
 def test_a_k_quant_is_not_wrong(k_quant: Path, wide: Path) -> None:
