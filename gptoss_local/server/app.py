@@ -142,8 +142,11 @@ class _Server(uvicorn.Server):
         self._grace_s = grace_s
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().call_later(self._grace_s, self._app.state.ending.set)
-        self._app.state.answers.changes.close()  # tabs that only listen would hold up the end
+        ending = self._app.state.ending
+        asyncio.get_running_loop().call_later(self._grace_s, ending.set)
+        answers = asyncio.create_task(self._app.state.answers.finish(ending))
+        self.server_state.tasks.add(answers)  # waited for as requests are
+        answers.add_done_callback(self.server_state.tasks.discard)
         await super().shutdown(sockets)
 
 

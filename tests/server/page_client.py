@@ -25,11 +25,12 @@ class Heard:
 
     def take(self, event: Json) -> None:
         self.events.append(event)
-        if event["event"] == "tree":
+        kind = event.get("event")  # none: an error, which ends the stream
+        if kind == "tree":
             self.turns = {turn["id"]: turn for turn in event["turns"]}
-        elif event["event"] == "turn":
+        elif kind == "turn":
             self.turns[event["turn"]["id"]] = event["turn"]
-        elif event["event"] == "text":
+        elif kind == "text":
             turn = self.turns[event["turn_id"]]
             for name in ("content", "reasoning"):
                 if event["at"][name] != len(turn[name]):
@@ -37,7 +38,7 @@ class Heard:
                 turn[name] += event[name]
 
     def of(self, kind: str) -> list[Json]:
-        return [event for event in self.events if event["event"] == kind]
+        return [event for event in self.events if event.get("event") == kind]
 
     def until(self, condition: Callable[["Heard"], object], timeout_s: float = 30) -> None:
         wait_until(lambda: condition(self), timeout_s=timeout_s)

@@ -209,9 +209,31 @@ def test_a_killed_server_costs_the_last_second(home: Path, script: Script) -> No
         assert page.answered(turn)["content"].startswith(left["content"])
 
 
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_server_that_ends_gives_answers_their_grace(
+    home: Path, script: Script, listens: bool
+) -> None:
+    with run_scripted_server(home, script, grace_s="60") as server, Page(server) as page:
+        chat_id = page.new()
+        with page.listening(chat_id) as heard:
+            turn = page.ask(chat_id, "Long?")
+            heard.until(lambda h: len(h.turns.get(turn["id"], {}).get("content", "")) > 20)
+            if listens:
+                server.process.terminate()
+                heard.until(lambda heard: heard.is_over)
+                assert heard.turns[turn["id"]]["content"] == LONG
+        if not listens:
+            server.process.terminate()
+        assert server.process.wait(timeout=30) == 0
+    history = History(home / "chats.sqlite3")
+    left = history.turn(turn["id"])
+    history.close()
+    assert (left.state, left.content) == ("done", LONG)
+
+
 def test_a_server_that_ends_keeps_what_there_is(home: Path, script: Script) -> None:
     """A tab that only listens does not hold it up."""
-    with run_scripted_server(home, script) as server, Page(server) as page:
+    with run_scripted_server(home, script, grace_s="1") as server, Page(server) as page:
         chat_id = page.new()
         with page.listening(chat_id) as heard:
             turn = page.ask(chat_id, "Slow?")

@@ -318,7 +318,7 @@ def test_a_server_that_ends_in_the_middle_of_a_question(
     configure(home)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
-        with run_scripted_server(home, script) as server:
+        with run_scripted_server(home, script, grace_s="60") as server:
             with Page(server) as page:
                 chat_id = page.new()
                 page.ask(chat_id, "Weather?")

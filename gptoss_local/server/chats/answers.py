@@ -18,6 +18,8 @@ from gptoss_local.tools import ToolSources
 
 _log = logging.getLogger("gptoss")
 
+_LOOK_S = 0.1
+
 
 class Answers:
     """The exchanges that run.
@@ -69,6 +71,18 @@ class Answers:
         exchange = self._with(turn_id)
         if exchange is None or not exchange.decide(turn_id, decision):
             raise AnsweringError("this question is not open", hint="It was answered or stopped.")
+
+    async def finish(self, ending: asyncio.Event) -> None:
+        """Let answers run until the server's grace is over, then end what tabs listen to.
+
+        One that waits for the user ends now, as no request comes any more.
+        """
+        while self._tasks and not ending.is_set():
+            for exchange in self._tasks:
+                if exchange.is_asking:
+                    exchange.stop(ENDED)
+            await asyncio.wait(self._tasks.values(), timeout=_LOOK_S)
+        self.changes.close()
 
     async def close(self) -> None:
         """Stop and store all of them, and end what their tools have started."""

@@ -96,6 +96,10 @@ class Exchange:
     def chat_id(self) -> int:
         return self._chat.id
 
+    @property
+    def is_asking(self) -> bool:
+        return self._question is not None
+
     def stop(self, result: ToolResult) -> None:
         """End what runs now, and go no further.
 
