@@ -86,13 +86,13 @@ class Entry:
 
     @property
     def folder(self) -> str:
-        """The folder in which the program runs; empty: that of the chat."""
+        """The folder in which the program runs, if it is not that of the chat."""
         return os.path.expanduser(self.fields.cwd)
 
     @property
-    def identity(self) -> str:
-        """The command line or address as written, which a lasting permission is bound to."""
-        return self.fields.url or shlex.join(self._words)
+    def written(self) -> str:
+        """The command line or address as it is written, without the values of variables."""
+        return self.fields.url or shlex.join([self.fields.command, *map(_text, self.fields.args)])
 
     @property
     def reached(self) -> str:
@@ -105,10 +105,6 @@ class Entry:
         host = parts.netloc.rpartition("@")[2]
         query = f"?{HIDDEN}" if parts.query else ""
         return f"{parts.scheme}://{host}{parts.path}{query}"
-
-    @property
-    def _words(self) -> list[str]:
-        return [self.fields.command, *map(_text, self.fields.args)]
 
     def launch(self, environment: Mapping[str, str]) -> Launch:
         """Fill in the variables that the entry names.
