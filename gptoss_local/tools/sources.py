@@ -42,7 +42,7 @@ class ToolSources:
         settings, folder = self._settings, self._folder
         on = {name.strip() for name in settings.enabled_tools.split(",")}
         built_in: list[Source] = [
-            Files(folder, is_on="read_file" in on),
+            Files(settings, folder, is_on="read_file" in on),
             Python(settings, folder, is_on="python" in on),
             Browser(settings, is_on="browser" in on),
         ]
