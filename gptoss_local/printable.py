@@ -18,6 +18,11 @@ _BLANK = re.compile(  # letters, marks and symbols of which nothing is drawn
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U0001d159\U000e0100-\U000e01ef]"
 )
+_RIGHT_TO_LEFT = re.compile(  # the blocks of letters and digits of such scripts
+    "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe\U00010800-\U00010fff\U0001e800-\U0001efff]+"
+)
+_MOST_MARKS = 2
+_OVERLAY = 1  # the combining class of marks through the middle of a letter
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _BREAKS = str.maketrans(_SHORT)
 
@@ -41,8 +46,31 @@ def on_one_line(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Write every character that cannot be seen as an escape: `\n`, `\u200b`, `\u202e`."""
-    return "".join(char if _is_seen(char) else _SHORT.get(char, _escaped(char)) for char in text)
+    r"""Write what cannot be seen, and marks that draw over others, as `\n`, `\u200b`, `\u0338`.
+
+    Two marks above or below a letter stay, with which words are written.
+    """
+    written = []
+    n_free = 0  # marks that may follow
+    for char in text:
+        kind, is_fine = unicodedata.category(char), _is_seen(char)
+        if kind in ("Mn", "Me"):
+            n_free -= 1
+            is_over = kind == "Me" or unicodedata.combining(char) == _OVERLAY
+            is_fine = is_fine and n_free >= 0 and not is_over
+        else:
+            n_free = _MOST_MARKS if kind[0] in "LM" else 0
+        written.append(char if is_fine else _SHORT.get(char, _escaped(char)))
+    return "".join(written)
+
+
+def in_order(text: str) -> str:
+    """Keep each right-to-left word where it stands, with invisible marks of ours around it.
+
+    Otherwise such words swap places with each other, and with what is between them. Source:
+    Unicode Technical Standard 55.
+    """
+    return _RIGHT_TO_LEFT.sub("\u200e\\g<0>\u200e", text)
 
 
 def _is_seen(char: str) -> bool:

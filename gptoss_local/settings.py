@@ -106,6 +106,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Commands that the model may use in the chat, `[tools.NAME]`; docs/tools.md has an example."""
     enabled_tools: str = ""
     """Built-in tools that new chats have: `python,browser,read_file`."""
+    read_folder: Path | None = None
+    """The folder whose text files `read_file` reads; if not set, where a chat in the terminal was
+    started, unless that is the home folder."""
     api_tools: str = ""
     """Tools that requests to the API may have the server run: `web_search,code_interpreter,mcp`."""
     mcp_config: Path | None = None

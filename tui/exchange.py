@@ -12,7 +12,7 @@ from gptoss_local.conversation import Answer, refusal_of
 from gptoss_local.conversation.calls import STOPPED, TOO_MANY, Decision, denied
 from gptoss_local.errors import ContextOverflowError
 from gptoss_local.history import Turn
-from gptoss_local.tools import Tool, Toolbox, ToolResult
+from gptoss_local.tools import Arguments, Tool, Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
 from tui.running_answer import RunningAnswer
@@ -177,13 +177,14 @@ class Exchange:
     async def _run_if_allowed(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         if self._is_stopped:
             return STOPPED
-        refusal = await refusal_of(self._toolbox, self._limit, name, arguments, self._ask_about)
+        call = self._toolbox.call(name, arguments)
+        refusal = await refusal_of(self._toolbox, self._limit, call, self._ask_about)
         if refusal is not None:
             return refusal
-        run = self._toolbox.run(name, arguments)
+        run = self._toolbox.run_call(call)
         return await self._until_stopped(f"running {name}", run) or STOPPED
 
-    async def _ask_about(self, tool: Tool, arguments: dict[str, Any]) -> ToolResult | None:
+    async def _ask_about(self, tool: Tool, arguments: Arguments) -> ToolResult | None:
         """Ask whether a call may run; returns what it comes to if not."""
         dialog = ApprovalDialog(tool, arguments)
         decision: Decision | None = await self._ask(f"may it run {tool.name}?", dialog)

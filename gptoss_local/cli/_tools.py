@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from gptoss_local.cli._output import print_error, say
 from gptoss_local.conversation.calls import TOO_MANY, UNANSWERED, Decision, denied
 from gptoss_local.conversation.tool_choice import names_in
-from gptoss_local.conversation.what_runs import Part, always_text, what_runs
+from gptoss_local.conversation.what_runs import Part, about_text, always_text, pretty, what_runs
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings
 from gptoss_local.tools import Group, Tool, ToolResult, ToolSources
@@ -119,13 +119,14 @@ class RunTools:
             self._runner.run(end())
 
     def _result(self, name: str, arguments: dict[str, Any], printer: Shows) -> ToolResult:
-        tool = self._toolbox.tool(name)
-        parts = what_runs(tool, arguments) if tool else [Part("arguments", str(arguments))]
+        call = self._toolbox.call(name, arguments)
+        tool = call.tool
+        parts = what_runs(tool, call.arguments) if tool else [Part("arguments", pretty(arguments))]
         if tool is None or not self._must_ask(tool):
             printer.show_call(name, parts)
         elif (refusal := self._ask(tool, parts)) is not None:
             return refusal
-        return self._runner.run(self._toolbox.run(name, arguments))
+        return self._runner.run(self._toolbox.run_call(call))
 
     def _must_ask(self, tool: Tool) -> bool:
         is_allowed = not self._allowed.isdisjoint((tool.name, tool.source))
@@ -153,7 +154,7 @@ class RunTools:
 
 def _decision(tool: Tool, parts: Sequence[Part]) -> Decision | None:
     """Ask on the terminal until the answer is one; None at the end of the input."""
-    say(f"\nThe model asks to run {tool.name}. It {tool.about}.")
+    say(f"\nThe model asks to run {tool.name}. It {about_text(tool)}.")
     for part in parts:
         say("\n".join(f"  {line}" for line in part.text.split("\n")))
     keys = f"y once, a always in this chat, A always for {always_text(tool)}, n [REASON] no: "

@@ -25,6 +25,7 @@ _MEANINGS: dict[str, tuple[Any, str]] = {
     "keys": ({}, "none"),
     "tools": ({}, "none"),
     "enabled_tools": ("", "none"),
+    "read_folder": (None, "where a chat was started, but not the home folder"),
     "api_tools": ("", "none"),
     "mcp_config": (None, "none"),
     "search": ("", "off"),

@@ -111,7 +111,8 @@ def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
 
 def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
     from gptoss_local.launch.merge import merge
-    from gptoss_local.tools.mcp import entry_of, mcp_path, parse_servers, read_text
+    from gptoss_local.tools.mcp import entry_of, mcp_path, parse_servers, read_entries, read_text
+    from gptoss_local.tools.sources import taken_names
     from gptoss_local.whole_file import write_whole
 
     file = mcp_path()
@@ -120,7 +121,9 @@ def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
     if name in servers:
         hint = f"`gptoss tools rm {name}` removes it."
         raise UsageError(f"{file} already has a server '{name}'", hint=hint)
-    reached = entry_of(name, entry, file).reached
+    settings = load_settings()
+    taken = {*taken_names(settings), *read_entries(settings)}
+    reached = entry_of(name, entry, file, taken).reached
     write_whole(file, merge(text, {key: {name: entry}}, "json"), is_private=True)
     if json:
         print_json(file=file, added=name)
@@ -215,10 +218,11 @@ async def _tested(
     from gptoss_local.tools import Toolbox
     from gptoss_local.tools.consent import Consents
     from gptoss_local.tools.mcp import McpServers
+    from gptoss_local.tools.sources import taken_names
 
     servers = McpServers(settings, Path.cwd())
     try:
-        sources = {source.name: source for source in servers.sources()}
+        sources = {source.name: source for source in servers.sources(taken_names(settings))}
         if name not in sources:
             there = (
                 f"There are {', '.join(sources)}." if sources else "`gptoss tools add` adds one."

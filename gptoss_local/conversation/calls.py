@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 from gptoss_local.history import Turn
-from gptoss_local.tools import LoopLimit, Page, Tool, Toolbox, ToolResult
+from gptoss_local.tools import Arguments, Call, LoopLimit, Page, Tool, Toolbox, ToolResult
 from gptoss_local.tools.toolbox import Scope
 
 NOT_RUN = "Not run."
@@ -32,7 +32,7 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
-Ask = Callable[[Tool, dict[str, Any]], Awaitable[ToolResult | None]]
+Ask = Callable[[Tool, Arguments], Awaitable[ToolResult | None]]
 
 
 def denied(reason: str = "") -> ToolResult:
@@ -40,26 +40,22 @@ def denied(reason: str = "") -> ToolResult:
     return ToolResult(f"The user denied this call. {reason}".strip(), is_error=True)
 
 
-async def refusal_of(
-    toolbox: Toolbox, limit: LoopLimit, name: str, arguments: dict[str, Any], ask: Ask
-) -> ToolResult | None:
+async def refusal_of(toolbox: Toolbox, limit: LoopLimit, call: Call, ask: Ask) -> ToolResult | None:
     """Ask about a call if that is necessary.
 
     Args:
         toolbox: What there is.
         limit: Does not count the time in which the user was asked.
-        name: What is called; a tool that does not exist needs no permission to say so.
-        arguments: As the model wrote them.
+        call: One that cannot be run needs no permission to say so.
         ask: Asks the user; returns what a call comes to that may not run.
 
     Returns:
         The result of a call that may not run; None if it may.
     """
-    tool = toolbox.tool(name)
-    if tool is None or not toolbox.needs_consent(tool):
+    if call.tool is None or not toolbox.needs_consent(call.tool):
         return None
     asked_s = time.monotonic()
-    refusal = await ask(tool, arguments)
+    refusal = await ask(call.tool, call.arguments)
     limit.pause(time.monotonic() - asked_s)
     return refusal
 

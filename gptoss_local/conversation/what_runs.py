@@ -3,12 +3,12 @@
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from gptoss_local.printable import visible
-from gptoss_local.tools import Tool
+from gptoss_local.printable import in_order, visible
+from gptoss_local.tools import Arguments, Tool
 
 _LINE_ENDS = re.compile(r"(\n+)")
 _TAB = 4
@@ -18,25 +18,26 @@ class Part(NamedTuple):
     """A text that runs, or that is given to what runs.
 
     Attributes:
-        text: With an escape for every character that cannot be seen; line ends stay.
+        text: Safe to show: nothing in it hides, or changes its place; line ends stay.
     """
 
     kind: Literal["code", "command", "arguments"]
     text: str
 
 
-def what_runs(tool: Tool, arguments: dict[str, Any]) -> list[Part]:
+def what_runs(tool: Tool, arguments: Arguments) -> list[Part]:
     """Return all that a call of a tool would run.
 
     Args:
         tool: What is called.
-        arguments: As the model wrote them.
+        arguments: Resolved.
     """
-    if tool.argv is not None:
-        command = Part("command", f"$ {shell_text(tool.argv(arguments))}")
-        return [command, Part("arguments", pretty(arguments))]
-    code = code_of(tool.name, arguments)
-    return [Part("arguments", pretty(arguments)) if code is None else Part("code", seen(code))]
+    if (code := code_of(tool.name, arguments)) is not None and tool.argv is None:
+        return [Part("code", in_order(seen(code)))]
+    given = Part("arguments", in_order(pretty(arguments)))
+    if tool.argv is None:
+        return [given]
+    return [Part("command", in_order(f"$ {shell_text(tool.argv(arguments))}")), given]
 
 
 def code_of(name: str, arguments: object) -> str | None:
@@ -46,9 +47,15 @@ def code_of(name: str, arguments: object) -> str | None:
     return None
 
 
+def about_text(tool: Tool) -> str:
+    """Say what a tool does, after "It"."""
+    return in_order(visible(tool.about))
+
+
 def always_text(tool: Tool) -> str:
     """Say what a lasting permission is for."""
-    return "this tool" if tool.source in ("", tool.name) else f"this tool of {tool.source}"
+    of = "" if tool.source in ("", tool.name) else f" of {tool.source}"
+    return in_order(visible(f"this tool{of}"))
 
 
 def seen(code: str) -> str:

@@ -11,7 +11,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.presets import presets_path, read_presets
 from gptoss_local.repair.fault import Fault
 from gptoss_local.settings import Settings, check_config, config_path, user_models_file
-from gptoss_local.tools.mcp.config import mcp_path, read_file
+from gptoss_local.tools.mcp.config import check_file, mcp_path
 
 
 def settings_faults(settings: Settings) -> Iterator[Fault]:
@@ -20,7 +20,7 @@ def settings_faults(settings: Settings) -> Iterator[Fault]:
         (config_path(), check_config),
         (user_models_file(), partial(check_models_file, user_models_file())),
         (presets_path(), read_presets),
-        (mcp_path(), partial(read_file, mcp_path())),
+        (mcp_path(), partial(check_file, mcp_path())),
     ]
     for path, check in checks:
         if path.is_file() and (error := _error(check)):

@@ -7,10 +7,11 @@ ask the user.
 from gptoss_local.tools.results import Page, ToolResult
 from gptoss_local.tools.sources import ToolSources
 from gptoss_local.tools.tool import Arguments, Source, Tool
-from gptoss_local.tools.toolbox import Group, LoopLimit, Toolbox
+from gptoss_local.tools.toolbox import Call, Group, LoopLimit, Toolbox
 
 __all__ = [
     "Arguments",
+    "Call",
     "Group",
     "LoopLimit",
     "Page",

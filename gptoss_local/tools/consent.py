@@ -1,6 +1,9 @@
 """Remember what the user has allowed for good, in `allowed-tools.json`."""
 
 import hashlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -40,12 +43,12 @@ class Consents:
             allowed = self._read()
         except UsageError:
             return False
-        return allowed.get(tool.source, {}).get(tool.name) == _digest(tool)
+        return allowed.get(tool.source, {}).get(tool.name) == _digest_of(tool)
 
     def add(self, tool: Tool) -> None:
         """Allow a tool for good. Raises UsageError: the file cannot be read or written."""
         allowed = self._read()
-        allowed.setdefault(tool.source, {})[tool.name] = _digest(tool)
+        allowed.setdefault(tool.source, {})[tool.name] = _digest_of(tool)
         self._write(allowed)
 
     def forget(self, source: str) -> None:
@@ -72,10 +75,27 @@ class Consents:
         if self._path is None:
             return
         text = msgspec.json.format(msgspec.json.encode(_Allowed(allowed=allowed)), indent=2)
-        write_whole(self._path, f"{text.decode()}\n")
+        write_whole(self._path, f"{text.decode()}\n", is_private=True)
 
 
-def _digest(tool: Tool) -> str:
+def digest(*facts: object) -> str:
+    """Return what changes with any of the facts, and says none of them."""
+    return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:32]
+
+
+def program_digest(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> str:
+    """Return the digest of a program: which file its name stands for, and how it is started.
+
+    Args:
+        command: The program and its arguments.
+        folder: In which it runs; for a relative path it decides which program that is.
+        env: Variables that it gets besides those of this process.
+    """
+    name = str(folder / command[0]) if os.path.dirname(command[0]) else command[0]
+    file = shutil.which(name, path=env.get("PATH"))
+    return digest(command, file, str(folder.resolve()), env)
+
+
+def _digest_of(tool: Tool) -> str:
     """Return what changes with anything that the user has agreed to."""
-    what = (tool.identity, tool.description, tool.parameters)
-    return hashlib.sha256(msgspec.json.encode(what, order="deterministic")).hexdigest()[:32]
+    return digest(tool.identity, tool.description, tool.parameters)

@@ -1,11 +1,12 @@
-"""The built-in tool `read_file`: text files below the folder in which the chat was started."""
+"""The built-in tool `read_file`: text files below one folder."""
 
 import asyncio
+import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from gptoss_local.errors import UsageError
+from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.settings import Settings
 from gptoss_local.tools.programs import CUT, MAX_OUTPUT_BYTES
 from gptoss_local.tools.results import Page
 from gptoss_local.tools.tool import Arguments, Tool
@@ -15,24 +16,42 @@ class Files:
     """A source with one tool.
 
     Args:
-        folder: What may be read.
+        settings: They may name the folder that may be read.
+        folder: What may be read else: where the chat was started, unless that is the home folder
+            or above it, as for the web page.
     """
 
     name = "read_file"
     is_mcp = False
     description = "Reads a text file of the user."
 
-    def __init__(self, folder: Path, *, is_on: bool = False) -> None:
-        self._folder = folder
-        self.about = f"is built in, and reads a text file below {folder}"
+    def __init__(self, settings: Settings, folder: Path, *, is_on: bool = False) -> None:
+        chosen = settings.read_folder or folder
+        self._folder = chosen.resolve()
+        home = Path(os.path.expanduser("~")).resolve()
+        self._is_home = settings.read_folder is None and home.is_relative_to(self._folder)
+        below = "the folder that read_folder names" if self._is_home else chosen
+        self.about = f"is built in, and reads a text file below {below}"
         self.is_on = is_on
 
     async def tools(self) -> Sequence[Tool]:
+        if self._is_home:
+            raise ToolError(
+                f"{self._folder} is not read as a whole; name a folder in the setting read_folder"
+            )
         path_schema = {"type": "string", "description": "Relative to the user's folder"}
         schema = {"type": "object", "properties": {"path": path_schema}, "required": ["path"]}
-        identity = str(self._folder.resolve())
-        tool = Tool(self.name, self.description, schema, self._run, self.about, self.name)
-        return [replace(tool, identity=identity)]
+        tool = Tool(
+            self.name,
+            self.description,
+            schema,
+            self._run,
+            self.about,
+            self.name,
+            identity=str(self._folder),
+            resolve=self._resolve,
+        )
+        return [tool]
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
         """It has no state."""
@@ -40,11 +59,21 @@ class Files:
     async def close(self) -> None:
         """It has nothing to end."""
 
+    def _resolve(self, arguments: Arguments) -> Arguments:
+        """Fill in the path of the file itself, where there are links on the way."""
+        path = str(arguments.get("path", ""))
+        try:
+            resolved = (self._folder / path).resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a null character
+            raise UsageError(f"{path} cannot be read: {error}") from error
+        if not resolved.is_relative_to(self._folder):
+            raise UsageError(f"{resolved} is not below {self._folder}")
+        return {"path": str(resolved)}
+
     async def _run(self, arguments: Arguments) -> str:
-        path = (self._folder / str(arguments.get("path", ""))).resolve()
-        if not path.is_relative_to(self._folder.resolve()):
-            raise UsageError(f"{path} is not below {self._folder}")
-        return await asyncio.to_thread(_beginning_of, path)
+        if self._resolve(arguments) != arguments:  # a link took its place meanwhile
+            raise UsageError(f"{arguments['path']} is another file now")
+        return await asyncio.to_thread(_beginning_of, Path(arguments["path"]))
 
 
 def _beginning_of(path: Path) -> str:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +12,7 @@ import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import ToolCommand, environment_without_secrets
+from gptoss_local.tools.consent import program_digest
 from gptoss_local.tools.processes import kill_tree
 from gptoss_local.tools.results import Page
 from gptoss_local.tools.tool import Arguments, Tool
@@ -55,7 +55,7 @@ class Program:
         schema = {"type": "object", "properties": {}} | command.parameters
         argv = partial(filled_in, command)
         tool = Tool(self.name, command.description, schema, self._run, self.about, self.name, argv)
-        identity = shlex.join(command.command)
+        identity = program_digest(command.command, self._folder, {})
         return replace(tool, timeout_s=command.timeout_s + 5, identity=identity)
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:

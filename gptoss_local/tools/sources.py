@@ -13,6 +13,11 @@ from gptoss_local.tools.tool import Source
 from gptoss_local.tools.toolbox import Toolbox
 
 
+def taken_names(settings: Settings) -> set[str]:
+    """Return the names that no MCP server may have: those of built-in tools and of programs."""
+    return {Files.name, Python.name, Browser.name, *settings.tools}
+
+
 class ToolSources:
     """Makes the toolboxes of chats, and ends what they have started.
 
@@ -31,19 +36,19 @@ class ToolSources:
         """Return the tools of a new chat.
 
         Raises:
-            UsageError: a setting or mcp.json cannot be read, a server has a name that is taken, or
-                a program a name or a schema that no model could use.
+            UsageError: a setting or mcp.json cannot be read, or a program has a name or a schema
+                that no model could use.
         """
         settings, folder = self._settings, self._folder
         on = {name.strip() for name in settings.enabled_tools.split(",")}
         built_in: list[Source] = [
-            Files(folder, is_on="read_file" in on),
+            Files(settings, folder, is_on="read_file" in on),
             Python(settings, folder, is_on="python" in on),
             Browser(settings, is_on="browser" in on),
         ]
         sources = [source for source in built_in if source.name not in settings.tools]
         sources += [Program(name, each, folder) for name, each in settings.tools.items()]
-        sources += self._mcp.sources(taken=[source.name for source in sources])
+        sources += self._mcp.sources(taken=taken_names(settings))
         n_rounds, loop_s = self._settings.tool_rounds, self._settings.tool_loop_s
         return Toolbox(sources, self.consents, n_rounds=n_rounds, loop_s=loop_s)
 

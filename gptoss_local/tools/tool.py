@@ -20,10 +20,14 @@ class Tool:
         about: What it does, for the user, after "It".
         source: Name of where it comes from, which is switched on and off as a whole.
         argv: The program that a call runs, and its arguments; None if it is not one.
+        resolve: Fills in what arguments refer to, such as the address of a link, so that what is
+            shown is what runs; asks nothing of others. Raises UsageError as `run`, which gets the
+            result.
         timeout_s: Seconds after which a call is ended.
-        asks: Whether the user is asked before a call.
-        identity: What a lasting permission holds for besides the name and the parameters, such as
-            the command line of a server.
+        asks: Whether the user is asked before any call; before one in which `resolve` has filled in
+            something, always.
+        identity: What a lasting permission holds for besides the name and the parameters; without
+            secrets.
         is_built_in: Harmony declares its parameters, so these are not sent.
         own_name: As its source calls it, where the model cannot.
     """
@@ -38,6 +42,7 @@ class Tool:
     timeout_s: float = 120.0
     asks: bool = True
     identity: str = ""
+    resolve: Callable[[Arguments], Arguments] = field(default=dict, kw_only=True)
     is_built_in: bool = field(default=False, kw_only=True)
     own_name: str = field(default="", kw_only=True)
 

@@ -45,6 +45,21 @@ class Group(NamedTuple):
     problem: str
 
 
+class Call(NamedTuple):
+    """A call as it is asked about and run.
+
+    Attributes:
+        tool: None if it cannot be run.
+        arguments: Resolved; see `Tool.resolve`.
+        error: Why it cannot be run.
+    """
+
+    name: str
+    tool: Tool | None
+    arguments: Arguments
+    error: Exception | None = None
+
+
 class LoopLimit:
     """Ends a loop of answers and calls that does not end by itself.
 
@@ -197,16 +212,31 @@ class Toolbox:
         if scope == "always":
             self._consents.add(tool)
 
+    def call(self, name: str, arguments: Arguments) -> Call:
+        """Return a call of the model's, which shows what it runs."""
+        try:
+            if (tool := self.tool(name)) is None:
+                raise UsageError(_unknown(name, [tool.name for tool in self._split()[0]]))
+            resolved = tool.resolve(arguments)
+            asks = tool.asks or resolved != arguments
+            return Call(name, replace(tool, asks=asks), resolved)
+        except Exception as error:
+            return Call(name, None, arguments, error)
+
     async def run(self, name: str, arguments: Arguments) -> ToolResult:
+        """Run a call about which no one is asked."""
+        return await self.run_call(self.call(name, arguments))
+
+    async def run_call(self, call: Call) -> ToolResult:
         """Run a call that was approved; what fails becomes a result, too."""
         start_s = time.monotonic()
-        tool = self.tool(name)
+        name, tool = call.name, call.tool
         try:
             if tool is None:
-                raise UsageError(_unknown(name, [tool.name for tool in self._split()[0]]))
+                raise call.error or AssertionError
             try:
                 async with asyncio.timeout(tool.timeout_s):
-                    made = await tool.run(arguments)
+                    made = await tool.run(call.arguments)
             except TimeoutError as error:
                 late = f"{name} took longer than {tool.timeout_s:g} s and was stopped"
                 raise UsageError(late) from error

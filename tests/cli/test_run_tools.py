@@ -15,6 +15,7 @@ from gptoss_local.cli.run import with_values
 from tests.cli.conftest import Terminal, run_cli
 from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, answer, calls, calls_built_in, run_scripted_server
+from tests.tools.browser.site import Site, running_site
 
 LINES = "\n".join(f"line {n}" for n in range(30))
 PRINTS = f"import sys; print('sunny in', sys.argv[1]); print({LINES!r})"
@@ -36,10 +37,19 @@ CALLED = "weather → sunny in Tokyo"
 
 
 @pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with running_site() as site:
+        site.answers["/page"] = (200, {"Content-Type": "text/html"}, b'<a href="/there">here</a>')
+        yield site
+
+
+@pytest.fixture(scope="module")
 def served(
-    tmp_path_factory: pytest.TempPathFactory, nano_home: Path, vocabulary: Vocabulary
+    tmp_path_factory: pytest.TempPathFactory, nano_home: Path, vocabulary: Vocabulary, site: Site
 ) -> Iterator[RunningServer]:
     script = Script(vocabulary)
+    opens = [calls("browser.open", {"id": each}) for each in (f"{site.url}/page", 0)]
+    script.say("Open?", *opens, answer("It is open."))
     city = {"city": "Tokyo"}
     script.say("Weather?", calls("weather", city, "Let me see."), answer("It is sunny."))
     script.say("Twice?", *[calls("weather", city)] * 2, answer("It is sunny twice."))
@@ -110,6 +120,22 @@ def test_it_asks_shows_all_of_it_and_does_as_it_is_told(
     done = run_cli(environment, "run", "nano", "Weather?", "--tools", "--hide-reasoning")
     assert done.stdout == "It is sunny.\n"  # which was allowed for good
     assert CALLED in done.stderr
+
+
+def test_a_link_is_asked_about_by_its_address(
+    served: RunningServer, variables: dict[str, str], terminal: list[Terminal], site: Site
+) -> None:
+    variables |= {"GPTOSS_BROWSER_PRIVATE": "true", "no_proxy": "127.0.0.1"}
+    chat = Terminal(served, "nano", "Open?", "--tools", "browser", **variables)
+    terminal.append(chat)
+    chat.read_until("n [REASON] no: ")
+    chat.type("y\n")
+    chat.read_until(f'"id": "{site.url}/there"')
+    chat.read_until("n [REASON] no: ")
+    assert site.paths == ["/page"]
+    chat.type("y\n")
+    chat.read_until("It is open.")
+    assert site.paths == ["/page", "/there"]
 
 
 def test_in_a_pipe_only_what_was_allowed_runs(

@@ -129,6 +129,45 @@ def test_add_test_and_remove(tools: Tools, folder: Path) -> None:
     assert tools("rm", "good").code == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("python", "there is another tool 'python'"),
+        ("read_file", "there is another tool 'read_file'"),
+        ("browser", "there is another tool 'browser'"),
+        ("search_notes", "there is another tool 'search_notes'"),
+        ("of-project", "there is another tool 'of-project'"),
+        ("a\nb", r"'a\nb' cannot be the name of a server"),
+        ("a\u202eb", r"'a\u202eb' cannot be the name of a server"),
+        (" a", "' a' cannot be the name of a server"),
+        ("a,b", "'a,b' cannot be the name of a server"),
+        ("", "'' cannot be the name of a server"),
+        ("a" * 65, "cannot be the name of a server"),
+    ],
+)
+def test_names_that_a_server_cannot_have(
+    tools: Tools, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    (folder / "config.toml").write_text(TOOLS)
+    (folder / "project.json").write_text(json.dumps({"mcpServers": {"of-project": GOOD}}))
+    monkeypatch.setenv("GPTOSS_MCP_CONFIG", str(folder / "project.json"))
+    done = tools("add", name, "--", "x")
+    assert done.code == 2
+    assert said in done.stderr
+    assert not (folder / "mcp.json").exists()
+
+
+def test_a_name_that_another_tool_has_by_hand(tools: Tools, folder: Path) -> None:
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"python": GOOD, "good": GOOD}}))
+    done = tools()
+    assert done.code == 0
+    assert "mcp.json: there is another tool 'python'" in done.stderr
+    assert "Add two numbers." in done.stdout
+    assert tools("test", "good", "add", "--args", '{"a": 2, "b": 3}').stdout == "5\n"
+    assert tools("rm", "python").code == 0
+    assert tools().stderr == ""
+
+
 def test_a_server_that_fails(tools: Tools, folder: Path) -> None:
     servers = {"good": GOOD, "broken": bad("exit", folder), "bad": bad("", folder)}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))

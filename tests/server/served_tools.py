@@ -47,6 +47,11 @@ def log(line: str) -> None:
         file.write(f"{line}\n")
 
 
+def resolve(arguments: Arguments) -> Arguments:
+    """Fill in the address of the only link."""
+    return {**arguments, **({"id": OSLO} if arguments.get("id") == 0 else {})}
+
+
 class Browser:
     name, about, description, is_on = "browser", "", "", False
     is_mcp = False
@@ -55,9 +60,19 @@ class Browser:
         self._pages: list[Page] = []
 
     async def tools(self) -> Sequence[Tool]:
+        runs = (("search", self._search), ("open", self._open), ("find", self._find))
         return [
-            Tool(f"browser.{name}", "", _OBJECT, run, "", "browser", is_built_in=True)
-            for name, run in (("search", self._search), ("open", self._open), ("find", self._find))
+            Tool(
+                f"browser.{name}",
+                "",
+                _OBJECT,
+                run,
+                "",
+                "browser",
+                resolve=resolve,
+                is_built_in=True,
+            )
+            for name, run in runs
         ]
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:

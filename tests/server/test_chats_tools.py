@@ -25,6 +25,7 @@ from tests.scripted_engine import (
     run_scripted_server,
 )
 from tests.server.page_client import Json, Page
+from tests.tools.browser.site import running_site
 
 NOTES = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read()); print('sunny', sys.argv[2])"
 CODE = "n = 6\n\nprint(n * 7)"
@@ -111,6 +112,33 @@ def settled(page: Page, chat_id: int, content: str) -> list[Json]:
 def allow(page: Page, turn: Json, scope: str, *, reason: str = "", status: int = 200) -> Json:
     body = {"turn_id": turn["id"], "scope": scope, "reason": reason}
     return page.call("POST", f"chats/{turn['chat_id']}/allow", body, status)
+
+
+def test_a_link_is_asked_about_by_its_address(
+    nano_home: Path, tmp_path: Path, vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    shutil.copytree(nano_home / "cache", tmp_path / "cache")
+    script = Script(vocabulary)
+    with running_site() as site:
+        site.answers["/page"] = (200, {"Content-Type": "text/html"}, b'<a href="/there">here</a>')
+        opens = [calls("browser.open", {"id": each}) for each in (f"{site.url}/page", 0)]
+        script.say("Open it", *opens, answer("It is open."))
+        settings = {"enabled_tools": "browser", "browser_private": "true"}
+        with run_scripted_server(tmp_path, script, **settings) as server, Page(server.url) as page:
+            chat_id = page.new()
+            page.ask(chat_id, "Open it")
+            first = asked(page, chat_id)
+            allow(page, first, "once")
+            wait_until(lambda: leaf(page, chat_id)["id"] != first["id"])
+            turn = asked(page, chat_id)
+            (part,) = turn["stats"]["question"]["parts"]
+            assert json.loads(part["text"]) == {"id": f"{site.url}/there", "cursor": 0}
+            assert site.paths == ["/page"]
+            allow(page, turn, "once")
+            settled(page, chat_id, "It is open.")
+        assert site.paths == ["/page", "/there"]
 
 
 def test_another_tab_answers_the_question(page: Page, served: RunningServer, home: Path) -> None:

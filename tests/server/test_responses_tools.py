@@ -155,6 +155,13 @@ def test_events_of_a_search(asked: Asked) -> None:
     ]
 
 
+def test_a_page_is_named_before_it_is_opened(client: openai.OpenAI) -> None:
+    events = client.responses.create(model="nano", input="Weather?", tools=[SEARCH], stream=True)
+    added = [event.item for event in events if event.type == "response.output_item.added"]
+    actions = [each.action for each in added if each.type == "web_search_call"]
+    assert [each.url for each in actions if each.type == "open_page"] == [OSLO]
+
+
 def test_a_page_that_does_not_open(asked: Asked, client: openai.OpenAI) -> None:
     made = ask(client, "Lost?", tools=[{"type": "web_search_preview"}])
     assert item(made, "web_search_call").status == "failed"

@@ -6,6 +6,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -96,6 +97,32 @@ async def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) 
     raise AssertionError("the child lives")
 
 
+async def test_a_lasting_permission_is_for_one_program_in_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "run").write_text("#!/bin/sh\necho ran\n")
+        (folder / "run").chmod(0o755)
+    for name in ("./run", "run"):
+        tools = {"f": ToolCommand(command=(name, "now"))}
+        monkeypatch.setenv("PATH", str(folders[0]))
+        toolbox = await toolbox_of(tools, folders[0])
+        toolbox.allow(toolbox.tools["f"], "always")
+
+        async def asks(tools: dict[str, ToolCommand], folder: Path) -> bool:
+            toolbox = await toolbox_of(tools, folder)
+            return toolbox.needs_consent(toolbox.tools["f"])
+
+        assert not await asks(tools, folders[0])
+        assert await asks(tools, folders[1])
+        assert await asks({"f": ToolCommand(command=(name, "later"))}, folders[0])
+        monkeypatch.setenv("PATH", str(folders[1]))
+        assert await asks(tools, folders[0]) == (name == "run")
+
+
 async def test_read_file_stays_in_its_folder(tmp_path: Path) -> None:
     inside = tmp_path / "in"
     inside.mkdir()
@@ -115,6 +142,48 @@ async def test_read_file_stays_in_its_folder(tmp_path: Path) -> None:
     for path in ("../secret", "link", str(tmp_path / "secret")):
         assert "is not below" in await read(path)
     assert "cannot be read" in await read("missing")
+    assert "cannot be read" in await read("a\0b")
+
+
+async def test_the_file_that_was_shown_is_read(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to("one")
+    toolbox = await toolbox_of({}, tmp_path)
+    toolbox.switch("read_file")
+    await toolbox.prepare()
+    call = toolbox.call("read_file", {"path": "link"})
+    assert call.arguments == {"path": str(tmp_path.resolve() / "one")}
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("two")
+    assert (await toolbox.run_call(call)).text == "one"
+    (tmp_path / "one").unlink()
+    (tmp_path / "one").symlink_to("two")
+    assert "is another file now" in (await toolbox.run_call(call)).text
+
+
+async def test_the_home_folder_is_not_read_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "me"
+    (home / "notes").mkdir(parents=True)
+    (home / "notes" / "a").write_text("words")
+    (home / "key").write_text("k3y")
+    (tmp_path / "link").symlink_to(home)
+    monkeypatch.setenv("HOME", str(tmp_path / "link"))
+
+    async def read(path: str, folder: Path, **settings: Any) -> str:
+        on = Settings(enabled_tools="read_file", **settings)
+        toolbox = ToolSources(on, folder).toolbox()
+        problems = await toolbox.prepare()
+        return (problems or [(await toolbox.run("read_file", {"path": path})).text])[0]
+
+    for folder in (home, tmp_path, Path("/"), tmp_path / "link"):
+        assert "is not read as a whole; name a folder" in await read("key", folder)
+    assert await read("a", home / "notes") == "words"
+    assert await read("a", home, read_folder=home / "notes") == "words"
+    assert "is not below" in await read("../key", home, read_folder=home / "notes")
+    assert await read("key", home, read_folder=home) == "k3y"  # as the user says
 
 
 async def test_the_documented_example(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from textual.events import Key
 
-from gptoss_local.conversation.what_runs import shell_text
+from gptoss_local.conversation.what_runs import about_text, always_text, shell_text
 from gptoss_local.settings import ToolCommand
+from gptoss_local.tools import Arguments, Tool
 from tests.tui.running_chat import Chat, run_chat
 from tui.screens.approval import ApprovalDialog
 from tui.screens.models import ModelsDialog
@@ -125,6 +126,9 @@ async def test_a_terminal_that_has_no_room_for_it_allows_nothing(tmp_path: Path)
         ("\\n is not a line end\n", r"$'\\n is not a line end\n'"),
         ("\U000e0041\u2028\r", r"$'\U000e0041\u2028\r'"),
         ("", "''"),
+        ("e\u0301 \u0928\u094b \u0e17\u0e35\u0e48", "'e\u0301 \u0928\u094b \u0e17\u0e35\u0e48'"),
+        ("a\u0301\u0302\u0303\u0304", "$'a\u0301\u0302\\u0303\\u0304'"),
+        ("\u0301 =\u0338 o\u0338 1\u20e3 \u0489", r"$'\u0301 =\u0338 o\u0338 1\u20e3 \u0489'"),
     ],
 )  # fmt: skip
 def test_words(word: str, shown: str) -> None:
@@ -140,6 +144,28 @@ async def test_arguments_show_what_cannot_be_seen(tmp_path: Path) -> None:
             assert text in chat.screen()
         await chat.press("n")
         await chat.answered()
+
+
+async def test_words_from_right_to_left_keep_their_places(tmp_path: Path) -> None:
+    """Terminals that know such scripts would swap the two words."""
+    cmd = "cp \u05d0\u05d1 1 \u0633\u0644"
+    async with run_chat(Caller(cmd), tmp_path / "c", tools=SHELL) as chat:
+        await asked(chat)
+        kept = "cp \u200e\u05d0\u05d1\u200e 1 \u200e\u0633\u0644\u200e"
+        assert f"sh -c '{kept}'" in chat.screen()
+        assert f'"cmd": "{kept}"' in chat.screen()
+        await chat.press("n")
+        await chat.answered()
+
+
+async def test_what_a_tool_is_about_is_safe_to_show(tmp_path: Path) -> None:
+    tool = Tool("f", "", {}, _never, "is of \u202e\u05d0 (x\u0301\u0302\u0303\n)", "a\u200bb")
+    assert about_text(tool) == r"is of \u202e" + "\u200e\u05d0\u200e (x\u0301\u0302" + r"\u0303\n)"
+    assert always_text(tool) == r"this tool of a\u200bb"
+
+
+async def _never(_: Arguments) -> str:
+    raise AssertionError
 
 
 async def test_it_waits_until_the_user_pauses(tmp_path: Path) -> None:

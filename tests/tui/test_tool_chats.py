@@ -5,9 +5,14 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gptoss_local.history import History
+from gptoss_local.settings import Settings
 from gptoss_local.tools import Arguments, Page, Toolbox, ToolResult
+from gptoss_local.tools.browser import Browser
 from gptoss_local.tools.consent import Consents
+from tests.tools.browser.site import running_site
 from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import Chat, run_chat
 from tui.screens.approval import ApprovalDialog
@@ -63,6 +68,28 @@ def sources() -> tuple[OwnSource, OwnSource]:
 async def asked(chat: Chat) -> None:
     await chat.until(lambda: isinstance(chat.app.screen, ApprovalDialog))
     await chat.pilot.pause(0.6)
+
+
+async def test_a_link_is_asked_about_by_its_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with running_site() as site:
+        site.answers["/page"] = (200, {"Content-Type": "text/html"}, b'<a href="/there">here</a>')
+        opens = [[call("browser.open", id=each)] for each in (f"{site.url}/page", 0)]
+        box = Toolbox([Browser(Settings(browser_private=True), is_on=True)], Consents(None))
+        async with run_chat(
+            Model(*opens, "Done."), tmp_path / "c", make_toolbox=lambda: box
+        ) as chat:
+            await chat.enter("go")
+            await asked(chat)
+            await chat.press("y")
+            await chat.until(lambda: f'"id": "{site.url}/there"' in chat.screen())
+            assert site.paths == ["/page"]
+            await chat.pilot.pause(0.6)
+            await chat.press("y")
+            assert await chat.answered() == "Done."
+        assert site.paths == ["/page", "/there"]
 
 
 async def test_code_is_shown_as_code(tmp_path: Path) -> None:

@@ -58,6 +58,9 @@ COUNT = " ".join(f"{n}," for n in range(1, 400))
 
 LONG_CITY = "\n".join(f"street {n}" for n in range(200)) + "\nTHE END"
 BAD_CITY = "<img src=x onerror=window.hacked=1>\u202etxt.exe\u200b</pre><script>hacked=1</script>"
+RIGHT_TO_LEFT = (
+    "from \u05d0\u05d1\u05d2 1 to 2 \u05d3\u05d4\u05d5, \u05d6\u05d7\u05d8 / \u05d9\u05db\u05dc"
+)
 
 PLAIN = {
     "What is the capital of France?": "The capital of France is **Paris**.",
@@ -80,6 +83,7 @@ def say_all(script: Script) -> None:
     script.say("Use a tool", calls("get_weather", {"city": "Tokyo"}), answer("It is sunny."))
     script.say("Use a long command", calls("get_weather", {"city": LONG_CITY}), answer("It ran."))
     script.say("Use a bad word", calls("get_weather", {"city": BAD_CITY}), answer("It is bad."))
+    script.say("Use Hebrew", calls("get_weather", {"city": RIGHT_TO_LEFT}), answer("It is."))
     script.say("Use a slow tool", calls("wait", {}), answer("I waited."))
     for question, words in PLAIN.items():
         script.say(question, answer(words))

@@ -1,16 +1,19 @@
 """The page asks before a tool runs, shows what would run whole, and lets any tab answer."""
 
+import io
 import json
 from typing import Any
 
 import psutil
 import pytest
+from PIL import Image, ImageChops
 from playwright.sync_api import Locator, Page, expect
 
 from gptoss_local.citations import linked
 from gptoss_local.history import History, Turn
 from gptoss_local.tools import Page as ToolPage
 from tests.conftest import RunningServer, wait_until
+from tests.web.answers import RIGHT_TO_LEFT
 from tests.web.chatting import ask, box, chat_id, last_answer, new_chat, press, prose
 from tests.web.conftest import OpenPage
 from tests.web.test_looks import check_axe
@@ -118,14 +121,84 @@ def test_what_would_run_is_text(page: Page) -> None:
     assert page.evaluate(checked) == []
 
 
-def store(server: RunningServer, **result: Any) -> tuple[History, Turn]:
+def store(
+    server: RunningServer, said: str = "", code: str = CODE, **result: Any
+) -> tuple[History, Turn]:
     """Store a chat whose model calls `python`; returns the turn of the call."""
     history = History(server.home / "chats.sqlite3")
     made = history.new_chat("nano", "low")
-    asked = history.add(made, None, "user", "Compute")
-    call = {"function": {"name": "python", "arguments": {"code": CODE}}}
-    answer = history.add(made, asked.id, "assistant", "", tool_calls=(call,))
+    asked = history.add(made, None, "user", f"Compute {said}")
+    call = {"function": {"name": "python", "arguments": {"code": code}}}
+    answer = history.add(made, asked.id, "assistant", said, tool_calls=(call,))
     return history, history.add(made, answer.id, "tool", tool_name="python", **result)
+
+
+def pixels(png: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(png)).convert("RGB")
+
+
+PAINTS = {
+    "a rule": r"$\llap{\smash{\rule[-20em]{20em}{20em}}}$",
+    "a raised box": r"$\raisebox{-20em}{\rule{40em}{20em}}$",
+    "colours": r"$\rlap{\smash{\raisebox{-15em}{\colorbox{red}{\rule{30em}{15em}}}}}$",
+    "in a table": r"| a |\n|---|\n| $\rlap{\smash{\rule[-20em]{20em}{20em}}}$ |",
+    "marks below": "a" + "\u0323" * 300,
+}
+
+
+@pytest.mark.parametrize("said", PAINTS.values(), ids=PAINTS.keys())
+def test_an_answer_paints_nothing_over_the_question(
+    page: Page, scripted: RunningServer, said: str
+) -> None:
+    parts = [{"kind": "code", "text": CODE}]
+    asked = {"about": "runs code", "always": "this tool", "parts": parts}
+    history, turn = store(scripted, said, f"{said} {CODE}", content="", state="streaming",
+                          stats={"question": asked})  # fmt: skip
+    page.goto(f"{scripted.url}/#/chat/{turn.chat_id}")
+    expect(button(page, "Allow once")).to_be_enabled()
+    outside = question(page).evaluate(
+        """card => {
+      const { left, top, right, bottom } = card.getBoundingClientRect();
+      const points = [];
+      for (let x = left + 9; x < right - 9; x += 9) {
+        for (let y = top + 9; y < bottom - 9; y += 9) points.push([x, y]);
+      }
+      return points.filter(([x, y]) => !card.contains(document.elementFromPoint(x, y)));
+    }"""
+    )
+    assert outside == []
+    painted = question(page).screenshot()
+    page.evaluate(
+        """for (const turn of document.querySelectorAll(".turn:not(.tool)")) {
+      turn.style.visibility = "hidden";
+    }"""
+    )
+    alone = question(page).screenshot()
+    difference = ImageChops.difference(*map(pixels, (painted, alone)))
+    assert max(most for _, most in difference.getextrema()) < 32  # edges are drawn again
+    history.update(turn.id, state="stopped", stats={})
+    history.close()
+
+
+def test_words_from_right_to_left_keep_their_places(page: Page) -> None:
+    ask(page, "Use Hebrew", waits=False)
+    words = [word for word in RIGHT_TO_LEFT.replace(",", "").split() if word != "/"]
+    lefts = (
+        question(page)
+        .locator("pre.arguments")
+        .evaluate(
+            """({ firstChild: text }, words) => words.map((word) => {
+      const range = document.createRange();
+      range.setStart(text, text.data.indexOf(word));
+      range.setEnd(text, text.data.indexOf(word) + word.length);
+      return range.getBoundingClientRect().left;
+    })""",
+            words,
+        )
+    )
+    assert lefts == sorted(set(lefts))
+    button(page, "No").click()
+    expect(prose(page)).to_have_text("It is.")
 
 
 def test_code_is_shown_as_code(page: Page, scripted: RunningServer) -> None:

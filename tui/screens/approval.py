@@ -1,6 +1,6 @@
 """Asks whether a call of a tool may run, and shows all that would."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,8 +11,8 @@ from textual.events import Resize
 from textual.widgets import Input, Static
 
 from gptoss_local.conversation import Decision, what_runs
-from gptoss_local.conversation.what_runs import Part, always_text
-from gptoss_local.tools import Tool
+from gptoss_local.conversation.what_runs import Part, about_text, always_text
+from gptoss_local.tools import Arguments, Tool
 from tui.screens.dialog import Dialog
 
 _N_ROWS_AROUND = 7  # of the dialog: frame, what it is about, margins, keys
@@ -28,7 +28,7 @@ class ApprovalDialog(Dialog[Decision | None]):
 
     Args:
         tool: What is called.
-        arguments: As the model wrote them.
+        arguments: Resolved.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -40,7 +40,7 @@ class ApprovalDialog(Dialog[Decision | None]):
         Binding("escape", "leave", "Stop"),
     ]
 
-    def __init__(self, tool: Tool, arguments: dict[str, Any]) -> None:
+    def __init__(self, tool: Tool, arguments: Arguments) -> None:
         super().__init__()
         self.comes_unasked = True
         self._tool = tool
@@ -50,7 +50,7 @@ class ApprovalDialog(Dialog[Decision | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -question") as dialog:
             dialog.border_title = f"The model asks to run {self._tool.name}"
-            yield Static(f"It {self._tool.about}.", markup=False)
+            yield Static(f"It {about_text(self._tool)}.", markup=False)
             with VerticalScroll():
                 yield from map(_shown, what_runs(self._tool, self._arguments))
             yield Input(placeholder="Why not? Enter sends it to the model", classes="-hidden")

@@ -17,7 +17,7 @@ from textual.widgets import Static
 from gptoss_local.conversation import Answer, was_cut
 from gptoss_local.conversation.what_runs import code_of
 from gptoss_local.history import Turn
-from gptoss_local.printable import printable
+from gptoss_local.printable import printable, visible
 from gptoss_local.tools import Page
 from tui.conversation import composed_of
 from tui.paste import shown_parts
@@ -285,13 +285,13 @@ def call_fold(call: dict[str, Any]) -> Fold:
     arguments = function.get("arguments", {})
     if (code := code_of(function.get("name", ""), arguments)) is not None:
         first, _, _ = code.strip().partition("\n")
-        return Fold(f"calls python: {first}", code)
+        return Fold(f"calls python: {visible(first)}", code)
     if isinstance(arguments, dict):
         inline = ", ".join(f"{name}: {value!r}" for name, value in arguments.items())
     else:  # of a chat from elsewhere
         inline = str(arguments)
     text = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
-    return Fold(f"calls {function.get('name')}({inline})", text)
+    return Fold(visible(f"calls {function.get('name')}({inline})"), text)
 
 
 def view_of(turn: Turn, place: tuple[int, int], pages: Sequence[Page] = ()) -> TurnView:

@@ -19,7 +19,7 @@ from gptoss_local.conversation import (
     what_runs,
 )
 from gptoss_local.conversation.calls import TOO_MANY, UNANSWERED, denied
-from gptoss_local.conversation.what_runs import always_text
+from gptoss_local.conversation.what_runs import about_text, always_text
 from gptoss_local.errors import ChatNotFoundError, GptOssError, HistoryError
 from gptoss_local.history import ChatSummary, History, Turn
 from gptoss_local.runner.manager import ModelManager
@@ -30,7 +30,7 @@ from gptoss_local.server.chats.toolboxes import Toolboxes
 from gptoss_local.server.chats.turns import begin_answer, begin_call
 from gptoss_local.server.streaming import log_error
 from gptoss_local.server.tracing import traced_tool
-from gptoss_local.tools import LoopLimit, Tool, Toolbox, ToolResult
+from gptoss_local.tools import Arguments, LoopLimit, Tool, Toolbox, ToolResult
 
 T = TypeVar("T")
 
@@ -227,18 +227,18 @@ class Exchange:
 
     async def _result_of(self, turn: Turn, function: dict[str, Any]) -> ToolResult:
         name, arguments = function["name"], function["arguments"]
-        ask = partial(self._ask, turn)
-        refusal = await refusal_of(self._toolbox, self._limit, name, arguments, ask)
+        call = self._toolbox.call(name, arguments)
+        refusal = await refusal_of(self._toolbox, self._limit, call, partial(self._ask, turn))
         if refusal is not None:
             return refusal
-        work = traced_tool(name, self._toolbox.run(name, arguments))
+        work = traced_tool(name, self._toolbox.run_call(call))
         return await self._until_stopped(work) or self._stopped
 
-    async def _ask(self, turn: Turn, tool: Tool, arguments: dict[str, Any]) -> ToolResult | None:
+    async def _ask(self, turn: Turn, tool: Tool, arguments: Arguments) -> ToolResult | None:
         """Let a call wait for the user; returns what it comes to if it may not run."""
         question = self._question = Question(turn.id, tool, asyncio.Future())
         shown = {
-            "about": tool.about,
+            "about": about_text(tool),
             "always": always_text(tool),
             "parts": [part._asdict() for part in what_runs(tool, arguments)],
         }

@@ -105,6 +105,7 @@ class Browser:
                 _NAME,
                 timeout_s=60.0,
                 identity="private" if self._may_be_private else "public",
+                resolve=self._resolve_open,
                 is_built_in=True,
             ),
             Tool(
@@ -116,6 +117,7 @@ class Browser:
                 _NAME,
                 timeout_s=60.0,
                 asks=False,
+                resolve=self._resolve_find,
                 is_built_in=True,
             ),
         ]
@@ -145,17 +147,19 @@ class Browser:
         self._stack.keep(key, content)
         return self._show(key, content, "")
 
-    async def _open(self, arguments: Arguments) -> ToolResult:
+    def _resolve_open(self, arguments: Arguments) -> Arguments:
+        """Fill in the address; with a cursor the page is fetched only if it is not kept."""
         asked = _convert(arguments, _Open)
-        link = _link_of(asked.id)
-        loc = asked.loc
+        link, cursor, loc = _link_of(asked.id), -1, asked.loc
         if isinstance(link, str):
-            key, is_fresh = link, True
+            key = link
         else:
             shown = self._stack.shown(asked.cursor)
-            key, is_fresh = shown.key, False
+            key, cursor = shown.key, shown.page.cursor
             if link >= 0:
-                content = await self._content(key)
+                if (content := self._stack.content(key)) is None:
+                    _address(key, is_link=True)
+                    raise UsageError(f"Page `{cursor}` is not kept any more. Open it again first.")
                 if link >= len(content.links):
                     raise UsageError(f"Invalid link id `{link}`.{_ids_of(content)}")
                 key = content.links[link]
@@ -164,32 +168,41 @@ class Browser:
                     loc -= _CONTEXT_LINES if loc > _CONTEXT_LINES else 0
         if asked.view_source and not key.startswith(SOURCE_PREFIX):
             key = f"{SOURCE_PREFIX}{key}"
-        content = await (self._fetch(key) if is_fresh else self._content(key))
+        if cursor == -1 or not self._stack.content(key):
+            key = _address(key, is_link=cursor != -1)
+        resolved = {"id": key, "cursor": cursor, "loc": loc, "num_lines": asked.num_lines}
+        return {name: value for name, value in resolved.items() if value != -1}
+
+    async def _open(self, arguments: Arguments) -> ToolResult:
+        key = arguments["id"]
+        kept = self._stack.content(key) if "cursor" in arguments else None
+        content = kept or await self._fetch(key)
         url = content.url.removeprefix(SOURCE_PREFIX)
-        return self._show(key, content, url, max(loc, 0), asked.num_lines)
+        loc, n_lines = arguments.get("loc", 0), arguments.get("num_lines", -1)
+        return self._show(key, content, url, max(loc, 0), n_lines)
+
+    def _resolve_find(self, arguments: Arguments) -> Arguments:
+        """Fill in the address of a page that is to be fetched again."""
+        shown = self._stack.shown(_convert(arguments, _Find).cursor)
+        given = {name: value for name, value in arguments.items() if name != "id"}
+        is_kept = self._stack.content(shown.key)
+        return given if is_kept else given | {"id": _address(shown.key, is_link=True)}
 
     async def _find(self, arguments: Arguments) -> ToolResult:
         from gptoss_local.tools.browser.find_in_page import find_in_page
 
         asked = _convert(arguments, _Find)
         shown = self._stack.shown(asked.cursor)
-        page = await self._content(shown.key)
+        page_key = arguments.get("id", shown.key)
+        page = self._stack.content(page_key) or await self._fetch(page_key)
         if page.is_found:
             raise UsageError(
                 "Cannot run `find` on find results page. Use the `cursor` of the page itself."
             )
-        found = find_in_page(asked.pattern, page, shown.key)
+        found = find_in_page(asked.pattern, page, page_key)
         key = f"find:{self._stack.next_cursor}"
         self._stack.keep(key, found)
         return self._show(key, found, shown.page.url)
-
-    async def _content(self, key: str) -> Content:
-        """Return a page, fetched again if it is not kept any more."""
-        if content := self._stack.content(key):
-            return content
-        if not key.removeprefix(SOURCE_PREFIX).startswith(_WEB_PAGES):
-            raise UsageError("These results are not kept any more. Search again.")
-        return await self._fetch(key)
 
     async def _fetch(self, key: str) -> Content:
         from gptoss_local.tools.browser.reader import read
@@ -240,6 +253,16 @@ def _link_of(given: int | float | str) -> int | str:
     if not -1e9 < given < 1e9 or given != int(given):
         raise UsageError(f"`id` should be an integer or a URL, not `{given}`")
     return int(given)
+
+
+def _address(key: str, *, is_link: bool) -> str:
+    """Return what is fetched for a key, as it is sent. Raises UsageError: it is not opened."""
+    from gptoss_local.tools.browser.addresses import check_url
+
+    url = key.removeprefix(SOURCE_PREFIX)
+    if is_link and not url.startswith(_WEB_PAGES):
+        raise UsageError("These results are not kept any more. Search again.")
+    return f"{key[: len(key) - len(url)]}{check_url(url)}"
 
 
 def _ids_of(content: Content) -> str:

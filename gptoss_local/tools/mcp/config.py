@@ -6,7 +6,7 @@ Knows the text of the file and the environment; starts nothing.
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.printable import visible
 from gptoss_local.settings import SECRETS, Settings, config_path
 from gptoss_local.validation import in_words
 
@@ -23,6 +24,7 @@ HIDDEN = "***"
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")  # the default is Claude Code's
 _OTHER_PLACE = re.compile(r"\$\{(?!workspaceFolder)[^}]*\}")
 _SECRET_FLAG = re.compile(r"--?[\w-]*(?:key|token|secret|password|auth)[\w-]*", re.IGNORECASE)
+_MAX_NAME = 64  # characters
 _MIN_SECRET = 4  # characters; a shorter value is also part of ordinary words
 
 _Value = str | int | float | bool
@@ -63,11 +65,13 @@ class Entry:
     Attributes:
         name: Its key in the file.
         file: The file it is in.
+        problem: Why it cannot be used; empty if it can.
     """
 
     name: str
     file: Path
     fields: _Fields = field(repr=False)
+    problem: str = ""
 
     @property
     def is_on(self) -> bool:
@@ -86,17 +90,19 @@ class Entry:
 
     @property
     def folder(self) -> str:
-        """The folder in which the program runs; empty: that of the chat."""
+        """The folder in which the program runs, if it is not that of the chat."""
         return os.path.expanduser(self.fields.cwd)
 
     @property
-    def identity(self) -> str:
-        """The command line or address as written, which a lasting permission is bound to."""
-        return self.fields.url or shlex.join(self._words)
+    def written(self) -> str:
+        """The command line or address as it is written, without the values of variables."""
+        return self.fields.url or shlex.join([self.fields.command, *map(_text, self.fields.args)])
 
     @property
     def reached(self) -> str:
         """Return the command line or the address, without what looks like a secret."""
+        if self.problem:
+            return "not used"
         if not self.fields.url:
             return shlex.join(
                 _without_secrets([self.fields.command, *map(_text, self.fields.args)])
@@ -106,16 +112,14 @@ class Entry:
         query = f"?{HIDDEN}" if parts.query else ""
         return f"{parts.scheme}://{host}{parts.path}{query}"
 
-    @property
-    def _words(self) -> list[str]:
-        return [self.fields.command, *map(_text, self.fields.args)]
-
     def launch(self, environment: Mapping[str, str]) -> Launch:
         """Fill in the variables that the entry names.
 
         Raises:
-            ToolError: one of them is not set, so the server cannot be used.
+            ToolError: one of them is not set, or there is another problem.
         """
+        if self.problem:
+            raise ToolError(self.problem)
         known: dict[str, str] = {}
 
         def filled(value: _Value, where: str) -> str:
@@ -152,17 +156,34 @@ def mcp_path() -> Path:
     return config_path().parent / "mcp.json"
 
 
-def read_entries(settings: Settings) -> dict[str, Entry]:
-    """Return all servers by name; the file that the settings name takes precedence.
+def read_entries(settings: Settings, taken: Collection[str] = ()) -> dict[str, Entry]:
+    """Return all servers by name; those that cannot be used have a problem, and a free name.
+
+    Args:
+        settings: They may name a second file, which takes precedence.
+        taken: Names of other tools.
 
     Raises:
-        UsageError: a file cannot be read, or an entry is not a server; the message names both.
+        UsageError: a file cannot be read.
     """
-    entries = read_file(mcp_path())
+    files = [mcp_path()]
     if settings.mcp_config is not None:
         if not settings.mcp_config.is_file():
             raise UsageError(f"mcp_config: there is no file {settings.mcp_config}")
-        entries |= read_file(settings.mcp_config)
+        files.append(settings.mcp_config)
+    entries: dict[str, Entry] = {}
+    left_out: list[tuple[str, Path, str]] = []
+    for file in files:
+        for name, value in parse_servers(read_text(file), file)[1].items():
+            try:
+                entries[name] = entry_of(name, value, file, taken)
+            except UsageError as error:
+                left_out.append((name, file, error.message))
+    for name, file, problem in left_out:
+        free = visible(name).replace(",", ";")
+        while free in entries or free in taken:
+            free += " (not used)"
+        entries[free] = Entry(free, file, _Fields(), problem)
     return entries
 
 
@@ -194,14 +215,21 @@ def read_text(file: Path) -> str:
         raise UsageError(f"{file} is not text") from error
 
 
-def entry_of(name: str, value: Any, file: Path) -> Entry:
-    """Return an entry. Raises UsageError: it has values of the wrong kind, or no server."""
+def entry_of(name: str, value: Any, file: Path, taken: Collection[str] = ()) -> Entry:
+    """Return an entry. Raises UsageError: its name, or a value of it, cannot be used."""
+    if name in taken:
+        hint = "Give the server another name."
+        raise UsageError(f"{file}: there is another tool '{name}'", hint=hint)
+    # Names are listed with commas between them, and a name that hides something misleads.
+    if not name or visible(name) != name.strip() or "," in name or len(name) > _MAX_NAME:
+        raise UsageError(
+            f"{file}: '{visible(name)}' cannot be the name of a server",
+            hint=f"Use at most {_MAX_NAME} letters, digits, spaces and signs other than commas.",
+        )
     try:
         fields = msgspec.convert(value, _Fields)
     except msgspec.ValidationError as error:
         raise UsageError(f"{file}: {name}: {in_words(error, value)}") from error
-    if not name.strip():
-        raise UsageError(f"{file}: a server has no name")
     if bool(fields.command) == bool(fields.url):
         raise UsageError(
             f"{file}: {name} must have either a command or a url",
@@ -212,10 +240,10 @@ def entry_of(name: str, value: Any, file: Path) -> Entry:
     return Entry(name, file, fields)
 
 
-def read_file(file: Path) -> dict[str, Entry]:
-    """Return the servers of one file by name. Raises UsageError as `read_entries`."""
-    _, servers = parse_servers(read_text(file), file)
-    return {name: entry_of(name, value, file) for name, value in servers.items()}
+def check_file(file: Path) -> None:
+    """Raise UsageError if a file or one of its servers cannot be used."""
+    for name, value in parse_servers(read_text(file), file)[1].items():
+        entry_of(name, value, file)
 
 
 def _parse(text: str, file: Path) -> Any:

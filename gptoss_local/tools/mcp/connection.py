@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gptoss_local import __version__
 from gptoss_local.errors import ToolError
-from gptoss_local.tools.mcp.config import Entry
+from gptoss_local.tools.mcp.config import Entry, Launch
 from gptoss_local.tools.mcp.log import ServerLog
 from gptoss_local.tools.mcp.transport import Link, end_survivors
 
@@ -32,22 +32,16 @@ class Connection:
 
     Args:
         entry: Which server.
-        environment: Variables that its entry may name.
-        folder: Where a program runs if its entry does not say.
+        launch: The values of the entry, with variables filled in.
+        folder: Where a program runs.
         log_dir: Of the server's log.
 
     Attributes:
         about: The name and version that the server gives itself, once it answers.
         is_stale: Its tools must be listed, for the first time or again.
-
-    Raises:
-        ToolError: the entry names a variable that is not set.
     """
 
-    def __init__(
-        self, entry: Entry, environment: dict[str, str], folder: Path, log_dir: Path
-    ) -> None:
-        launch = entry.launch(environment)
+    def __init__(self, entry: Entry, launch: Launch, folder: Path, log_dir: Path) -> None:
         self.log = ServerLog(log_dir, entry.name, launch.secrets)
         self.about, self.is_stale = "", True
         self._name = entry.name

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from gptoss_local.errors import GptOssError, ToolError, UsageError
 from gptoss_local.settings import environment_without_secrets
-from gptoss_local.tools.mcp.config import Entry
+from gptoss_local.tools.consent import digest, program_digest
+from gptoss_local.tools.mcp.config import Entry, Launch
 from gptoss_local.tools.mcp.connection import Connection, said_by
 from gptoss_local.tools.mcp.results import result_of
 from gptoss_local.tools.results import ToolResult
@@ -31,17 +32,18 @@ class Server:
 
     Args:
         entry: How it is reached.
-        folder: Where a program runs if its entry does not say.
+        folder: Where a program runs; its entry may name another one, from there.
         log_dir: Of its log.
 
     Attributes:
+        identity: What is reached, and how, with the values that were filled in; without secrets.
         about: Name and version as the server gives them; empty before its first start.
     """
 
     def __init__(self, entry: Entry, folder: Path, log_dir: Path) -> None:
         self.entry = entry
-        self.about = ""
-        self._folder, self._log_dir = folder, log_dir
+        self.about = self.identity = ""
+        self._folder, self._log_dir = folder / entry.folder, log_dir
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
         self._listed: Sequence[mcp_types.Tool] = ()
@@ -103,11 +105,17 @@ class Server:
         if self._connection is None or self._connection.is_over:
             if self._connection is not None:
                 await self._connection.close()
-            environment = environment_without_secrets()
-            self._connection = Connection(self.entry, environment, self._folder, self._log_dir)
+            launch = self.entry.launch(environment_without_secrets())
+            self.identity = f"{self._digest(launch)} {self.entry.written}"
+            self._connection = Connection(self.entry, launch, self._folder, self._log_dir)
         await self._connection.ready()
         self.about = self._connection.about
         return self._connection
+
+    def _digest(self, launch: Launch) -> str:
+        if launch.url:
+            return digest(launch.url, launch.headers)
+        return program_digest(launch.command, self._folder, launch.env)
 
     async def _list(self, connection: Connection) -> "Sequence[mcp_types.Tool]":
         connection.is_stale = False  # a change while they are listed makes it true again

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings
 from gptoss_local.tools.mcp.config import Entry, read_entries
 from gptoss_local.tools.mcp.server import Server
@@ -30,13 +29,9 @@ class McpServers:
             taken: Names of other sources.
 
         Raises:
-            UsageError: a file cannot be read, or a server has the name of another source.
+            UsageError: a file cannot be read.
         """
-        entries = read_entries(self._settings)
-        for name, entry in entries.items():
-            if name in taken:
-                hint = "Give the server another name."
-                raise UsageError(f"{entry.file}: there is another tool '{name}'", hint=hint)
+        entries = read_entries(self._settings, taken)
         return [McpSource(self._server(entry)) for entry in entries.values()]
 
     def _server(self, entry: Entry) -> Server:

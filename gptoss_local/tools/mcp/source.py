@@ -62,7 +62,7 @@ class McpSource:
             f"is a tool of the MCP server {entry.name} ({entry.reached})",
             self.name,
             timeout_s=CALL_TIMEOUT_S,
-            identity=entry.identity,
+            identity=self.server.identity,
             own_name=listed.name,
         )
 

@@ -50,7 +50,7 @@ class Link:
 
     Attributes:
         launch: The values of the entry, with variables filled in.
-        folder: Where a program runs if its entry does not say.
+        folder: Where a program runs.
         log: Gets what a program writes to stderr, and what an address refuses.
         mark: The value of the variable `MARK` of its processes.
         on_fault: Gets the reason why the connection is over.
@@ -199,7 +199,7 @@ async def _stdio(link: Link) -> AsyncGenerator["TransportStreams", None]:
         command=link.launch.command[0],
         args=link.launch.command[1:],
         env=link.launch.env | {MARK: link.mark},
-        cwd=link.entry.folder or link.folder,
+        cwd=link.folder,
         encoding=_ENCODING,
         encoding_error_handler="replace",
     )

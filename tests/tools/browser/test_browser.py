@@ -6,7 +6,7 @@ import pytest
 from openai_harmony import ToolNamespaceConfig
 
 from gptoss_local.settings import Settings
-from gptoss_local.tools import Page, ToolSources
+from gptoss_local.tools import Call, Page, ToolSources
 from gptoss_local.tools.browser import Browser
 from gptoss_local.tools.browser.page import Content, Fetched
 from gptoss_local.tools.browser.stack import Stack
@@ -142,6 +142,83 @@ async def test_pages_of_a_stored_chat_are_fetched_when_they_are_used() -> None:
         assert answer == "Error: These results are not kept any more. Search again."
     assert "out of range" in await model.call("open", cursor=3)
     assert fetcher.fetched == ["https://a.example/", "https://b.example/"]
+
+
+async def ask(model: Model, function: str, **arguments: Any) -> tuple[Call, bool]:
+    """Return a call, and whether the user is asked about it."""
+    await model.toolbox.prepare()
+    call = model.toolbox.call(f"browser.{function}", arguments)
+    return call, call.tool is not None and model.toolbox.needs_consent(call.tool)
+
+
+async def test_the_address_of_a_link_is_asked_about_and_then_opened(
+    site: Site, model: Model
+) -> None:
+    page = '<p><a href="/good">good</a> <a href="https://xn--bcher-kva.example/#a">B</a></p>'
+    other = '<p><a href="/bad">bad</a></p>'
+    site.answers |= {f"/{n}": (200, {"Content-Type": "text/html"}, words.encode())
+                     for n, words in (("page", page), ("other", other))}  # fmt: skip
+    site.answers |= {"/good": text("good")}
+    await model.call("open", id=f"{site.url}/page")
+    call, is_asked = await ask(model, "open", id=0, loc=None, source="web")
+    assert is_asked
+    assert call.arguments == {"id": f"{site.url}/good", "cursor": 0}
+    await model.call("open", id=f"{site.url}/other")
+    assert site.paths == ["/page", "/other"]  # nothing goes out before the answer
+    assert "good" in (await model.toolbox.run_call(call)).text
+    assert site.paths == ["/page", "/other", "/good"]
+    call, _ = await ask(model, "open", id="1", cursor=0)
+    assert call.arguments == {"id": "https://xn--bcher-kva.example/", "cursor": 0}
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("a.example/x y", "https://a.example/x%20y"),
+        ("https://\u0430pple.example/#top", "https://xn--pple-43d.example/"),
+        ("https://a.example/\u202egpj.\u05d0", "https://a.example/%E2%80%AEgpj.%D7%90"),
+        ("view-source:HTTPS://A.example/", "view-source:https://a.example/"),
+    ],
+)
+async def test_an_address_is_shown_as_it_is_sent(given: str, shown: str) -> None:
+    model, fetcher = counting()
+    call, is_asked = await ask(model, "open", id=given)
+    assert is_asked
+    assert call.arguments == {"id": shown}
+    await model.toolbox.run_call(call)
+    assert fetcher.fetched == [shown.removeprefix("view-source:")]
+
+
+async def test_what_cannot_be_opened_is_not_asked_about() -> None:
+    model, fetcher = counting()
+    for given in ("https://a.example@b.example/", "file:///etc/passwd", "https://a.example:22/"):
+        call, is_asked = await ask(model, "open", id=given)
+        assert call.tool is None
+        assert not is_asked
+        assert (await model.toolbox.run_call(call)).is_error
+    assert fetcher.fetched == []
+
+
+async def test_pages_of_a_stored_chat_are_fetched_after_a_question() -> None:
+    model, fetcher = counting()
+    await model.toolbox.new_chat([Page(0, "https://a.example/?q=x", "A")])
+    call, is_asked = await ask(model, "find", pattern="this")
+    assert is_asked
+    assert call.arguments == {"pattern": "this", "id": "https://a.example/?q=x"}
+    call, is_asked = await ask(model, "open", loc=3)
+    assert is_asked
+    assert call.arguments == {"id": "https://a.example/?q=x", "cursor": 0, "loc": 3}
+    call, is_asked = await ask(model, "open", id=0)  # which address that is nobody knows
+    assert not is_asked
+    said = (await model.toolbox.run_call(call)).text
+    assert said == "Error: Page `0` is not kept any more. Open it again first."
+    assert fetcher.fetched == []
+    call, _ = await ask(model, "find", pattern="this")
+    assert "match at L" in (await model.toolbox.run_call(call)).text
+    call, is_asked = await ask(model, "find", pattern="is", cursor=0, id="https://b.example/")
+    assert "id" not in call.arguments
+    await model.toolbox.run_call(call)
+    assert fetcher.fetched == ["https://a.example/?q=x"]
 
 
 async def test_a_new_chat_knows_nothing_of_the_one_before() -> None:

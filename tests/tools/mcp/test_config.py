@@ -50,21 +50,38 @@ def test_files_of_other_programs(config: Path, tmp_path: Path) -> None:
         ("{", "mcp.json is not valid JSON"),
         ("[]", "mcp.json must be an object with mcpServers"),
         ('{"mcpServers": ["a"]}', "mcp.json: mcpServers must be an object"),
-        ('{"mcpServers": {"a": "npx"}}', "mcp.json: a: it must be an object"),
-        ('{"mcpServers": {"a": {}}}', "mcp.json: a must have either a command or a url"),
-        ('{"mcpServers": {"a": {"command": "x", "url": "http://x"}}}', "a must have either"),
-        ('{"mcpServers": {"a": {"url": "ftp://x"}}}', "'ftp://x' is not an http://"),
-        ('{"mcpServers": {"a": {"command": ["npx"]}}}', "a: command must be text"),
-        ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', "a: args must be a list"),
-        ('{"mcpServers": {" ": {"command": "x"}}}', "a server has no name"),
     ],
 )
-def test_errors_name_the_file_and_the_entry(config: Path, text: str, said: str) -> None:
+def test_errors_name_the_file(config: Path, text: str, said: str) -> None:
     config.write_text(text)
     with pytest.raises(UsageError) as error:
         read_entries(Settings())
     assert str(config) in error.value.message
     assert said in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"a": "npx"}', "mcp.json: a: it must be an object"),
+        ('{"a": {}}', "mcp.json: a must have either a command or a url"),
+        ('{"a": {"command": "x", "url": "http://x"}}', "a must have either"),
+        ('{"a": {"url": "ftp://x"}}', "'ftp://x' is not an http://"),
+        ('{"a": {"command": ["npx"]}}', "a: command must be text"),
+        ('{"a": {"command": "x", "args": "y"}}', "a: args must be a list"),
+        ('{" ": {"command": "x"}}', "' ' cannot be the name of a server"),
+        ('{"": {"command": "x"}}', "'' cannot be the name of a server"),
+        ('{"python": {"command": "x"}}', "there is another tool 'python'"),
+    ],
+)
+def test_problems_name_the_file_and_the_entry(config: Path, text: str, said: str) -> None:
+    config.write_text(f'{{"mcpServers": {text}}}')
+    (entry,) = read_entries(Settings(), taken={"python"}).values()
+    assert str(config) in entry.problem
+    assert said in entry.problem
+    assert entry.name != "python"
+    with pytest.raises(ToolError, match=r"mcp\.json"):
+        entry.launch({})
 
 
 def test_a_file_that_is_named_must_be_there(config: Path, tmp_path: Path) -> None:

@@ -42,13 +42,17 @@ async def test_streamable_http(prepared: Prepare, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("THE_KEY", "k3y-of-mine")
     port = free_port()
     with running("http", port, MY_KEY="k3y-of-mine") as url:
-        good = {"url": url, "headers": {"Authorization": "Bearer ${env:THE_KEY}"}}
+        good: dict[str, Any] = {"url": url, "headers": {"Authorization": "Bearer ${env:THE_KEY}"}}
         toolbox, news = await prepared(good=good, refused={"url": url})
         assert len(news) == 1
         assert "the MCP server 'refused' failed" in news[0]
         assert "answered 401 Unauthorized" in news[0]
         assert (await toolbox.run("add", {"a": 1, "b": 2})).text == "3"
         assert await toolbox.prepare() == []
+        toolbox.allow(toolbox.tools["add"], "always")
+        for headers, is_asked in (({}, False), ({"X-As": "${NAME:-me}"}, True)):
+            again, _ = await prepared(good=good | {"headers": good["headers"] | headers})
+            assert again.needs_consent(again.tools["add"]) == is_asked
     gone = await toolbox.run("add", {"a": 1, "b": 2})
     assert gone.is_error
     assert "the MCP server 'good'" in gone.text

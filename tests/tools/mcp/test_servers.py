@@ -1,16 +1,19 @@
 """MCP servers that do what they should, started and ended by us."""
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gptoss_local.errors import UsageError
+from gptoss_local.settings import Settings
+from gptoss_local.tools import ToolSources
 from tests.conftest import free_port
 from tests.tools.mcp.conftest import GOOD, MakeSources, Prepare, bad
 from tests.tools.mcp.test_http import running
@@ -121,23 +124,86 @@ async def test_names_that_collide(prepared: Prepare, tmp_path: Path) -> None:
     assert toolbox.needs_consent(toolbox.tools["f"]), "another tool has the name now"
 
 
-async def test_a_lasting_permission_ends_with_the_command(
-    sources: MakeSources, tmp_path: Path
+async def test_a_lasting_permission_is_for_what_was_started(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = bad("", tmp_path)
-    toolbox = sources(s=first).toolbox()
+    """The program and its arguments, folder, variables, and the values that are filled in."""
+    first = bad("", tmp_path) | {"env": {"TOKEN": "${MY_VALUE}", "MODE": "read"}}
+    folder, other = tmp_path / "a", tmp_path / "b"
+    folder.mkdir()
+    (folder / "in").mkdir()
+    other.symlink_to(folder)  # the same folder
+    monkeypatch.setenv("MY_VALUE", "s3cret-of-mine")
+
+    async def asks(entry: dict[str, Any], folder: Path, *, allow: bool = False) -> bool:
+        config.write_text(json.dumps({"mcpServers": {"s": entry}}))
+        sources = ToolSources(Settings(home=tmp_path), folder)
+        toolbox = sources.toolbox()
+        try:
+            assert await toolbox.prepare() == []
+            if allow:
+                toolbox.allow(toolbox.tools["f"], "always")
+            toolbox.trusted.clear()
+            return toolbox.needs_consent(toolbox.tools["f"])
+        finally:
+            await sources.close()
+
+    assert not await asks(first, folder, allow=True)
+    kept = (config.parent / "allowed-tools.json").read_text()
+    assert not any(each in kept for each in ("s3cret", "MODE", "bad_server", str(tmp_path)))
+    assert not await asks(first | {"env": {"MODE": "read", "TOKEN": "${MY_VALUE}"}}, other)
+    assert not await asks(first | {"cwd": str(folder)}, tmp_path)
+    assert await asks(first, folder / "in")
+    assert await asks(first | {"cwd": "in"}, folder)
+    assert await asks(first | {"env": first["env"] | {"MODE": "write"}}, folder)
+    assert await asks(first | {"args": [*first["args"], "-v"]}, folder)
+    assert await asks({"command": "env", "args": [first["command"], *first["args"]]}, folder)
+    monkeypatch.setenv("MY_VALUE", "another")
+    assert await asks(first, folder)
+
+
+async def test_a_relative_program_is_that_of_its_folder(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose name is found in another folder of the PATH."""
+    config.write_text(
+        json.dumps({"mcpServers": {"s": {"command": "./run"}, "t": {"command": "run"}}})
+    )
+    boxes = []
+    for name in "ab":
+        program = tmp_path / name / "run"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\nexec {sys.executable} {GOOD['args'][0]}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+        sources = ToolSources(Settings(home=tmp_path), program.parent)
+        boxes.append(sources.toolbox())
+        assert await boxes[-1].prepare() == []
+        await sources.close()
+    first, second = boxes
+    for tool in ("add", "t_add"):
+        first.allow(first.tools[tool], "always")
+        assert first.tools[tool].about == second.tools[tool].about
+        assert second.needs_consent(second.tools[tool])
+
+
+async def test_one_that_cannot_be_used_is_left_out_alone(prepared: Prepare, config: Path) -> None:
+    names = {"read_file": GOOD, "py\nthon": GOOD, "a,b": GOOD, "\u202ex": GOOD, "broken": {}}
+    toolbox, news = await prepared(good=GOOD, **names)
+    assert [line.replace(str(config), "mcp.json") for line in news] == [
+        "read_file (not used): mcp.json: there is another tool 'read_file'",
+        r"py\nthon: mcp.json: 'py\nthon' cannot be the name of a server",
+        "a;b: mcp.json: 'a,b' cannot be the name of a server",
+        r"\u202ex: mcp.json: '\u202ex' cannot be the name of a server",
+        "broken: mcp.json: broken must have either a command or a url",
+    ]
+    assert (await toolbox.run("add", {"a": 1, "b": 2})).text == "3"
+    problems = {group.name: group.problem for group in toolbox.groups()}
+    assert problems["good"] == ""
+    assert "there is another tool" in problems["read_file (not used)"]
+    toolbox.switch("read_file")
     await toolbox.prepare()
-    toolbox.allow(toolbox.tools["f"], "always")
-    other_program = {"command": "env", "args": [first["command"], *first["args"]]}
-    for entry, is_asked in ((first | {"cwd": "/", "env": {}}, False), (other_program, True)):
-        toolbox = sources(s=entry).toolbox()
-        await toolbox.prepare()
-        assert toolbox.needs_consent(toolbox.tools["f"]) == is_asked
-
-
-def test_a_name_of_another_source(sources: MakeSources) -> None:
-    with pytest.raises(UsageError, match=r"mcp.json: there is another tool 'read_file'"):
-        sources(read_file=GOOD).toolbox()
+    assert toolbox.tools["read_file"].source == "read_file"  # the one that is built in
 
 
 async def test_the_file_is_read_for_each_chat(sources: MakeSources, config: Path) -> None:

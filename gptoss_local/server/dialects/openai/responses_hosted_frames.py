@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import msgspec
+
 from gptoss_local.chat import ToolCall
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.server.dialects.openai.responses_hosted import (
@@ -216,6 +218,8 @@ def begin_item(begun: CallBegun, hosted: HostedTools, include: Collection[str]) 
     call, state = begun.call, hosted.state
     tool = hosted.tools[call.name]
     if tool.kind == WEB_SEARCH:
+        arguments = dict(state.toolbox.call(call.name, call.arguments).arguments)
+        call = msgspec.structs.replace(call, arguments=arguments)  # with the address of a link
         return SearchItem(call, state.pages, has_sources=SOURCES in include)
     if tool.kind == CODE_INTERPRETER:
         return CodeItem(call, state.container_id, has_outputs=OUTPUTS in include)
