@@ -8,7 +8,7 @@ from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.quantities import parse_memory
 from gptoss_local.settings import Settings
 from gptoss_local.tools.consent import digest
-from gptoss_local.tools.python.choice import Choice, container_program, parse_choice
+from gptoss_local.tools.python.choice import Choice, parse_choice
 from gptoss_local.tools.python.engine import Answer, Engine
 from gptoss_local.tools.results import Page, ToolResult
 from gptoss_local.tools.tool import Arguments, Tool
@@ -64,6 +64,7 @@ class Python:
         except UsageError as error:
             raise ToolError(f"{error.message}. {error.hint}") from error
         code = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+        where = str(self._folder.resolve()) if self._choice.kind == "jupyter" else ""
         tool = Tool(
             self.name,
             self._choice.told(self._timeout_s),
@@ -72,17 +73,10 @@ class Python:
             self.about,
             self.name,
             timeout_s=self._timeout_s + 120,  # it ends itself; a kernel may be slow to start
-            identity=digest(self._choice, self._where),
+            identity=digest(self._choice, where),
             is_built_in=True,
         )
         return [tool]
-
-    @property
-    def _where(self) -> str | None:
-        """Return what else decides where code runs."""
-        if self._choice.kind == "container":
-            return container_program()
-        return str(self._folder.resolve()) if self._choice.kind == "jupyter" else None
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
         """Drop all variables."""
