@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.chat import Vocabulary
-from tests.conftest import RunningServer
+from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, run_scripted_server
 from tests.web.answers import say_all
 
@@ -23,6 +23,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 WAIT_MS = 15_000
+IS_LET_IN = "() => localStorage.getItem('gptoss-token') !== null"
 playwright.expect.set_options(timeout=WAIT_MS)
 
 
@@ -137,7 +138,7 @@ def open_page(browser: playwright.Browser, watch: Watch) -> Iterator[OpenPage]:
         urls.add(server.url)
         if is_let_in:
             page.goto(server.url + server.link())
-            page.wait_for_function("localStorage.getItem('gptoss-token')")
+            wait_until(lambda: page.evaluate(IS_LET_IN))
         page.goto(server.url + path)
         return page
 

@@ -18,7 +18,7 @@ from playwright.sync_api import Page, expect
 from gptoss_local.history import History
 from tests.conftest import RunningServer, wait_until
 from tests.web.chatting import ask, press, prose
-from tests.web.conftest import OpenPage, Watch
+from tests.web.conftest import IS_LET_IN, OpenPage, Watch
 
 CORPUS = [
     "<script>window.hacked=1</script>",
@@ -290,9 +290,8 @@ def test_a_link_that_was_used_is_refused_in_words(
 ) -> None:
     watch.expected = ("401",)
     link = scripted.link()
-    open_page(scripted, link, is_let_in=False).wait_for_function(
-        "localStorage.getItem('gptoss-token')"
-    )
+    first = open_page(scripted, link, is_let_in=False)
+    wait_until(lambda: first.evaluate(IS_LET_IN))
     page = open_page(scripted, link, is_let_in=False)
     expect(page.get_by_role("dialog")).to_contain_text("gptoss web")
 

@@ -154,8 +154,8 @@ def own_home(tmp_path: Path, nano_home: Path) -> Path:
 def test_a_server_that_was_started_again(
     open_page: OpenPage, own_home: Path, vocabulary: Vocabulary, watch: Watch
 ) -> None:
-    """Killed while it answers: the last second is lost, and the tab goes on with a new token."""
-    watch.expected = ("ERR_", "Failed to load resource", "status of 403")
+    """Killed while it answers: the last second is lost, and the tab continues by a new link."""
+    watch.expected = ("ERR_", "Failed to load resource", "status of 401")
     script = Script(vocabulary)
     say_all(script)
     with run_scripted_server(own_home, script) as server:
@@ -176,6 +176,9 @@ def test_a_server_that_was_started_again(
         again = subprocess.Popen(command, env=variables)
         try:
             expect(page.locator(".lost")).to_have_count(0, timeout=20_000)
+            expect(page.get_by_role("dialog")).to_contain_text("gptoss web")
+            open_page(server, server.link(), context=page.context, is_let_in=False)
+            expect(page.get_by_role("dialog")).to_have_count(0)
             expect(last_answer(page).locator(".state")).to_contain_text("Stopped")
             ask(page, "What is the capital of France?")
             expect(prose(page)).to_have_text("The capital of France is Paris.")
@@ -197,8 +200,9 @@ def test_a_server_with_a_key_asks_for_it_once(
 ) -> None:
     watch.expected = ("status of 401",)
     with run_server(own_home, api_key="a secret key") as server:
-        page = open_page(server)
-        field = page.get_by_role("dialog", name="API key").get_by_label("Key")
+        page = open_page(server, is_let_in=False)
+        dialog = page.get_by_role("dialog", name="Open the page from a terminal")
+        field = dialog.get_by_label("Key")
         expect(field).to_be_focused()
         assert not [url for url in watch.requests if "/api/" in url]  # nothing without a key
         field.fill("a wrong key")
