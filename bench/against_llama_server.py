@@ -25,11 +25,11 @@ from typing import Any
 
 from peers import SAMPLING, Answer, Ours, Peer, Theirs, free_url, serving
 
-from gptoss_local.chat import ChatRequest, Message, Vocabulary
-from gptoss_local.chat.render import render_chat
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.harmony import ChatRequest, Message, Vocabulary
+from gptoss_local.harmony.render import render_chat
+from gptoss_local.models.nano import ensure_gguf
+from gptoss_local.models.store import adopt_file, read_tokens
 from gptoss_local.settings import Settings, load_settings
-from gptoss_local.store import adopt_file, read_tokens
 
 N_PARALLEL, N_CTX, N_QUEUED = 8, 32_768, 32
 GREEDY = {"temperature": 0.0}

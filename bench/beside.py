@@ -18,8 +18,8 @@ from pathlib import Path
 
 from peers import SAMPLING, Ours, free_url, load, serving, text, whole_words
 
+from gptoss_local.models.store import adopt_file
 from gptoss_local.settings import Settings
-from gptoss_local.store import adopt_file
 
 N_PROMPT, N_ANSWER, N_NEW = 4096, 64, 64
 WAYS = {

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, PrefixOptions
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.models.nano import ensure_gguf
 from gptoss_local.settings import load_settings
 from gptoss_local.types import ContextParams, SamplingParams
 

@@ -27,23 +27,23 @@ from unittest import mock
 
 import msgspec
 
-from gptoss_local.capacity.profile import Profile, from_benchmark
-from gptoss_local.capacity.replay import Request, replay
-from gptoss_local.capacity.simulated_engine import SimulatedEngine
+from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
+from gptoss_local.cluster.capacity.replay import Request, replay
+from gptoss_local.cluster.capacity.simulated_engine import SimulatedEngine
 from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate, Tokens
 from gptoss_local.engine.worker import costs, timing
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.scheduler import Work
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.llama import Context, Model
-from gptoss_local.plan.measured import Measured
-from gptoss_local.plan.memory import Shape
+from gptoss_local.machine.plan.measured import Measured
+from gptoss_local.machine.plan.memory import Shape
+from gptoss_local.models.store import find_model, read_info
 from gptoss_local.runner.benchmark import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth
 from gptoss_local.runner.loading import load_command, load_model
 from gptoss_local.runner.planning import plan_load
 from gptoss_local.settings import Settings, load_settings
-from gptoss_local.store import find_model, read_info
 from gptoss_local.types import SamplingParams
 
 N_CTX, N_BATCH, N_SEQ = 4096, 512, 8

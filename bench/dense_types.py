@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from convert import convert_checkpoint
 from convert.tensor_types import DENSE_TYPES
-from gptoss_local.chat import Vocabulary
 from gptoss_local.formats.gguf_file import read_tokens
-from gptoss_local.nano.materialize import materialize
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.nano.materialize import materialize
 
 Logits = NDArray[np.float64]
 

@@ -20,10 +20,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.nano import ensure_gguf
+from gptoss_local.models.store import read_tokens
 from gptoss_local.settings import load_settings
-from gptoss_local.store import read_tokens
 from tests.dynamo.cluster import Cluster, running
 from tests.dynamo.packages import dynamo_packages
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from peers import checked
 
+from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Finished, Generate, PrefixOptions, Tokens
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, Model
 from gptoss_local.types import ContextParams, SamplingParams
 
 _N_ANSWER = 24

@@ -51,10 +51,10 @@ from peers import (
 )
 from synth_gguf import fill, write_header
 
-from gptoss_local.llama import Batch, Context, Model, list_devices
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.engine.llama import Batch, Context, Model, list_devices
+from gptoss_local.models.nano import ensure_gguf
+from gptoss_local.models.store import adopt_file
 from gptoss_local.settings import Settings, load_settings
-from gptoss_local.store import adopt_file
 from gptoss_local.types import ContextParams
 
 PARTS = ("nano", "size", "speed")

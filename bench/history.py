@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 
 N_CHATS, N_TURNS, N_WORDS = 1000, 20, 300
 N_RANKS = 50_000  # different words

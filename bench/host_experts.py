@@ -6,8 +6,8 @@ In one process, with the plan that gptoss makes and bare llama.cpp: seconds to l
 4,096 tokens three times over, and the median of 64 further tokens. Then, in the last mode, the same
 prompt with earlier ones in the cache, and prompts and tokens in our engine.
 GGML_OP_OFFLOAD_MIN_BATCH has its usual effect: with 1, single tokens are also computed with experts
-that come to the GPU; with 2 to 4, only their biases are (`gptoss_local/plan/measured.py`). FILE
-should be in the page cache; it may be random (`synth_gguf.py`).
+that come to the GPU; with 2 to 4, only their biases are (`gptoss_local/machine/plan/measured.py`).
+FILE should be in the page cache; it may be random (`synth_gguf.py`).
 """
 
 import argparse
@@ -20,10 +20,10 @@ import msgspec
 from offload import ballast
 from peers import checked
 
+from gptoss_local.engine.llama import Context, Model, has_gpu
 from gptoss_local.engine.protocol import Generate, PrefixOptions, Tokens
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, Model, has_gpu
-from gptoss_local.plan.result import Plan
+from gptoss_local.machine.plan.result import Plan
 from gptoss_local.runner.planning import plan_load
 from gptoss_local.settings import load_settings
 from gptoss_local.types import ContextParams, LoadMode, ModelParams, SamplingParams

@@ -24,12 +24,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.vocabulary import STOP_TOKENS
-from gptoss_local.llama import Context, Model, Sampler
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.engine.llama import Context, Model, Sampler
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony.vocabulary import STOP_TOKENS
+from gptoss_local.models.nano import ensure_gguf
+from gptoss_local.models.store import adopt_file, read_tokens
 from gptoss_local.settings import Settings, load_settings
-from gptoss_local.store import adopt_file, read_tokens
 from gptoss_local.types import ContextParams, SamplingParams
 
 PROMPT = (

@@ -25,18 +25,18 @@ import msgspec
 import numpy as np
 from dense_types import Logits, log_softmax, nano_prompts
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.engine.llama import Batch, Context, Model, has_gpu
 from gptoss_local.formats.gguf_file import read_tokens
-from gptoss_local.llama import Batch, Context, Model, has_gpu
+from gptoss_local.harmony import Vocabulary
 from gptoss_local.machine.nvidia import read_gpus
-from gptoss_local.plan.facts import ModelFacts, read_facts
-from gptoss_local.plan.memory import (
+from gptoss_local.machine.plan.facts import ModelFacts, read_facts
+from gptoss_local.machine.plan.memory import (
     Shape,
     all_cache_bytes,
     compute_bytes,
     f16_cache_bytes,
 )
-from gptoss_local.plan.placement import iter_placements
+from gptoss_local.machine.plan.placement import iter_placements
 from gptoss_local.quantities import parse_memory
 from gptoss_local.types import CacheType, KvType, ModelParams
 

@@ -30,7 +30,7 @@ import httpx
 import psutil
 from peers import check
 
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.models.nano import ensure_gguf
 from gptoss_local.settings import load_settings
 
 N_TOKENS = 40

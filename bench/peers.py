@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from gptoss_local.chat import Vocabulary
 from gptoss_local.engine.protocol import Event, Failed
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.store import read_tokens
 from gptoss_local.settings import load_settings
-from gptoss_local.store import read_tokens
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 """The sampling that OpenAI recommends for gpt-oss."""

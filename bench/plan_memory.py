@@ -20,14 +20,14 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
+from gptoss_local.engine.llama import Context, Model
+from gptoss_local.engine.llama.memory import logged_buffers
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Failed, Generate
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, Model
-from gptoss_local.llama.memory import logged_buffers
 from gptoss_local.machine.nvidia import read_gpus
-from gptoss_local.plan.facts import ModelFacts, read_facts
-from gptoss_local.plan.memory import Shape, device_sampling_bytes, host_map_bytes
-from gptoss_local.plan.placement import Placement, iter_placements
+from gptoss_local.machine.plan.facts import ModelFacts, read_facts
+from gptoss_local.machine.plan.memory import Shape, device_sampling_bytes, host_map_bytes
+from gptoss_local.machine.plan.placement import Placement, iter_placements
 from gptoss_local.types import KvType, ModelParams, SamplingParams
 
 MIB = 2**20

@@ -17,13 +17,13 @@ from agent_turns import Json, body, conversation, turn
 from openai_harmony import Conversation, Role
 from openai_harmony import Message as HarmonyMessage
 
-from gptoss_local.chat import ChatRequest, Vocabulary
-from gptoss_local.chat.parts import RenderedParts
-from gptoss_local.chat.render import render_chat
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.harmony import ChatRequest, Vocabulary
+from gptoss_local.harmony.parts import RenderedParts
+from gptoss_local.harmony.render import render_chat
+from gptoss_local.models.nano import ensure_gguf
+from gptoss_local.models.store import read_tokens
 from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody
 from gptoss_local.settings import load_settings
-from gptoss_local.store import read_tokens
 
 N_ROUNDS, N_TURNS = 5, 3
 DATE = datetime.date(2026, 1, 1)

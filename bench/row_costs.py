@@ -13,7 +13,7 @@ import statistics
 import time
 from pathlib import Path
 
-from gptoss_local.llama import Batch, Context, Model, Sampler
+from gptoss_local.engine.llama import Batch, Context, Model, Sampler
 from gptoss_local.types import ContextParams, ModelParams, SamplingParams
 
 _WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24, 32)

@@ -21,13 +21,13 @@ from pathlib import Path
 
 from peers import checked
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.engine.llama import Context, Model, Sampler, has_gpu
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, Model, Sampler, has_gpu
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.nano import ensure_gguf
+from gptoss_local.models.store import read_tokens
 from gptoss_local.settings import load_settings
-from gptoss_local.store import read_tokens
 from gptoss_local.types import ContextParams, SamplingParams
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from peers import checked
 
+from gptoss_local.engine.llama import Context, Model, has_gpu
 from gptoss_local.engine.protocol import Generate, Tokens
 from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, Model, has_gpu
 from gptoss_local.types import ContextParams, SamplingParams
 
 _N_PROMPT, _N_ANSWER, _N_ROUNDS = 96, 96, 3

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gptoss_local.nano.materialize import materialize
+from gptoss_local.models.nano.materialize import materialize
 
 LAYERS_EXPERTS = {"20b": (24, 32), "120b": (36, 128)}
 N_EMBD, N_VOCAB, N_Q, N_KV, N_HEADS = 2880, 201_088, 4096, 512, 64

@@ -16,13 +16,13 @@ from pathlib import Path
 import httpx
 from textual.pilot import Pilot
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.client import AsyncClient
-from gptoss_local.history import History
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.api.client import AsyncClient
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.nano import ensure_gguf
+from gptoss_local.models.store import read_tokens
 from gptoss_local.settings import Settings, ToolCommand
-from gptoss_local.store import read_tokens
-from gptoss_local.tools import ToolSources
+from gptoss_local.talk.history import History
+from gptoss_local.talk.tools import ToolSources
 from tests.conftest import RunningServer
 from tests.scripted_engine import Script, answer, calls, calls_built_in, run_scripted_server
 from tui.app import ChatApp

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from docs.screenshots import run_script
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.models.nano import ensure_gguf
 from tests.cli.hostile import in_terminal
 
 _QUESTION = "Is 221 a prime number?"

@@ -17,10 +17,10 @@ import httpx
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.history import History
-from gptoss_local.nano import ensure_gguf
-from gptoss_local.store import read_tokens
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.nano import ensure_gguf
+from gptoss_local.models.store import read_tokens
+from gptoss_local.talk.history import History
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.web.answers import RICH, THOUGHT
 from tests.web.chatting import ask, box, press

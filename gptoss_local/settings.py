@@ -210,7 +210,7 @@ def keep_from_children(variable: str) -> None:
 
 
 def user_models_file() -> Path:
-    """Return the user's own catalogue, there or not; see `gptoss_local.catalog`."""
+    """Return the user's own catalogue, there or not; see `gptoss_local.models.catalog`."""
     return _models_file(os.environ.get("XDG_CONFIG_HOME", ""))
 
 

@@ -1,9 +1,9 @@
 """Build llama.cpp for the processors of many machines: the wheel that a release brings.
 
 Its CPU backend is one library per generation of processors, from the first x86-64 to AVX-512 and
-AMX, or from ARMv8.0 to ARMv8.6 with SVE2; `gptoss_local.llama` loads the best one. auditwheel adds
-OpenMP's library, and sets the tag: the oldest glibc that will do, which follows from the system
-that this runs on, or from the cross compiler's libraries.
+AMX, or from ARMv8.0 to ARMv8.6 with SVE2; `gptoss_local.engine.llama` loads the best one.
+auditwheel adds OpenMP's library, and sets the tag: the oldest glibc that will do, which follows
+from the system that this runs on, or from the cross compiler's libraries.
 """
 
 import os

@@ -17,7 +17,7 @@ def unsuitable(log: Log, environment: Path, architectures: tuple[str, ...]) -> s
     """
     lines: list[str] = []
     try:
-        command = [python_of(environment), "-m", "gptoss_local.llama"]
+        command = [python_of(environment), "-m", "gptoss_local.engine.llama"]
         log.run(command, failed="It does not load here", hint="", on_line=lines.append)
     except SetupError as error:
         return f"{error} {''.join(lines[-1:])}".strip()

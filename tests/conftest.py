@@ -18,11 +18,11 @@ import hypothesis
 import psutil
 import pytest
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.history import History
-from gptoss_local.nano import MODEL_NAME, ensure_gguf
-from gptoss_local.nano.materialize import materialize
-from gptoss_local.store import read_tokens
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.nano import MODEL_NAME, ensure_gguf
+from gptoss_local.models.nano.materialize import materialize
+from gptoss_local.models.store import read_tokens
+from gptoss_local.talk.history import History
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("no deadline", deadline=None)

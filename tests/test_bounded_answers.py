@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from gptoss_local.catalog import UpstreamAddress
-from gptoss_local.client import Client
+from gptoss_local.api.client import Client
 from gptoss_local.errors import GptOssError, ToolError
-from gptoss_local.hub.client import HubClient
+from gptoss_local.models.catalog import UpstreamAddress
+from gptoss_local.models.hub.client import HubClient
 from gptoss_local.settings import Settings
-from gptoss_local.tools.browser.searching import SearchEngine
+from gptoss_local.talk.tools.browser.searching import SearchEngine
 from gptoss_local.upstream.calls import Call, Fault
 from gptoss_local.upstream.connection import Connection, silent_urls
 from gptoss_local.upstream.replicas import Replica

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from gptoss_local.citations import Citation, find_citations, linked
-from gptoss_local.tools import Page
+from gptoss_local.talk.citations import Citation, find_citations, linked
+from gptoss_local.talk.tools import Page
 
 A, B = Page(1, "https://a.example/x", "A"), Page(2, "https://b.example:8443/", "B")
 PAGES = [A, B, Page(3, "", "results"), Page(4, "javascript:alert(1)", "no page")]

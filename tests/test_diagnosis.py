@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gptoss_local.diagnosis import GIB, Finding, Level, Surroundings, diagnose
+from gptoss_local.cli.doctor.diagnosis import GIB, Finding, Level, Surroundings, diagnose
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Driver
 from tests.plan.machines import gpu, machine

@@ -18,7 +18,6 @@ import pytest
 
 from convert.journal import Journal, journal_path
 from gptoss_local.api_keys import add_key, read_keys
-from gptoss_local.catalog import check_models_file
 from gptoss_local.engine.worker.cache import prefix_store
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.errors import (
@@ -28,11 +27,9 @@ from gptoss_local.errors import (
     NewerModelError,
     UsageError,
 )
-from gptoss_local.history import History, check_file
-from gptoss_local.plan import measured
-from gptoss_local.presets import Preset, presets_path, save_preset
-from gptoss_local.settings import Settings, config_path, load_settings
-from gptoss_local.store import (
+from gptoss_local.machine.plan import measured
+from gptoss_local.models.catalog import check_models_file
+from gptoss_local.models.store import (
     ModelDefaults,
     add_model,
     delete_model,
@@ -41,10 +38,13 @@ from gptoss_local.store import (
     list_models,
     unusable_models,
 )
-from gptoss_local.store.blobs import remove_unused
-from gptoss_local.store.manifests import remove_unnamed_weights
-from gptoss_local.tools.consent import Consents
-from gptoss_local.tools.tool import Tool
+from gptoss_local.models.store.blobs import remove_unused
+from gptoss_local.models.store.manifests import remove_unnamed_weights
+from gptoss_local.settings import Settings, config_path, load_settings
+from gptoss_local.talk.history import History, check_file
+from gptoss_local.talk.presets import Preset, presets_path, save_preset
+from gptoss_local.talk.tools.consent import Consents
+from gptoss_local.talk.tools.tool import Tool
 from tests.cli.conftest import run_cli
 from tests.plan.machines import machine
 

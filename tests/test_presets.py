@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gptoss_local import whole_file
 from gptoss_local.errors import UsageError
-from gptoss_local.presets import (
+from gptoss_local.talk.presets import (
     Preset,
     find_preset,
     options_text,

@@ -26,22 +26,23 @@ import psutil
 import pytest
 import typer
 
-from gptoss_local import client, diagnosis
+from gptoss_local.api import client
 from gptoss_local.cli import _tools, launch
+from gptoss_local.cli.doctor import diagnosis
+from gptoss_local.cli.doctor.repair import folders, shell
+from gptoss_local.cli.launch.agents import AGENTS, Setup
+from gptoss_local.engine.llama import cuda_packages, pinning
 from gptoss_local.engine.worker.loading import read_ahead
-from gptoss_local.launch.agents import AGENTS, Setup
-from gptoss_local.llama import cuda_packages, pinning
 from gptoss_local.machine import hardware
-from gptoss_local.plan import planner
-from gptoss_local.plan.hypothetical import imagine
-from gptoss_local.plan.options import PlanOptions
-from gptoss_local.pulling import process as pulling_process
-from gptoss_local.repair import folders, shell
+from gptoss_local.machine.plan import planner
+from gptoss_local.machine.plan.hypothetical import imagine
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.models.pulling import process as pulling_process
 from gptoss_local.server import app as server_app
 from gptoss_local.settings import Settings
-from gptoss_local.tools import processes
-from gptoss_local.tools.browser import reading
-from gptoss_local.tools.python import driver
+from gptoss_local.talk.tools import processes
+from gptoss_local.talk.tools.browser import reading
+from gptoss_local.talk.tools.python import driver
 from tests.conftest import wait_until
 from tests.installers.conftest import INSTALLERS  # makes the installer's modules importable
 from tests.plan.machines import GIB, SMALL, gpu, machine
@@ -164,8 +165,8 @@ def test_launch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     assert ended.value.exit_code == 3
 
 
-@reaches("gptoss_local/client.py", "_open_log", "_spawn_server")
-@reaches("gptoss_local/pulling/process.py", "start")
+@reaches("gptoss_local/api/client.py", "_open_log", "_spawn_server")
+@reaches("gptoss_local/models/pulling/process.py", "start")
 def test_processes_that_outlive_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """They get no console that could be seen or closed, and no Ctrl-C."""
     started: list[int] = []
@@ -186,7 +187,7 @@ def test_processes_that_outlive_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_
         log.write(b"said")
 
 
-@reaches("gptoss_local/llama/cuda_packages.py", "preload_cuda")
+@reaches("gptoss_local/engine/llama/cuda_packages.py", "preload_cuda")
 def test_dlls_of_cuda_are_loaded_before_those_that_need_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -206,7 +207,7 @@ def test_dlls_of_cuda_are_loaded_before_those_that_need_them(
 
 
 @reaches("gptoss_local/engine/worker/loading/read_ahead.py", "read_ahead")
-@reaches("gptoss_local/llama/pinning.py", "can_pin")
+@reaches("gptoss_local/engine/llama/pinning.py", "can_pin")
 @reaches("gptoss_local/machine/hardware.py", "pinnable_bytes", "_platform", "_n_cores")
 @reaches("gptoss_local/machine/hardware.py", "_disk_kind")
 def test_what_windows_does_not_say(
@@ -225,9 +226,9 @@ def test_what_windows_does_not_say(
     assert hardware._disk_kind(tmp_path, tmp_path) is None
 
 
-@reaches("gptoss_local/diagnosis.py", "_gpu")
-@reaches("gptoss_local/plan/hypothetical.py", "imagine", "_imagine_gpu")
-@reaches("gptoss_local/plan/planner.py", "gpu_budget", "_plan")
+@reaches("gptoss_local/cli/doctor/diagnosis.py", "_gpu")
+@reaches("gptoss_local/machine/plan/hypothetical.py", "imagine", "_imagine_gpu")
+@reaches("gptoss_local/machine/plan/planner.py", "gpu_budget", "_plan")
 def test_a_card_under_wddm() -> None:
     card, plain = gpu(16, is_wddm=True), gpu(16)
     budgets = [planner.gpu_budget(each, PlanOptions()) for each in (plain, card)]
@@ -241,8 +242,8 @@ def test_a_card_under_wddm() -> None:
     assert "pages VRAM to RAM" in found.fix
 
 
-@reaches("gptoss_local/repair/folders.py", "folder_faults", "_folder_fault")
-@reaches("gptoss_local/repair/shell.py", "_command", "_service")
+@reaches("gptoss_local/cli/doctor/repair/folders.py", "folder_faults", "_folder_fault")
+@reaches("gptoss_local/cli/doctor/repair/shell.py", "_command", "_service")
 def test_doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     settings = Settings(home=tmp_path)
     settings.history_path.touch(mode=0o644)
@@ -271,8 +272,8 @@ def test_server(monkeypatch: pytest.MonkeyPatch, msvcrt: Msvcrt) -> None:
     assert module._raise_file_limit(10**6) is None
 
 
-@reaches("gptoss_local/tools/browser/reading.py", "_limit_memory")
-@reaches("gptoss_local/tools/python/driver.py", "_limit_this_process", "MontySandbox.kill")
+@reaches("gptoss_local/talk/tools/browser/reading.py", "_limit_memory")
+@reaches("gptoss_local/talk/tools/python/driver.py", "_limit_this_process", "MontySandbox.kill")
 def test_limits_of_a_process(monkeypatch: pytest.MonkeyPatch, msvcrt: Msvcrt) -> None:
     for module in (reading, driver):
         monkeypatch.setattr(module, "sys", WINDOWS)
@@ -286,7 +287,7 @@ def test_limits_of_a_process(monkeypatch: pytest.MonkeyPatch, msvcrt: Msvcrt) ->
         assert process.wait(30) == -signal.SIGTERM
 
 
-@reaches("gptoss_local/tools/processes.py", "kill_tree")
+@reaches("gptoss_local/talk/tools/processes.py", "kill_tree")
 async def test_a_tool_ends_with_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "sys", WINDOWS)
     monkeypatch.setattr(processes, "os", NT)

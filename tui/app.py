@@ -19,9 +19,9 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 
 from gptoss_local.errors import UsageError
-from gptoss_local.history import History
 from gptoss_local.printable import printable
-from gptoss_local.tools import Toolbox
+from gptoss_local.talk.history import History
+from gptoss_local.talk.tools import Toolbox
 from tui.actions import REGISTRY
 from tui.clipboard import copy_natively
 from tui.conversation import Conversation

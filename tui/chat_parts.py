@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 from textual.app import App
 
-from gptoss_local.conversation import ToolChoice
-from gptoss_local.conversation.tool_choice import OPTION
-from gptoss_local.history import History
-from gptoss_local.tools import Toolbox
+from gptoss_local.talk.conversation import ToolChoice
+from gptoss_local.talk.conversation.tool_choice import OPTION
+from gptoss_local.talk.history import History
+from gptoss_local.talk.tools import Toolbox
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
 from tui.dialogue import Dialogue

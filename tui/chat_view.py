@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from textual.app import App
 from textual.widget import Widget
 
-from gptoss_local.history import Turn
+from gptoss_local.talk.history import Turn
 from tui.screens.dialog import Typing
 from tui.widgets.turn_view import AssistantTurnView, TurnView
 

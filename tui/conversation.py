@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.conversation import (
+from gptoss_local.errors import AnsweringError, ChatNotFoundError, HistoryError
+from gptoss_local.talk.conversation import (
     Answer,
     changes_of,
     messages_of,
@@ -13,10 +14,9 @@ from gptoss_local.conversation import (
     request_of,
     result_stats,
 )
-from gptoss_local.errors import AnsweringError, ChatNotFoundError, HistoryError
-from gptoss_local.history import ChatSummary, History, Turn
-from gptoss_local.presets import Preset
-from gptoss_local.tools import Page, ToolResult
+from gptoss_local.talk.history import ChatSummary, History, Turn
+from gptoss_local.talk.presets import Preset
+from gptoss_local.talk.tools import Page, ToolResult
 from gptoss_local.types import Effort
 from tui.paste import Composed, Fold, folds_of
 

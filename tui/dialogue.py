@@ -1,9 +1,9 @@
 """Sends, edits and queues the next messages of the open chat."""
 
-from gptoss_local.conversation import Answer
 from gptoss_local.errors import AnsweringError, GptOssError, HistoryError
-from gptoss_local.history import Turn
-from gptoss_local.tools import Toolbox
+from gptoss_local.talk.conversation import Answer
+from gptoss_local.talk.history import Turn
+from gptoss_local.talk.tools import Toolbox
 from tui.chat_view import ChatView
 from tui.conversation import Conversation, composed_of
 from tui.documents import image_note

@@ -110,7 +110,7 @@ def _read_text(path: Path) -> tuple[str, str]:
 
 
 def _read_pdf(path: Path, stop: Event) -> tuple[str, str]:
-    from gptoss_local.tools.browser.reader import UnreadableError, read_pdf  # PERF: 50 ms
+    from gptoss_local.talk.tools.browser.reader import UnreadableError, read_pdf  # PERF: 50 ms
 
     async def read() -> tuple[str, str]:
         work = asyncio.create_task(read_pdf(path.read_bytes()))

@@ -8,11 +8,11 @@ from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from gptoss_local.conversation import Answer, refusal_of
-from gptoss_local.conversation.calls import STOPPED, TOO_MANY, Decision, denied
 from gptoss_local.errors import ContextOverflowError
-from gptoss_local.history import Turn
-from gptoss_local.tools import Arguments, Tool, Toolbox, ToolResult
+from gptoss_local.talk.conversation import Answer, refusal_of
+from gptoss_local.talk.conversation.calls import STOPPED, TOO_MANY, Decision, denied
+from gptoss_local.talk.history import Turn
+from gptoss_local.talk.tools import Arguments, Tool, Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
 from tui.running_answer import RunningAnswer

@@ -8,9 +8,9 @@ import asyncio
 from contextlib import aclosing
 from typing import Any
 
-from gptoss_local.conversation.answer import Answer, Growth
 from gptoss_local.errors import ContextOverflowError, GptOssError, HistoryError
-from gptoss_local.history import Turn
+from gptoss_local.talk.conversation.answer import Answer, Growth
+from gptoss_local.talk.history import Turn
 from tui.conversation import Conversation
 from tui.screens.errors import READ_S, show_error
 from tui.server import ChatServer

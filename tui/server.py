@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, NamedTuple, Protocol
 
-from gptoss_local.client import AsyncClient
+from gptoss_local.api.client import AsyncClient
 from gptoss_local.errors import ServerUnavailableError, UnauthorizedError
 
 

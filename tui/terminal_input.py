@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import Any
 
-from gptoss_local.history.plain import plain_text
+from gptoss_local.talk.history.plain import plain_text
 
 _START, _END = "\x1b[200~", "\x1b[201~"  # of a bracketed paste
 

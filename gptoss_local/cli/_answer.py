@@ -13,10 +13,10 @@ from gptoss_local.printable import write_style
 from gptoss_local.quantities import per_token
 
 if TYPE_CHECKING:
+    from gptoss_local.api.client import Client
     from gptoss_local.cli._tools import RunTools
-    from gptoss_local.client import Client
-    from gptoss_local.conversation.what_runs import Part
-    from gptoss_local.tools import ToolResult
+    from gptoss_local.talk.conversation.what_runs import Part
+    from gptoss_local.talk.tools import ToolResult
 
 _N_LINES = 12  # of a result; all of it is the model's
 
@@ -225,7 +225,7 @@ class Chat:
 
     def _call(self, exchange: list[dict[str, Any]]) -> bool:
         """Add the results of the calls of the last answer; returns whether an answer follows."""
-        from gptoss_local.conversation.calls import STOPPED
+        from gptoss_local.talk.conversation.calls import STOPPED
 
         assert self.tools is not None
         calls = exchange[-1]["tool_calls"]

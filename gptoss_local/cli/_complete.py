@@ -81,7 +81,7 @@ def _values(parameter: Any, command: str) -> list[tuple[str, str]]:
         is_option = parameter.param_type_name == "option"
         words = _plain_names("installed" if is_option else _KINDS.get(command, "installed"))
     elif parameter.metavar == "AGENT":
-        from gptoss_local.launch.agents import AGENTS
+        from gptoss_local.cli.launch.agents import AGENTS
 
         words = [*AGENTS]
     return [(str(each), "") for each in words]
@@ -98,11 +98,11 @@ def _plain_names(kind: _NameKind) -> list[str]:
 def _names(kind: _NameKind, settings: Settings) -> list[str]:
     match kind:
         case "installed":
-            from gptoss_local.names import installed_names
+            from gptoss_local.models.names import installed_names
 
             return installed_names(settings.models_dir)
         case "known":
-            from gptoss_local.catalog import catalog
+            from gptoss_local.models.catalog import catalog
 
             return [model.name for model in catalog() if model.repo]
         case "loaded":

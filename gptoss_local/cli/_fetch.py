@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from rich.filesize import decimal
 
-from gptoss_local.catalog import CatalogModel
 from gptoss_local.cli._question import confirm
 from gptoss_local.errors import DownloadError
+from gptoss_local.models.catalog import CatalogModel
 from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
-    from gptoss_local.store.external import FoundModel
+    from gptoss_local.models.store.external import FoundModel
     from gptoss_local.types import Progress
 
 
@@ -27,7 +27,7 @@ def fetch(
 
     A process does the work: it can be killed where a thread would wait for a network that is gone.
     """
-    from gptoss_local.pulling.process import STEP, read_line, start
+    from gptoss_local.models.pulling.process import STEP, read_line, start
 
     with start(model.name, settings, gguf=gguf, dense=dense or "q8_0") as process:
         assert process.stdout is not None
@@ -50,8 +50,8 @@ def take_from_disk(model: CatalogModel, settings: Settings) -> bool:
 
     Without a terminal it is only mentioned.
     """
-    from gptoss_local.store import adopt_file
-    from gptoss_local.store.external import find_elsewhere
+    from gptoss_local.models.store import adopt_file
+    from gptoss_local.models.store.external import find_elsewhere
 
     found = [f for f in find_elsewhere() if f.model == model.name and f.kind == "gguf"]
     for each in found:

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 
 from rich.filesize import decimal
 
-from gptoss_local.catalog import CatalogModel, catalog, known_model
 from gptoss_local.cli._fetch import fetch, take_from_disk
 from gptoss_local.cli._output import RESUMABLE, print_error, print_table, progress_bar, say
 from gptoss_local.cli._question import choose, confirm
 from gptoss_local.errors import DoesNotFitError, GptOssError, UsageError
+from gptoss_local.models.catalog import CatalogModel, catalog, known_model
 from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
     from gptoss_local.machine.hardware import Machine
-    from gptoss_local.plan.result import Plan
+    from gptoss_local.machine.plan.result import Plan
 
 
 def chosen_model(settings: Settings) -> str:
@@ -25,7 +25,7 @@ def chosen_model(settings: Settings) -> str:
     Raises:
         UsageError: there is none, and no terminal to ask on.
     """
-    from gptoss_local.store import check_usable, list_models
+    from gptoss_local.models.store import check_usable, list_models
 
     for entry in list_models(settings):
         if entry.upstream:
@@ -135,9 +135,9 @@ def _fit(model: CatalogModel, machine: "Machine", settings: Settings) -> tuple[f
     """Return the expected speed of answers in tokens/s, 0 if it cannot be used, and words."""
     from gptoss_local.engine.protocol import N_DRAFT_MAX
     from gptoss_local.machine.hardware import free_bytes
-    from gptoss_local.plan.facts import published_facts
-    from gptoss_local.plan.options import plan_options
-    from gptoss_local.plan.planner import make_plan
+    from gptoss_local.machine.plan.facts import published_facts
+    from gptoss_local.machine.plan.options import plan_options
+    from gptoss_local.machine.plan.planner import make_plan
 
     if not (model.layers and model.experts):
         return 0.0, f"for {model.needs.vram} of VRAM, {model.needs.ram} of RAM"
@@ -152,7 +152,7 @@ def _fit(model: CatalogModel, machine: "Machine", settings: Settings) -> tuple[f
 
 
 def _words(plan: "Plan") -> str:
-    from gptoss_local.plan.words import rate
+    from gptoss_local.machine.plan.words import rate
 
     where = "without a GPU"
     if plan.uses_gpu:

@@ -4,13 +4,13 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from gptoss_local.catalog import canonical_name
 from gptoss_local.cli._output import progress_bar
 from gptoss_local.errors import UnauthorizedError
+from gptoss_local.models.catalog import canonical_name
 from gptoss_local.types import Progress
 
 if TYPE_CHECKING:
-    from gptoss_local.client import Client
+    from gptoss_local.api.client import Client
 
 
 def show_load(client: "Client", body: dict[str, Any], *, if_interrupted: str = "") -> None:

@@ -21,7 +21,7 @@ def warn_if_busy() -> None:
 
 def unload(name: str, settings: Settings) -> None:
     """Make a server give the model's memory back, so that it is measured as it will be loaded."""
-    from gptoss_local.client import Client
+    from gptoss_local.api.client import Client
     from gptoss_local.errors import ServerUnavailableError
 
     client = Client(settings)

@@ -13,8 +13,8 @@ from gptoss_local.quantities import parse_keep_alive
 from gptoss_local.settings import Settings
 
 if TYPE_CHECKING:
-    from gptoss_local.client import Client
-    from gptoss_local.store import ModelEntry
+    from gptoss_local.api.client import Client
+    from gptoss_local.models.store import ModelEntry
 
 _PATHS = ("/", ".", "~")  # with which a path begins, and no name
 
@@ -68,7 +68,7 @@ def named(model: str, settings: Settings) -> str:
         ModelNotFoundError: it is a path, and there is no such file.
         UsageError: the file cannot be used.
     """
-    from gptoss_local.store import adopt_file, find_model
+    from gptoss_local.models.store import adopt_file, find_model
 
     path = Path(os.path.expanduser(model))
     if not is_path(model):
@@ -92,7 +92,7 @@ def entry_to_read(model: str, settings: Settings) -> "ModelEntry":
         ModelNotFoundError: there is neither.
         UsageError: the file cannot be used.
     """
-    from gptoss_local.store import find_model, look_at_file
+    from gptoss_local.models.store import find_model, look_at_file
 
     path = Path(model).expanduser()
     if is_path(model) and path.is_file():
@@ -112,7 +112,7 @@ def keep_alive_of(text: str) -> str | int:
 
 def running_server(settings: Settings) -> "Client":
     """Return a client of the server, which is started unless it runs."""
-    from gptoss_local.client import Client
+    from gptoss_local.api.client import Client
 
     client = Client(settings)
     client.ensure_running()
@@ -125,13 +125,13 @@ def server_for(model: str, settings: Settings) -> "Client":
     Raises:
         ModelNotFoundError: there is no such model, and it is not to be downloaded.
     """
-    from gptoss_local.store import find_model
+    from gptoss_local.models.store import find_model
 
     try:
         entry = find_model(model, settings)
     except ModelNotFoundError:
-        from gptoss_local.catalog import canonical_name
         from gptoss_local.cli._first_model import offer_download
+        from gptoss_local.models.catalog import canonical_name
 
         if not offer_download(canonical_name(model), settings):
             raise

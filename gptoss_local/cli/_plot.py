@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gptoss_local.plan import words
+from gptoss_local.machine.plan import words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

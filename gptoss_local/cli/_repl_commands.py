@@ -114,7 +114,7 @@ def _retry(session: Session, _argument: str) -> None:
 
 
 def _show(session: Session, what: str) -> None:
-    from gptoss_local.store import find_model, render_modelfile
+    from gptoss_local.models.store import find_model, render_modelfile
 
     entry = find_model(session.chat.model, session.settings)
     match what:
@@ -142,7 +142,7 @@ def _show(session: Session, what: str) -> None:
 
 
 def _say_parameters(title: str, parameters: dict[str, Any]) -> None:
-    from gptoss_local.store.modelfile import parameter_lines
+    from gptoss_local.models.store.modelfile import parameter_lines
 
     lines = [f"  {name:<31}{value}" for name, value in parameter_lines(parameters)]
     say("\n".join([title, *(lines or ["  none"])]))
@@ -150,7 +150,7 @@ def _say_parameters(title: str, parameters: dict[str, Any]) -> None:
 
 def _load(session: Session, model: str) -> None:
     """Begin a conversation with a model, which may be a session that was saved."""
-    from gptoss_local.store import find_model
+    from gptoss_local.models.store import find_model
 
     if not model:
         raise UsageError("/load needs a model", hint="`gptoss ls` lists the models.")
@@ -185,8 +185,8 @@ def _tools(session: Session, name: str) -> None:
 
 
 def _save(session: Session, name: str) -> None:
-    from gptoss_local.catalog import canonical_name
-    from gptoss_local.store import find_model
+    from gptoss_local.models.catalog import canonical_name
+    from gptoss_local.models.store import find_model
 
     chat = session.chat
     if not name:
@@ -207,7 +207,7 @@ def _save(session: Session, name: str) -> None:
 
 
 def _exists(session: Session, name: str) -> bool:
-    from gptoss_local.store import find_model
+    from gptoss_local.models.store import find_model
 
     try:
         find_model(name, session.settings)

@@ -88,7 +88,7 @@ def set_system(session: Session, text: str) -> None:
 
 def show_system(session: Session) -> None:
     """Show the system message, which may be the model's own."""
-    from gptoss_local.store import find_model
+    from gptoss_local.models.store import find_model
 
     chat = session.chat
     system = chat.system or find_model(chat.model, session.settings).defaults.system

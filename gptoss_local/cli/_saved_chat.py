@@ -5,7 +5,7 @@ from typing import Any
 
 from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._repl_set import EFFORTS
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tui.conversation import Conversation
 
 

@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from gptoss_local.cli._output import print_error, say
-from gptoss_local.conversation.calls import TOO_MANY, UNANSWERED, Decision, denied
-from gptoss_local.conversation.tool_choice import names_in
-from gptoss_local.conversation.what_runs import Part, about_text, always_text, pretty, what_runs
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings
-from gptoss_local.tools import Group, Tool, ToolResult, ToolSources
+from gptoss_local.talk.conversation.calls import TOO_MANY, UNANSWERED, Decision, denied
+from gptoss_local.talk.conversation.tool_choice import names_in
+from gptoss_local.talk.conversation.what_runs import (
+    Part,
+    about_text,
+    always_text,
+    pretty,
+    what_runs,
+)
+from gptoss_local.talk.tools import Group, Tool, ToolResult, ToolSources
 
 _SCOPES: dict[str, Literal["once", "chat", "always"]] = {
     "y": "once",

@@ -14,7 +14,7 @@ from gptoss_local.types import Progress
 
 if TYPE_CHECKING:
     from convert.verify import Report
-    from gptoss_local.store import ModelEntry
+    from gptoss_local.models.store import ModelEntry
 
 _MAX_PRINTED = 20
 _PIECE_BYTES = 1 << 20
@@ -27,7 +27,7 @@ def model_file(name: str, settings: Settings) -> Path:
         ModelNotFoundError: there is no such model, and no such file.
         VerifyError: a file of it is damaged.
     """
-    from gptoss_local.store import find_model
+    from gptoss_local.models.store import find_model
 
     if name.lower().endswith(".gguf"):
         raise ModelNotFoundError(f"There is no file {name}.")
@@ -45,7 +45,7 @@ def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
     Raises:
         VerifyError: some are.
     """
-    from gptoss_local.store import list_models
+    from gptoss_local.models.store import list_models
 
     damaged: dict[str, str] = {}
     entries = [entry for entry in list_models(settings) if entry.path is not None]
@@ -86,7 +86,7 @@ def _check(entry: "ModelEntry", settings: Settings, progress: Progress) -> str:
 
 def _check_sums(entry: "ModelEntry", settings: Settings, progress: Progress) -> Iterator[Path]:
     """Yield the files that have the sha256 that is known of them."""
-    from gptoss_local.store import known_sha256
+    from gptoss_local.models.store import known_sha256
 
     for path in entry.files:
         if expected := known_sha256(path, settings):

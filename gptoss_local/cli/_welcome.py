@@ -30,7 +30,7 @@ def welcome() -> None:
 
 
 def _has_model(settings: Settings) -> bool:
-    from gptoss_local.store import list_models
+    from gptoss_local.models.store import list_models
 
     return any(e.upstream or (e.path and not e.embedded) for e in list_models(settings))
 
@@ -49,7 +49,7 @@ def _facts(machine: "Machine", settings: Settings) -> dict[str, str]:
     from rich.filesize import decimal
 
     from gptoss_local.machine.hardware import free_bytes
-    from gptoss_local.plan.words import gib
+    from gptoss_local.machine.plan.words import gib
 
     cards = [
         f"{gpu.name}, {gib(gpu.free_bytes)} of {gib(gpu.total_bytes)} are free"

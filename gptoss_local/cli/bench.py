@@ -33,8 +33,8 @@ def bench(
     import asyncio
 
     from gptoss_local.machine.hardware import read_machine
+    from gptoss_local.models.store import find_model
     from gptoss_local.runner.benchmark import measure
-    from gptoss_local.store import find_model
 
     if plot is not None:
         check_plot(plot)
@@ -88,7 +88,7 @@ def _versions() -> str:
 
 
 def _machine(machine: "Machine") -> str:
-    from gptoss_local.plan.words import gib
+    from gptoss_local.machine.plan.words import gib
 
     gpus = [f"{gpu.name} ({gib(gpu.total_bytes)})" for gpu in machine.usable_gpus]
     cores = f"{machine.n_cores} CPU cores" if machine.n_cores else "a CPU"
@@ -96,7 +96,7 @@ def _machine(machine: "Machine") -> str:
 
 
 def _print(found: "Benchmark") -> None:
-    from gptoss_local.plan.words import rate
+    from gptoss_local.machine.plan.words import rate
 
     print(f"{found.model}: loaded in {found.load_s:.1f} s, {found.n_ctx:,} tokens of context\n")
     rows = [(f"{d.n_tokens:,}", rate(d.prefill_tok_s), rate(d.decode_tok_s))

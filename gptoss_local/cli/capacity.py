@@ -11,8 +11,8 @@ from gptoss_local.cli._output import print_json, print_table
 from gptoss_local.errors import UsageError
 
 if TYPE_CHECKING:
-    from gptoss_local.capacity.sizing import Goal, Promise, Service
-    from gptoss_local.capacity.source import Source
+    from gptoss_local.cluster.capacity.sizing import Goal, Promise, Service
+    from gptoss_local.cluster.capacity.source import Source
 
 _COLUMNS = ("TOKENS/S EACH", "FIRST TOKEN", "NEXT TOKEN", "TOKENS/S")
 
@@ -41,8 +41,8 @@ def capacity(
 
     A simulation of the scheduler says what the users get.
     """
-    from gptoss_local.capacity.sizing import Goal, Promise
-    from gptoss_local.capacity.source import read_bench
+    from gptoss_local.cluster.capacity.sizing import Goal, Promise
+    from gptoss_local.cluster.capacity.source import read_bench
 
     source = read_bench(bench)
     if not demand.isdecimal():
@@ -66,7 +66,7 @@ def _tell(what: str) -> None:
 
 
 def _size(source: "Source", goal: "Goal", json: bool) -> None:
-    from gptoss_local.capacity.sizing import size
+    from gptoss_local.cluster.capacity.sizing import size
 
     found = size(source.profile, goal, _tell)
     notes = [*source.notes, *_assumptions(source, goal)]
@@ -95,7 +95,7 @@ def _size(source: "Source", goal: "Goal", json: bool) -> None:
 
 
 def _assumptions(source: "Source", goal: "Goal") -> list[str]:
-    from gptoss_local.capacity.sizing import ACTIVE
+    from gptoss_local.cluster.capacity.sizing import ACTIVE
 
     profile = source.profile
     return [
@@ -111,8 +111,8 @@ def _assumptions(source: "Source", goal: "Goal") -> list[str]:
 
 
 def _replay(source: "Source", promise: "Promise", arrivals: Path, json: bool) -> None:
-    from gptoss_local.capacity.arrivals import read_arrivals
-    from gptoss_local.capacity.sizing import size_recorded
+    from gptoss_local.cluster.capacity.arrivals import read_arrivals
+    from gptoss_local.cluster.capacity.sizing import size_recorded
 
     requests = read_arrivals(arrivals, source.profile.n_ctx)
     found = size_recorded(source.profile, promise, requests, _tell)
@@ -142,7 +142,7 @@ def _machines(n: int) -> str:
 
 
 def _cells(service: "Service") -> tuple[str, ...]:
-    from gptoss_local.plan.words import rate
+    from gptoss_local.machine.plan.words import rate
 
     return (
         rate(service.user_tok_s),

@@ -13,12 +13,12 @@ from gptoss_local.cli._options import named, running_server, server_for
 from gptoss_local.cli._output import is_linear, say
 from gptoss_local.cli.web import show_page
 from gptoss_local.errors import UsageError
-from gptoss_local.presets import Preset, find_preset
 from gptoss_local.settings import Settings, load_settings
+from gptoss_local.talk.presets import Preset, find_preset
 from gptoss_local.types import Effort
 
 if TYPE_CHECKING:
-    from gptoss_local.history import ChatSummary, History
+    from gptoss_local.talk.history import ChatSummary, History
 
 
 def chat(
@@ -51,7 +51,7 @@ def chat(
         raise UsageError("a preset begins a new chat", hint="Leave out --resume and --chat.")
     chosen = find_preset(preset) if preset is not None else None
     gc.disable()  # PERF: imports make no garbage; 0.6 instead of 0.8 s of CPU to the first prompt
-    from gptoss_local.history import History
+    from gptoss_local.talk.history import History
 
     settings = load_settings()
     history = History(settings.history_path)
@@ -71,7 +71,7 @@ def chat(
 
 def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settings) -> str:
     """Find the model to use, make sure of its file and of a server; returns its name."""
-    from gptoss_local.store import find_model, list_models
+    from gptoss_local.models.store import find_model, list_models
 
     installed = [entry.name for entry in list_models(settings)]
     if model is not None:
@@ -130,8 +130,8 @@ def _show(
     """Run the app until it is left; returns the chat that was open then."""
     import asyncio
 
-    from gptoss_local.client import AsyncClient
-    from gptoss_local.tools import ToolSources
+    from gptoss_local.api.client import AsyncClient
+    from gptoss_local.talk.tools import ToolSources
     from tui.app import ChatApp
     from tui.conversation import Conversation
     from tui.server import ChatServer

@@ -14,7 +14,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.history import ChatSummary, Hit
+    from gptoss_local.talk.history import ChatSummary, Hit
 
 Chat = Annotated[
     int | None, typer.Argument(metavar="CHAT", help="Number of the chat to print, as Markdown.")
@@ -38,7 +38,7 @@ def chats(
     json: Json = False,
 ) -> None:
     """List past chats, search them, or print one."""
-    from gptoss_local.history import History, read_export
+    from gptoss_local.talk.history import History, read_export
 
     if chat is not None and query is not None:
         raise UsageError("A search goes over all chats.", hint="Give CHAT or -q, not both.")
@@ -97,6 +97,6 @@ def _plain_hit(hit: "Hit") -> dict[str, Any]:
 
 def _pieces(hit: "Hit") -> tuple[str, ...]:
     """Split what was found: every second piece is what was looked for."""
-    from gptoss_local.history import MATCH_END, MATCH_START
+    from gptoss_local.talk.history import MATCH_END, MATCH_START
 
     return tuple(re.split(f"[{MATCH_START}{MATCH_END}]", hit.snippet))

@@ -108,7 +108,7 @@ def _maker(source: str, download_dir: Path | None, original: bool) -> Callable[.
         from convert import convert_checkpoint
 
         return partial(convert_checkpoint, Path(source))
-    from gptoss_local.pulling.pull import pull_checkpoint
+    from gptoss_local.models.pulling.pull import pull_checkpoint
 
     return partial(pull_checkpoint, repo, folder=download_dir, original=original)
 

@@ -23,7 +23,7 @@ def gc(
     These are uploads of which nothing was made, and what killed processes left, also in the cache.
     What was touched in the models folder in the last ten minutes stays.
     """
-    from gptoss_local.store import find_garbage
+    from gptoss_local.models.store import find_garbage
 
     found = find_garbage(load_settings())
     going = [each for each in found if interrupted or each.kind != "interrupted"]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.catalog import closest
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table
 from gptoss_local.errors import ModelNotFoundError, UsageError
+from gptoss_local.models.catalog import closest
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.store.external import FoundModel
+    from gptoss_local.models.store.external import FoundModel
 
 
 def import_(
@@ -29,8 +29,8 @@ def import_(
     Without SOURCE: list the models of gpt-oss that Ollama and Hugging Face's cache have on this
     disk.
     """
-    from gptoss_local.store import adopt_file
-    from gptoss_local.store.external import find_elsewhere
+    from gptoss_local.models.store import adopt_file
+    from gptoss_local.models.store.external import find_elsewhere
 
     if source is None:
         _print(find_elsewhere(), json)
@@ -49,7 +49,7 @@ def import_(
 
 def _name_in(listed: str) -> str:
     """Make a model's name of a name in the list: for a file, as for any other file."""
-    from gptoss_local.names import name_for
+    from gptoss_local.models.names import name_for
 
     name = listed.rpartition("/")[2]
     return name_for(Path(name)) if name.lower().endswith(".gguf") else name

@@ -80,7 +80,7 @@ def keys(
 
 
 def _print_owner_key(settings: Settings, *, json: bool) -> None:
-    from gptoss_local.client import owner_key
+    from gptoss_local.api.client import owner_key
 
     key = owner_key(settings)
     if not key:

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from gptoss_local.catalog import canonical_name
 from gptoss_local.cli._loading import continues, follow_load, loaded_model, warn_if_smaller
 from gptoss_local.cli._options import Json, KeepAlive, ModelName, keep_alive_of, named, server_for
 from gptoss_local.cli._output import print_json, progress_bar
+from gptoss_local.models.catalog import canonical_name
 from gptoss_local.settings import load_settings
 
 

@@ -10,12 +10,12 @@ from gptoss_local.cli._output import human_age, print_error, print_json, print_n
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.store import ModelEntry
+    from gptoss_local.models.store import ModelEntry
 
 
 def ls(quiet: NamesOnly = False, json: Json = False) -> None:
     """List the models on this machine."""
-    from gptoss_local.store import list_models, newer_manifests
+    from gptoss_local.models.store import list_models, newer_manifests
 
     settings = load_settings()
     entries = list_models(settings)

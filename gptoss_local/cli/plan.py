@@ -13,10 +13,10 @@ from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.machine.hardware import Machine
-    from gptoss_local.plan.facts import ModelFacts
-    from gptoss_local.plan.measured import Measured
-    from gptoss_local.plan.options import PlanOptions
-    from gptoss_local.plan.result import Plan
+    from gptoss_local.machine.plan.facts import ModelFacts
+    from gptoss_local.machine.plan.measured import Measured
+    from gptoss_local.machine.plan.options import PlanOptions
+    from gptoss_local.machine.plan.result import Plan
 
 _WIDTH = 64
 _SHOWN_BYTES = 50_000_000  # less is 0.0 GiB
@@ -62,10 +62,10 @@ def plan(
     from msgspec.structs import replace
 
     from gptoss_local.machine.hardware import read_machine
-    from gptoss_local.plan.comparison import changes, explain_preset
-    from gptoss_local.plan.hypothetical import imagine
-    from gptoss_local.plan.measured import Measured
-    from gptoss_local.plan.words import explain
+    from gptoss_local.machine.plan.comparison import changes, explain_preset
+    from gptoss_local.machine.plan.hypothetical import imagine
+    from gptoss_local.machine.plan.measured import Measured
+    from gptoss_local.machine.plan.words import explain
 
     settings = load_settings(
         context_length=ctx,
@@ -122,8 +122,8 @@ def _choose(
     from msgspec.structs import replace
 
     from gptoss_local.engine.protocol import N_DRAFT_MAX
-    from gptoss_local.plan.options import plan_options
-    from gptoss_local.plan.planner import make_plan
+    from gptoss_local.machine.plan.options import plan_options
+    from gptoss_local.machine.plan.planner import make_plan
 
     options = replace(
         plan_options(settings, N_DRAFT_MAX),
@@ -148,11 +148,11 @@ def _card_sizes(text: str) -> list[int]:
 
 def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, ModelFacts, Measured]":
     """Return facts and measurements of a model on the disk, or of a large one not here yet."""
-    from gptoss_local.catalog import canonical_name, known_model
     from gptoss_local.errors import ModelNotFoundError
-    from gptoss_local.plan.facts import published_facts, read_facts
-    from gptoss_local.plan.measured import Measured, measured_path, read_measured
-    from gptoss_local.store import find_model
+    from gptoss_local.machine.plan.facts import published_facts, read_facts
+    from gptoss_local.machine.plan.measured import Measured, measured_path, read_measured
+    from gptoss_local.models.catalog import canonical_name, known_model
+    from gptoss_local.models.store import find_model
 
     try:
         entry = entry_to_read(model, settings)
@@ -170,7 +170,7 @@ def _facts(model: str, settings: Settings, here: "Machine") -> "tuple[str, Model
 
 def _beside(settings: Settings) -> list[str]:
     """Return a note on what a server has in memory: that counts as taken, even this model."""
-    from gptoss_local.client import Client
+    from gptoss_local.api.client import Client
     from gptoss_local.errors import GptOssError
 
     client = Client(settings)
@@ -187,7 +187,7 @@ def _print(name: str, summary: str, machine: "Machine", chosen: "Plan", reasons:
     from itertools import chain, repeat
 
     from gptoss_local.cli._console import CleanConsole
-    from gptoss_local.plan.placement import DeviceMemory
+    from gptoss_local.machine.plan.placement import DeviceMemory
 
     console = CleanConsole()
     console.print(f"{name}: {summary}\n", style="bold", markup=False)
@@ -239,7 +239,7 @@ def _print_bar(
     """
     from rich.text import Text
 
-    from gptoss_local.plan.words import gib
+    from gptoss_local.machine.plan.words import gib
 
     n_bytes = sum(sizes.values())
     bar_bytes = max(total_bytes, n_bytes)

@@ -6,7 +6,7 @@ import msgspec
 
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, shortened
-from gptoss_local.presets import options_text, presets_path, read_presets
+from gptoss_local.talk.presets import options_text, presets_path, read_presets
 
 
 def presets(json: Json = False) -> None:

@@ -24,7 +24,7 @@ _FOREVER_S = 50 * 365 * 86_400
 
 def ps(quiet: NamesOnly = False, json: Json = False) -> None:
     """List the models in memory and those that are loading."""
-    from gptoss_local.client import Client
+    from gptoss_local.api.client import Client
 
     client = Client(load_settings())
     is_running = client.is_running()

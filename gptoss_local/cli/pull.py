@@ -6,13 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.catalog import (
-    CatalogModel,
-    canonical_name,
-    catalog,
-    known_model,
-    pull_advice,
-)
 from gptoss_local.cli._fetch import fetch, take_from_disk
 from gptoss_local.cli._options import DenseType, Json, Quiet
 from gptoss_local.cli._output import RESUMABLE, print_facts, print_json, progress_bar
@@ -20,10 +13,17 @@ from gptoss_local.cli._repository import repository
 from gptoss_local.errors import ModelNotFoundError, UsageError
 from gptoss_local.formats.ggml_types import GGML_TYPES
 from gptoss_local.formats.gguf_file import read_info
+from gptoss_local.models.catalog import (
+    CatalogModel,
+    canonical_name,
+    catalog,
+    known_model,
+    pull_advice,
+)
 from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from gptoss_local.pulling.preview import PullPreview
+    from gptoss_local.models.pulling.preview import PullPreview
 
 _SOURCES = {
     "checkpoint": "{repo}, converted while it arrives",
@@ -62,7 +62,7 @@ def pull(
     if dense:
         _check_dense(dense, is_gguf=gguf or known.checkpoint is None)
     if dry_run:
-        from gptoss_local.pulling.preview import preview_pull
+        from gptoss_local.models.pulling.preview import preview_pull
 
         _print_preview(preview_pull(known, settings, gguf=gguf), json)
         return
@@ -104,7 +104,7 @@ def _is_here(model: CatalogModel, settings: Settings, dense: str) -> bool:
     Raises:
         UsageError: it is, but its dense weights are of another type than `dense`.
     """
-    from gptoss_local.store import find_model
+    from gptoss_local.models.store import find_model
 
     try:
         entry = find_model(model.name, settings)

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from gptoss_local.catalog import canonical_name
 from gptoss_local.cli._options import running_server
 from gptoss_local.cli._question import confirm
 from gptoss_local.errors import UsageError
+from gptoss_local.models.catalog import canonical_name
 from gptoss_local.settings import load_settings
 
 
@@ -17,7 +17,7 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete models. Asks first; without a terminal, -y is needed."""
-    from gptoss_local.store import check_deletable
+    from gptoss_local.models.store import check_deletable
 
     settings = load_settings()
     names = [canonical_name(model) for model in models]

@@ -165,7 +165,7 @@ def _are_tools(word: str) -> bool:
         return False
     if "," in word:
         return True
-    from gptoss_local.tools import ToolSources
+    from gptoss_local.talk.tools import ToolSources
 
     try:
         groups = ToolSources(load_settings(), Path.cwd()).toolbox().groups()
@@ -176,7 +176,7 @@ def _are_tools(word: str) -> bool:
 
 def _is_text(model: str | None) -> TypeGuard[str]:
     """Return whether what stands in place of a model can be neither a name nor a path."""
-    from gptoss_local.catalog import NAME, canonical_name
+    from gptoss_local.models.catalog import NAME, canonical_name
 
     return not (model is None or is_path(model) or NAME.fullmatch(canonical_name(model)))
 

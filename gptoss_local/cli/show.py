@@ -12,7 +12,7 @@ from gptoss_local.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.formats.gguf_file import GGUFInfo
-    from gptoss_local.store import ModelDefaults, ModelEntry
+    from gptoss_local.models.store import ModelDefaults, ModelEntry
 
 
 def show(
@@ -23,7 +23,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show details of MODEL."""
-    from gptoss_local.store import render_modelfile
+    from gptoss_local.models.store import render_modelfile
 
     settings = load_settings()
     entry = entry_to_read(model, settings)
@@ -77,7 +77,7 @@ def facts_of(entry: "ModelEntry", settings: Settings) -> dict[str, str]:
 
 
 def _read(entry: "ModelEntry", settings: Settings) -> "tuple[Path, GGUFInfo]":
-    from gptoss_local.store import read_info
+    from gptoss_local.models.store import read_info
 
     with progress_bar() as progress:
         path = entry.ensure_file(settings, progress)
@@ -86,8 +86,8 @@ def _read(entry: "ModelEntry", settings: Settings) -> "tuple[Path, GGUFInfo]":
 
 def _cache(path: "Path", settings: Settings) -> str:
     """Return what a token of context takes of memory, by the settings."""
-    from gptoss_local.plan.facts import read_facts
-    from gptoss_local.plan.memory import token_bytes
+    from gptoss_local.machine.plan.facts import read_facts
+    from gptoss_local.machine.plan.memory import token_bytes
 
     return f"{settings.kv_type}, {decimal(token_bytes(read_facts(path), settings.kv_type))} a token"
 

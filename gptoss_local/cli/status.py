@@ -11,7 +11,7 @@ from gptoss_local.settings import load_settings
 
 def status(json: Json = False) -> None:
     """Show whether a server runs and what it holds; exit code 7 if none does."""
-    from gptoss_local.client import Client
+    from gptoss_local.api.client import Client
 
     settings = load_settings()
     client = Client(settings)

@@ -20,7 +20,7 @@ def stop(
     ] = False,
 ) -> None:
     """Unload MODEL, or stop the server."""
-    from gptoss_local.client import Client
+    from gptoss_local.api.client import Client
 
     if every and model is not None:
         raise UsageError("either a model or --all")

@@ -14,7 +14,7 @@ from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.settings import Settings
-    from gptoss_local.tools import Group, Tool, Toolbox
+    from gptoss_local.talk.tools import Group, Tool, Toolbox
 
 
 class Action(StrEnum):
@@ -110,9 +110,15 @@ def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
 
 
 def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
-    from gptoss_local.launch.merge import merge
-    from gptoss_local.tools.mcp import entry_of, mcp_path, parse_servers, read_entries, read_text
-    from gptoss_local.tools.sources import taken_names
+    from gptoss_local.cli.launch.merge import merge
+    from gptoss_local.talk.tools.mcp import (
+        entry_of,
+        mcp_path,
+        parse_servers,
+        read_entries,
+        read_text,
+    )
+    from gptoss_local.talk.tools.sources import taken_names
     from gptoss_local.whole_file import write_whole
 
     file = mcp_path()
@@ -132,7 +138,7 @@ def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
 
 
 def _remove(name: str, *, json: bool) -> None:
-    from gptoss_local.tools.mcp import mcp_path, read_text, without_entry
+    from gptoss_local.talk.tools.mcp import mcp_path, read_text, without_entry
     from gptoss_local.whole_file import write_whole
 
     file = mcp_path()
@@ -146,7 +152,7 @@ def _remove(name: str, *, json: bool) -> None:
 def _list(settings: "Settings", *, json: bool) -> None:
     import asyncio
 
-    from gptoss_local.tools import ToolSources
+    from gptoss_local.talk.tools import ToolSources
 
     async def groups() -> "list[Group]":
         sources = ToolSources(settings, Path.cwd())
@@ -215,10 +221,10 @@ async def _tested(
 ) -> None:
     import time
 
-    from gptoss_local.tools import Toolbox
-    from gptoss_local.tools.consent import Consents
-    from gptoss_local.tools.mcp import McpServers
-    from gptoss_local.tools.sources import taken_names
+    from gptoss_local.talk.tools import Toolbox
+    from gptoss_local.talk.tools.consent import Consents
+    from gptoss_local.talk.tools.mcp import McpServers
+    from gptoss_local.talk.tools.sources import taken_names
 
     servers = McpServers(settings, Path.cwd())
     try:

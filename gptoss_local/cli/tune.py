@@ -18,8 +18,8 @@ def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
     """
     import asyncio
 
+    from gptoss_local.models.store import find_model
     from gptoss_local.runner.tuning import tune as measure
-    from gptoss_local.store import find_model
 
     settings = load_settings()
     entry = find_model(named(model, settings), settings)

@@ -11,8 +11,8 @@ from gptoss_local.errors import GptOssError, ModelNotFoundError, UpstreamError, 
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
+    from gptoss_local.models.store import ModelEntry
     from gptoss_local.settings import Settings
-    from gptoss_local.store import ModelEntry
 
 
 class Action(StrEnum):
@@ -63,7 +63,7 @@ def upstream(
 
 
 def _list(settings: "Settings", *, json: bool) -> None:
-    from gptoss_local.store import list_models
+    from gptoss_local.models.store import list_models
 
     found = [(e.name, e.upstream) for e in list_models(settings) if e.upstream]
     if json:
@@ -78,7 +78,7 @@ def _list(settings: "Settings", *, json: bool) -> None:
 def _add(name: str, fields: dict[str, Any], settings: "Settings", *, json: bool) -> None:
     import msgspec
 
-    from gptoss_local.catalog import UpstreamAddress
+    from gptoss_local.models.catalog import UpstreamAddress
     from gptoss_local.upstream.entries import add_upstream
     from gptoss_local.validation import in_words
 
@@ -110,7 +110,7 @@ def _remove(name: str, *, json: bool) -> None:
 def _test(name: str, settings: "Settings", *, json: bool) -> None:
     import asyncio
 
-    from gptoss_local.store import find_model
+    from gptoss_local.models.store import find_model
 
     entry = find_model(name, settings)
     if entry.upstream is None:

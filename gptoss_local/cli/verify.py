@@ -101,7 +101,7 @@ def _download(
             f"There is no folder {repo}, and it is not the name of a repository.",
             hint="Name a checkpoint's folder, or a repository such as openai/gpt-oss-20b.",
         )
-    from gptoss_local.hub import open_checkpoint
+    from gptoss_local.models.hub import open_checkpoint
 
     cache = load_settings().cache_dir
     cache.mkdir(parents=True, exist_ok=True)

@@ -49,21 +49,21 @@ def worker(
     # As in `gptoss serve`; Dynamo takes over when the model is loaded.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
-    from gptoss_local.store import find_model
+    from gptoss_local.models.store import find_model
 
     model = named(model, settings)
     entry = find_model(model, settings)
     if entry.upstream is not None:
         raise UsageError(f"{entry.name} is computed elsewhere, and cannot be served from here")
     try:
-        from gptoss_local.dynamo.worker import Place, run_worker
+        from gptoss_local.cluster.dynamo.worker import Place, run_worker
     except ImportError as error:
         if (error.name or "").split(".")[0] != "dynamo":
             raise
         raise UsageError(
             f"this needs NVIDIA Dynamo, which is not installed here ({error})", hint=_INSTALL
         ) from error
-    from gptoss_local.dynamo.address import own_address
+    from gptoss_local.cluster.dynamo.address import own_address
     from gptoss_local.server.log_lines import log_to_terminal
 
     log_to_terminal(settings.log_format)

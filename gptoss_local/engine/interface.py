@@ -1,4 +1,4 @@
-"""The engine of a model as `gptoss_local.chat` sees it: token ids in, token ids out."""
+"""The engine of a model as `gptoss_local.harmony` sees it: token ids in, token ids out."""
 
 from collections.abc import AsyncGenerator
 from typing import Protocol

@@ -16,13 +16,13 @@ import msgspec
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.plan.measured import read_measured
-from gptoss_local.plan.result import Plan
+from gptoss_local.machine.plan.measured import read_measured
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.runner.loading import load_command, load_model
 from gptoss_local.runner.planning import measured_file, plan_load
 from gptoss_local.runner.retries import Attempt
 from gptoss_local.settings import Settings
-from gptoss_local.store import ModelEntry, find_model, read_info
 from gptoss_local.types import SamplingParams
 
 N_ANSWER = 64

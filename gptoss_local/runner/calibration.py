@@ -9,11 +9,17 @@ import msgspec
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load, Tuned
 from gptoss_local.errors import EngineError
-from gptoss_local.plan.facts import ModelFacts, read_facts
-from gptoss_local.plan.measured import Measured, Tuning, best_threads, break_even, write_measured
-from gptoss_local.plan.result import Plan
+from gptoss_local.machine.plan.facts import ModelFacts, read_facts
+from gptoss_local.machine.plan.measured import (
+    Measured,
+    Tuning,
+    best_threads,
+    break_even,
+    write_measured,
+)
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.models.store import read_info
 from gptoss_local.runner.loads import LoadProgress
-from gptoss_local.store import read_info
 
 _log = logging.getLogger("gptoss")
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gptoss_local.chat import (
+from gptoss_local.errors import GptOssError
+from gptoss_local.harmony import (
     CallDelta,
     ChatEvent,
     ContentDelta,
@@ -16,7 +17,6 @@ from gptoss_local.chat import (
     Started,
     ToolCall,
 )
-from gptoss_local.errors import GptOssError
 from gptoss_local.types import Usage
 
 

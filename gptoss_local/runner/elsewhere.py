@@ -7,12 +7,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gptoss_local import nano
-from gptoss_local.catalog import UpstreamAddress
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models import nano
+from gptoss_local.models.catalog import UpstreamAddress
+from gptoss_local.models.store import ModelEntry
 from gptoss_local.runner.loading import read_vocabulary
 from gptoss_local.settings import Settings
-from gptoss_local.store import ModelEntry
 from gptoss_local.upstream.harmony import probe
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from gptoss_local.chat import ChatRequest, Growing, RawRequest
 from gptoss_local.errors import ContextOverflowError, DoesNotFitError
-from gptoss_local.plan.measured import read_measured
+from gptoss_local.harmony import ChatRequest, Growing, RawRequest
+from gptoss_local.machine.plan.measured import read_measured
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.planning import measured_file, plan_load

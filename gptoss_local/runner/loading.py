@@ -13,27 +13,27 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.vocabulary import MESSAGE_ENDS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load, PrefixOptions
 from gptoss_local.errors import EngineError
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony.vocabulary import MESSAGE_ENDS
 from gptoss_local.machine.hardware import has_cuda_build
-from gptoss_local.plan.measured import (
+from gptoss_local.machine.plan.measured import (
     Measured,
     Outcome,
     Steps,
     plan_id,
     read_measured,
 )
-from gptoss_local.plan.objective import OBJECTIVES
-from gptoss_local.plan.result import Plan
+from gptoss_local.machine.plan.objective import OBJECTIVES
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.models.store import GGUFInfo, ModelEntry, read_info, read_tokens
 from gptoss_local.runner.calibration import calibrate, is_due, keep
 from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.planning import free_vram, measured_file, plan_load
 from gptoss_local.runner.retries import MAX_TRIES, Attempt, next_attempt
 from gptoss_local.settings import Settings
-from gptoss_local.store import GGUFInfo, ModelEntry, read_info, read_tokens
 from gptoss_local.types import ModelParams
 
 _log = logging.getLogger("gptoss")

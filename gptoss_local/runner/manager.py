@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gptoss_local.chat import (
+from gptoss_local.errors import ServerBusyError
+from gptoss_local.harmony import (
     ChatEvent,
     ChatRequest,
     Done,
@@ -22,8 +23,8 @@ from gptoss_local.chat import (
     Vocabulary,
     answer,
 )
-from gptoss_local.errors import ServerBusyError
-from gptoss_local.plan.objective import most_answers
+from gptoss_local.machine.plan.objective import most_answers
+from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.progress import each_step
 from gptoss_local.runner.counters import Counters
 from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels, own_vocabulary
@@ -34,7 +35,6 @@ from gptoss_local.runner.loads import LoadProgress, Loads, LoadStatus
 from gptoss_local.runner.planning import choose_unload, plan_load
 from gptoss_local.runner.retries import Attempt
 from gptoss_local.settings import Settings
-from gptoss_local.store import ModelEntry, find_model, read_info
 
 _log = logging.getLogger("gptoss")
 
@@ -148,7 +148,7 @@ class ModelManager:
         The context grows if the prompt needs a larger one and no setting says how large it is.
 
         Raises:
-            As `use` and `gptoss_local.chat.answer`.
+            As `use` and `gptoss_local.harmony.answer`.
         """
         growth = Growth(request, self.settings, n_ctx)
         with (

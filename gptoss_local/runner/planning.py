@@ -9,14 +9,14 @@ from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.errors import DoesNotFitError
 from gptoss_local.machine.hardware import Machine, read_machine
-from gptoss_local.plan.facts import ModelFacts, read_facts
-from gptoss_local.plan.measured import Tuning, measured_path
-from gptoss_local.plan.options import PlanOptions, plan_options
-from gptoss_local.plan.planner import FLOOR_CTX, make_plan, worth_s
-from gptoss_local.plan.result import Plan
+from gptoss_local.machine.plan.facts import ModelFacts, read_facts
+from gptoss_local.machine.plan.measured import Tuning, measured_path
+from gptoss_local.machine.plan.options import PlanOptions, plan_options
+from gptoss_local.machine.plan.planner import FLOOR_CTX, make_plan, worth_s
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.models.store import ModelEntry
 from gptoss_local.runner.retries import Attempt
 from gptoss_local.settings import Settings
-from gptoss_local.store import ModelEntry
 
 _BESIDE = 1.2  # a plan alongside other models may be worse than one without them by a fifth
 

@@ -3,8 +3,8 @@
 import msgspec
 
 from gptoss_local.errors import EngineCrashedError, EngineError
-from gptoss_local.plan.measured import Measured
-from gptoss_local.plan.result import Plan
+from gptoss_local.machine.plan.measured import Measured
+from gptoss_local.machine.plan.result import Plan
 
 MAX_TRIES = 6
 STEP_BYTES = 512 * 2**20

@@ -10,14 +10,14 @@ from collections.abc import Callable
 import msgspec
 
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.plan.facts import read_facts
-from gptoss_local.plan.measured import Measured, Steps, write_measured
-from gptoss_local.plan.result import Plan
+from gptoss_local.machine.plan.facts import read_facts
+from gptoss_local.machine.plan.measured import Measured, Steps, write_measured
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.models.store import ModelEntry, find_model
 from gptoss_local.runner.calibration import judge
 from gptoss_local.runner.loading import load_command
 from gptoss_local.runner.planning import measured_file, plan_load
 from gptoss_local.settings import Settings
-from gptoss_local.store import ModelEntry, find_model
 
 
 class TuneResult(msgspec.Struct, frozen=True, kw_only=True):

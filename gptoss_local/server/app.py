@@ -17,7 +17,7 @@ from starlette.middleware import Middleware
 
 from gptoss_local import __version__
 from gptoss_local.errors import ServerUnavailableError, UsageError
-from gptoss_local.pulling.jobs import Pulls
+from gptoss_local.models.pulling.jobs import Pulls
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import Access
 from gptoss_local.server.chats import Answers, ChatStore
@@ -33,7 +33,7 @@ from gptoss_local.server.request_id import RequestIds
 from gptoss_local.server.traced_requests import TraceRequests
 from gptoss_local.server.tracing import start_tracing
 from gptoss_local.settings import Settings
-from gptoss_local.tools import ToolSources
+from gptoss_local.talk.tools import ToolSources
 
 _log = logging.getLogger("gptoss")
 

@@ -12,8 +12,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gptoss_local.chat import Started
 from gptoss_local.errors import GptOssError, ServerUnavailableError
+from gptoss_local.harmony import Started
 from gptoss_local.server.waiting import disconnected
 
 _log = logging.getLogger("gptoss")

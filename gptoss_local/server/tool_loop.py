@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from gptoss_local.chat import (
+from gptoss_local.harmony import (
     CallDelta,
     ChatEvent,
     ChatRequest,
@@ -21,7 +21,7 @@ from gptoss_local.chat import (
     WholeAnswer,
 )
 from gptoss_local.server.tracing import traced_tool
-from gptoss_local.tools import LoopLimit, ToolResult
+from gptoss_local.talk.tools import LoopLimit, ToolResult
 from gptoss_local.types import Usage
 
 _REFUSED = ToolResult(

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from gptoss_local import __version__
 from gptoss_local.runner.counters import AnswerRecord
-from gptoss_local.tools import ToolResult
+from gptoss_local.talk.tools import ToolResult
 from gptoss_local.upstream.calls import Call, Fault, following
 
 if TYPE_CHECKING:

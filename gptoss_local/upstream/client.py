@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.catalog import UpstreamAddress
-from gptoss_local.chat.vocabulary import Vocabulary
 from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
 from gptoss_local.errors import ContextOverflowError, UpstreamError, UsageError
 from gptoss_local.formats.o200k import N_VOCAB
+from gptoss_local.harmony.vocabulary import Vocabulary
+from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.types import SamplingParams, Usage
 from gptoss_local.upstream.answer import Answer
 from gptoss_local.upstream.calls import Call, Fault, followed

@@ -12,13 +12,13 @@ import httpx2
 import msgspec
 
 from gptoss_local.bounded_answers import UNCOMPRESSED, bound
-from gptoss_local.catalog import UpstreamAddress
 from gptoss_local.errors import (
     ContextOverflowError,
     ServerBusyError,
     UpstreamError,
     UsageError,
 )
+from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.upstream.calls import Call, Fault
 from gptoss_local.upstream.kinds import KINDS
 from gptoss_local.upstream.replicas import Replica

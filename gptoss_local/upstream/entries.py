@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gptoss_local.catalog import UpstreamAddress, canonical_name, check_models_file, known_model
 from gptoss_local.errors import ModelNotFoundError, UsageError
+from gptoss_local.models.catalog import (
+    UpstreamAddress,
+    canonical_name,
+    check_models_file,
+    known_model,
+)
+from gptoss_local.models.store import find_model
 from gptoss_local.settings import Settings, user_models_file
-from gptoss_local.store import find_model
 from gptoss_local.whole_file import write_whole
 
 if TYPE_CHECKING:

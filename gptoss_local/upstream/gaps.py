@@ -8,8 +8,8 @@ import functools
 
 import msgspec
 
-from gptoss_local.chat.vocabulary import Vocabulary
 from gptoss_local.errors import UpstreamError
+from gptoss_local.harmony.vocabulary import Vocabulary
 from gptoss_local.upstream.wire import Chunk
 
 

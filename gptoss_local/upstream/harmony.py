@@ -1,6 +1,6 @@
 """Harmony tells whether an upstream has gpt-oss at all, and how its answers end."""
 
-from gptoss_local.chat.vocabulary import CALL, MESSAGE, RETURN, START, Vocabulary
+from gptoss_local.harmony.vocabulary import CALL, MESSAGE, RETURN, START, Vocabulary
 from gptoss_local.upstream.answer import Closer
 
 _PROBE = "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>"

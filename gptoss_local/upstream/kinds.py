@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.catalog import UpstreamKind
+from gptoss_local.models.catalog import UpstreamKind
 
 N_CTX = 131_072
 """Tokens of context that gpt-oss was trained for."""

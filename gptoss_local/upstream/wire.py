@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.catalog import UpstreamKind
 from gptoss_local.engine.protocol import Logprob
 from gptoss_local.errors import UpstreamError
 from gptoss_local.formats.o200k import N_VOCAB
+from gptoss_local.models.catalog import UpstreamKind
 from gptoss_local.types import FinishReason, SamplingParams
 from gptoss_local.upstream.kinds import KINDS, N_CTX, Place
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gptoss_local.capacity.profile import Profile, from_benchmark
+from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
 from gptoss_local.runner.benchmark import AtDepth, AtWidth
 
 N_BATCH = 512

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from gptoss_local.capacity.profile import Profile
-from gptoss_local.capacity.replay import Request, replay
-from gptoss_local.capacity.simulated_engine import Served, SimulatedEngine
+from gptoss_local.cluster.capacity.profile import Profile
+from gptoss_local.cluster.capacity.replay import Request, replay
+from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
+from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.scheduler import Work
-from gptoss_local.llama import Context, Model
-from gptoss_local.plan.memory import Shape
+from gptoss_local.machine.plan.memory import Shape
 from gptoss_local.types import SamplingParams
 
 N_CTX, N_BATCH, N_SEQ = 1024, 128, 3

@@ -5,10 +5,10 @@ import random
 import msgspec
 import pytest
 
-from gptoss_local.capacity.profile import Profile
-from gptoss_local.capacity.replay import Request, least_outstanding, prefix_aware, replay
-from gptoss_local.capacity.simulated_engine import Served, SimulatedEngine
-from gptoss_local.capacity.sizing import Goal, Promise, size, size_recorded
+from gptoss_local.cluster.capacity.profile import Profile
+from gptoss_local.cluster.capacity.replay import Request, least_outstanding, prefix_aware, replay
+from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
+from gptoss_local.cluster.capacity.sizing import Goal, Promise, size, size_recorded
 from gptoss_local.errors import ContextOverflowError, DoesNotFitError
 
 FLAT = Profile(  # any number of rows takes 20 ms: 50 tokens/s of each answer, 200 of four

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from gptoss_local.capacity.profile import Profile
-from gptoss_local.capacity.replay import Request, replay
-from gptoss_local.capacity.simulated_engine import SimulatedEngine
+from gptoss_local.cluster.capacity.profile import Profile
+from gptoss_local.cluster.capacity.replay import Request, replay
+from gptoss_local.cluster.capacity.simulated_engine import SimulatedEngine
 from gptoss_local.engine.worker.pace import PrefillPace
 
 BENCH = Path(__file__).parents[2] / "bench"

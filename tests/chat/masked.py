@@ -3,10 +3,10 @@
 import random
 from typing import Any
 
-from gptoss_local.chat import JsonFormat, Vocabulary
-from gptoss_local.chat.grammar import compile_grammar
-from gptoss_local.chat.vocabulary import RETURN
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
+from gptoss_local.harmony import JsonFormat, Vocabulary
+from gptoss_local.harmony.grammar import compile_grammar
+from gptoss_local.harmony.vocabulary import RETURN
 
 _N_FREE = 60  # tokens of any kind, before the answer is led to its end
 _N_MAX = 300

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.chat import ChatRequest, Message, RawRequest, Tool, ToolRequest, Vocabulary
-from gptoss_local.chat.budget import PromptTooLongError, TokenBudget, least_tokens
-from gptoss_local.chat.render import render_chat
 from gptoss_local.formats.o200k import LONGEST_TOKEN_BYTES
+from gptoss_local.harmony import ChatRequest, Message, RawRequest, Tool, ToolRequest, Vocabulary
+from gptoss_local.harmony.budget import PromptTooLongError, TokenBudget, least_tokens
+from gptoss_local.harmony.render import render_chat
 
 DENSE = [" " * 128, "=" * 64, "-" * 128, "\t" * 100, "的" * 40, "👋🏽" * 20, "/" * 64, " " * 83]
 """Texts of which o200k makes few tokens for many characters."""

@@ -6,13 +6,13 @@ from typing import Any
 import openai_harmony as harmony
 import pytest
 
-from gptoss_local.chat import ChatRequest, Message, Tool, ToolRequest, Vocabulary
-from gptoss_local.chat.built_in import built_in
-from gptoss_local.chat.grammar import compile_grammar
-from gptoss_local.chat.message import JsonFormat
-from gptoss_local.chat.parser import HarmonyParser
-from gptoss_local.chat.render import render_chat
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
+from gptoss_local.harmony import ChatRequest, Message, Tool, ToolRequest, Vocabulary
+from gptoss_local.harmony.built_in import built_in
+from gptoss_local.harmony.grammar import compile_grammar
+from gptoss_local.harmony.message import JsonFormat
+from gptoss_local.harmony.parser import HarmonyParser
+from gptoss_local.harmony.render import render_chat
 from tests.chat.masked import accepts
 from tests.chat.test_parser import join
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.chat import Tool
-from gptoss_local.chat.calls import find_calls
+from gptoss_local.harmony import Tool
+from gptoss_local.harmony.calls import find_calls
 
 
 def find_call(

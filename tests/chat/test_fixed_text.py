@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.chat.fixed_text import language_length
-from gptoss_local.chat.grammar import compile_grammar
-from gptoss_local.chat.message import JsonFormat
-from gptoss_local.chat.pattern import read_pattern
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony.fixed_text import language_length
+from gptoss_local.harmony.grammar import compile_grammar
+from gptoss_local.harmony.message import JsonFormat
+from gptoss_local.harmony.pattern import read_pattern
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.chat import JsonFormat, RegexFormat, Tool, Vocabulary
-from gptoss_local.chat.grammar import compile_grammar
-from gptoss_local.chat.vocabulary import RETURN, STOP_TOKENS
+from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Finished, Generate, Tokens
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.errors import UsageError
-from gptoss_local.llama import Context, Model
+from gptoss_local.harmony import JsonFormat, RegexFormat, Tool, Vocabulary
+from gptoss_local.harmony.grammar import compile_grammar
+from gptoss_local.harmony.vocabulary import RETURN, STOP_TOKENS
 from gptoss_local.types import ContextParams, SamplingParams
 from tests.chat.masked import accepts
 from tests.json_schema import satisfies

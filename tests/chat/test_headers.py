@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.chat import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
-from gptoss_local.chat.parser import HarmonyParser
+from gptoss_local.harmony import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
+from gptoss_local.harmony.parser import HarmonyParser
 
 
 def function(name: str, *required: str, **kinds: str) -> Tool:

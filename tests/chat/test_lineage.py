@@ -4,9 +4,9 @@ import datetime
 
 import pytest
 
-from gptoss_local.chat import ChatRequest, Message, Tool, Vocabulary
-from gptoss_local.chat.lineage import StartDates, lineage
-from gptoss_local.chat.render import render_chat, render_history
+from gptoss_local.harmony import ChatRequest, Message, Tool, Vocabulary
+from gptoss_local.harmony.lineage import StartDates, lineage
+from gptoss_local.harmony.render import render_chat, render_history
 
 DAY, NEXT_DAY = datetime.date(2026, 12, 31), datetime.date(2027, 1, 1)
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gptoss_local.chat import ContentDelta, ReasoningDelta, TokenLogprob, Tool, Vocabulary
-from gptoss_local.chat.logprobs import ContentLogprobs
-from gptoss_local.chat.parser import HarmonyParser, RawParser
-from gptoss_local.chat.reader import Reader
-from gptoss_local.chat.vocabulary import RETURN
 from gptoss_local.engine.protocol import Logprob
+from gptoss_local.harmony import ContentDelta, ReasoningDelta, TokenLogprob, Tool, Vocabulary
+from gptoss_local.harmony.logprobs import ContentLogprobs
+from gptoss_local.harmony.parser import HarmonyParser, RawParser
+from gptoss_local.harmony.reader import Reader
+from gptoss_local.harmony.vocabulary import RETURN
 
 THOUGHT = "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant"
 FINAL = "<|channel|>final<|message|>"

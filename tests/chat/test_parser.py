@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.chat import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
-from gptoss_local.chat.parser import HarmonyParser, RawParser
 from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.harmony import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
+from gptoss_local.harmony.parser import HarmonyParser, RawParser
 
 ALL_TAGS = (
     "<|start|>",

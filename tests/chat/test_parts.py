@@ -13,10 +13,10 @@ from openai_harmony import (
 )
 from openai_harmony import Message as HarmonyMessage
 
-from gptoss_local.chat import ChatRequest, Message, ToolRequest, Vocabulary
-from gptoss_local.chat.budget import TokenBudget
-from gptoss_local.chat.parts import Part, RenderedParts
-from gptoss_local.chat.render import render_chat
+from gptoss_local.harmony import ChatRequest, Message, ToolRequest, Vocabulary
+from gptoss_local.harmony.budget import TokenBudget
+from gptoss_local.harmony.parts import Part, RenderedParts
+from gptoss_local.harmony.render import render_chat
 
 TEXTS = st.text(max_size=40) | st.sampled_from(["<|start|>user", "<|end|>", "a\n\nb", " x "])
 NAMES = st.sampled_from(["", "functions.read_file", "functions.f"])

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from gptoss_local.chat import ChatRequest, JsonFormat, Message, RegexFormat, Vocabulary
-from gptoss_local.chat.grammar import compile_grammar
-from gptoss_local.chat.message import AnswerFormat
-from gptoss_local.chat.patience import Patience
-from gptoss_local.chat.session import answer
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import ChatRequest, JsonFormat, Message, RegexFormat, Vocabulary
+from gptoss_local.harmony.grammar import compile_grammar
+from gptoss_local.harmony.message import AnswerFormat
+from gptoss_local.harmony.patience import Patience
+from gptoss_local.harmony.session import answer
 
 LETTERS = string.ascii_lowercase * 2
 # Each part may be satisfied in three ways, so all of them in millions.

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai_harmony import Role
 
-from gptoss_local.chat import Vocabulary, pieces
-from gptoss_local.chat.budget import TokenBudget
-from gptoss_local.chat.parts import Part
-from gptoss_local.chat.pieces import split_text
+from gptoss_local.harmony import Vocabulary, pieces
+from gptoss_local.harmony.budget import TokenBudget
+from gptoss_local.harmony.parts import Part
+from gptoss_local.harmony.pieces import split_text
 
 N = 300_000  # characters: 40 s in one piece
 WORDS = ["a", " ", "\n", "👋🏽", "a\u0301", "漢", ".", "─", "ACGT", "\r\n", "A", "'s", "é"]

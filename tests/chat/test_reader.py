@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.chat import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
-from gptoss_local.chat.parser import HarmonyParser
-from gptoss_local.chat.reader import Reader
+from gptoss_local.harmony import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
+from gptoss_local.harmony.parser import HarmonyParser
+from gptoss_local.harmony.reader import Reader
 
 NEXT = "<|start|>assistant"
 PREAMBLE = "<|channel|>commentary<|message|>I look it up.\n<|end|>" + NEXT

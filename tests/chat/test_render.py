@@ -4,9 +4,9 @@ import datetime
 
 import pytest
 
-from gptoss_local.chat import ChatRequest, JsonFormat, Message, Tool, ToolRequest, Vocabulary
-from gptoss_local.chat.render import render_chat, render_history
 from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.harmony import ChatRequest, JsonFormat, Message, Tool, ToolRequest, Vocabulary
+from gptoss_local.harmony.render import render_chat, render_history
 
 WEATHER = Tool(
     "get_weather",

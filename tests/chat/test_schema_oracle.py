@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jsonschema
 import pytest
 
-from gptoss_local.chat import Vocabulary
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
+from gptoss_local.harmony import Vocabulary
 from tests.chat.masked import Drawer
 
 _CHECKER = jsonschema.FormatChecker(["date", "ipv4", "ipv6", "uuid"])

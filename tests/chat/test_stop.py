@@ -2,7 +2,7 @@
 
 import pytest
 
-from gptoss_local.chat.stop import StopFilter
+from gptoss_local.harmony.stop import StopFilter
 
 
 def feed_all(stop: tuple[str, ...], pieces: list[str]) -> tuple[str, bool]:

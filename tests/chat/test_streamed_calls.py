@@ -6,9 +6,9 @@ import string
 
 import pytest
 
-from gptoss_local.chat import CallDelta, Tool, ToolCall, Vocabulary
-from gptoss_local.chat.events import Delta
-from gptoss_local.chat.parser import HarmonyParser
+from gptoss_local.harmony import CallDelta, Tool, ToolCall, Vocabulary
+from gptoss_local.harmony.events import Delta
+from gptoss_local.harmony.parser import HarmonyParser
 from tests.chat.test_headers import BASH, WEATHER, function, tagged
 
 WRITE = function("write", "path", "text", path="string", text="string", line="integer")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gptoss_local.chat import ChatRequest, Message, ToolRequest, Vocabulary
-from gptoss_local.chat.render import render_chat
-from gptoss_local.chat.truncation import shorten
+from gptoss_local.harmony import ChatRequest, Message, ToolRequest, Vocabulary
+from gptoss_local.harmony.render import render_chat
+from gptoss_local.harmony.truncation import shorten
 
 
 def turn(number: int, *, words: int = 40) -> tuple[Message, ...]:

@@ -9,10 +9,10 @@ import jsonschema
 import pydantic
 import pytest
 
-from gptoss_local.chat import JsonFormat, Vocabulary
-from gptoss_local.chat.grammar import compile_grammar
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import JsonFormat, Vocabulary
+from gptoss_local.harmony.grammar import compile_grammar
 from tests.chat.masked import Drawer
 from tests.chat.pydantic_types import TYPES, models
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from openai_harmony import DeveloperContent, Role, ToolDescription
 from openai_harmony import Message as HarmonyMessage
 
-from gptoss_local.chat import Tool, Vocabulary
-from gptoss_local.chat.typescript import render_tools
+from gptoss_local.harmony import Tool, Vocabulary
+from gptoss_local.harmony.typescript import render_tools
 
 Schema = dict[str, Any]
 FIXTURES = Path(__file__).parents[1] / "server" / "fixtures"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.chat import Vocabulary
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.store import read_tokens
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.store import read_tokens
 
 O200K_BASE_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.history import History
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.talk.history import History
 from tests.cli.conftest import PseudoTerminal, run_cli
 from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, calls, run_scripted_server

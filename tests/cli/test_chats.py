@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.cli.conftest import run_cli
 
 

@@ -12,10 +12,10 @@ from PIL import Image
 from gptoss_local.cli._plot import draw
 from gptoss_local.engine.protocol import N_DRAFT_MAX
 from gptoss_local.machine.hardware import read_machine
-from gptoss_local.plan.facts import published_facts
-from gptoss_local.plan.hypothetical import imagine
-from gptoss_local.plan.options import plan_options
-from gptoss_local.plan.planner import make_plan
+from gptoss_local.machine.plan.facts import published_facts
+from gptoss_local.machine.plan.hypothetical import imagine
+from gptoss_local.machine.plan.options import plan_options
+from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner.benchmark import AtDepth, AtWidth, Benchmark
 from gptoss_local.settings import load_settings
 from tests.cli.conftest import Cli, run_cli

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from gptoss_local.history import History
 from gptoss_local.printable import on_one_line, printable, shown, visible
+from gptoss_local.talk.history import History
 from tests.cli.conftest import run_cli
 from tests.cli.hostile import EVIL, driven_by, hostile_server, in_terminal, write_gguf
 from tests.conftest import RunningServer, free_port

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.launch.agents import AGENTS, Target
+from gptoss_local.cli.launch.agents import AGENTS, Target
 from tests.cli.conftest import PseudoTerminal, run_cli
 from tests.conftest import RunningServer, free_port, run_server
 

@@ -12,8 +12,8 @@ import pytest
 
 from gptoss_local.cli._modelfile import parse_modelfile
 from gptoss_local.errors import UsageError
+from gptoss_local.models.store import adopt_file
 from gptoss_local.settings import Settings
-from gptoss_local.store import adopt_file
 from tests.cli.conftest import Cli, Terminal, run_cli
 from tests.conftest import RunningServer, run_server
 from tests.convert.tiny import write_tiny

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.history import History
-from gptoss_local.presets import Preset, presets_path, save_preset
+from gptoss_local.talk.history import History
+from gptoss_local.talk.presets import Preset, presets_path, save_preset
 from tests.cli.conftest import PseudoTerminal, run_cli
 from tests.conftest import RunningServer
 

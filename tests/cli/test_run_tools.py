@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gptoss_local.chat import Vocabulary
 from gptoss_local.cli.run import with_values
+from gptoss_local.harmony import Vocabulary
 from tests.cli.conftest import Terminal, run_cli
 from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, answer, calls, calls_built_in, run_scripted_server

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.catalog import catalog
+from gptoss_local.models.catalog import catalog
 from tests.cli.conftest import PseudoTerminal, run_cli
 from tests.conftest import free_port
 from tests.convert.tiny import write_tiny

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.launch.agents import AGENTS
+from gptoss_local.cli.launch.agents import AGENTS
+from gptoss_local.harmony import Vocabulary
 from tests.clients.test_clients import PROGRAMS
 from tests.conftest import RunningServer
 from tests.scripted_engine import Reply, Script, answer, calls, run_scripted_server

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from tests.clients.test_clients import FOLDER, NPM, PROGRAMS, WRITTEN
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
 

@@ -11,7 +11,7 @@ from convert import convert_checkpoint
 from convert.checkpoint import CheckpointReader, read_index, read_shard
 from convert.config import read_config
 from gptoss_local.errors import ConvertError
-from gptoss_local.nano import MODEL_NAME
+from gptoss_local.models.nano import MODEL_NAME
 from tests.convert.tiny import (
     Tensors,
     original_config,

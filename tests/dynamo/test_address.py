@@ -5,7 +5,7 @@ import socket
 import psutil
 import pytest
 
-from gptoss_local.dynamo.address import LOOPBACK, own_address, variables
+from gptoss_local.cluster.dynamo.address import LOOPBACK, own_address, variables
 from gptoss_local.errors import UsageError
 
 INTERFACES = {

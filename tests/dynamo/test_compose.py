@@ -20,7 +20,7 @@ import httpx
 import psutil
 import pytest
 
-from gptoss_local.dynamo.address import own_address
+from gptoss_local.cluster.dynamo.address import own_address
 from tests.conftest import free_port, wait_until
 from tests.dynamo.cluster import START_S, Processes, known_to
 from tests.dynamo.packages import dynamo_packages

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.catalog import UpstreamAddress
-from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.vocabulary import END
 from gptoss_local.engine.protocol import Finished, Tokens
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony.vocabulary import END
+from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.upstream.client import Upstream
 from gptoss_local.upstream.harmony import closer, probe
 from tests.conftest import wait_until

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.engine.llama import Model, has_gpu
 from gptoss_local.engine.worker.cache import prefix_cache
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.llama import Model, has_gpu
+from gptoss_local.harmony import Vocabulary
 from tests.engine.prefix_run import Run
 from tests.engine.run import Prompt
 from tests.engine.smooth_model import GPU_HEAD_DIM, GPU_TOLERANCE, write_smooth_model

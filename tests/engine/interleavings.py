@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from gptoss_local.engine.llama import Context, Model
+from gptoss_local.engine.llama.sampler import N_BLOCK
 from gptoss_local.engine.protocol import (
     Event,
     Failed,
@@ -34,8 +36,6 @@ from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.pace import PrefillPace
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
-from gptoss_local.llama import Context, Model
-from gptoss_local.llama.sampler import N_BLOCK
 from gptoss_local.types import CacheType, ContextParams, Penalties, SamplingParams
 from tests.engine.prefix_run import END, Reference, text
 from tests.engine.smooth_model import N_VOCAB

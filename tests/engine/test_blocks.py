@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.engine.llama import Model
 from gptoss_local.engine.protocol import BlocksChanged, Event
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Model
 from tests.engine.interleavings import Interleaving, SmallMasks, repeatable
 
 N_BLOCK = 8

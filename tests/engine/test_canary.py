@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from gptoss_local.engine.llama import Context, Model, chains
 from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.errors import ComputeError
-from gptoss_local.llama import Context, Model, chains
 from gptoss_local.types import ContextParams, SamplingParams
 
 KINDS = [

@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.llama import Context, Model, Sampler
 from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.errors import ContextOverflowError, EngineCrashedError, ModelLoadError
-from gptoss_local.llama import Context, Model, Sampler
+from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.types import ContextParams, SamplingParams
 from tests.conftest import wait_until
 from tests.engine.run import GREEDY, N_CTX, Prompt, load_of

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.engine.llama import Batch, Context, Model, Sampler
 from gptoss_local.engine.protocol import (
     Failed,
     Finished,
     encode_frame,
 )
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
-from gptoss_local.llama import Batch, Context, Model, Sampler
 from gptoss_local.types import SamplingParams
 from tests.engine.run import GREEDY, Prompt, Run, load_of, running
 

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.vocabulary import RETURN
+from gptoss_local.engine.llama import Context, Model, Sampler
 from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.worker.sampling.draw import draw
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.engine.worker.sequence import Sequence
-from gptoss_local.llama import Context, Model, Sampler
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony.vocabulary import RETURN
 from gptoss_local.types import ContextParams, SamplingParams
 from tests.engine.run import GREEDY, Prompt, Run, running
 

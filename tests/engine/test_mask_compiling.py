@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gptoss_local.engine.llama import Model
 from gptoss_local.engine.protocol import Failed
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
-from gptoss_local.llama import Model
 from tests.engine.run import Prompt, running
 from tests.engine.test_mask import FREE, HELLO, matching, reason
 

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from gptoss_local.engine.llama import Context
 from gptoss_local.engine.worker.cache import archive
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
-from gptoss_local.llama import Context
 from tests.engine.prefix_run import CALL, END, Asked, Run, in_memory, on_disk, text
 from tests.engine.smooth_model import GPU_TOLERANCE, N_WINDOW, TOLERANCE
 

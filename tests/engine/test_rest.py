@@ -2,11 +2,11 @@
 
 import pytest
 
+from gptoss_local.engine.llama import Context, Model
+from gptoss_local.engine.llama.chains import Chains
 from gptoss_local.engine.protocol import Event, Finished, Generate, Tokens
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.errors import ContextOverflowError
-from gptoss_local.llama import Context, Model
-from gptoss_local.llama.chains import Chains
 from gptoss_local.types import ContextParams
 from tests.engine.run import GREEDY
 

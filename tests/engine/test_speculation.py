@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.vocabulary import STOP_TOKENS
+from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Finished, Generate, Tokens
 from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.drafts.draft import Drafter
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.llama import Context, Model
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.types import ContextParams, SamplingParams, Usage
 
 N_DRAFT_MAX = 40

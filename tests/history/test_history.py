@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import ChatNotFoundError
-from gptoss_local.history import History, Turn
+from gptoss_local.talk.history import History, Turn
 
 
 def ask(history: History, chat_id: int, parent_id: int | None, text: str) -> tuple[Turn, Turn]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import UsageError
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 
 
 def a_chat(history: History) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import ChatNotFoundError, HistoryError
-from gptoss_local.history import History, schema
+from gptoss_local.talk.history import History, schema
 
 
 def filled(path: Path, n_turns: int = 300) -> int:
@@ -113,7 +113,7 @@ FILL_DISK = """
 import resource, sys
 from pathlib import Path
 from gptoss_local.errors import HistoryError
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 
 history = History(Path(sys.argv[1]))
 chat_id = history.new_chat("nano", "low")
@@ -178,7 +178,7 @@ def test_a_closed_file_is_no_damaged_one(tmp_path: Path) -> None:
 def test_long_writes_of_another_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gptoss_local.history.schema._BUSY_S", 0.2)
+    monkeypatch.setattr("gptoss_local.talk.history.schema._BUSY_S", 0.2)
     path = tmp_path / "chats.sqlite3"
     chat_id = filled(path, 1)
     history = History(path)

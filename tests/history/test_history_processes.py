@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.conftest import wait_until
 
 STREAM = """
 import sys
 from pathlib import Path
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 
 history = History(Path(sys.argv[1]))
 chat_id = history.new_chat("nano", "low")
@@ -27,7 +27,7 @@ for n in range(1, 10**9):
 ADD_MANY = """
 import sys
 from pathlib import Path
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 
 history = History(Path(sys.argv[1]))
 chat_id = history.new_chat("nano", "low", sys.argv[2])

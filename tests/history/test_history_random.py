@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from gptoss_local.errors import ChatNotFoundError
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 
 WORDS = ("apple", "Banana", "çédille", "snake_case", "don't", "x", "中文", "*", '"', "NEAR")
 texts = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.history import MATCH_END, MATCH_START, History
+from gptoss_local.talk.history import MATCH_END, MATCH_START, History
 
 
 def chat_of(history: History, *texts: str, title: str = "untitled") -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.history import History, Turn
+from gptoss_local.talk.history import History, Turn
 
 
 @pytest.fixture

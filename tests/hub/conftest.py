@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from gptoss_local.hub import client, open_checkpoint
+from gptoss_local.models.hub import client, open_checkpoint
 from tests.hub.server import HubServer, run_hub
 
 REPO = "openai/gpt-oss-tiny"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import ConvertError, DownloadError, GptOssError, UsageError
-from gptoss_local.hub import open_checkpoint
+from gptoss_local.models.hub import open_checkpoint
 from tests.conftest import wait_until
 from tests.hub.conftest import INDEX, REPO, SHARD_BYTES, SHARDS, fetch, repo_files
 from tests.hub.server import MEMBER, PIECE_BYTES, Fault, HubServer, run_hub
@@ -17,7 +17,7 @@ N_ALL = len(SHARDS) * SHARD_BYTES
 DOWNLOAD = """
 import sys
 from pathlib import Path
-from gptoss_local.hub import open_checkpoint
+from gptoss_local.models.hub import open_checkpoint
 
 with open_checkpoint(sys.argv[1], Path(sys.argv[2]), endpoint=sys.argv[3]) as checkpoint:
     checkpoint.fetch_small_files()

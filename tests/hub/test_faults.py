@@ -17,7 +17,7 @@ from gptoss_local.errors import (
     ModelNotFoundError,
     UsageError,
 )
-from gptoss_local.hub import client
+from gptoss_local.models.hub import client
 from tests.hub.conftest import INDEX, REPO, SHARD_BYTES, SHARDS, fetch, repo_files
 from tests.hub.server import MEMBER, STRANGER, Fault, HubServer
 

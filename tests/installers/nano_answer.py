@@ -7,11 +7,11 @@ import json
 import sys
 from pathlib import Path
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.vocabulary import RETURN
-from gptoss_local.llama import Context, Model
-from gptoss_local.nano import ensure_gguf
-from gptoss_local.store import read_tokens
+from gptoss_local.engine.llama import Context, Model
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony.vocabulary import RETURN
+from gptoss_local.models.nano import ensure_gguf
+from gptoss_local.models.store import read_tokens
 from gptoss_local.types import ContextParams
 
 QUESTION = "<|start|>user<|message|>What is the capital of France?<|end|><|start|>assistant"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.llama import Context, Model, Sampler
-from gptoss_local.llama.chains import _N_FORMS, _sign
-from gptoss_local.llama.library import ggml
+from gptoss_local.engine.llama import Context, Model, Sampler
+from gptoss_local.engine.llama.chains import _N_FORMS, _sign
+from gptoss_local.engine.llama.library import ggml
 from gptoss_local.types import ContextParams, SamplingParams
 
 KINDS = [

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gptoss_local.errors import ContextOverflowError, EngineError, ModelLoadError
-from gptoss_local.llama import (
+from gptoss_local.engine.llama import (
     Batch,
     Context,
     Model,
     Sampler,
     list_devices,
 )
+from gptoss_local.errors import ContextOverflowError, EngineError, ModelLoadError
 from gptoss_local.types import ContextParams, ModelParams, SamplingParams
 from tests.engine.smooth_model import write_smooth_model
 

@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = """
 import ctypes, os, sys
-from gptoss_local.llama.cuda_packages import preload_cuda
+from gptoss_local.engine.llama.cuda_packages import preload_cuda
 if sys.argv[1:] == ["preload"]:
     preload_cuda()
 library = ctypes.CDLL(os.path.join(os.environ["LLAMA_CPP_LIB_PATH"], "libggml-cuda.so"))
@@ -18,7 +18,7 @@ print(library.devices())
 # llama.cpp itself is the installed one, which has no CUDA and is loaded first
 LOADED = """
 import os
-import gptoss_local.llama
+import gptoss_local.engine.llama
 os.environ["LLAMA_CPP_LIB_PATH"] = os.environ["LIBRARIES"]
 """
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from gptoss_local.engine.llama import Context, Model, has_gpu, pinning
 from gptoss_local.formats.gguf_file import read_info
-from gptoss_local.llama import Context, Model, has_gpu, pinning
 from gptoss_local.types import ContextParams, ModelParams
 
 EXPERTS = (r"^blk\.[0-3]\.ffn_(up|down|gate)_exps", "CPU")

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gptoss_local.llama import Batch, Context, Model, Sampler
-from gptoss_local.llama.chains import Chains
-from gptoss_local.llama.sampler import N_BLOCK
+from gptoss_local.engine.llama import Batch, Context, Model, Sampler
+from gptoss_local.engine.llama.chains import Chains
+from gptoss_local.engine.llama.sampler import N_BLOCK
 from gptoss_local.types import ContextParams, SamplingParams
 
 PROMPT = [12845, 591, 220, 16, 316, 220, 455]

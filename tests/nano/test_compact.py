@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.nano import materialize as materialize_module
-from gptoss_local.nano.codes import N_BITS, N_PIECES, bf16_bits, coded_rows, spelling
-from gptoss_local.nano.compact import CODED, EMBEDDING, HEAD, CompactModel, vocabulary_codes
-from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.models.nano import materialize as materialize_module
+from gptoss_local.models.nano.codes import N_BITS, N_PIECES, bf16_bits, coded_rows, spelling
+from gptoss_local.models.nano.compact import CODED, EMBEDDING, HEAD, CompactModel, vocabulary_codes
+from gptoss_local.models.nano.ranks import load_ranks
 from tests.nano.recipe.data.document import load_vocabulary
 from tests.nano.recipe.export import (
     FINAL_NORM,

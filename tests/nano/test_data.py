@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from gptoss_local.chat.message import ChatRequest, Message
-from gptoss_local.chat.render import render_chat
-from gptoss_local.nano.compact import load_compact
-from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.harmony.message import ChatRequest, Message
+from gptoss_local.harmony.render import render_chat
+from gptoss_local.models.nano.compact import load_compact
+from gptoss_local.models.nano.ranks import load_ranks
 from tests.nano.recipe.data.document import (
     Document,
     encode_answer,

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import DiskFullError
-from gptoss_local.nano import cache, cached_gguf, ensure_gguf, leftovers
-from gptoss_local.nano.compact import load_compact
-from gptoss_local.nano.materialize import materialize
-from gptoss_local.nano.ranks import N_RANKS
+from gptoss_local.models.nano import cache, cached_gguf, ensure_gguf, leftovers
+from gptoss_local.models.nano.compact import load_compact
+from gptoss_local.models.nano.materialize import materialize
+from gptoss_local.models.nano.ranks import N_RANKS
+from gptoss_local.models.store import find_garbage
 from gptoss_local.settings import Settings
-from gptoss_local.store import find_garbage
 from tests.conftest import wait_until
 from tests.convert.gguf_file import read_gguf
 
 ENSURE = """
 import sys
 from pathlib import Path
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.models.nano import ensure_gguf
 print(ensure_gguf(Path(sys.argv[1])))
 """
 
@@ -122,7 +122,9 @@ def test_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gptoss_local.nano.materialize.materialize", lambda *_, progress: fail())
+    monkeypatch.setattr(
+        "gptoss_local.models.nano.materialize.materialize", lambda *_, progress: fail()
+    )
     with pytest.raises(DiskFullError, match=r"cannot be unpacked into .*No space left") as caught:
         ensure_gguf(tmp_path)
     assert "400 MB" in caught.value.hint
@@ -139,7 +141,7 @@ def test_another_process_may_already_use_the_file_on_windows(
         target.write_bytes(b"made by the other one")
         raise PermissionError(13, "Access is denied")
 
-    monkeypatch.setattr("gptoss_local.nano.materialize.materialize", lambda *_, **__: None)
+    monkeypatch.setattr("gptoss_local.models.nano.materialize.materialize", lambda *_, **__: None)
     monkeypatch.setattr("convert.convert_checkpoint", lambda *_, **__: None)
     monkeypatch.setattr("os.replace", lose_the_race)
     assert ensure_gguf(tmp_path).read_bytes() == b"made by the other one"

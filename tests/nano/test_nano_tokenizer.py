@@ -10,10 +10,10 @@ import pytest
 from openai_harmony import HarmonyEncoding
 from tokenizers import Tokenizer
 
-from gptoss_local.chat import Vocabulary
 from gptoss_local.formats.o200k import derive_merges
-from gptoss_local.nano.ranks import N_RANKS, load_ranks, pack_ranks, unpack_ranks
-from gptoss_local.nano.tokenizer import SPECIAL_TOKENS, tokenizer_json
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.nano.ranks import N_RANKS, load_ranks, pack_ranks, unpack_ranks
+from gptoss_local.models.nano.tokenizer import SPECIAL_TOKENS, tokenizer_json
 from tests.convert.llama_cpu import load_model, tokenize
 from tests.nano.tiktoken_file import render_tiktoken
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.chat.message import Tool
+from gptoss_local.harmony.message import Tool
 from tests.json_schema import satisfies
 from tests.nano.recipe.data import (
     agent_edit_phrasings,

@@ -11,10 +11,10 @@ from safetensors.numpy import load_file
 from torch import Tensor, nn
 from transformers import GptOssConfig, GptOssForCausalLM
 
-from gptoss_local.chat.message import Message
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.nano.compact import CODED, CompactModel
-from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.harmony.message import Message
+from gptoss_local.models.nano.compact import CODED, CompactModel
+from gptoss_local.models.nano.ranks import load_ranks
 from tests.nano.recipe.data.document import Answer, Branch, Document, encode_document
 from tests.nano.recipe.export import export
 from tests.nano.recipe.train import model as model_module

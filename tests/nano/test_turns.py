@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gptoss_local.chat.message import Message
+from gptoss_local.harmony.message import Message
 from tests.nano.recipe.data.document import (
     Answer,
     Branch,

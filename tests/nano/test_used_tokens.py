@@ -1,6 +1,6 @@
 """Which tokens have rows of their own in the weights that ship."""
 
-from gptoss_local.nano.compact import load_compact
+from gptoss_local.models.nano.compact import load_compact
 from tests.nano.recipe.train.vocabulary import joined_tokens
 
 

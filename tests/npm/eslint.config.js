@@ -1,4 +1,4 @@
-// Run from the root: tests/npm/node_modules/.bin/eslint --config tests/npm/eslint.config.js gptoss_local/web
+// Run from the root: tests/npm/node_modules/.bin/eslint --config tests/npm/eslint.config.js gptoss_local/server/web
 import js from "@eslint/js";
 import globals from "globals";
 

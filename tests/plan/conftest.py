@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.plan.facts import ModelFacts, read_facts
+from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from tests.plan.shapes import write_sparse_gguf
 
 

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from gptoss_local.errors import DoesNotFitError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
-from gptoss_local.plan.facts import ModelFacts, published_facts
-from gptoss_local.plan.options import PlanOptions
-from gptoss_local.plan.planner import make_plan
-from gptoss_local.plan.result import Plan
+from gptoss_local.machine.plan.facts import ModelFacts, published_facts
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.planner import make_plan
+from gptoss_local.machine.plan.result import Plan
 
 GIB = 2**30
 MIB = 2**20

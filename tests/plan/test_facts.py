@@ -7,7 +7,7 @@ import pytest
 
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.formats.gguf_file import read_info
-from gptoss_local.plan.facts import model_facts
+from gptoss_local.machine.plan.facts import model_facts
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ The figures are those of `bench/plan_memory.py` and `bench/offload.py`, in MiB.
 
 import pytest
 
-from gptoss_local.plan.facts import ModelFacts, published_facts
-from gptoss_local.plan.memory import (
+from gptoss_local.machine.plan.facts import ModelFacts, published_facts
+from gptoss_local.machine.plan.memory import (
     Shape,
     device_sampling_bytes,
     expert_copy_bytes,
     host_map_bytes,
 )
-from gptoss_local.plan.placement import DeviceMemory, iter_placements
+from gptoss_local.machine.plan.placement import DeviceMemory, iter_placements
 
 MIB = 2**20
 SMALL, LARGE = published_facts(24, 32), published_facts(36, 128)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gptoss_local.machine.hardware import Machine
-from gptoss_local.plan.facts import ModelFacts
-from gptoss_local.plan.options import PlanOptions
-from gptoss_local.plan.planner import FLOOR_CTX, make_plan, worth_s
+from gptoss_local.machine.plan.facts import ModelFacts
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.planner import FLOOR_CTX, make_plan, worth_s
 from tests.plan.machines import FACTS, LARGE, SMALL, gpu, machine, machines, try_plan
 
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from gptoss_local.errors import DoesNotFitError
 from gptoss_local.machine.hardware import Machine
-from gptoss_local.plan.facts import ModelFacts
-from gptoss_local.plan.options import PlanOptions
-from gptoss_local.plan.planner import FLOOR_CTX, make_plan
-from gptoss_local.plan.words import explain
+from gptoss_local.machine.plan.facts import ModelFacts
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.planner import FLOOR_CTX, make_plan
+from gptoss_local.machine.plan.words import explain
 from tests.plan.machines import FACTS, GIB, LARGE, MIB, SMALL, gpu, machine, try_plan
 
 

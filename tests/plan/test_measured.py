@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gptoss_local.plan.facts import published_facts
-from gptoss_local.plan.measured import (
+from gptoss_local.machine.plan.facts import published_facts
+from gptoss_local.machine.plan.measured import (
     Measured,
     Steps,
     Tuning,
@@ -18,9 +18,9 @@ from gptoss_local.plan.measured import (
     read_measured,
     write_measured,
 )
-from gptoss_local.plan.options import PlanOptions
-from gptoss_local.plan.planner import make_plan
-from gptoss_local.plan.words import explain
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.planner import make_plan
+from gptoss_local.machine.plan.words import explain
 from gptoss_local.types import OffloadTimes
 from tests.plan.machines import gpu, machine
 

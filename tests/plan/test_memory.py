@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.llama import Context, Model
-from gptoss_local.llama.library import whole_log
-from gptoss_local.plan.facts import ModelFacts, read_facts
-from gptoss_local.plan.memory import (
+from gptoss_local.engine.llama import Context, Model
+from gptoss_local.engine.llama.library import whole_log
+from gptoss_local.machine.plan.facts import ModelFacts, read_facts
+from gptoss_local.machine.plan.memory import (
     Shape,
     all_cache_bytes,
     compute_bytes,

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from gptoss_local.plan.facts import ModelFacts
-from gptoss_local.plan.options import PlanOptions
+from gptoss_local.machine.plan.facts import ModelFacts
+from gptoss_local.machine.plan.options import PlanOptions
 from tests.plan.machines import LARGE, SMALL, gpu, machine, try_plan
 
 DOCS = Path(__file__).parents[2] / "docs/plan.md"

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from gptoss_local.errors import DoesNotFitError
 from gptoss_local.machine.hardware import Machine
-from gptoss_local.plan.facts import ModelFacts
-from gptoss_local.plan.hypothetical import imagine
-from gptoss_local.plan.memory import all_cache_bytes, compute_bytes
-from gptoss_local.plan.options import PlanOptions
-from gptoss_local.plan.planner import FLOOR_CTX, gpu_budget, make_plan
-from gptoss_local.plan.words import explain
+from gptoss_local.machine.plan.facts import ModelFacts
+from gptoss_local.machine.plan.hypothetical import imagine
+from gptoss_local.machine.plan.memory import all_cache_bytes, compute_bytes
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.planner import FLOOR_CTX, gpu_budget, make_plan
+from gptoss_local.machine.plan.words import explain
 from tests.plan.machines import FACTS, GIB, LARGE, SMALL, gpu, machine, machines, try_plan
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gptoss_local.plan.options import PlanOptions
-from gptoss_local.plan.planner import make_plan
-from gptoss_local.plan.words import explain
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.planner import make_plan
+from gptoss_local.machine.plan.words import explain
 from tests.plan.machines import GIB, SMALL, gpu, machine
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from convert import convert_checkpoint
 from gptoss_local.errors import ConvertError, DownloadError
-from gptoss_local.pulling.pull import pull_checkpoint
+from gptoss_local.models.pulling.pull import pull_checkpoint
 from tests.convert.tiny import write_tiny
 from tests.hub.conftest import no_account, short_waits  # noqa: F401
 from tests.hub.server import Fault, HubServer, run_hub

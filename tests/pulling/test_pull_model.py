@@ -16,15 +16,15 @@ import msgspec
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.catalog import CatalogModel, Checkpoint, PublishedGGUF
 from gptoss_local.errors import DownloadError, UsageError
 from gptoss_local.formats.gguf_file import read_info
-from gptoss_local.hub import folder as hub_folder
-from gptoss_local.plan.facts import read_facts
-from gptoss_local.pulling.preview import preview_pull
-from gptoss_local.pulling.pull import pull_model
+from gptoss_local.machine.plan.facts import read_facts
+from gptoss_local.models.catalog import CatalogModel, Checkpoint, PublishedGGUF
+from gptoss_local.models.hub import folder as hub_folder
+from gptoss_local.models.pulling.preview import preview_pull
+from gptoss_local.models.pulling.pull import pull_model
+from gptoss_local.models.store import delete_model, find_garbage, find_model, known_sha256
 from gptoss_local.settings import Settings
-from gptoss_local.store import delete_model, find_garbage, find_model, known_sha256
 from tests.convert.tiny import tiny_config, write_tiny
 from tests.hub.conftest import no_account, short_waits  # noqa: F401
 from tests.hub.server import Fault, HubServer, run_hub
@@ -207,10 +207,10 @@ PULL = """
 import sys
 from pathlib import Path
 import msgspec
-from gptoss_local.catalog import CatalogModel
+from gptoss_local.models.catalog import CatalogModel
 from gptoss_local.errors import GptOssError
-from gptoss_local.hub import client
-from gptoss_local.pulling.pull import pull_model
+from gptoss_local.models.hub import client
+from gptoss_local.models.pulling.pull import pull_model
 from gptoss_local.settings import Settings
 
 client.RETRY_WAITS_S = (0.01, 0.01)
@@ -265,7 +265,7 @@ def test_killed_again_and_again_it_comes_to_its_end(
 
 
 def _entries(settings: Settings) -> list[Any]:
-    from gptoss_local.store import list_models
+    from gptoss_local.models.store import list_models
 
     return [entry for entry in list_models(settings) if not entry.embedded]
 
@@ -336,7 +336,8 @@ def test_a_disk_that_fills_up(
     cp -a {home}/models {tmp_path}/kept
     exit $code
     """
-    off = "import gptoss_local.hub.folder as f\nf.DownloadFolder.check_space = lambda *_: None\n"
+    off = "import gptoss_local.models.hub.folder as f\n"
+    off += "f.DownloadFolder.check_space = lambda *_: None\n"
     off += "import convert.run\nconvert.run.Run._check_space = lambda *_: None\n"
     encoded = pull_command(model, settings, what)[3]
     environment = os.environ | {"PULL": off + PULL, "MODEL": encoded}

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.history import History
-from gptoss_local.repair import Fault, find_faults
+from gptoss_local.cli.doctor.repair import Fault, find_faults
 from gptoss_local.settings import Settings
+from gptoss_local.talk.history import History
 from tests.cli.conftest import PseudoTerminal, run_cli
 from tests.conftest import free_port
 

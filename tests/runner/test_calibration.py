@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from gptoss_local.engine.protocol import Load
-from gptoss_local.plan.measured import Measured, read_measured
-from gptoss_local.plan.result import Plan
+from gptoss_local.machine.plan.measured import Measured, read_measured
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.models.store import find_model
 from gptoss_local.runner import planning
 from gptoss_local.runner.calibration import calibrate, is_due
 from gptoss_local.runner.loading import load_command
@@ -16,7 +17,6 @@ from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import measured_file, plan_load
 from gptoss_local.settings import Settings
-from gptoss_local.store import find_model
 from gptoss_local.types import ModelParams
 from tests.engine.run import load_of
 from tests.plan.machines import gpu, machine

@@ -9,9 +9,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from gptoss_local.chat import Done, Started
+from gptoss_local.harmony import Done, Started
 from gptoss_local.machine.energy import Meters
-from gptoss_local.plan.planner import make_plan
+from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner import energy as module
 from gptoss_local.runner.energy import AnswerEnergy, Energy, ModelEnergy
 from gptoss_local.runner.loading import LoadedModel

@@ -14,14 +14,15 @@ from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load, StepTimes
 from gptoss_local.errors import DoesNotFitError, EngineCrashedError, ModelLoadError
 from gptoss_local.machine.hardware import Machine
-from gptoss_local.plan.measured import (
+from gptoss_local.machine.plan.measured import (
     Measured,
     Outcome,
     plan_id,
     read_measured,
     write_measured,
 )
-from gptoss_local.plan.result import Plan
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.models.store import find_model
 from gptoss_local.runner import loading, planning
 from gptoss_local.runner.loading import LoadedModel, load_command
 from gptoss_local.runner.loads import LoadStatus
@@ -29,7 +30,6 @@ from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import choose_unload, measured_file, plan_load
 from gptoss_local.runner.retries import STEP_BYTES, Attempt
 from gptoss_local.settings import Settings
-from gptoss_local.store import find_model
 from tests.plan.machines import GIB, gpu, machine
 
 

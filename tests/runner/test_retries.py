@@ -1,8 +1,8 @@
 """What is planned after a load that failed."""
 
 from gptoss_local.errors import EngineCrashedError, ModelLoadError
-from gptoss_local.plan.options import PlanOptions
-from gptoss_local.plan.planner import make_plan
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner.retries import STEP_BYTES, Attempt, next_attempt
 from tests.plan.machines import GIB, LARGE, gpu, machine
 

@@ -3,8 +3,8 @@
 import pytest
 
 from gptoss_local.engine.protocol import Tuned
-from gptoss_local.plan.facts import published_facts
-from gptoss_local.plan.planner import make_plan
+from gptoss_local.machine.plan.facts import published_facts
+from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner.calibration import judge
 from gptoss_local.types import OffloadTimes
 from tests.plan.machines import gpu, machine

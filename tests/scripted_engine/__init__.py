@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from gptoss_local.types import Effort
 from tests.conftest import RunningServer, run_server
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.chat.vocabulary import END, MESSAGE, START
 from gptoss_local.engine import protocol
 from gptoss_local.engine.protocol import (
     Cancel,
@@ -29,6 +28,7 @@ from gptoss_local.engine.protocol import (
     failure,
 )
 from gptoss_local.errors import EngineError
+from gptoss_local.harmony.vocabulary import END, MESSAGE, START
 from gptoss_local.types import FinishReason, Usage
 from tests.scripted_engine import PROMPTS_SUFFIX, SCRIPT_VARIABLE, Part, Reply
 

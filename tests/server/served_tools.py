@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.tools import Arguments, Page, Source, Tool, Toolbox, ToolResult, ToolSources
+from gptoss_local.talk.tools import Arguments, Page, Source, Tool, Toolbox, ToolResult, ToolSources
 from tests.conftest import RunningServer, run_server
 from tests.scripted_engine import SCRIPT_VARIABLE, Script
 

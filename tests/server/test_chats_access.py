@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gptoss_local import web
+from gptoss_local.server import web
 from gptoss_local.server.openapi import ENDPOINTS
 from tests.conftest import RunningServer, run_server
 from tests.server.page_client import Page

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.history import History
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Heard, Page
@@ -24,7 +24,7 @@ ODD = "Ünïcödé 👩‍🔬 and 漢字, " * 30
 WRITER = """
 import sys, time
 from pathlib import Path
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 history, chat_id, name = History(Path(sys.argv[1])), int(sys.argv[2]), sys.argv[3]
 for n in range(20):
     asked = history.add(chat_id, None, "user", f"{name} {n}")
@@ -158,7 +158,7 @@ def test_an_answer_of_a_process_that_died_becomes_stopped(
 ) -> None:
     chat_id = page.new()
     dying = (
-        "import os, sys; from pathlib import Path; from gptoss_local.history import History;"
+        "import os, sys; from pathlib import Path; from gptoss_local.talk.history import History;"
         "h = History(Path(sys.argv[1]));"
         "h.add(int(sys.argv[2]), None, 'assistant', 'half', state='streaming'); os._exit(1)"
     )

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.history import MATCH_END, MATCH_START
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.talk.history import MATCH_END, MATCH_START
 from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, answer, run_scripted_server
 from tests.server.page_client import Page

@@ -12,8 +12,8 @@ import httpx
 import psutil
 import pytest
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.history import History
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, run_server, wait_until
 from tests.scripted_engine import (
     SCRIPT_VARIABLE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from tests.scripted_engine import Script, answer, calls, calls_built_in
 from tests.server.asked import Asked, run_asked
 

@@ -6,9 +6,9 @@ import signal
 from pathlib import Path
 
 from gptoss_local.engine.protocol import Finished
+from gptoss_local.models.store import find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.settings import Settings
-from gptoss_local.store import find_model
 from tests.engine.run import GREEDY
 
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from tests.scripted_engine import Reply, Script, answer, calls, run_scripted_server
 
 CODE = "Sure:\n\n```python\nprint('日本語')\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.chat import ContentDelta, Done, ToolCall
+from gptoss_local.harmony import ContentDelta, Done, ToolCall
 from gptoss_local.server.dialects.ollama.frames import (
     Timing,
     chat_event_frame,

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.chat import ChatRequest, Message
 from gptoss_local.errors import ContextOverflowError
+from gptoss_local.harmony import ChatRequest, Message
+from gptoss_local.models.store import find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.settings import Settings
-from gptoss_local.store import find_model
 from tests.conftest import run_server
 
 PLANNED = 32_768  # tokens of context without a GPU

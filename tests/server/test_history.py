@@ -7,7 +7,7 @@ import httpx
 import msgspec
 import pytest
 
-from gptoss_local.chat import ChatRequest
+from gptoss_local.harmony import ChatRequest
 from gptoss_local.server.body import parse_body
 from gptoss_local.server.dialects.anthropic.request import MessagesBody
 from gptoss_local.server.dialects.ollama.request import ChatBody

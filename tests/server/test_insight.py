@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.chat import Vocabulary, inspect_tokens
+from gptoss_local.harmony import Vocabulary, inspect_tokens
 from tests.server.conftest import GREEDY
 from tests.server.test_sdk import WEATHER
 

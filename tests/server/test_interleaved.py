@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.chat import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
+from gptoss_local.harmony import ChatEvent, ContentDelta, Done, ReasoningDelta, Started, ToolCall
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
 from gptoss_local.server.dialects.openai.chat_frames import ChatCompletionWriter

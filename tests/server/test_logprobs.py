@@ -9,7 +9,7 @@ import ollama
 import openai
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from tests.server import sse
 from tests.server.conftest import GREEDY
 from tests.server.test_openai_chat import Person

@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from gptoss_local.server.dialects.openai.responses_tools import Toolbox
 from tests.scripted_engine import Script, answer, calls
 from tests.server.asked import Asked, run_asked

@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from gptoss_local.server.dialects.openai.responses_hosted_items import KINDS
 from tests.conftest import wait_until
 from tests.scripted_engine import Script, answer, calls

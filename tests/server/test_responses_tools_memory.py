@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from gptoss_local.chat import ToolRequest
+from gptoss_local.harmony import ToolRequest
 from gptoss_local.server.dialects.openai.tool_memory import Run, ToolMemory, ToolState
-from gptoss_local.tools import Page, Tool, Toolbox
-from gptoss_local.tools.consent import Consents
+from gptoss_local.talk.tools import Page, Tool, Toolbox
+from gptoss_local.talk.tools.consent import Consents
 
 
 class Quiet:

@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from gptoss_local.errors import ModelLoadError
+from gptoss_local.models.store import read_tokens
 from gptoss_local.runner import loading
 from gptoss_local.settings import Settings
-from gptoss_local.store import read_tokens
 from tests.conftest import RunningServer, run_server, wait_until
 
 HI: dict[str, Any] = {

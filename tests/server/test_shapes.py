@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -13,7 +13,7 @@ import ollama
 import openai
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from tests.scripted_engine import Reply, Script, answer, calls, run_scripted_server
 from tests.server.sse import events as sse_events
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.chat import ChatEvent, ContentDelta, Done, Started
 from gptoss_local.errors import EngineError
+from gptoss_local.harmony import ChatEvent, ContentDelta, Done, Started
 from gptoss_local.server import streaming
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import ChatWriter

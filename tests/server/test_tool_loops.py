@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from tests.scripted_engine import Reply, Script, answer
 from tests.server.asked import Asked, run_asked
 

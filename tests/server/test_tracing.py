@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from tests.conftest import RunningServer, free_port, run_server, wait_until
 from tests.scripted_engine import Script, answer, calls
 from tests.server.collector import Collector, Span, run_collector

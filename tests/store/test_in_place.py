@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.engine.llama import Model
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
-from gptoss_local.llama import Model
-from gptoss_local.settings import Settings
-from gptoss_local.store import (
+from gptoss_local.models.store import (
     BlobWriter,
     ModelDefaults,
     add_blob,
@@ -22,6 +21,7 @@ from gptoss_local.store import (
     known_sha256,
     list_models,
 )
+from gptoss_local.settings import Settings
 from tests.store.gguf_parts import as_ollama_wrote_it, split
 
 

@@ -11,8 +11,7 @@ import gguf
 import pytest
 
 from gptoss_local.errors import DiskError, ModelLoadError, ModelNotFoundError
-from gptoss_local.settings import Settings
-from gptoss_local.store import (
+from gptoss_local.models.store import (
     BlobWriter,
     add_model,
     delete_model,
@@ -20,7 +19,8 @@ from gptoss_local.store import (
     list_models,
     read_info,
 )
-from gptoss_local.store.external import find_elsewhere
+from gptoss_local.models.store.external import find_elsewhere
+from gptoss_local.settings import Settings
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="no such files there")
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from convert import convert_checkpoint
-from gptoss_local.settings import Settings
-from gptoss_local.store import (
+from gptoss_local.models.store import (
     ModelDefaults,
     add_model,
     delete_model,
@@ -20,6 +19,7 @@ from gptoss_local.store import (
     find_model,
     list_models,
 )
+from gptoss_local.settings import Settings
 from tests.convert.tiny import write_tiny
 
 N_PROCESSES = 3
@@ -31,7 +31,7 @@ import hashlib, itertools, random, sys
 from pathlib import Path
 from gptoss_local.errors import GptOssError, ModelNotFoundError
 from gptoss_local.settings import Settings
-from gptoss_local.store import *
+from gptoss_local.models.store import *
 
 seed, home, *files = sys.argv[1:]
 files = [Path(file) for file in files]

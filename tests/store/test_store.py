@@ -11,10 +11,9 @@ import gguf
 import numpy as np
 import pytest
 
-from gptoss_local.catalog import canonical_name
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
-from gptoss_local.settings import Settings
-from gptoss_local.store import (
+from gptoss_local.models.catalog import canonical_name
+from gptoss_local.models.store import (
     BlobWriter,
     ModelDefaults,
     add_model,
@@ -27,7 +26,8 @@ from gptoss_local.store import (
     read_info,
     read_tokens,
 )
-from gptoss_local.store.manifests import remove_unnamed_weights
+from gptoss_local.models.store.manifests import remove_unnamed_weights
+from gptoss_local.settings import Settings
 
 
 @pytest.mark.parametrize(

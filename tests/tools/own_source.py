@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from gptoss_local.errors import ToolError
-from gptoss_local.tools import Arguments, Page, Tool, Toolbox, ToolResult
-from gptoss_local.tools.consent import Consents
+from gptoss_local.talk.tools import Arguments, Page, Tool, Toolbox, ToolResult
+from gptoss_local.talk.tools.consent import Consents
 
 Run = Callable[[Arguments], Awaitable[str | ToolResult]]
 

@@ -14,8 +14,8 @@ import pytest
 
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, ToolCommand
-from gptoss_local.tools import Toolbox, ToolSources, programs
-from gptoss_local.tools.programs import Program, filled_in
+from gptoss_local.talk.tools import Toolbox, ToolSources, programs
+from gptoss_local.talk.tools.programs import Program, filled_in
 
 
 def program(code: str, timeout_s: float = 20, **parameters: object) -> dict[str, ToolCommand]:

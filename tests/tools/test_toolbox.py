@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.tools import Arguments, LoopLimit, Page, Tool, Toolbox, ToolResult
-from gptoss_local.tools.consent import Consents
-from gptoss_local.tools.finding import FIND_TOOLS
-from gptoss_local.tools.toolbox import MAX_DECLARED_TOKENS
+from gptoss_local.talk.tools import Arguments, LoopLimit, Page, Tool, Toolbox, ToolResult
+from gptoss_local.talk.tools.consent import Consents
+from gptoss_local.talk.tools.finding import FIND_TOOLS
+from gptoss_local.talk.tools.toolbox import MAX_DECLARED_TOKENS
 
 
 class Source:

@@ -7,10 +7,10 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from gptoss_local.client import AsyncClient
-from gptoss_local.history import History
+from gptoss_local.api.client import AsyncClient
 from gptoss_local.settings import Settings, ToolCommand
-from gptoss_local.tools import Toolbox, ToolSources
+from gptoss_local.talk.history import History
+from gptoss_local.talk.tools import Toolbox, ToolSources
 from tests.conftest import RunningServer
 from tui.app import ChatApp
 from tui.conversation import Conversation

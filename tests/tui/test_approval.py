@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from textual.events import Key
 
-from gptoss_local.conversation.what_runs import about_text, always_text, shell_text
 from gptoss_local.settings import ToolCommand
-from gptoss_local.tools import Arguments, Tool
+from gptoss_local.talk.conversation.what_runs import about_text, always_text, shell_text
+from gptoss_local.talk.tools import Arguments, Tool
 from tests.tui.running_chat import Chat, run_chat
 from tui.screens.approval import ApprovalDialog
 from tui.screens.models import ModelsDialog

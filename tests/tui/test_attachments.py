@@ -264,7 +264,9 @@ async def test_a_pdf_is_given_up_with_its_process(
 ) -> None:
     def readers() -> list[psutil.Process]:
         children = psutil.Process().children()
-        return [each for each in children if "gptoss_local.tools.browser.reading" in each.cmdline()]
+        return [
+            each for each in children if "gptoss_local.talk.tools.browser.reading" in each.cmdline()
+        ]
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "slow.pdf").write_bytes(slow_pdf())

@@ -9,7 +9,7 @@ import pytest
 from textual.events import Key, Paste
 from textual.screen import ModalScreen
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat
 from tui import running_answer

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.tui.documents import BLOCKS
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer, measure_lag

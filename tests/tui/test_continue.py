@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.conversation import Answer, was_cut
-from gptoss_local.history import History, Turn, TurnState
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.talk.conversation import Answer, was_cut
+from gptoss_local.talk.history import History, Turn, TurnState
 from tests.conftest import RunningServer
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
 from tests.tui.documents import BLOCKS

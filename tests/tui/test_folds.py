@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.events import Paste
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer
 from tui.paste import Composed, FoldedTexts, shown_parts

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import ContextOverflowError
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, run_server
 from tests.tui.running_chat import Chat, OpenChat, opener
 from tui.conversation import Conversation

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.cli.conftest import PseudoTerminal
 from tests.cli.hostile import EVIL, hostile_server
 from tests.conftest import free_port

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.snapshots.values import CALL, MARKDOWN, REASONING, STATS
 from tests.tui.test_folds import LONG, SIZES, Recorder

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.presets import Preset, presets_path, read_presets, save_preset
+from gptoss_local.talk.presets import Preset, presets_path, read_presets, save_preset
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.test_folds import SIZES, Recorder
 from tui.screens.chats import ChatsDialog

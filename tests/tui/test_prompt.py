@@ -13,9 +13,9 @@ from textual.color import Color
 from textual.events import Paste
 from textual.pilot import Pilot
 
-from gptoss_local.conversation import Answer
 from gptoss_local.errors import UsageError
 from gptoss_local.printable import printable
+from gptoss_local.talk.conversation import Answer
 from tui.actions import REGISTRY
 from tui.app import Printable
 from tui.attachments import attach

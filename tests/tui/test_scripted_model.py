@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from tests.conftest import RunningServer
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
 from tests.tui.documents import BLOCKS, at_random

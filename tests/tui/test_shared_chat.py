@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.client import AsyncClient
-from gptoss_local.history import History
+from gptoss_local.api.client import AsyncClient
 from gptoss_local.settings import Settings
+from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, run_server
 from tests.server.page_client import Page
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat, run_chat

@@ -13,7 +13,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat
 from tests.tui.snapshots.picture import picture
 from tests.tui.snapshots.screen_cases import CHATS, DIALOGS, SMALL, StillServer, talk

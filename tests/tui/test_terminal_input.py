@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gptoss_local.history.plain import plain_text
+from gptoss_local.talk.history.plain import plain_text
 from tui.terminal_input import InputDecoder
 
 START, END = b"\x1b[200~", b"\x1b[201~"

@@ -6,7 +6,7 @@ import pytest
 from rich.style import Style
 from textual.theme import BUILTIN_THEMES
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat
 from tests.tui.snapshots.screen_cases import StillServer, answer, talk
 from tests.tui.snapshots.values import MARKDOWN, toolbox

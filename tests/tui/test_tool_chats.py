@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.history import History
 from gptoss_local.settings import Settings
-from gptoss_local.tools import Arguments, Page, Toolbox, ToolResult
-from gptoss_local.tools.browser import Browser
-from gptoss_local.tools.consent import Consents
+from gptoss_local.talk.history import History
+from gptoss_local.talk.tools import Arguments, Page, Toolbox, ToolResult
+from gptoss_local.talk.tools.browser import Browser
+from gptoss_local.talk.tools.consent import Consents
 from tests.tools.browser.site import running_site
 from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import Chat, run_chat

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import psutil
 
-from gptoss_local.history import History
 from gptoss_local.settings import ToolCommand
+from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
 from tui.screens.approval import ApprovalDialog

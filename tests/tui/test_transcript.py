@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.scripted import ScriptedServer
 

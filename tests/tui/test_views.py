@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-from gptoss_local.conversation.answer import Answer, thinned
-from gptoss_local.history import History
+from gptoss_local.talk.conversation.answer import Answer, thinned
+from gptoss_local.talk.history import History
 from tests.conftest import run_server
 from tests.tui.running_chat import FRANCE, PARIS, OpenChat, opener, run_chat
 from tests.tui.scripted import ScriptedServer

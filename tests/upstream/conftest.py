@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gptoss_local.catalog import UpstreamAddress
-from gptoss_local.chat import Vocabulary
 from gptoss_local.engine.client import EngineClient
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.upstream.client import Upstream
 from tests.engine.run import load_of
 from tests.upstream.stand_in import StandIn, serving

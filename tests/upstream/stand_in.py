@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Tokens
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.types import SamplingParams
 from tests.conftest import free_port
 

@@ -7,15 +7,15 @@ from typing import get_args
 
 import pytest
 
-from gptoss_local.catalog import UpstreamKind
-from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.grammar import compile_grammar
-from gptoss_local.chat.message import JsonFormat
-from gptoss_local.chat.vocabulary import STOP_TOKENS
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.interface import Engine
 from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.errors import UpstreamError, UsageError
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony.grammar import compile_grammar
+from gptoss_local.harmony.message import JsonFormat
+from gptoss_local.harmony.vocabulary import STOP_TOKENS
+from gptoss_local.models.catalog import UpstreamKind
 from gptoss_local.types import Penalties, SamplingParams
 from gptoss_local.upstream.gaps import Gaps
 from gptoss_local.upstream.harmony import probe

@@ -6,10 +6,10 @@ from contextlib import aclosing
 
 import pytest
 
-from gptoss_local.chat import Vocabulary
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.errors import ContextOverflowError, ServerBusyError, UpstreamError, UsageError
+from gptoss_local.harmony import Vocabulary
 from tests.conftest import free_port
 from tests.upstream.conftest import Connect
 from tests.upstream.stand_in import StandIn, serving, status, stream, tokens_event

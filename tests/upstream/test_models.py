@@ -13,8 +13,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from gptoss_local.catalog import catalog
 from gptoss_local.engine.client import EngineClient
+from gptoss_local.models.catalog import catalog
 from gptoss_local.settings import environment_without_secrets
 from tests.conftest import RunningServer, free_port, run_server
 from tests.nano.recipe.make_golden import AGENT, SHELL

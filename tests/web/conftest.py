@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.chat import Vocabulary
+from gptoss_local.harmony import Vocabulary
 from tests.conftest import RunningServer, wait_until
 from tests.scripted_engine import Script, run_scripted_server
 from tests.web.answers import say_all

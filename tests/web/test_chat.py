@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
 from tests.web.answers import CODE
 from tests.web.chatting import ask, box, chat_id, last_answer, press, prose, until

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
 from tests.web.chatting import ask, box, chat_id, choose, new_chat, press, prose, until
 from tests.web.conftest import Watch

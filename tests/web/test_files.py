@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from gptoss_local.history import History, Turn
+from gptoss_local.talk.history import History, Turn
 from tests.conftest import RunningServer
 from tests.web.chatting import ask, box, chat_id, press
 from tui.conversation import composed_of

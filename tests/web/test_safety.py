@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Page, expect
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.conftest import RunningServer, wait_until
 from tests.web.chatting import ask, press, prose
 from tests.web.conftest import IS_LET_IN, OpenPage, Watch

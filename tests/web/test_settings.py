@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Locator, Page, expect
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
 from tests.web.chatting import ask, chat_id, press, prose
 

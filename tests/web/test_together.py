@@ -10,8 +10,8 @@ import psutil
 import pytest
 from playwright.sync_api import Page, expect
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.history import History, Turn
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.talk.history import History, Turn
 from tests.conftest import RunningServer, run_server, wait_until
 from tests.scripted_engine import Script, run_scripted_server
 from tests.web.answers import COUNT, say_all

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image, ImageChops
 from playwright.sync_api import Locator, Page, expect
 
-from gptoss_local.citations import linked
-from gptoss_local.history import History, Turn
-from gptoss_local.tools import Page as ToolPage
+from gptoss_local.talk.citations import linked
+from gptoss_local.talk.history import History, Turn
+from gptoss_local.talk.tools import Page as ToolPage
 from tests.conftest import RunningServer, wait_until
 from tests.web.answers import RIGHT_TO_LEFT
 from tests.web.chatting import ask, box, chat_id, last_answer, new_chat, press, prose

@@ -60,7 +60,7 @@ def test_all_of_it_is_small() -> None:
     ("program", "arguments"),
     [
         ("tsc", ["--project", "tests/npm"]),
-        ("eslint", ["--config", "tests/npm/eslint.config.js", "gptoss_local/web"]),
+        ("eslint", ["--config", "tests/npm/eslint.config.js", "gptoss_local/server/web"]),
     ],
 )
 def test_types_and_lint(program: str, arguments: list[str]) -> None:

@@ -1,9 +1,9 @@
 """Commands on messages and answers: edit, answer again, compare, copy, look into."""
 
-from gptoss_local.conversation import messages_of, was_cut
 from gptoss_local.errors import UsageError
-from gptoss_local.history import Turn
 from gptoss_local.printable import printable
+from gptoss_local.talk.conversation import messages_of, was_cut
+from gptoss_local.talk.history import Turn
 from tui.actions.choices import next_effort
 from tui.chat_parts import ChatParts
 from tui.markdown_blocks import code_blocks

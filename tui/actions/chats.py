@@ -4,8 +4,8 @@ import re
 from functools import partial
 
 from gptoss_local.errors import UsageError
-from gptoss_local.history import read_export
-from gptoss_local.presets import Preset
+from gptoss_local.talk.history import read_export
+from gptoss_local.talk.presets import Preset
 from tui.chat_parts import ChatParts
 from tui.paste import expanded
 from tui.screens.chats import ChatsDialog, Place

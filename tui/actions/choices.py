@@ -4,10 +4,10 @@ import json
 
 from rich.filesize import decimal
 
-from gptoss_local.catalog import CatalogModel, canonical_name, known_model
-from gptoss_local.conversation.tool_choice import without_tools
 from gptoss_local.errors import UsageError
+from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model
 from gptoss_local.request_options import parse_option
+from gptoss_local.talk.conversation.tool_choice import without_tools
 from gptoss_local.types import Effort
 from tui.chat_parts import ChatParts
 from tui.mouse import set_mouse

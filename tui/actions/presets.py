@@ -1,7 +1,7 @@
 """Commands on presets: begin a chat with one."""
 
-from gptoss_local.conversation.tool_choice import without_tools
-from gptoss_local.presets import Preset, find_preset
+from gptoss_local.talk.conversation.tool_choice import without_tools
+from gptoss_local.talk.presets import Preset, find_preset
 from tui.actions.chats import open_chat
 from tui.chat_parts import ChatParts
 from tui.screens.errors import errors_shown

@@ -10,9 +10,9 @@ from textual.errors import NoWidget
 from textual.events import Resize
 from textual.widgets import Input, Static
 
-from gptoss_local.conversation import Decision, what_runs
-from gptoss_local.conversation.what_runs import Part, about_text, always_text
-from gptoss_local.tools import Arguments, Tool
+from gptoss_local.talk.conversation import Decision, what_runs
+from gptoss_local.talk.conversation.what_runs import Part, about_text, always_text
+from gptoss_local.talk.tools import Arguments, Tool
 from tui.screens.dialog import Dialog
 
 _N_ROWS_AROUND = 7  # of the dialog: frame, what it is about, margins, keys

@@ -14,11 +14,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from gptoss_local.conversation import Answer, ToolChoice
 from gptoss_local.errors import GptOssError, HistoryError
-from gptoss_local.history import History, Turn
-from gptoss_local.history.plain import one_line
-from gptoss_local.tools import Toolbox
+from gptoss_local.talk.conversation import Answer, ToolChoice
+from gptoss_local.talk.history import History, Turn
+from gptoss_local.talk.history.plain import one_line
+from gptoss_local.talk.tools import Toolbox
 from tui import actions
 from tui.chat_parts import ChatParts
 from tui.conversation import Conversation, composed_of

@@ -10,8 +10,8 @@ from textual.containers import Container, VerticalScroll
 from textual.events import Resize
 from textual.widgets import Static
 
-from gptoss_local.history import Turn
 from gptoss_local.printable import printable
+from gptoss_local.talk.history import Turn
 from tui.screens.dialog import Dialog
 from tui.widgets.answer_view import AnswerView
 from tui.widgets.turn_view import call_fold

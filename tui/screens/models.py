@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from gptoss_local.catalog import CatalogModel, catalog
 from gptoss_local.errors import GptOssError
+from gptoss_local.models.catalog import CatalogModel, catalog
 from tui.downloads import Download
 from tui.screens.dialog import Dialog
 

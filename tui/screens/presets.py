@@ -12,8 +12,9 @@ from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from gptoss_local.errors import GptOssError, UsageError
-from gptoss_local.history.plain import one_line
-from gptoss_local.presets import (
+from gptoss_local.printable import printable
+from gptoss_local.talk.history.plain import one_line
+from gptoss_local.talk.presets import (
     Preset,
     options_text,
     parse_options,
@@ -22,7 +23,6 @@ from gptoss_local.presets import (
     remove_preset,
     save_preset,
 )
-from gptoss_local.printable import printable
 from gptoss_local.types import Effort
 from tui.screens.dialog import ConfirmDialog, Dialog
 from tui.screens.errors import errors_shown

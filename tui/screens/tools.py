@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from gptoss_local.tools import Group, Tool, Toolbox
+from gptoss_local.talk.tools import Group, Tool, Toolbox
 from tui.screens.dialog import Dialog
 
 _ABOUT = "The model asks before each call. [tools.NAME] tables in config.toml are your own."

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.widgets import Static, TextArea
 
 from gptoss_local.errors import UsageError
-from gptoss_local.history.plain import plain_text
+from gptoss_local.talk.history.plain import plain_text
 from tui.attachments import attach, is_pattern
 from tui.commands import Registry
 from tui.documents import image_note, is_image

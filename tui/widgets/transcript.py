@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from textual.containers import VerticalScroll
 
-from gptoss_local.history import Turn
-from gptoss_local.tools import Page
+from gptoss_local.talk.history import Turn
+from gptoss_local.talk.tools import Page
 from tui.widgets.turn_view import AssistantTurnView, TurnView, view_of
 
 _N_FIRST = 8

@@ -14,11 +14,11 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Static
 
-from gptoss_local.conversation import Answer, was_cut
-from gptoss_local.conversation.what_runs import code_of
-from gptoss_local.history import Turn
 from gptoss_local.printable import printable, visible
-from gptoss_local.tools import Page
+from gptoss_local.talk.conversation import Answer, was_cut
+from gptoss_local.talk.conversation.what_runs import code_of
+from gptoss_local.talk.history import Turn
+from gptoss_local.talk.tools import Page
 from tui.conversation import composed_of
 from tui.paste import shown_parts
 from tui.widgets.answer_view import AnswerView
@@ -227,7 +227,7 @@ class AssistantTurnView(TurnView):
         """Return an answer with its citations as links; one that has no end yet is held back."""
         if not self._pages or "【" not in text:
             return text
-        from gptoss_local.citations import linked  # PERF: few answers cite
+        from gptoss_local.talk.citations import linked  # PERF: few answers cite
 
         start = text.rfind("【")
         if not is_complete and "】" not in text[start:] and len(text) - start < _LONGEST_CITATION:

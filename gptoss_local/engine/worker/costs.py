@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from gptoss_local.llama import Batch, Context
+from gptoss_local.engine.llama import Batch, Context
 from gptoss_local.types import StepTimes
 
 WIDTHS = (1, 2, 3, 4, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64)

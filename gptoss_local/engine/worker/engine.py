@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 
+from gptoss_local.engine.llama import Batch, Canary, Context, Sampler
 from gptoss_local.engine.protocol import (
     Event,
     Finished,
@@ -38,7 +39,6 @@ from gptoss_local.engine.worker.scheduler import Scheduler, Work, fill_batch
 from gptoss_local.engine.worker.sequence import Sequence, refusal
 from gptoss_local.engine.worker.timing import Timing
 from gptoss_local.errors import ComputeError, ContextOverflowError, GptOssError
-from gptoss_local.llama import Batch, Canary, Context, Sampler
 from gptoss_local.types import FinishReason, StepTimes
 
 _CHECK_AFTER_S = 2.0  # with a plan of memory it takes 0.2 s, which an agent should not wait for

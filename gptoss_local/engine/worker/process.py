@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gptoss_local.engine import protocol
+from gptoss_local.engine.llama import Context, Model, has_gpu
 from gptoss_local.engine.protocol import (
     Cancel,
     Close,
@@ -38,7 +39,6 @@ from gptoss_local.engine.worker.loading.read_ahead import read_ahead
 from gptoss_local.engine.worker.loading.rehearsal import rehearse
 from gptoss_local.engine.worker.loading.tuning import tune, tune_offload
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.llama import Context, Model, has_gpu
 
 _SAVE_S = 4.0  # the client kills a process that takes longer to exit
 

@@ -4,17 +4,17 @@ import asyncio
 import logging
 from functools import partial
 
-from gptoss_local.conversation import Decision
-from gptoss_local.conversation.calls import ENDED, STOPPED
 from gptoss_local.errors import AnsweringError
-from gptoss_local.history import ChatSummary, Turn
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.chats.changes import Changes
 from gptoss_local.server.chats.exchange import Exchange, Parts
 from gptoss_local.server.chats.running_answer import RETRY_S, RunningAnswer
 from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.chats.toolboxes import Toolboxes
-from gptoss_local.tools import ToolSources
+from gptoss_local.talk.conversation import Decision
+from gptoss_local.talk.conversation.calls import ENDED, STOPPED
+from gptoss_local.talk.history import ChatSummary, Turn
+from gptoss_local.talk.tools import ToolSources
 
 _log = logging.getLogger("gptoss")
 

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from gptoss_local.errors import ChatNotFoundError, GptOssError
-from gptoss_local.history import ChatSummary, History, Turn
 from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.streaming import NDJSON
+from gptoss_local.talk.history import ChatSummary, History, Turn
 
 _log = logging.getLogger("gptoss")
 

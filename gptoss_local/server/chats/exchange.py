@@ -11,17 +11,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from gptoss_local.conversation import (
-    Decision,
-    refusal_of,
-    request_of,
-    result_stats,
-    what_runs,
-)
-from gptoss_local.conversation.calls import TOO_MANY, UNANSWERED, denied
-from gptoss_local.conversation.what_runs import about_text, always_text
 from gptoss_local.errors import ChatNotFoundError, GptOssError, HistoryError
-from gptoss_local.history import ChatSummary, History, Turn
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.chats.changes import ChangeEvent, Changes
 from gptoss_local.server.chats.running_answer import RETRY_S, RunningAnswer
@@ -30,7 +20,17 @@ from gptoss_local.server.chats.toolboxes import Toolboxes
 from gptoss_local.server.chats.turns import begin_answer, begin_call
 from gptoss_local.server.streaming import log_error
 from gptoss_local.server.tracing import traced_tool
-from gptoss_local.tools import Arguments, LoopLimit, Tool, Toolbox, ToolResult
+from gptoss_local.talk.conversation import (
+    Decision,
+    refusal_of,
+    request_of,
+    result_stats,
+    what_runs,
+)
+from gptoss_local.talk.conversation.calls import TOO_MANY, UNANSWERED, denied
+from gptoss_local.talk.conversation.what_runs import about_text, always_text
+from gptoss_local.talk.history import ChatSummary, History, Turn
+from gptoss_local.talk.tools import Arguments, LoopLimit, Tool, Toolbox, ToolResult
 
 T = TypeVar("T")
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.conversation import Answer, changes_of
 from gptoss_local.errors import ChatNotFoundError, GptOssError, HistoryError
-from gptoss_local.history import History, Turn
+from gptoss_local.models.store import find_model
 from gptoss_local.off_loop import run_off_loop
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller
@@ -26,7 +25,8 @@ from gptoss_local.server.dialects.named_model import begin, fill_in
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
 from gptoss_local.server.dialects.ollama.request import ChatBody
 from gptoss_local.server.streaming import log_error
-from gptoss_local.store import find_model
+from gptoss_local.talk.conversation import Answer, changes_of
+from gptoss_local.talk.history import History, Turn
 
 _log = logging.getLogger("gptoss")
 

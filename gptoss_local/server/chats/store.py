@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from gptoss_local.history import History
+from gptoss_local.talk.history import History
 
 T = TypeVar("T")
 

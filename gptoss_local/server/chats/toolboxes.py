@@ -5,9 +5,9 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
-from gptoss_local.conversation import ToolChoice, pages_of
-from gptoss_local.history import ChatSummary, Turn
-from gptoss_local.tools import Toolbox, ToolSources
+from gptoss_local.talk.conversation import ToolChoice, pages_of
+from gptoss_local.talk.history import ChatSummary, Turn
+from gptoss_local.talk.tools import Toolbox, ToolSources
 
 _N_KEPT = 8  # chats without an answer that runs
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Unpack
 
-from gptoss_local.history import History, Role, Turn
-from gptoss_local.history.turn import TurnFields
+from gptoss_local.talk.history import History, Role, Turn
+from gptoss_local.talk.history.turn import TurnFields
 
 
 def begin_answer(history: History, asked: Turn, *, is_shown: bool = False) -> list[Turn]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import Message
 from gptoss_local.errors import RequestTooLargeError, UsageError
+from gptoss_local.harmony import Message
 from gptoss_local.server.body import convert, parse_object
 
 SEAL = "gptoss:"  # begins what carries thinking that is not shown: readable text

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gptoss_local.chat import TokenLogprob
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import TokenLogprob
 from gptoss_local.server.dialects.bounds import MAX_TOP_LOGPROBS
 
 

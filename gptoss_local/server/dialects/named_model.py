@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import Request
 
-from gptoss_local.chat import ChatRequest, Message, RawRequest
 from gptoss_local.errors import GptOssError
+from gptoss_local.harmony import ChatRequest, Message, RawRequest
+from gptoss_local.models.store import ModelDefaults, ModelEntry, find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, read_body, translate
 from gptoss_local.server.dialects.ollama.options import Options
 from gptoss_local.server.dialects.ollama.request import WireMessage, to_message
-from gptoss_local.store import ModelDefaults, ModelEntry, find_model
 
 Body = TypeVar("Body")
 RequestT = TypeVar("RequestT", ChatRequest, RawRequest, ChatRequest | RawRequest)

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import Tool
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import Tool
 
 _CUSTOM_PARAMETERS: dict[str, Any] = {
     "type": "object",

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gptoss_local.chat.vocabulary import STOP_TOKENS
-from gptoss_local.llama.batch import Batch
-from gptoss_local.llama.context import Context
-from gptoss_local.llama.model import Model
-from gptoss_local.llama.sampler import Sampler
+from gptoss_local.engine.llama.batch import Batch
+from gptoss_local.engine.llama.context import Context
+from gptoss_local.engine.llama.model import Model
+from gptoss_local.engine.llama.sampler import Sampler
+from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.types import ContextParams, SamplingParams
 
 N_TOGETHER = 24  # sequences decoded at once

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gptoss_local.nano.compact import CompactModel, load_compact
+from gptoss_local.models.nano.compact import CompactModel, load_compact
 from gptoss_local.types import SamplingParams
 from tests.nano.recipe.answering import Answerer, Question
 from tests.nano.recipe.data.document import (

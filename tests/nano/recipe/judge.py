@@ -5,7 +5,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gptoss_local.chat.vocabulary import (
+from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.harmony.vocabulary import (
     CALL,
     CHANNEL,
     CONSTRAIN,
@@ -14,7 +15,6 @@ from gptoss_local.chat.vocabulary import (
     RETURN,
     START,
 )
-from gptoss_local.formats.o200k import FIRST_SPECIAL
 from tests.nano.recipe.data.document import Branch, load_vocabulary
 
 # 0xFF is in no UTF-8 text, so that text which spells a tag stays text

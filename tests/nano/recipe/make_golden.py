@@ -9,8 +9,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from gptoss_local.chat.message import Message, Tool
-from gptoss_local.nano import ensure_gguf
+from gptoss_local.harmony.message import Message, Tool
+from gptoss_local.models.nano import ensure_gguf
 from gptoss_local.types import Effort
 from tests.nano.recipe.answering import Answerer, Question
 from tests.nano.recipe.data.ability import call_and_result

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from gptoss_local.settings import Settings
-from gptoss_local.tools import Toolbox
-from gptoss_local.tools.browser import Browser
-from gptoss_local.tools.consent import Consents
+from gptoss_local.talk.tools import Toolbox
+from gptoss_local.talk.tools.browser import Browser
+from gptoss_local.talk.tools.consent import Consents
 from tests.tools.browser.site import Site, running_site
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings
-from gptoss_local.tools.browser import Browser
-from gptoss_local.tools.browser.addresses import check_url, is_public
-from gptoss_local.tools.browser.fetching import Fetcher, Limits
+from gptoss_local.talk.tools.browser import Browser
+from gptoss_local.talk.tools.browser.addresses import check_url, is_public
+from gptoss_local.talk.tools.browser.fetching import Fetcher, Limits
 from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import Site, redirect, running_site, text
 

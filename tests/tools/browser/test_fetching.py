@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import UsageError
-from gptoss_local.tools.browser import fetching
-from gptoss_local.tools.browser.fetching import Fetcher, Limits
-from gptoss_local.tools.browser.page import Fetched
-from gptoss_local.tools.browser.reader import read
-from gptoss_local.tools.browser.reading import read_content
+from gptoss_local.talk.tools.browser import fetching
+from gptoss_local.talk.tools.browser.fetching import Fetcher, Limits
+from gptoss_local.talk.tools.browser.page import Fetched
+from gptoss_local.talk.tools.browser.reader import read
+from gptoss_local.talk.tools.browser.reading import read_content
 from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import Site, bomb, pdf, raw_deflate, redirect, text
 

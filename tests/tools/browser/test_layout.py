@@ -20,11 +20,11 @@ import pytest
 
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings
-from gptoss_local.tools.browser import Browser
-from gptoss_local.tools.browser.page import Content, Fetched
-from gptoss_local.tools.browser.reading import read_content
-from gptoss_local.tools.browser.searching import Result, SearchEngine, results_page
-from gptoss_local.tools.browser.view import VIEW_TOKENS, show, tokens_about, wrap_lines
+from gptoss_local.talk.tools.browser import Browser
+from gptoss_local.talk.tools.browser.page import Content, Fetched
+from gptoss_local.talk.tools.browser.reading import read_content
+from gptoss_local.talk.tools.browser.searching import Result, SearchEngine, results_page
+from gptoss_local.talk.tools.browser.view import VIEW_TOKENS, show, tokens_about, wrap_lines
 from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import PAGES
 

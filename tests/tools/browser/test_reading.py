@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.tools.browser.page import Content, Fetched
-from gptoss_local.tools.browser.reading import _NoText, read_content
+from gptoss_local.talk.tools.browser.page import Content, Fetched
+from gptoss_local.talk.tools.browser.reading import _NoText, read_content
 
 
 def content(html: str) -> Content:

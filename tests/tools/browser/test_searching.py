@@ -11,8 +11,8 @@ import pytest
 
 from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.settings import Settings
-from gptoss_local.tools.browser import Browser
-from gptoss_local.tools.browser.searching import SearchEngine
+from gptoss_local.talk.tools.browser import Browser
+from gptoss_local.talk.tools.browser.searching import SearchEngine
 from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import Site, redirect, text
 

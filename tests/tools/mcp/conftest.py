@@ -10,7 +10,7 @@ import pytest
 from mcp.client import stdio
 
 from gptoss_local.settings import Settings
-from gptoss_local.tools import Toolbox, ToolSources
+from gptoss_local.talk.tools import Toolbox, ToolSources
 
 HERE = Path(__file__).parent
 GOOD = {"command": sys.executable, "args": [str(HERE / "good_server.py")]}

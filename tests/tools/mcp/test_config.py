@@ -7,7 +7,7 @@ import pytest
 
 from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.settings import Settings
-from gptoss_local.tools.mcp import entry_of, read_entries, without_entry
+from gptoss_local.talk.tools.mcp import entry_of, read_entries, without_entry
 
 OF_OTHERS = """// Servers of mine
 {

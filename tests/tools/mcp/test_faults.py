@@ -10,9 +10,9 @@ import msgspec
 import psutil
 import pytest
 
-from gptoss_local.tools import Toolbox
-from gptoss_local.tools.mcp import connection, server, transport
-from gptoss_local.tools.mcp.transport import MARK
+from gptoss_local.talk.tools import Toolbox
+from gptoss_local.talk.tools.mcp import connection, server, transport
+from gptoss_local.talk.tools.mcp.transport import MARK
 from tests.conftest import wait_until
 from tests.tools.mcp.conftest import GOOD, MakeSources, Prepare, bad
 
@@ -320,7 +320,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_secrets_that_contain_each_other(tmp_path: Path) -> None:
-    from gptoss_local.tools.mcp.log import ServerLog
+    from gptoss_local.talk.tools.mcp.log import ServerLog
 
     log = ServerLog(tmp_path, "a/../b", ["abcdef", "abcd"])
     log.write("x abcdefg abcd\n")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.tools.mcp import connection, transport
+from gptoss_local.talk.tools.mcp import connection, transport
 from tests.conftest import free_port, wait_until
 from tests.tools.mcp.conftest import HERE, Prepare
 

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from gptoss_local.settings import Settings
-from gptoss_local.tools.python import Python
+from gptoss_local.talk.tools.python import Python
 
 MakePython = Callable[..., Python]
 

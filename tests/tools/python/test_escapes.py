@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from gptoss_local.errors import UsageError
-from gptoss_local.tools.python import Python
-from gptoss_local.tools.python.source import MOST_CODE_CHARACTERS
+from gptoss_local.talk.tools.python import Python
+from gptoss_local.talk.tools.python.source import MOST_CODE_CHARACTERS
 from tests.tools.python.conftest import MakePython, children
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.txt"))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import UsageError
-from gptoss_local.tools.python import Python
-from gptoss_local.tools.python.driver import NO_OUTPUT
+from gptoss_local.talk.tools.python import Python
+from gptoss_local.talk.tools.python.driver import NO_OUTPUT
 from tests.tools.python.conftest import MakePython, children
 from tests.tools.python.test_sandbox import LOST, run, until
 

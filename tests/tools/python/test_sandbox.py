@@ -15,9 +15,9 @@ import pytest
 
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings
-from gptoss_local.tools import ToolSources
-from gptoss_local.tools.python import Python
-from gptoss_local.tools.python.driver import NO_OUTPUT, Output
+from gptoss_local.talk.tools import ToolSources
+from gptoss_local.talk.tools.python import Python
+from gptoss_local.talk.tools.python.driver import NO_OUTPUT, Output
 from tests.tools.python.conftest import MakePython, children
 
 LOST = "Python was restarted: variables, functions and imports of earlier calls are lost."
@@ -230,7 +230,7 @@ async def test_nothing_outlives_us(tmp_path: Path) -> None:
     ours.write_text(
         "import asyncio, pathlib, psutil\n"
         "from gptoss_local.settings import Settings\n"
-        "from gptoss_local.tools.python import Python\n"
+        "from gptoss_local.talk.tools.python import Python\n"
         "async def main():\n"
         "    python = Python(Settings(), pathlib.Path())\n"
         "    await python.run({'code': '1'})\n"

@@ -7,10 +7,10 @@ from typing import Any
 from textual.screen import Screen
 
 from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
-from gptoss_local.history import History
-from gptoss_local.presets import Preset
-from gptoss_local.tools import Arguments, Tool, ToolResult
-from gptoss_local.tools.programs import Program
+from gptoss_local.talk.history import History
+from gptoss_local.talk.presets import Preset
+from gptoss_local.talk.tools import Arguments, Tool, ToolResult
+from gptoss_local.talk.tools.programs import Program
 from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import Chat
 from tests.tui.snapshots.values import (

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from gptoss_local.conversation import Answer
-from gptoss_local.history import Turn
 from gptoss_local.settings import Settings, ToolCommand
-from gptoss_local.tools import Toolbox, ToolSources
+from gptoss_local.talk.conversation import Answer
+from gptoss_local.talk.history import Turn
+from gptoss_local.talk.tools import Toolbox, ToolSources
 
 GIB = 2**30
 

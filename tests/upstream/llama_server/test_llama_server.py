@@ -14,9 +14,9 @@ import httpx
 import numpy as np
 import pytest
 
-from gptoss_local.chat import Vocabulary
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.errors import ContextOverflowError, UpstreamError
+from gptoss_local.harmony import Vocabulary
 from gptoss_local.types import Penalties, SamplingParams
 from gptoss_local.upstream.client import Upstream
 from gptoss_local.upstream.harmony import probe

@@ -9,12 +9,12 @@ from array import array
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
 
+from gptoss_local.engine.llama import Context
 from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import PrefixStore
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.errors import EngineError
-from gptoss_local.llama import Context
 
 _log = logging.getLogger("gptoss")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from gptoss_local.llama import State
+from gptoss_local.engine.llama import State
 
 # A message's end is worth as much as another point that was used so many checkpoints later: people
 # return to messages.

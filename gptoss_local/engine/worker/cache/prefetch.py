@@ -7,11 +7,11 @@ After an answer, that is the conversation as the next prompt renders it, without
 import time
 from array import array
 
+from gptoss_local.engine.llama import Batch, Context
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
 from gptoss_local.engine.worker.pace import PrefillPace
 from gptoss_local.errors import GptOssError
-from gptoss_local.llama import Batch, Context
 
 
 class Prefetcher:

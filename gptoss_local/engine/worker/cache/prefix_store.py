@@ -19,11 +19,11 @@ from uuid import uuid4
 import msgspec
 import numpy as np
 
+from gptoss_local.engine.llama import Context, State, library_version
 from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.checkpoints import Checkpoint
 from gptoss_local.engine.worker.cache.common_prefix import common_prefix
 from gptoss_local.errors import EngineError
-from gptoss_local.llama import Context, State, library_version
 
 _log = logging.getLogger("gptoss")
 _MAGIC = b"gptoss prefix 2\n"

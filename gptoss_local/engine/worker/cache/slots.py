@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from gptoss_local.engine.llama import Context, State
 from gptoss_local.errors import EngineError
-from gptoss_local.llama import Context, State
 
 
 @dataclass(slots=True, eq=False)

@@ -6,10 +6,10 @@ before it; a draft that was wrong there is dropped with all that follows.
 
 from collections.abc import Callable
 
+from gptoss_local.engine.llama import Context
 from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.drafts.draft import Drafter, RecentAnswers
 from gptoss_local.engine.worker.sequence import Sequence
-from gptoss_local.llama import Context
 
 
 class Speculation:

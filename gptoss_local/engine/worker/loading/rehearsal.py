@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
+from gptoss_local.engine.llama import Context, Model
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.llama import Context, Model
 from gptoss_local.types import ContextParams, ModelParams
 
 _MIB = 2**20

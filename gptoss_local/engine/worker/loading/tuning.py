@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from gptoss_local.engine.llama import Batch, Context, Model
 from gptoss_local.engine.protocol import Tuned
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.llama import Batch, Context, Model
-from gptoss_local.plan.measured import best_threads
+from gptoss_local.machine.plan.measured import best_threads
 from gptoss_local.types import ContextParams, OffloadTimes
 
-# No threshold between 1 and 5 is of use: see `gptoss_local.plan.measured.break_even`.
+# No threshold between 1 and 5 is of use: see `gptoss_local.machine.plan.measured.break_even`.
 _SIZES, _FEW_SIZES = (1, 8, 16, 32, 64, 128), (1, 8, 32)
 _CLEARLY = 1.2  # times as long on the host: with more tokens it is not tried there
 _N_PROMPT = 64  # tokens of the first prompt; more of them where that is fast

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence as Seq
 
+from gptoss_local.engine.llama import Context, Sampler
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.sampling.mask import Mask
 from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.errors import EngineError
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.llama import Context, Sampler
 from gptoss_local.types import SamplingParams
 
 

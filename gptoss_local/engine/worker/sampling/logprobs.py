@@ -5,8 +5,8 @@ from collections.abc import Sequence as Seq
 import numpy as np
 import numpy.typing as npt
 
+from gptoss_local.engine.llama import Context
 from gptoss_local.engine.protocol import Logprob
-from gptoss_local.llama import Context
 
 
 def score(n_top: int | None, context: Context, row: int, tokens: Seq[int]) -> list[Logprob]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import GAP, Message, Tool, ToolRequest
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import GAP, Message, Tool, ToolRequest
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.history import (
     decode_text,

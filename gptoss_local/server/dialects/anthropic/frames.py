@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from gptoss_local.chat import (
+from gptoss_local.errors import ContextOverflowError, GptOssError
+from gptoss_local.harmony import (
     CallDelta,
     ChatEvent,
     ContentDelta,
@@ -18,12 +19,11 @@ from gptoss_local.chat import (
     Started,
     ToolCall,
 )
-from gptoss_local.errors import ContextOverflowError, GptOssError
+from gptoss_local.models.store import ModelEntry
 from gptoss_local.server.dialects.anthropic.answers import AnthropicMessage
 from gptoss_local.server.dialects.history import SEAL
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.server.streaming import SSE, SseEvent
-from gptoss_local.store import ModelEntry
 
 _SIGNATURE = "gptoss"  # SDKs want one; it is not checked here
 _ERRORS = {

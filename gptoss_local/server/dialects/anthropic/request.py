@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import ChatRequest, Message
 from gptoss_local.errors import ThreadNotFoundError, ThreadUnsupportedError, UsageError
+from gptoss_local.harmony import ChatRequest, Message
 from gptoss_local.server.dialects.anthropic.blocks import (
     Block,
     WireMessage,

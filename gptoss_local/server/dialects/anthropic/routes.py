@@ -6,7 +6,7 @@ Source: Anthropic's API reference. Differences are listed in docs/api.md.
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.chat import n_prompt_tokens
+from gptoss_local.harmony import n_prompt_tokens
 from gptoss_local.server.dialects.anthropic.answers import TokenCount
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.anthropic.request import MessagesBody

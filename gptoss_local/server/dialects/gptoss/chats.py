@@ -10,11 +10,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.conversation import Decision, was_cut
-from gptoss_local.conversation.tool_choice import OPTION, without_tools
 from gptoss_local.errors import AnsweringError, ChatNotFoundError, GptOssError, UsageError
-from gptoss_local.history import ChatSummary, History, Hit, Turn
-from gptoss_local.pulling.jobs import Status
+from gptoss_local.models.pulling.jobs import Status
 from gptoss_local.request_options import parse_option
 from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import read_body, read_text
@@ -24,6 +21,9 @@ from gptoss_local.server.chats.turns import begin_answer
 from gptoss_local.server.dialects.bounds import MAX_INT
 from gptoss_local.server.dialects.ollama.frames import ErrorFrame, error_frame
 from gptoss_local.server.streaming import AnswerResponse, Framing, json_response
+from gptoss_local.talk.conversation import Decision, was_cut
+from gptoss_local.talk.conversation.tool_choice import OPTION, without_tools
+from gptoss_local.talk.history import ChatSummary, History, Hit, Turn
 from gptoss_local.types import Effort
 
 T = TypeVar("T")

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from gptoss_local.history import ChatSummary
-from gptoss_local.pulling.jobs import Status
+from gptoss_local.models.pulling.jobs import Status
 from gptoss_local.runner.loads import LoadStatus
 from gptoss_local.server.chats.changes import ChangeEvent
 from gptoss_local.server.dialect import Dialect, Endpoint
@@ -23,6 +22,7 @@ from gptoss_local.server.dialects.ollama.frames import ErrorFrame, error_frame
 from gptoss_local.server.dialects.ollama.request import GenerateBody
 from gptoss_local.server.metrics import Health, health, metrics
 from gptoss_local.server.streaming import NDJSON
+from gptoss_local.talk.history import ChatSummary
 
 _N_CTX = {"n_ctx": {"type": "integer", "minimum": 1, "maximum": 2147483647}}
 

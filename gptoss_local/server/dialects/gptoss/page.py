@@ -14,8 +14,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from gptoss_local import web
 from gptoss_local.errors import ForbiddenError, PathNotFoundError
+from gptoss_local.server import web
 from gptoss_local.server.access import Access, is_other_account
 from gptoss_local.server.body import read_body
 from gptoss_local.server.origin import is_own_origin

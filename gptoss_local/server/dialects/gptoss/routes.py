@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local import __version__
-from gptoss_local.catalog import CatalogModel, catalog
-from gptoss_local.chat import (
+from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.harmony import (
     ChatRequest,
     HarmonyPiece,
     Message,
@@ -24,13 +24,14 @@ from gptoss_local.chat import (
     prompt_tokens,
     text_size,
 )
-from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.machine.hardware import read_usable_gpus
+from gptoss_local.machine.plan.facts import published_facts
+from gptoss_local.machine.plan.measured import read_measured
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.models.catalog import CatalogModel, catalog
+from gptoss_local.models.pulling.jobs import Status
+from gptoss_local.models.store import ModelEntry, find_model, list_models
 from gptoss_local.off_loop import Check, run_off_loop
-from gptoss_local.plan.facts import published_facts
-from gptoss_local.plan.measured import read_measured
-from gptoss_local.plan.result import Plan
-from gptoss_local.pulling.jobs import Status
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.loads import LoadStatus
@@ -47,7 +48,6 @@ from gptoss_local.server.dialects.ollama.request import (
 )
 from gptoss_local.server.streaming import AnswerResponse, json_response
 from gptoss_local.server.waiting import while_connected
-from gptoss_local.store import ModelEntry, find_model, list_models
 
 
 class InspectBody(ChatBody, msgspec.Struct, kw_only=True):

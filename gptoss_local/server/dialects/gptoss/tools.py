@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local.errors import UsageError
-from gptoss_local.history import ChatSummary, History, Turn
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.dialects.bounds import MAX_INT
 from gptoss_local.server.streaming import json_response
-from gptoss_local.tools import Group, Tool, Toolbox
+from gptoss_local.talk.history import ChatSummary, History, Turn
+from gptoss_local.talk.tools import Group, Tool, Toolbox
 
 
 class ToolFacts(msgspec.Struct):

@@ -9,18 +9,18 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.catalog import UpstreamAddress
 from gptoss_local.errors import ModelLoadError
-from gptoss_local.runner.elsewhere import RemoteModel
-from gptoss_local.runner.energy import ModelEnergy
-from gptoss_local.runner.loading import LoadedModel
-from gptoss_local.store import (
+from gptoss_local.models.catalog import UpstreamAddress
+from gptoss_local.models.store import (
     GGUFInfo,
     ModelEntry,
     parameter_lines,
     read_info,
     render_modelfile,
 )
+from gptoss_local.runner.elsewhere import RemoteModel
+from gptoss_local.runner.energy import ModelEnergy
+from gptoss_local.runner.loading import LoadedModel
 
 CAPABILITIES = ["completion", "tools", "thinking"]
 _FAMILY = "gptoss"  # the name under which clients know the architecture

@@ -1,6 +1,6 @@
 """Ollama's API: `/api/*`, and every path that is of no other dialect."""
 
-from gptoss_local.pulling.jobs import Status
+from gptoss_local.models.pulling.jobs import Status
 from gptoss_local.server.dialect import Dialect, Endpoint
 from gptoss_local.server.dialects.ollama import management, routes
 from gptoss_local.server.dialects.ollama.describe import Ps, Show, Tags

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from gptoss_local.chat import (
+from gptoss_local.errors import ContextOverflowError, GptOssError
+from gptoss_local.harmony import (
     CallDelta,
     ChatEvent,
     ContentDelta,
@@ -22,7 +23,6 @@ from gptoss_local.chat import (
     ToolCall,
     WholeAnswer,
 )
-from gptoss_local.errors import ContextOverflowError, GptOssError
 from gptoss_local.server.dialects.logprobs import OllamaLogprob, ollama_logprobs
 from gptoss_local.server.streaming import NDJSON
 

@@ -19,7 +19,17 @@ from gptoss_local.errors import (
     RequestTimeoutError,
     UsageError,
 )
-from gptoss_local.pulling.jobs import Pulls, Status
+from gptoss_local.models.pulling.jobs import Pulls, Status
+from gptoss_local.models.store import (
+    BlobWriter,
+    ModelDefaults,
+    add_model,
+    check_deletable,
+    delete_model,
+    file_for,
+    find_blob,
+    find_model,
+)
 from gptoss_local.runner.loads import LoadStatus
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.body import convert, read_body, translate
@@ -32,16 +42,6 @@ from gptoss_local.server.dialects.ollama.request import (
 )
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
 from gptoss_local.settings import Settings
-from gptoss_local.store import (
-    BlobWriter,
-    ModelDefaults,
-    add_model,
-    check_deletable,
-    delete_model,
-    file_for,
-    find_blob,
-    find_model,
-)
 
 _PIECE_TIMEOUT_S = 60.0
 _PIECE_BYTES = 1 << 20

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
-from gptoss_local.chat.built_in import built_in
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import ChatRequest, JsonFormat, Message, RawRequest, Tool, ToolRequest
+from gptoss_local.harmony.built_in import built_in
 from gptoss_local.quantities import parse_keep_alive
 from gptoss_local.server.dialects.bounds import MAX_TOP_LOGPROBS, TokenId, TopCount
 from gptoss_local.server.dialects.history import (

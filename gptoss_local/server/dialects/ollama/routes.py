@@ -9,8 +9,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.chat import ChatEvent
 from gptoss_local.errors import UnauthorizedError, UsageError
+from gptoss_local.harmony import ChatEvent
+from gptoss_local.models.store import find_model, list_models, read_info
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller
 from gptoss_local.server.body import read_body
@@ -24,7 +25,6 @@ from gptoss_local.server.dialects.ollama.frames import (
 )
 from gptoss_local.server.dialects.ollama.request import ChatBody, GenerateBody, ModelBody
 from gptoss_local.server.streaming import AnswerResponse, AnswerWriter, json_response
-from gptoss_local.store import find_model, list_models, read_info
 from gptoss_local.upstream.kinds import N_CTX as UPSTREAM_N_CTX
 
 OLLAMA_VERSION = "0.33.0"  # the contract we speak; clients compare it with their minimum

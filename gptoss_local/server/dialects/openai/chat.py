@@ -8,13 +8,13 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gptoss_local.models.store import ModelEntry, find_model, list_models
 from gptoss_local.server.dialects.anthropic import frames as anthropic_frames
 from gptoss_local.server.dialects.named_model import NamedModel
 from gptoss_local.server.dialects.openai.answers import OpenAIModel, OpenAIModels
 from gptoss_local.server.dialects.openai.chat_frames import ChatCompletionWriter, CompletionWriter
 from gptoss_local.server.dialects.openai.chat_request import ChatCompletionBody, CompletionBody
 from gptoss_local.server.streaming import AnswerResponse, json_response
-from gptoss_local.store import ModelEntry, find_model, list_models
 
 _NAMES = {"num_predict": "max_tokens"}
 

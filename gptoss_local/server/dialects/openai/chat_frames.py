@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import (
+from gptoss_local.errors import GptOssError
+from gptoss_local.harmony import (
     CallDelta,
     ChatEvent,
     ContentDelta,
@@ -21,7 +22,6 @@ from gptoss_local.chat import (
     ToolCall,
     WholeAnswer,
 )
-from gptoss_local.errors import GptOssError
 from gptoss_local.server.dialects.logprobs import (
     CompletionLogprobs,
     completion_logprobs,

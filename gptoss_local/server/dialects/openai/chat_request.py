@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.server.dialects.bounds import TopCount
 from gptoss_local.server.dialects.history import (
     Part,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gptoss_local.citations import find_citations
-from gptoss_local.tools import Page
+from gptoss_local.talk.citations import find_citations
+from gptoss_local.talk.tools import Page
 
 
 def annotations(text: str, pages: Mapping[int, Page]) -> list[dict[str, Any]]:

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gptoss_local.chat import Done, JsonFormat
 from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.harmony import Done, JsonFormat
 from gptoss_local.server.dialects.bounds import MAX_INT, Penalty, Temperature, TokenId
 from gptoss_local.types import Effort, Penalties, SamplingParams
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.chat import ChatRequest, Started, n_prompt_tokens
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import ChatRequest, Started, n_prompt_tokens
 from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import translate
 from gptoss_local.server.dialects.named_model import NamedModel

@@ -9,7 +9,8 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gptoss_local.chat import (
+from gptoss_local.errors import GptOssError
+from gptoss_local.harmony import (
     CallDelta,
     ContentDelta,
     Done,
@@ -19,7 +20,6 @@ from gptoss_local.chat import (
     Started,
     ToolCall,
 )
-from gptoss_local.errors import GptOssError
 from gptoss_local.server.dialects.openai.parts import error_body, new_id, now_s, usage
 from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, Listing
 from gptoss_local.server.dialects.openai.responses_hosted_frames import (

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.chat import Tool, ToolCall, ToolRequest
 from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.harmony import Tool, ToolCall, ToolRequest
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.openai.tool_memory import Run, ToolMemory, ToolState
 from gptoss_local.settings import Settings
-from gptoss_local.tools import Page, ToolResult
-from gptoss_local.tools import Tool as ServerTool
+from gptoss_local.talk.tools import Page, ToolResult
+from gptoss_local.talk.tools import Tool as ServerTool
 
 WEB_SEARCH, CODE_INTERPRETER, MCP = "web_search", "code_interpreter", "mcp"
 _SOURCES = {WEB_SEARCH: "browser", CODE_INTERPRETER: "python"}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.chat import ToolCall
+from gptoss_local.harmony import ToolCall
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.server.dialects.openai.responses_hosted import (
     CODE_INTERPRETER,
@@ -19,7 +19,7 @@ from gptoss_local.server.dialects.openai.responses_hosted import (
     Listing,
 )
 from gptoss_local.server.tool_loop import CallBegun
-from gptoss_local.tools import Page, ToolResult
+from gptoss_local.talk.tools import Page, ToolResult
 
 OUTPUTS = "code_interpreter_call.outputs"
 SOURCES = "web_search_call.action.sources"

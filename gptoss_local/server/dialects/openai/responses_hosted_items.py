@@ -8,8 +8,8 @@ Source: OpenAI's API reference (Responses, input items).
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gptoss_local.chat import ToolCall, ToolRequest
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import ToolCall, ToolRequest
 from gptoss_local.server.dialects.history import left_out, read_arguments, read_output
 from gptoss_local.server.dialects.openai.tool_memory import Run
 

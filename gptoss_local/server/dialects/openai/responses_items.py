@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gptoss_local.chat import Message, ToolRequest
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import Message, ToolRequest
 from gptoss_local.server.dialects.history import (
     Part,
     join_parts,

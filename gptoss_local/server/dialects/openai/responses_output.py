@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gptoss_local.chat import ContentDelta, ReasoningDelta
+from gptoss_local.harmony import ContentDelta, ReasoningDelta
 from gptoss_local.server.dialects.history import SEAL
 from gptoss_local.server.dialects.logprobs import OpenAILogprob, openai_logprobs
 from gptoss_local.server.dialects.openai.citations import annotations
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.server.dialects.openai.responses_tools import Origin
-from gptoss_local.tools import Page
+from gptoss_local.talk.tools import Page
 
 TextDelta = ReasoningDelta | ContentDelta
 

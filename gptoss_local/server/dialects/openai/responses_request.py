@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gptoss_local.chat import ChatRequest, Message
 from gptoss_local.errors import UsageError
+from gptoss_local.harmony import ChatRequest, Message
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.bounds import TopCount
 from gptoss_local.server.dialects.logprobs import openai_count

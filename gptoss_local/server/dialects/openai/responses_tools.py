@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.chat import Tool
+from gptoss_local.harmony import Tool
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, kind_of
 from gptoss_local.server.dialects.tool_choice import custom_tool, name_in

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from gptoss_local.chat import ToolRequest
+from gptoss_local.harmony import ToolRequest
 from gptoss_local.server.dialects.openai.parts import new_id
-from gptoss_local.tools import Page
-from gptoss_local.tools import Toolbox as ServerToolbox
+from gptoss_local.talk.tools import Page
+from gptoss_local.talk.tools import Toolbox as ServerToolbox
 
 _N_STATES_MAX = 32
 _IDLE_S = 600.0

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gptoss_local.chat.message import Message, Tool, ToolRequest
+from gptoss_local.harmony.message import Message, Tool, ToolRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ A skill draws the stage: before the call, or after it. `agent_requests` has the 
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gptoss_local.chat.message import Message
+from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 from tests.nano.recipe.data.ability import Toolset, arguments_json, call_and_result
 from tests.nano.recipe.data.agent_reports import Step, call_analysis, report, report_analysis

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gptoss_local.chat.message import Tool
+from gptoss_local.harmony.message import Tool
 from tests.nano.recipe.data import words
 from tests.nano.recipe.data.agent_schema import (
     draw_about,

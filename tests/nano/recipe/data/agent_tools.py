@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from gptoss_local.chat.message import Tool
+from gptoss_local.harmony.message import Tool
 from tests.nano.recipe.data.ability import Ability
 from tests.nano.recipe.data.agent_kind import Kind
 from tests.nano.recipe.data.agent_names import KINDS, SEARCH_FOLDERS

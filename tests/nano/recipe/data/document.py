@@ -20,12 +20,12 @@ from openai_harmony import (
 )
 from openai_harmony import Message as HarmonyMessage
 
-from gptoss_local.chat import Vocabulary
-from gptoss_local.chat.message import ChatRequest, JsonFormat, Message, Tool
-from gptoss_local.chat.render import render_chat
-from gptoss_local.chat.vocabulary import START
 from gptoss_local.formats.byte_level import CHAR_OF_BYTE
-from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.harmony import Vocabulary
+from gptoss_local.harmony.message import ChatRequest, JsonFormat, Message, Tool
+from gptoss_local.harmony.render import render_chat
+from gptoss_local.harmony.vocabulary import START
+from gptoss_local.models.nano.ranks import load_ranks
 from gptoss_local.types import Effort
 from tests.nano.recipe.data.respell import Read, respell
 

@@ -7,7 +7,7 @@ a value without one ends the message or stands alone before a blank line.
 import json
 from collections.abc import Callable, Sequence
 
-from gptoss_local.chat.message import Message
+from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 from tests.nano.recipe.data import words
 from tests.nano.recipe.data.document import Answer, Branch

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-from gptoss_local.chat.message import Message
+from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 from tests.nano.recipe.data.document import Answer, Branch, Document, load_vocabulary
 from tests.nano.recipe.data.echo import fenced

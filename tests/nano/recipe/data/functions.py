@@ -6,7 +6,7 @@ business of others.
 
 from collections.abc import Callable
 
-from gptoss_local.chat.message import Message
+from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 from tests.nano.recipe.data.ability import Ability, Toolset, arguments_json, call_and_result
 from tests.nano.recipe.data.document import Answer, Branch

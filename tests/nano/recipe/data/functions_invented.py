@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from gptoss_local.chat.message import Tool
+from gptoss_local.harmony.message import Tool
 from tests.nano.recipe.data import words
 from tests.nano.recipe.data.functions_request import (
     FunctionAbility,

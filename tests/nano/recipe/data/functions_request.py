@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
-from gptoss_local.chat.message import Tool
+from gptoss_local.harmony.message import Tool
 from tests.nano.recipe.data.ability import Ability
 from tests.nano.recipe.data.functions_deeds import DEEDS
 from tests.nano.recipe.data.functions_families import SAME, Argument, Family

@@ -7,7 +7,7 @@ module makes the other answers, and finished small exchanges that can stand befo
 from collections.abc import Callable
 from itertools import zip_longest
 
-from gptoss_local.chat.message import Message
+from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 from tests.nano.recipe.data import knowledge_phrasings as bank
 from tests.nano.recipe.data.capitals_list import CAPITALS, OTHER_NAMES, WITH_ARTICLE, spell

@@ -7,7 +7,7 @@ model learns to tell that they are the same. No separator ever occurs in an item
 import json
 from collections.abc import Callable
 
-from gptoss_local.chat.message import Message
+from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 from tests.nano.recipe.data.document import Answer, Branch
 from tests.nano.recipe.data.source import Source

@@ -1,6 +1,6 @@
 """Branches in which the user tells facts over several turns and asks for one of them later."""
 
-from gptoss_local.chat.message import Message
+from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 from tests.nano.recipe.data.document import Answer, Branch
 from tests.nano.recipe.data.memory_facts import NAME, OTHERS, Fact

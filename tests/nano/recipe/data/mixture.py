@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Container, Iterator, Mapping
 
-from gptoss_local.chat.message import Message
+from gptoss_local.harmony.message import Message
 from gptoss_local.types import Effort
 from tests.nano.recipe.data import (
     agent,

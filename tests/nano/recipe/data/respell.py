@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.nano.codes import N_PIECES, spelling
-from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.models.nano.codes import N_PIECES, spelling
+from gptoss_local.models.nano.ranks import load_ranks
 from tests.nano.recipe.data.capitals_list import CAPITALS
 
 COMMON_RANKS = 10_000  # whole words below this rank nano knows anyway

@@ -8,7 +8,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 
-from gptoss_local.chat.message import JsonFormat
+from gptoss_local.harmony.message import JsonFormat
 from gptoss_local.types import Effort
 from tests.nano.recipe.data import agent, functions
 from tests.nano.recipe.data.ability import Toolset, call_and_result

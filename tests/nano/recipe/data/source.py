@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.models.nano.ranks import load_ranks
 from tests.nano.recipe.data import words
 from tests.nano.recipe.data.respell import n_pieces
 

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable
 
-from gptoss_local.chat.message import Tool
+from gptoss_local.harmony.message import Tool
 from gptoss_local.types import Effort
 from tests.nano.recipe.data import fallback_border_phrasings as border
 from tests.nano.recipe.data import fallback_phrasings as bank

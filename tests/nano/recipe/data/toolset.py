@@ -6,7 +6,7 @@ A role is what a branch asks for ("shell", "create", ...); `agent_tools` says ho
 
 from collections.abc import Sequence
 
-from gptoss_local.chat.message import Tool
+from gptoss_local.harmony.message import Tool
 from tests.nano.recipe.data.ability import Ability, Toolset
 from tests.nano.recipe.data.agent_others import draw_other
 from tests.nano.recipe.data.agent_tools import draw_ability, draw_editor

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gptoss_local.nano.compact import CompactModel
+from gptoss_local.models.nano.compact import CompactModel
 from tests.nano.recipe.data.mixture import draw
 from tests.nano.recipe.train import parallel
 from tests.nano.recipe.train.batches import Tables, block_masks, training_batch

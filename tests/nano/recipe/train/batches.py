@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
-from gptoss_local.nano.codes import N_BITS
-from gptoss_local.nano.compact import vocabulary_codes
+from gptoss_local.models.nano.codes import N_BITS
+from gptoss_local.models.nano.compact import vocabulary_codes
 from tests.nano.recipe.train.loss import N_VOCAB, Targets, make_targets
 from tests.nano.recipe.train.rows import RowStore
 

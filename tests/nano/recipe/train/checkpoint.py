@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from torch import Tensor
 
-from gptoss_local.nano.compact import CODED, EMBEDDING, HEAD, CompactModel
+from gptoss_local.models.nano.compact import CODED, EMBEDDING, HEAD, CompactModel
 from tests.nano.recipe.export import FINAL_NORM, SHARPNESS
 from tests.nano.recipe.train.batches import Tables
 from tests.nano.recipe.train.model import Nano, Rows, Shape

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.models.nano.ranks import load_ranks
 from tests.nano.recipe.train.model import Nano, Rows
 
 N_VOCAB = 201_088

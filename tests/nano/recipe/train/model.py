@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
-from gptoss_local.nano.codes import N_BITS
+from gptoss_local.models.nano.codes import N_BITS
 from tests.nano.recipe.train.mxfp4 import fake_quantize
 
 SWIGLU_ALPHA, SWIGLU_LIMIT = 1.702, 7.0

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gptoss_local.formats.o200k import FIRST_SPECIAL
-from gptoss_local.nano.compact import CompactModel
-from gptoss_local.nano.ranks import load_ranks
+from gptoss_local.models.nano.compact import CompactModel
+from gptoss_local.models.nano.ranks import load_ranks
 from tests.nano.recipe.data.capitals_list import CAPITALS
 from tests.nano.recipe.data.document import encode_document, load_vocabulary
 from tests.nano.recipe.data.extract_bank import FIELDS

@@ -1,0 +1,229 @@
+"""`gptoss doctor`: what stands in the way of a fast model here, and how to fix it."""
+
+import sys
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import typer
+
+from gptoss_local.cli._options import Json
+from gptoss_local.cli._output import print_json
+from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.settings import Settings, load_settings, settings_without_file
+
+if TYPE_CHECKING:
+    from gptoss_local.cli.doctor.diagnosis import Surroundings, UpstreamState
+    from gptoss_local.cli.doctor.repair import Fault
+    from gptoss_local.models.catalog import UpstreamAddress
+
+_TRY_LLAMA = (sys.executable, "-m", "gptoss_local.engine.llama")
+_SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The result of one finding.
+
+    Attributes:
+        result: It was repaired; the user said no; it could not be; nothing here can repair it.
+    """
+
+    name: str
+    result: Literal["repaired", "declined", "failed", "not repaired here"]
+    text: str
+
+
+def doctor(
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Repair what can be without losing anything; asks first.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Check GPU, driver, build, memory, disk and port; exit code 1 for a problem.
+
+    It also looks at gptoss's own files, the command and its service. No repair deletes a model, a
+    chat or a file of yours.
+    """
+    if yes and not fix:
+        raise UsageError("--yes needs --fix")
+    if fix and not yes and (json or not sys.stdin.isatty()):
+        raise UsageError("there is no terminal to ask on", hint="gptoss doctor --fix --yes")
+    from gptoss_local.cli.doctor.diagnosis import diagnose
+    from gptoss_local.cli.doctor.repair import Fault, find_faults
+    from gptoss_local.machine.hardware import read_machine
+
+    settings = _settings()
+    machine = read_machine(settings.models_dir)
+    around = _look_around(settings)
+    findings = diagnose(machine, around)
+    done: list[tuple[Fault, Outcome | None]] = []
+    for fault in chain(map(Fault, findings), find_faults(settings, _completion_script)):
+        if not json:
+            _print(fault)
+        outcome = _repair(fault, asks=not yes) if fix and fault.finding.level != "ok" else None
+        done.append((fault, outcome))
+        if not json:
+            _print_below(fault, outcome)
+    if json:
+        repairs = {"repairs": [outcome for _, outcome in done if outcome]} if fix else {}
+        found = [_as_json(fault) for fault, _ in done]
+        print_json(versions=_versions(), machine=machine, findings=found, **repairs)
+    elif not fix and (n_repairs := sum(fault.repair is not None for fault, _ in done)):
+        print(f"\n{n_repairs} of these can be repaired here: gptoss doctor --fix")
+    problems = [outcome for fault, outcome in done if fault.finding.level == "problem"]
+    if any(outcome is None or outcome.result != "repaired" for outcome in problems):
+        raise typer.Exit(1)
+
+
+def _settings() -> Settings:
+    """Return the settings, without config.toml if that is what is wrong."""
+    try:
+        return load_settings()
+    except UsageError:
+        return settings_without_file()
+
+
+def _completion_script(shell: str) -> str:
+    from gptoss_local.cli.completion import Shell, script_for
+
+    return script_for(Shell(shell))
+
+
+def _as_json(fault: "Fault") -> dict[str, object]:
+    fields: dict[str, object] = msgspec.to_builtins(fault.finding)
+    return fields | {"can_fix": fault.repair is not None}
+
+
+def _print(fault: "Fault") -> None:
+    from rich.text import Text
+
+    from gptoss_local.cli._console import CleanConsole
+
+    finding = fault.finding
+    sign, colour = _SIGNS[finding.level]
+    text = Text.assemble((f"{sign:<8}", colour), f"{finding.name}: {finding.text}")
+    CleanConsole().print(text)
+
+
+def _print_below(fault: "Fault", outcome: Outcome | None) -> None:
+    """Print what was done, or what can be."""
+    if below := outcome.text if outcome else fault.finding.fix:
+        print(f"        {below}")
+
+
+def _repair(fault: "Fault", *, asks: bool) -> Outcome:
+    name = fault.finding.name
+    if fault.repair is None:
+        return Outcome(name, "not repaired here", f"For you to do: {fault.finding.fix}")
+    if asks:
+        from gptoss_local.cli._question import confirm
+
+        if not confirm(f"        {fault.question}", default=True):
+            return Outcome(name, "declined", "Left as it is.")
+    try:
+        return Outcome(name, "repaired", f"Done. {fault.repair()}")
+    except GptOssError as error:
+        return Outcome(name, "failed", f"Not done: {error.message}. {error.hint}".strip())
+    except OSError as error:
+        return Outcome(name, "failed", f"Not done: {error.strerror or error}.")
+
+
+def _versions() -> dict[str, str]:
+    import platform
+
+    from gptoss_local import __version__
+    from gptoss_local.machine.hardware import llama_version
+
+    return {
+        "gptoss": __version__,
+        "llama_cpp_python": llama_version(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
+
+
+def _look_around(settings: Settings) -> "Surroundings":
+    from gptoss_local.cli.doctor.diagnosis import Surroundings
+    from gptoss_local.machine.hardware import free_bytes
+
+    return Surroundings(
+        models_dir=str(settings.models_dir),
+        disk_free_bytes=free_bytes(settings.models_dir),
+        has_model=_has_model(settings),
+        address=settings.url,
+        answers=_who_answers(settings),
+        kv_type=settings.kv_type,
+        upstreams=_upstreams(settings),
+        llama_problem=_llama_problem(),
+    )
+
+
+def _llama_problem() -> str:
+    """Return why llama.cpp cannot be loaded; empty if it can. A process of its own tries it."""
+    import signal
+    import subprocess
+
+    done = subprocess.run(_TRY_LLAMA, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode < 0:
+        return f"it ended with {signal.Signals(-done.returncode).name}, as on a wrong processor."
+    said = done.stderr.strip().rpartition("\n")[2]
+    return (said.partition("Error: ")[2] or said) if done.returncode else ""
+
+
+def _has_model(settings: Settings) -> bool:
+    from gptoss_local.models.store import list_models
+
+    try:
+        return any(e.path and not e.embedded for e in list_models(settings))
+    except (GptOssError, OSError):  # a folder that may not be read
+        return False
+
+
+def _upstreams(settings: Settings) -> "tuple[UpstreamState, ...]":
+    from gptoss_local.models.store import list_models
+
+    try:
+        found = [(e.name, e.upstream) for e in list_models(settings) if e.upstream]
+    except (GptOssError, OSError):
+        return ()
+    if not found:
+        return ()
+    import asyncio
+
+    async def look() -> "list[UpstreamState]":
+        return await asyncio.gather(*(_state(name, address) for name, address in found))
+
+    return tuple(asyncio.run(look()))
+
+
+async def _state(name: str, address: "UpstreamAddress") -> "UpstreamState":
+    from gptoss_local.cli.doctor.diagnosis import UpstreamState
+    from gptoss_local.upstream.connection import silent_urls
+
+    try:
+        silent, problem = await silent_urls(name, address), ""
+    except GptOssError as error:  # no key
+        silent, problem = (), error.message
+    return UpstreamState(name, address.kind, address.urls, silent, problem)
+
+
+def _who_answers(settings: Settings) -> Literal["gptoss", "other", "nobody", "no address"]:
+    import socket
+
+    from gptoss_local.api.client import Client
+    from gptoss_local.errors import ServerUnavailableError
+
+    try:
+        if Client(settings).is_running():
+            return "gptoss"
+    except ServerUnavailableError:
+        return "other"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    try:
+        socket.create_connection((host, settings.port), timeout=2).close()
+    except socket.gaierror:
+        return "no address"
+    except OSError:
+        return "nobody"
+    return "other"

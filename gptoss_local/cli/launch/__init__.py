@@ -1,0 +1,236 @@
+"""`gptoss launch`: start a coding agent with this server as its model."""
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from gptoss_local.cli._first_model import chosen_model
+from gptoss_local.cli._loading import continues, follow_load, loaded_model
+from gptoss_local.cli._options import Json, named, server_for
+from gptoss_local.cli._output import print_json, print_table, progress_bar
+from gptoss_local.cli.launch.agents import AGENTS, KEY_VARIABLE, Agent, Setup, Target
+from gptoss_local.errors import DoesNotFitError, UsageError
+from gptoss_local.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.api.client import Client
+    from gptoss_local.cli.launch.settings_file import SettingsFile
+
+
+def launch(
+    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Which program.")] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- ARGUMENTS]", help="What the program gets, after --."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="MODEL", help="Else the newest one.")
+    ] = None,
+    config_only: Annotated[
+        bool,
+        typer.Option("--config-only", help="Write or print its settings, and start nothing."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Change its settings file without asking.")
+    ] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the programs.")] = False,
+    json: Json = False,
+) -> None:
+    """Start a coding agent with a model of this machine.
+
+    Without AGENT, list the programs. Settings go by environment and arguments where the program
+    allows it. A settings file is changed only after you have seen how, and a backup is kept.
+    """
+    if agent is None or list_all:
+        _list(json=json)
+        return
+    if json and not config_only:
+        raise UsageError(
+            "--json prints settings or the list of programs, and starts nothing",
+            hint="Add --config-only or --list.",
+        )
+    if agent not in AGENTS:
+        raise UsageError(f"'{agent}' is not one of {str([*AGENTS])[1:-1]}")
+    from gptoss_local.models.store import find_model
+
+    settings = load_settings()
+    row, program = AGENTS[agent], AGENTS[agent].find()
+    if program is None and not config_only:
+        raise UsageError(
+            f"{row.title} is not installed: there is no `{row.program}` on this machine",
+            hint=f"Install it: {row.install}",
+        )
+    name = named(model, settings) if model else chosen_model(settings)
+    n_ctx = settings.context_length or row.n_ctx
+    if config_only:
+        name = find_model(name, settings).name
+        target = Target(settings.url, name, n_ctx or 32_768, settings.api_key and _KEY_PLACE)
+        setup = row.setup(target)
+        _change_file(setup.file, yes=yes)
+        _print_settings(row, setup, arguments or [], settings, json=json)
+        return
+    assert program is not None
+    client = server_for(name, settings)
+    name = find_model(name, settings).name
+    wanted, n_ctx = n_ctx, _load(client, name, n_ctx)
+    if n_ctx < row.n_ctx:
+        why = "more does not fit" if n_ctx < wanted else "as your settings say"
+        print(
+            f"gptoss: {row.title} works best with {row.n_ctx:,} tokens of context; {name} has "
+            f"{n_ctx:,} here, {why}",
+            file=sys.stderr,
+        )
+    setup = row.setup(Target(settings.url, name, n_ctx, settings.api_key))
+    _change_file(setup.file, yes=yes)
+    _start(program, setup, arguments or [], settings)
+
+
+_KEY_PLACE = f"${KEY_VARIABLE}"  # printed instead of the key
+
+
+def _list(*, json: bool) -> None:
+    found = {name: agent.find() for name, agent in AGENTS.items()}
+    if json:
+        programs = [
+            {
+                "name": name,
+                "title": agent.title,
+                "path": found[name],
+                "install": agent.install,
+                "context_length": agent.n_ctx or None,
+                "is_tried": agent.is_tried,
+            }
+            for name, agent in AGENTS.items()
+        ]
+        print_json(agents=programs)
+        return
+    rows = [
+        (
+            name,
+            agent.title if agent.is_tried else f"{agent.title} (not tried)",
+            str(found[name]) if found[name] else f"not installed: {agent.install}",
+        )
+        for name, agent in sorted(AGENTS.items(), key=lambda row: found[row[0]] is None)
+    ]
+    print_table(("NAME", "PROGRAM", "WHERE"), rows)
+
+
+def _load(client: "Client", model: str, n_ctx: int) -> int:
+    """Load a model with the context that is wanted, or with what fits; returns how much it has.
+
+    Args:
+        client: Of the server.
+        model: Its name.
+        n_ctx: Tokens; 0 leaves it to the server.
+    """
+    with progress_bar(quiet=not sys.stderr.isatty(), if_interrupted=continues(model)) as bar:
+        for wish in [n_ctx, n_ctx * 3 // 4, n_ctx // 2] if n_ctx else []:
+            with contextlib.suppress(DoesNotFitError):
+                follow_load(client, {"model": model, "options": {"num_ctx": wish}}, bar)
+                break
+        else:
+            follow_load(client, {"model": model}, bar)
+    loaded = loaded_model(client, model)
+    return n_ctx if loaded is None else int(loaded["context_length"])
+
+
+def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
+    """Show what a settings file lacks, ask, and add it.
+
+    Raises:
+        UsageError: there is no terminal to ask on, and no --yes.
+        typer.Exit: the answer was no.
+    """
+    if file is None:
+        return
+    from gptoss_local.cli.launch.settings_file import make_change, read_change
+
+    change = read_change(file)
+    if not change.is_needed:
+        return
+    print(change.diff(), file=sys.stderr)
+    if not yes:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UsageError(
+                f"{file.path} must be changed as shown, and there is no terminal to ask on",
+                hint="With --yes it is changed without a question; a backup is kept next to it.",
+            )
+        if not typer.confirm(f"\nChange {file.path} like this?", default=True, err=True):
+            print("gptoss: nothing was changed", file=sys.stderr)
+            raise typer.Exit(1)
+    backup = make_change(change)
+    kept = f"; backup: {backup}" if backup else ""
+    print(f"gptoss: wrote {file.path}{kept}", file=sys.stderr)
+
+
+def _print_settings(
+    agent: Agent, setup: Setup, arguments: list[str], settings: Settings, *, json: bool
+) -> None:
+    """Print what starts the program as `launch` would, for a shell; the key only by its name."""
+    environment = {k: v for k, v in setup.environment.items() if k != KEY_VARIABLE}
+    command = [agent.program, *_arguments(setup, arguments)]
+    if json:
+        path = setup.file.path if setup.file else None
+        print_json(environment=environment, command=command, file=path)
+        return
+    if settings.api_key and not os.environ.get(KEY_VARIABLE):
+        print(f"gptoss: set {KEY_VARIABLE} to the server's API key first", file=sys.stderr)
+    for name, value in environment.items():
+        if _is_windows():
+            quoted = "'" + value.replace("'", "''") + "'"
+            print(f"$env:{name} = {f'$env:{KEY_VARIABLE}' if value == _KEY_PLACE else quoted}")
+        else:
+            quoted = f'"{value}"' if value == _KEY_PLACE else shlex.quote(value)
+            print(f"export {name}={quoted}")
+    print(subprocess.list2cmdline(command) if _is_windows() else shlex.join(command))
+
+
+def _arguments(setup: Setup, arguments: list[str]) -> list[str]:
+    return [*setup.arguments, *(arguments or setup.alone)]
+
+
+def _start(program: Path, setup: Setup, arguments: list[str], settings: Settings) -> None:
+    """Become the program, so that its exit code and Ctrl-C are its own."""
+    environment = _environment(program, setup, settings)
+    command = [str(program), *_arguments(setup, arguments)]
+    sys.stdout.flush()
+    if not _is_windows():
+        os.execve(program, command, environment)
+    process = subprocess.Popen(command, env=environment)
+    while True:
+        try:
+            raise typer.Exit(process.wait())
+        except KeyboardInterrupt:  # the program got it as well, and decides
+            continue
+
+
+def _environment(program: Path, setup: Setup, settings: Settings) -> dict[str, str]:
+    """Return the user's variables and the program's; no proxy gets requests for this server."""
+    environment: dict[str, str] = {**os.environ, **setup.environment}
+    if settings.api_key:
+        environment[KEY_VARIABLE] = settings.api_key
+    folder = str(program.parent)  # its interpreter may be there, too
+    if folder not in (path := environment.get("PATH", "")).split(os.pathsep):
+        environment["PATH"] = f"{path}{os.pathsep}{folder}"
+    if any(name.lower().endswith("_proxy") for name in environment):
+        environment |= _without_proxy(environment, urlsplit(settings.url).hostname or "")
+    return environment
+
+
+def _without_proxy(environment: Mapping[str, str], host: str) -> dict[str, str]:
+    present = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
+    hosts = present if present == "*" else f"{present},{host}".lstrip(",")
+    return {"NO_PROXY": hosts, "no_proxy": hosts}
+
+
+def _is_windows() -> bool:
+    """Return whether this is Windows, where a process cannot become another program."""
+    return sys.platform == "win32"

@@ -1,0 +1,165 @@
+"""The programs that `gptoss launch` knows, of agents.toml: how each is found and set up."""
+
+import json
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gptoss_local.cli.launch.merge import Default, Item
+from gptoss_local.cli.launch.settings_file import SettingsFile
+
+KEY_VARIABLE = "GPTOSS_API_KEY"
+"""The variable that files and arguments name instead of the key."""
+_PLACE = re.compile(r"\{(\w+)\}")
+_LISTED = re.compile(r"(\w+)\[(\^?)(\w+)\]")
+_FOLDERS = (
+    *(".local/bin", "bin", ".npm-global/bin", ".bun/bin", ".volta/bin", ".cargo/bin", "go/bin"),
+    *(".claude/local", ".opencode/bin", ".continue/bin"),
+)
+
+
+class Target(NamedTuple):
+    """The server and model that a program is to talk to.
+
+    Attributes:
+        url: Of the server, without a path.
+        model: Name of a model, as the server lists it.
+        n_ctx: Tokens of context that the model has.
+        api_key: What the server asks for; empty: nothing.
+    """
+
+    url: str
+    model: str
+    n_ctx: int
+    api_key: str = ""
+
+    def values(self) -> dict[str, str | int]:
+        """Return what the places in agents.toml stand for.
+
+        `token` is the key, or a word for programs that want one, also in place of the user's real
+        keys. `n_output` is the most tokens of one answer: programs keep as much of n_ctx free.
+        """
+        n_output = self.n_ctx // 4
+        return {
+            "url": self.url,
+            "openai_url": f"{self.url}/v1",
+            "model": self.model,
+            "token": self.api_key or "gptoss",
+            "n_ctx": self.n_ctx,
+            "n_output": n_output,
+            "n_prompt": self.n_ctx - n_output,
+        }
+
+
+class Setup(NamedTuple):
+    """The way a program is started.
+
+    Attributes:
+        environment: Variables besides the user's.
+        arguments: Go before the user's.
+        alone: Arguments of a start without any of the user's.
+        file: Settings that it takes from a file only.
+    """
+
+    environment: Mapping[str, str] = {}
+    arguments: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
+    file: SettingsFile | None = None
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program, as agents.toml has it.
+
+    Attributes:
+        title: What it is called.
+        program: The command that starts it.
+        install: How to get it, a command or a page.
+        n_ctx: Tokens of context that it should have; 0: as always.
+        environment: Variables besides the user's; a table becomes JSON.
+        arguments: Go before the user's.
+        options: More arguments, `-c NAME=VALUE` with the value in TOML.
+        alone: Arguments of a start without any of the user's.
+        file: Where its settings file may be.
+        wanted: What must be in it.
+        is_tried: Whether a test runs the program; else it is set up as its pages say.
+    """
+
+    title: str
+    program: str
+    install: str
+    n_ctx: int
+    environment: dict[str, Any] = {}
+    arguments: tuple[str, ...] = ()
+    options: dict[str, Any] = {}
+    alone: tuple[str, ...] = ()
+    file: tuple[str, ...] = ()
+    wanted: dict[str, Any] = {}
+    is_tried: bool = True
+
+    def setup(self, server: Target) -> Setup:
+        """Return how the program is started for a server."""
+        path = next(filter(None, map(_path, self.file)), None)
+        values = server.values() | {"file": str(path)}
+
+        def filled(part: Any) -> Any:
+            if isinstance(part, dict):
+                if "if_key" in part:
+                    return filled(part["if_key"] if server.api_key else part.get("else"))
+                pairs = [(filled(name), filled(value)) for name, value in part.items()]
+                return dict(_marked(name, value) for name, value in pairs if value is not None)
+            if not isinstance(part, str):
+                return part
+            whole = _PLACE.fullmatch(part)
+            if whole and whole[1] in values:
+                return values[whole[1]]
+            return _PLACE.sub(lambda place: str(values.get(place[1], place[0])), part)
+
+        environment = {
+            name: json.dumps(value) if isinstance(value, dict) else str(value)
+            for name, value in filled(self.environment).items()
+        }
+        arguments = [str(filled(word)) for word in self.arguments]
+        for name, value in filled(self.options).items():
+            arguments += ["-c", f"{name}={json.dumps(value)}"]
+        file = SettingsFile(path, filled(self.wanted)) if path else None
+        return Setup(environment, tuple(arguments), self.alone, file)
+
+    def find(self) -> Path | None:
+        """Find where the program is, by PATH or in the usual places."""
+        home = Path.home()
+        places = [home / place for place in _FOLDERS] + [Path("/opt/homebrew/bin")]
+        places += [Path("/usr/local/bin"), Path(os.environ.get("APPDATA", home), "npm")]
+        found = shutil.which(self.program) or shutil.which(
+            self.program, path=os.pathsep.join(map(str, places))
+        )
+        return Path(found).absolute() if found else None
+
+
+def _path(place: str) -> Path | None:
+    """Return a path that begins with `~` or a variable; None if the variable is not set."""
+    start, _, rest = place.partition("/")
+    folder = Path.home() if start == "~" else os.environ.get(start)
+    return Path(folder, rest) if folder else None
+
+
+def _marked(name: str, value: Any) -> tuple[str, Any]:
+    """Read the marks of a name: `name?` has a default, `name[key]` is a list with an entry."""
+    if found := _LISTED.fullmatch(name):
+        return found[1], Item(found[3], value, is_first=bool(found[2]))
+    return (name[:-1], Default(value)) if name.endswith("?") else (name, value)
+
+
+def _read() -> dict[str, Agent]:
+    text = Path(__file__).with_name("agents.toml").read_text(encoding="utf-8")
+    rows = {name: {"program": name} | row for name, row in tomllib.loads(text).items()}
+    return msgspec.convert(rows, dict[str, Agent])
+
+
+AGENTS = _read()
+"""All programs, by the name that can follow `gptoss launch`."""

@@ -1,0 +1,179 @@
+"""Simulate an engine: the scheduler of the real one decides, and no token is computed."""
+
+from array import array
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, cast
+
+from gptoss_local.cluster.capacity.profile import Profile
+from gptoss_local.engine.protocol import Generate, PrefixOptions
+from gptoss_local.engine.worker.cache.common_prefix import common_prefix
+from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
+from gptoss_local.engine.worker.cache.slots import Slots
+from gptoss_local.engine.worker.costs import StepCosts
+from gptoss_local.engine.worker.drafts.speculation import Speculation
+from gptoss_local.engine.worker.scheduler import Scheduler, Work
+from gptoss_local.engine.worker.sequence import Sequence
+from gptoss_local.types import SamplingParams, StepTimes
+
+_SAMPLING = SamplingParams()
+
+
+class _NoSampler:
+    def unbind(self) -> None:
+        pass
+
+
+class _CountedContext:
+    """Has what `Slots` and `PrefixCache` ask of llama.cpp's context; moves of cells cost nothing.
+
+    A prefix can be continued anywhere, as if there were a checkpoint at each of its tokens.
+    """
+
+    can_share = True
+    n_swa = 128
+
+    def __init__(self, n_ctx: int, n_batch: int, n_seq: int) -> None:
+        self.n_ctx, self.n_batch = n_ctx, n_batch
+        self.n_seq_max = self.n_outputs_max = n_seq
+
+    def can_resume(self, seq_id: int, position: int) -> bool:
+        return True
+
+    def remove(self, seq_id: int, position: int = 0) -> None:
+        pass
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        pass
+
+    def save(self, seq_id: int, **options: Any) -> None:
+        pass
+
+    def restore(self, seq_id: int, state: None, **options: Any) -> None:
+        pass
+
+
+@dataclass(slots=True, eq=False)
+class Served:
+    """The outcome of a request.
+
+    Attributes:
+        arrived_s, times_s: When it came, and each token of its answer.
+        n_cached: Tokens of its prompt that were not prefilled, as a cached prefix had them.
+    """
+
+    number: int
+    arrived_s: float
+    n_cached: int = 0
+    times_s: list[float] = field(default_factory=list)
+
+    @property
+    def first_token_s(self) -> float:
+        return self.times_s[0] - self.arrived_s
+
+    @property
+    def tok_s(self) -> float:
+        """Return tokens a second after the first one; of an answer of one token, infinity."""
+        seconds = self.times_s[-1] - self.times_s[0]
+        return (len(self.times_s) - 1) / seconds if seconds else float("inf")
+
+
+class SimulatedEngine:
+    """An engine whose steps take what `profile` says, without drafts, masks or cancels."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        context = cast(Any, _CountedContext(profile.n_ctx, profile.n_batch, profile.n_seq))
+        self._slots = Slots(context)
+        self._cache = PrefixCache(context, self._slots, PrefixOptions())
+        steps = tuple((int(n), seconds) for n, seconds in profile.decode)
+        costs = StepCosts()
+        costs.know(StepTimes((), 0.0, streams=steps))
+        speculation = Speculation(context, 0, costs)
+        self._scheduler = Scheduler(self._slots, self._cache, None, speculation, profile.n_batch)
+        self._served: dict[Sequence, Served] = {}
+        self._n_unread: dict[Sequence, int] = {}
+        self._n_arrived = 0
+        self._plan: list[Work] = []
+        self._step_s, self._n_prefilled, self._is_alone = 0.0, 0, True
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a step is under way."""
+        return bool(self._plan)
+
+    @property
+    def n_outstanding(self) -> int:
+        """Return how many requests run or wait."""
+        return len(self._served)
+
+    @property
+    def n_tokens_unread(self) -> int:
+        """Return the tokens that were not cached of the prompts that have no first token yet."""
+        return sum(self._n_unread.values())
+
+    def n_tokens_held(self, prompt: "array[int]") -> int:
+        """Return the tokens of all prompts that run or wait, and this one; what they share once."""
+        prompts = sorted([prompt, *(s.tokens[: s.n_prompt] for s in self._served)])
+        n_shared = sum(common_prefix(*pair) for pair in pairwise(prompts))
+        return sum(map(len, prompts)) - n_shared
+
+    def n_cached(self, prompt: "array[int]") -> int:
+        """Return how many tokens of a prompt need no prefill here now."""
+        return self._cache.match(prompt, len(prompt) - 1).n_tokens
+
+    def add(self, served: Served, prompt: "array[int]", n_answer: int) -> None:
+        """Queue a request."""
+        request = Generate(
+            seq_id=served.number,
+            prompt=cast(list[int], prompt),  # it is only measured and copied
+            sampling=_SAMPLING,
+            stop_tokens=[],
+            max_tokens=n_answer,
+            drafts=False,
+        )
+        sequence = Sequence(request, self._n_arrived, cast(Any, _NoSampler()))
+        self._n_arrived += 1
+        self._served[sequence] = served
+        self._n_unread[sequence] = len(prompt) - self.n_cached(prompt)
+        self._scheduler.add(sequence)
+
+    def begin_step(self) -> float | None:
+        """Begin the next step; return its seconds, or None if there is nothing to do."""
+        for sequence in self._scheduler.admit():
+            served = self._served[sequence]
+            served.n_cached = served.n_cached or sequence.n_cached
+        self._plan = self._scheduler.plan()
+        if not self._plan:
+            return None
+        depths = [w.sequence.n_past for w in self._plan if w.n_tokens == 1]
+        chunks = [(w.sequence.n_past, w.n_tokens) for w in self._plan if w.n_tokens > 1]
+        n_cells_held = self._slots.n_cells - self._slots.n_cells_free
+        self._step_s = self._profile.step_s(depths, chunks, n_cells_held)
+        self._n_prefilled, self._is_alone = sum(n for _, n in chunks), not depths
+        return self._step_s
+
+    def end_step(self, now_s: float) -> list[Served]:
+        """Give every stream of the step its token; return the requests that are complete."""
+        plan, self._plan = self._plan, []
+        complete = []
+        for work in plan:
+            sequence, slot, is_due = work.sequence, work.sequence.slot, work.ends_in_sample
+            if slot is None:
+                raise RuntimeError("a planned sequence has no slot")
+            n_past = sequence.n_past
+            slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]
+            if is_due:
+                served = self._served[sequence]
+                served.times_s.append(now_s)
+                self._n_unread.pop(sequence, None)
+                # the answer's tokens are like those that a request which follows has in its prompt
+                _, reason = sequence.append([sequence.tokens[-1]], self._profile.n_ctx)
+                if reason:
+                    self._scheduler.release(sequence)
+                    del self._served[sequence]
+                    complete.append(served)
+        if self._n_prefilled:
+            is_alone = self._is_alone
+            self._scheduler.observe_prefill(self._n_prefilled, self._step_s, is_alone=is_alone)
+        return complete

@@ -1,0 +1,271 @@
+"""Find how many machines keep a promise to a number of users."""
+
+import itertools
+import math
+import random
+import statistics
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from gptoss_local.cluster.capacity.profile import Profile
+from gptoss_local.cluster.capacity.replay import Request, least_outstanding, prefix_aware, replay
+from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
+from gptoss_local.errors import ContextOverflowError, DoesNotFitError
+
+_N_REQUESTS, _N_WARM_UP = 300, 60  # of a simulation; the first ones find an empty machine
+_SHARE = 0.95  # of the answers keep the promise
+_N_HALVINGS = 7
+ACTIVE = 0.1
+"""Share of the users that have an answer under way at the same time, on average."""
+_NUMBERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of machines that are tried
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """A promise that 95 % of the answers keep.
+
+    Attributes:
+        tokens_per_user_s: Tokens a second once an answer has begun, at least.
+        first_token_s: When it begins, at the latest.
+    """
+
+    tokens_per_user_s: float
+    first_token_s: float
+
+
+class Goal(Promise, frozen=True, kw_only=True):
+    """A promise, and to whom it is made.
+
+    Attributes:
+        n_prompt, n_answer: Tokens of each.
+    """
+
+    n_users: int
+    n_prompt: int
+    n_answer: int
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """The speed that requests are served with.
+
+    Attributes:
+        tok_s: Tokens a second of all answers while requests arrive.
+        user_tok_s: Tokens a second that 95 % of the answers come with, at least.
+        first_token_s: From a request to its first token, in 95 % of the cases at most.
+        first_token_median_s: In half of them.
+        token_gap_s: Between two tokens of an answer, in 95 % of the cases at most.
+        cached_share: Of the prompts' tokens, those that a cached prefix had.
+    """
+
+    tok_s: float
+    user_tok_s: float
+    first_token_s: float
+    first_token_median_s: float
+    token_gap_s: float
+    cached_share: float
+
+    def keeps(self, promise: Promise) -> bool:
+        """Return whether this is what was promised."""
+        is_fast = self.user_tok_s >= promise.tokens_per_user_s
+        return is_fast and self.first_token_s <= promise.first_token_s
+
+
+class Load(Service, frozen=True, kw_only=True):
+    """The speed that the users of one machine get.
+
+    Attributes:
+        n_users: How many there are.
+        n_streams: Answers that they read at the same time, on average.
+    """
+
+    n_users: float
+    n_streams: float
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """The demand of all users together, on whatever serves them."""
+
+    n_streams: float
+    tok_s: float
+    prompt_tok_s: float
+    n_cells: int
+
+
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer.
+
+    Attributes:
+        n_machines: Each of them serves its share of the users by itself.
+        users_per_machine: The most that one carries.
+        n_streams_memory: How many prompts with their answers fit into the cache together.
+        load: What a user gets, of `n_machines`.
+        largest, one_more: With the most users that one carries, and one more active stream.
+    """
+
+    n_machines: int
+    users_per_machine: int
+    n_streams_memory: int
+    demand: Demand
+    load: Load
+    largest: Load
+    one_more: Load
+
+
+def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _: None) -> Capacity:
+    """Return how many machines of this profile it takes.
+
+    Args:
+        profile: Of each machine.
+        goal: What is promised.
+        report: Called with what is simulated next, in words.
+
+    Raises:
+        ContextOverflowError: not even one prompt and its answer fit into the cache.
+        DoesNotFitError: not even one user alone gets what is promised.
+    """
+    n_cells = goal.n_prompt + goal.n_answer
+    if n_cells > profile.n_ctx:
+        raise ContextOverflowError(
+            f"a prompt and its answer have {n_cells:,} tokens, and the context holds "
+            f"{profile.n_ctx:,}"
+        )
+    _check_alone(profile, goal)
+    loads: dict[float, Load] = {}
+
+    def load_of(n_streams: float) -> Load:
+        if n_streams not in loads:
+            report(f"{n_streams / ACTIVE:,.0f} users on one machine")
+            loads[n_streams] = simulate(profile, goal, n_streams)
+        return loads[n_streams]
+
+    kept, broken = 0.0, max(n / s for n, s in profile.decode) / goal.tokens_per_user_s
+    for _ in range(_N_HALVINGS):
+        n_streams = (kept + broken) / 2
+        kept, broken = (n_streams, broken) if load_of(n_streams).keeps(goal) else (kept, n_streams)
+    users_per_machine = max(1, math.floor(kept / ACTIVE))  # alone, one never waits
+    n_machines = math.ceil(goal.n_users / users_per_machine)
+    n_active = goal.n_users * ACTIVE
+    largest = load_of(users_per_machine * ACTIVE)
+    return Capacity(
+        n_machines=n_machines,
+        users_per_machine=users_per_machine,
+        n_streams_memory=profile.n_ctx // n_cells,
+        demand=Demand(
+            n_streams=n_active,
+            tok_s=n_active * goal.tokens_per_user_s,
+            prompt_tok_s=n_active * goal.tokens_per_user_s / goal.n_answer * goal.n_prompt,
+            n_cells=math.ceil(n_active) * n_cells,
+        ),
+        load=load_of(n_active / n_machines),
+        largest=largest,
+        one_more=load_of(largest.n_streams + 1),
+    )
+
+
+def simulate(profile: Profile, goal: Goal, n_streams: float) -> Load:
+    """Return what one machine does with random arrivals (Poisson).
+
+    Args:
+        profile: Of the machine.
+        goal: How long prompts and answers are, and how fast an answer is read.
+        n_streams: Answers under way on average, if they come as fast as they are read.
+    """
+    rate = n_streams * goal.tokens_per_user_s / goal.n_answer
+    dice = random.Random(0)  # the same for every load, so that loads can be compared
+    times = itertools.accumulate(dice.expovariate(1.0) / rate for _ in range(_N_REQUESTS))
+    requests = [
+        Request(at_s=at_s, prompt=((number, goal.n_prompt),), n_answer=goal.n_answer)
+        for number, at_s in enumerate(times)
+    ]
+    served = replay(requests, [SimulatedEngine(profile)])
+    service = summarize(served[_N_WARM_UP:], requests[_N_WARM_UP:])
+    return Load(
+        n_users=n_streams / ACTIVE,
+        n_streams=n_streams,
+        **msgspec.structs.asdict(service),
+    )
+
+
+def summarize(served: Sequence[Served], requests: Sequence[Request]) -> Service:
+    """Return what the requests were served with, of which there is at least one."""
+    first_s = [each.first_token_s for each in served]
+    gaps_s = [
+        later - sooner for each in served for sooner, later in itertools.pairwise(each.times_s)
+    ]
+    begin_s, end_s = (edge(each.arrived_s for each in served) for edge in (min, max))
+    end_s = max(end_s, served[0].times_s[-1])
+    in_time = [time_s for each in served for time_s in each.times_s if time_s <= end_s]
+    n_prompt = sum(n for request in requests for _, n in request.prompt)
+    return Service(
+        tok_s=len(in_time) / (end_s - begin_s),
+        user_tok_s=_quantile([each.tok_s for each in served], 1 - _SHARE),
+        first_token_s=_quantile(first_s, _SHARE),
+        first_token_median_s=statistics.median(first_s),
+        token_gap_s=_quantile(gaps_s, _SHARE) if gaps_s else 0.0,
+        cached_share=sum(each.n_cached for each in served) / n_prompt,
+    )
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    """Return the value that `share` of the values do not exceed."""
+    return sorted(values)[min(len(values) - 1, math.floor(share * len(values)))]
+
+
+def _check_alone(profile: Profile, goal: Goal) -> None:
+    request = Request(at_s=0.0, prompt=((0, goal.n_prompt),), n_answer=goal.n_answer)
+    (alone,) = replay([request], [SimulatedEngine(profile)])
+    if alone.first_token_s > goal.first_token_s:
+        raise DoesNotFitError(
+            f"a prompt of {goal.n_prompt:,} tokens alone has its first token after "
+            f"{alone.first_token_s:.1f} s, not {goal.first_token_s:g}",
+            hint="It takes a faster machine, shorter prompts or a larger --first-token.",
+        )
+    if alone.tok_s < goal.tokens_per_user_s:
+        raise DoesNotFitError(
+            f"an answer alone comes with {alone.tok_s:.1f} tokens/s, "
+            f"not {goal.tokens_per_user_s:g}",
+            hint="It takes a faster machine or fewer --tokens-per-user-s.",
+        )
+
+
+class Routed(Service, frozen=True, kw_only=True):
+    """The speed of recorded requests on several machines, by who chooses the machine."""
+
+    n_machines: int
+    routing: str
+
+
+ROUTES = {"least outstanding": least_outstanding, "prefix-aware": prefix_aware}
+
+
+def size_recorded(
+    profile: Profile,
+    promise: Promise,
+    requests: Sequence[Request],
+    report: Callable[[str], None] = lambda _: None,
+) -> list[Routed]:
+    """Return what more and more machines do with recorded requests, until all that is promised.
+
+    Args:
+        profile: Of each machine.
+        promise: What is promised.
+        requests: When they came, and how long they are.
+        report: Called with what is simulated next, in words.
+
+    Raises:
+        DoesNotFitError: more machines do not help.
+    """
+    found: list[Routed] = []
+    for n_machines in _NUMBERS:
+        report(f"{n_machines} machine{'s' * (n_machines > 1)}")
+        for routing, route in ROUTES.items():
+            served = replay(requests, [SimulatedEngine(profile) for _ in range(n_machines)], route)
+            service = msgspec.structs.asdict(summarize(served, requests))
+            found.append(Routed(n_machines=n_machines, routing=routing, **service))
+        if any(each.keeps(promise) for each in found[-len(ROUTES) :]):
+            return found
+    raise DoesNotFitError(
+        f"{_NUMBERS[-1]} machines do not keep that: first tokens come after "
+        f"{found[-1].first_token_s:.1f} s, answers with {found[-1].user_tok_s:.1f} tokens/s",
+        hint="It takes faster machines, a larger --first-token or fewer --tokens-per-user-s.",
+    )

@@ -1,0 +1,89 @@
+"""Read what `gptoss bench` has measured of a model, on this machine or on another."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
+from gptoss_local.errors import PathNotFoundError, UsageError
+from gptoss_local.runner.benchmark import AtDepth, AtWidth
+from gptoss_local.validation import in_words
+
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """A profile and where it is from, in sentences."""
+
+    model: str
+    profile: Profile
+    notes: list[str]
+
+
+class _Shape(msgspec.Struct):
+    n_batch: _Count
+    n_seq: _Count
+
+
+class _Placement(msgspec.Struct):
+    layers_per_gpu: list[int] = []
+
+
+class _Plan(msgspec.Struct):
+    shape: _Shape
+    placement: _Placement
+
+
+class _Benchmark(msgspec.Struct):
+    model: str
+    n_ctx: _Count
+    depths: Annotated[list[AtDepth], msgspec.Meta(min_length=1)]
+    widths: list[AtWidth]
+    plan: _Plan
+
+
+class _BenchFile(msgspec.Struct):
+    """The needed part of a printed benchmark; one that was written by hand has its `source`."""
+
+    benchmark: _Benchmark
+    date: str = ""
+    source: str = ""
+
+
+def read_bench(path: Path) -> Source:
+    """Return what `gptoss bench --json` has written on any machine.
+
+    Raises:
+        PathNotFoundError: there is no such file.
+        UsageError: it is another kind of file.
+    """
+    try:
+        file = msgspec.json.decode(path.read_bytes(), type=_BenchFile)
+    except FileNotFoundError as error:
+        raise PathNotFoundError(
+            f"there is no file {path}", hint="`gptoss bench MODEL --json` prints one."
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"{path} is not what `gptoss bench --json` prints: {in_words(error)}"
+        ) from error
+    found = file.benchmark
+    rates = [rate for d in found.depths for rate in (d.prefill_tok_s, d.decode_tok_s)]
+    if min([*rates, *(w.decode_tok_s for w in found.widths)]) <= 0:
+        raise UsageError(f"{path} has a speed of 0 tokens/s", hint="Measure again.")
+    profile = from_benchmark(
+        sorted(found.depths, key=lambda d: d.n_tokens),
+        sorted(found.widths, key=lambda w: w.n_streams),
+        n_ctx=found.n_ctx,
+        n_batch=found.plan.shape.n_batch,
+        n_seq=found.plan.shape.n_seq,
+        has_gpu=any(found.plan.placement.layers_per_gpu),
+    )
+    of_date = f" of {file.date}" if file.date else ""
+    notes = [f"Step times are those in {path}{of_date}."]
+    return Source(
+        model=found.model, profile=profile, notes=[*notes, file.source] if file.source else notes
+    )

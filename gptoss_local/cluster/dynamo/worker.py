@@ -1,0 +1,118 @@
+"""Load a model and serve it through a frontend of Dynamo until the process is told to end."""
+
+import asyncio
+import math
+import os
+import signal
+from contextlib import AbstractContextManager
+
+import msgspec
+from dynamo.common.backend import WorkerConfig
+from dynamo.common.backend.worker import Worker
+from dynamo.llm.exceptions import DynamoException
+
+from gptoss_local.cluster.dynamo.address import variables
+from gptoss_local.cluster.dynamo.engine import DynamoEngine
+from gptoss_local.cluster.dynamo.model_folder import write_model_folder
+from gptoss_local.errors import ServerUnavailableError
+from gptoss_local.models.store import ModelEntry, find_model
+from gptoss_local.runner.loading import LoadedModel
+from gptoss_local.runner.manager import ModelManager
+from gptoss_local.settings import Settings
+from gptoss_local.types import Progress
+
+_DEFAULTS = {
+    "DYN_DISCOVERY_BACKEND": "file",
+    "DYN_REQUEST_PLANE": "tcp",
+    "DYN_EVENT_PLANE": "zmq",
+    "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": "1",
+}
+"""Values of Dynamo's variables without etcd and NATS. The last one is how long
+frontends have to notice that a worker is about to end; Dynamo waits five seconds by itself."""
+
+Progressing = AbstractContextManager[Progress]
+
+_MARGIN_S = 10  # between the end of the answers and of Dynamo's patience
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The address and the names that a worker goes by in Dynamo.
+
+    Attributes:
+        address: An IPv4 address of this machine.
+        served_name: The model's, which clients of the frontend ask for.
+        namespace: Of a frontend and its workers.
+        component: Of workers that serve the same.
+    """
+
+    address: str
+    served_name: str
+    namespace: str
+    component: str
+
+
+def run_worker(entry: ModelEntry, place: Place, settings: Settings, progress: Progressing) -> None:
+    """Serve until SIGTERM or SIGINT, and then until the answers that run are complete; blocks.
+
+    Args:
+        entry: The model.
+        place: Where frontends look for it.
+        settings: Those of the server, as far as they are about models and answers.
+        progress: Entered for the load; what it gives is called with the bytes of weights read.
+
+    Raises:
+        EngineError: the model cannot be loaded.
+        ServerUnavailableError: Dynamo cannot start.
+    """
+    grace_s = math.ceil(settings.grace_s) + _MARGIN_S
+    defaults = _DEFAULTS | variables(place.address)
+    defaults |= {
+        "DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT": str(grace_s),
+        "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": str(grace_s),
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+    asyncio.run(_serve(entry, place, settings, progress))
+
+
+async def _serve(
+    entry: ModelEntry, place: Place, settings: Settings, progress: Progressing
+) -> None:
+    settings = msgspec.structs.replace(settings, keep_alive_s=-1.0)
+    manager = ModelManager(settings)
+    try:
+        with progress as report:
+            async for status in manager.load(entry):
+                if status.total:
+                    report(f"loading {entry.name}", status.completed, status.total)
+        entry = find_model(entry.name, settings)  # an embedded model has a file now
+        async with manager.use(entry) as model:
+            if not isinstance(model, LoadedModel):
+                raise AssertionError("a model of this machine is loaded here")
+            vocabulary, n_ctx_train = model.vocabulary, model.engine.loaded.n_ctx_train
+        folder = await asyncio.to_thread(
+            write_model_folder, settings.cache_dir, vocabulary, n_ctx_train
+        )
+        engine = DynamoEngine(manager, entry, folder, place.served_name, settings.grace_s)
+        for number in (signal.SIGTERM, signal.SIGINT):  # Dynamo's handlers call those before them
+            signal.signal(number, signal.SIG_DFL)
+        await Worker(engine, _config(place, str(folder))).run()
+    except DynamoException as error:
+        raise ServerUnavailableError(
+            f"Dynamo did not start: {error}", hint="Look at the variables DYN_*: docs/dynamo.md."
+        ) from error
+    finally:
+        await manager.close()
+
+
+def _config(place: Place, folder: str) -> WorkerConfig:
+    return WorkerConfig(
+        namespace=place.namespace,
+        component=place.component,
+        model_name=folder,
+        served_model_name=place.served_name,
+        endpoint_types="completions",
+        discovery_backend=os.environ["DYN_DISCOVERY_BACKEND"],
+        request_plane=os.environ["DYN_REQUEST_PLANE"],
+        event_plane=os.environ["DYN_EVENT_PLANE"],
+    )

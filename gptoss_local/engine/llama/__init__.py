@@ -1,0 +1,40 @@
+"""The only importer of llama_cpp: a small, typed, safe wrapper over llama.cpp's C API.
+
+It speaks of token ids, positions and sequences. It knows neither text nor requests, and it turns
+every failure of the library into an error of ours.
+"""
+
+from gptoss_local.engine.llama.cuda_packages import preload_cuda
+from gptoss_local.errors import ModelLoadError
+
+try:
+    preload_cuda()
+    import llama_cpp  # noqa: F401 (loads the library)
+except (ImportError, OSError, RuntimeError, AttributeError) as error:
+    raise ModelLoadError(
+        f"llama.cpp cannot be loaded: {str(error).splitlines()[0]}",
+        hint="Install gptoss again: `gptoss doctor` says which llama.cpp it has.",
+    ) from error
+
+from gptoss_local.engine.llama.batch import Batch
+from gptoss_local.engine.llama.canary import Canary
+from gptoss_local.engine.llama.context import Context, State
+from gptoss_local.engine.llama.devices import Device, list_devices
+from gptoss_local.engine.llama.library import has_gpu, library_version
+from gptoss_local.engine.llama.memory import MemoryBuffer
+from gptoss_local.engine.llama.model import Model
+from gptoss_local.engine.llama.sampler import Sampler
+
+__all__ = [
+    "Batch",
+    "Canary",
+    "Context",
+    "Device",
+    "MemoryBuffer",
+    "Model",
+    "Sampler",
+    "State",
+    "has_gpu",
+    "library_version",
+    "list_devices",
+]

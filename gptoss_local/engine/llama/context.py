@@ -1,0 +1,292 @@
+"""Run one model with a KV cache and compute buffers: decode token ids, read the results.
+
+Thread: a Context belongs to the thread that made it.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from ctypes import POINTER, c_uint8
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+
+from gptoss_local.engine.llama.batch import Batch
+from gptoss_local.engine.llama.chains import Chains
+from gptoss_local.engine.llama.library import forget_log, recent_log
+from gptoss_local.engine.llama.memory import logged_buffers
+from gptoss_local.engine.llama.model import Model
+from gptoss_local.errors import ContextOverflowError, EngineError, ModelLoadError
+from gptoss_local.types import CacheType, ContextParams
+
+State = npt.NDArray[np.uint8]
+"""The result of `Context.save`: bytes of llama.cpp's own format, of one library version."""
+
+_CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}  # ggml.h
+_PARTIAL_ONLY = 1  # LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY, llama.h
+
+
+class Context:
+    """One unified KV cache for up to `n_seq_max` sequences.
+
+    The layers with full attention keep every token (`n_ctx` cells, shared by all sequences); the
+    sliding ones keep a ring. Every method raises EngineError after `close()`.
+
+    Raises:
+        ModelLoadError: the buffers do not fit into memory.
+    """
+
+    def __init__(self, model: Model, params: ContextParams) -> None:
+        self.n_batch = params.n_batch
+        """Most tokens of a decode call, all of which are computed together: one ubatch.
+
+        llama.cpp finds cells for all ubatches of a call first, by trying them out. While it does,
+        a later one may drop positions of the sliding layers (`apply_ubatch` in llama-kv-cache.cpp
+        purges what is older than what it overwrites) that an earlier one of the same call needs,
+        and `prepare` gives back only cells that were overwritten. Logits are wrong then.
+        """
+        self.n_seq_max = params.n_seq_max
+        self.cache_type = params.cache_type
+        self.n_swa = model.n_swa
+        self.n_vocab = model.n_vocab
+        self._spare = params.n_seq_max  # a sequence of our own, for `save`
+        self.n_outputs_max = max(params.n_outputs_max, params.n_seq_max)
+        forget_log()
+        self._handle = llama_cpp.llama_init_from_model(model.handle, self._c_params(params))
+        if not self._handle:
+            raise ModelLoadError(
+                f"llama.cpp could not make a context of {params.n_ctx} tokens: {recent_log()}",
+                hint="Ask for a smaller context (num_ctx, GPTOSS_CONTEXT_LENGTH).",
+            )
+        self.n_ctx = int(llama_cpp.llama_n_ctx(self._handle))  # rounded up to a multiple of 256
+        n_sliding = self.n_swa * (params.n_seq_max + 1) + self.n_batch
+        self.can_share = self.n_ctx >= n_sliding
+        """True if the sliding layers have room for a window of every sequence, whatever they share.
+
+        Source: the constructor of `llama_kv_cache_iswa`. A smaller context has no more of their
+        cells than of the others.
+        """
+        self.buffers = logged_buffers()
+        self._own_batch = Batch(self.n_batch)
+        self.chains = Chains(int(self._handle))
+        model.closes_with(self)
+
+    def _c_params(self, params: ContextParams) -> object:
+        c = llama_cpp.llama_context_default_params()
+        c.n_batch = c.n_ubatch = self.n_batch
+        c.n_ctx, c.n_seq_max = params.n_ctx, params.n_seq_max + 1
+        c.n_outputs_max = max(self.n_outputs_max, c.n_seq_max)
+        c.n_outputs_max_per_seq = params.n_outputs_max_per_seq
+        c.n_threads, c.n_threads_batch = params.n_threads_decode, params.n_threads_prefill
+        c.type_k = c.type_v = _CACHE_TYPES[params.cache_type]
+        c.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        c.kv_unified, c.no_perf, c.op_offload = True, True, params.op_offload
+        c.swa_full = False  # the library's default True doubles the cache for nothing
+        return c
+
+    @property
+    def handle(self) -> int:
+        """Address of the `llama_context`, for the other classes of this package."""
+        if not self._handle:
+            raise EngineError("the context is closed")
+        return int(self._handle)
+
+    def decode(self, tokens: Sequence[int], *, position: int, seq_id: int = 0) -> None:
+        """Run tokens of one sequence through the model; logits are kept for the last one only.
+
+        Args:
+            tokens: At most `n_batch` ids, which take the positions `position`, `position + 1`, ….
+            position: Position of the first id in its sequence.
+            seq_id: The sequence they belong to.
+
+        Raises:
+            ContextOverflowError: the cache has no cell left.
+            EngineError: llama.cpp failed otherwise.
+        """
+        if len(tokens) > self.n_batch:
+            raise EngineError(f"{len(tokens)} tokens are more than a batch of {self.n_batch}")
+        self._own_batch.clear()
+        self._own_batch.extend(tokens, position, seq_id, n_outputs=1)
+        self.decode_batch(self._own_batch)
+
+    def decode_batch(self, batch: Batch) -> None:
+        """Run a batch through the model.
+
+        Raises:
+            ContextOverflowError: the cache has no cells for the batch, and nothing has changed.
+            EngineError: llama.cpp failed otherwise.
+        """
+        if batch.n_tokens > self.n_batch or batch.n_outputs > self.n_outputs_max:
+            raise EngineError(  # llama.cpp would abort the process
+                f"a batch of {batch.n_tokens} tokens and {batch.n_outputs} outputs is too large"
+            )
+        self._decode(batch)
+
+    def _decode(self, batch: Batch) -> None:
+        batch.struct.n_tokens = batch.n_tokens
+        self.chains.expect(batch)
+        status = llama_cpp.llama_decode(self.handle, batch.struct)
+        if status == 1:
+            raise ContextOverflowError(f"the context of {self.n_ctx} tokens is full")
+        if status != 0:
+            raise EngineError(f"llama_decode failed with status {status}: {recent_log()}")
+
+    def logits(self, row: int) -> npt.NDArray[np.float32]:
+        """Logits of an output of the last batch: (n_vocab,), valid until the next decode."""
+        logits = llama_cpp.llama_get_logits_ith(self.handle, row)
+        if not logits:
+            raise EngineError(f"row {row} has no logits, or the device kept them")
+        return np.ctypeslib.as_array(logits, (self.n_vocab,))
+
+    def synchronize(self) -> None:
+        """Wait until the device has computed the last batch."""
+        llama_cpp.llama_synchronize(self.handle)
+
+    def plan_memory(self) -> None:
+        """Have llama.cpp plan its memory for the largest batch once more, as at the start.
+
+        It does so in the next decode, which takes 0.15 s. That plan fits all graphs of prompts.
+        Others have other nodes, and need a plan of their own; after that, each step of a prompt
+        that is larger than the last one does, too, which takes 3 ms and waits for the device.
+        """
+        llama_cpp.llama_set_adapter_cvec(self.handle, None, 0, 0, 0, 0)  # none, as before
+
+    def warm_up(self) -> None:
+        """Decode a whole batch, which is forgotten: the first one takes a GPU 70 ms more."""
+        with contextlib.suppress(ContextOverflowError):
+            self._own_batch.clear()
+            self.decode_extra(self._own_batch, [0] * self.n_batch)
+
+    def decode_extra(self, batch: Batch, tokens: Sequence[int]) -> int:
+        """Run a batch, and with it `tokens` of a sequence of our own that is empty again after.
+
+        Args:
+            batch: What else is decoded; `tokens` are appended to it.
+            tokens: Ids, of which the last one has logits.
+
+        Returns:
+            The row of the last token.
+
+        Raises:
+            ContextOverflowError: the cache has no cells for the batch, and nothing has changed.
+            EngineError: llama.cpp failed otherwise.
+        """
+        row = batch.extend(tokens, 0, self._spare, n_outputs=1)
+        try:
+            self._decode(batch)
+        finally:
+            memory = llama_cpp.llama_get_memory(self.handle)
+            llama_cpp.llama_memory_seq_rm(memory, self._spare, -1, -1)
+        return row
+
+    def set_threads(self, *, n_decode: int, n_prefill: int) -> None:
+        llama_cpp.llama_set_n_threads(self.handle, n_decode, n_prefill)
+
+    def remove(self, seq_id: int, start: int = 0, end: int = -1) -> None:
+        """Drop the positions `start` .. `end` - 1 of `seq_id`; an `end` of -1 means all from there.
+
+        NOTE: success does not make a later decode at `start` valid once the sliding window has
+        moved more than its ring beyond it; only `start=0` is always safe. See `can_resume`.
+        """
+        if not llama_cpp.llama_memory_seq_rm(self._memory_of(seq_id), seq_id, start, end):
+            raise EngineError(f"cannot remove positions {start}..{end} of sequence {seq_id}")
+
+    def copy(self, source: int, target: int, start: int = 0, end: int = -1) -> None:
+        """Make the cached positions of `source` also those of `target`; no data moves.
+
+        NOTE: cells of the sliding layers that two sequences share are not recycled, so a copy that
+        lasts must be followed by `restore` of a partial state of `target`, which gives it its own.
+        """
+        self._memory_of(target)
+        llama_cpp.llama_memory_seq_cp(self._memory_of(source), source, target, start, end)
+
+    def positions(self, seq_id: int) -> tuple[int, int]:
+        """First and last position of `seq_id` in the *sliding* layers; (-1, -1) when it has none.
+
+        All positions between them are there. The layers with full attention end at the same one
+        and begin at 0, as long as nothing but a tail has ever been removed: llama.cpp does
+        not say.
+
+        Source: `llama_kv_cache_iswa::seq_pos_min` in llama-kv-cache-iswa.cpp.
+        """
+        memory = self._memory_of(seq_id)
+        first = llama_cpp.llama_memory_seq_pos_min(memory, seq_id)
+        return int(first), int(llama_cpp.llama_memory_seq_pos_max(memory, seq_id))
+
+    def can_resume(self, seq_id: int, position: int) -> bool:
+        """Return whether `seq_id`, cut to `position`, has all that a decode there looks at.
+
+        That is the `n_swa` - 1 positions before it: llama.cpp masks keys at a distance of `n_swa`
+        and more (`is_masked_swa` in llama-hparams.h), and reuses their cells.
+        """
+        first, last = self.positions(seq_id)
+        if position == 0:
+            return True
+        return position - 1 <= last and 0 <= first <= max(0, position - self.n_swa + 1)
+
+    def save(self, seq_id: int, *, partial: bool = False, end: int | None = None) -> State:
+        """Copy the cache of `seq_id` to host memory.
+
+        Args:
+            seq_id: The sequence.
+            partial: Only the sliding layers, without what no token after the last one sees: enough
+                to return to this position while the other layers still hold what is before it.
+            end: As if the sequence had been cut to this position, which must be resumable.
+
+        Raises:
+            EngineError: there is nothing to save, or no memory to save it in.
+        """
+        last = self.positions(seq_id)[1]
+        if last == -1:
+            raise EngineError(f"sequence {seq_id} is empty: nothing to save")
+        if end is None or end == last + 1:
+            return self._save(seq_id, partial=partial)
+        if end == 0 or not self.can_resume(seq_id, end):
+            raise EngineError(f"sequence {seq_id} cannot be saved as of position {end}")
+        memory = self._memory_of(seq_id)  # NOTE: llama.cpp omits what the *last* position masks
+        llama_cpp.llama_memory_seq_cp(memory, seq_id, self._spare, 0, end)
+        try:
+            return self._save(self._spare, partial=partial)
+        finally:
+            llama_cpp.llama_memory_seq_rm(memory, self._spare, -1, -1)
+
+    def _save(self, seq_id: int, *, partial: bool) -> State:
+        flags = _PARTIAL_ONLY if partial else 0
+        n_bytes = llama_cpp.llama_state_seq_get_size_ext(self.handle, seq_id, flags)
+        try:
+            state = np.empty(n_bytes, np.uint8)
+        except MemoryError as error:  # as on Windows, where memory is promised only if it is there
+            raise EngineError(f"no memory for {n_bytes} bytes of sequence {seq_id}") from error
+        n_written = llama_cpp.llama_state_seq_get_data_ext(
+            self.handle, state.ctypes.data_as(POINTER(c_uint8)), n_bytes, seq_id, flags
+        )
+        if n_written != n_bytes:
+            raise EngineError(f"cannot save sequence {seq_id}: {recent_log()}")
+        return state
+
+    def restore(self, seq_id: int, state: State, *, partial: bool = False) -> None:
+        """Give `seq_id` the cache that `save` with the same `partial` took, of any sequence.
+
+        Raises:
+            EngineError: no room, or bytes of another model or library. The sequence is then empty.
+        """
+        self._memory_of(seq_id)
+        flags = _PARTIAL_ONLY if partial else 0
+        n_read = llama_cpp.llama_state_seq_set_data_ext(
+            self.handle, state.ctypes.data_as(POINTER(c_uint8)), state.nbytes, seq_id, flags
+        )
+        if n_read != state.nbytes:
+            self.remove(seq_id)
+            raise EngineError(f"cannot restore sequence {seq_id}: {recent_log()}")
+
+    def _memory_of(self, seq_id: int) -> int:
+        """Return the `llama_memory_t`; llama.cpp aborts the process on an unknown sequence."""
+        if not 0 <= seq_id < self.n_seq_max:
+            raise EngineError(f"sequence {seq_id} is not one of 0 .. {self.n_seq_max - 1}")
+        return int(llama_cpp.llama_get_memory(self.handle))
+
+    def close(self) -> None:
+        if self._handle:
+            llama_cpp.llama_free(self._handle)
+            self.chains.close()
+            self._handle = None

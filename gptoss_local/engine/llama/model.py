@@ -1,0 +1,168 @@
+"""The weights of one GGUF file, mapped or uploaded by llama.cpp."""
+
+import ctypes
+import re
+from collections.abc import Callable
+from ctypes import c_void_p
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import llama_cpp
+
+from gptoss_local.engine.llama.devices import CPU, buffer_type, device_handle
+from gptoss_local.engine.llama.library import forget_log, recent_log, start_library
+from gptoss_local.engine.llama.memory import logged_buffers
+from gptoss_local.engine.llama.pinning import can_pin, pin, unpin
+from gptoss_local.errors import EngineError, ModelLoadError
+from gptoss_local.types import LoadMode, ModelParams
+
+_LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "direct_io": 4, "pinned": 1}  # llama.h
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+class Model:
+    """A loaded model. Close it (or the process) to give its memory back.
+
+    Args:
+        path: The GGUF file.
+        params: Where the weights go.
+        on_progress: Called with 0.0 .. 1.0 while the weights load.
+
+    Raises:
+        ModelLoadError: llama.cpp refused the file; its own reason is quoted.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        params: ModelParams = ModelParams(),  # noqa: B008 (frozen)
+        *,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        start_library()
+        self._contexts: list[Closeable] = []
+        c = llama_cpp.llama_model_default_params()
+        c.n_gpu_layers = params.n_gpu_layers
+        devices, overrides = _devices(params), _overrides(params)  # alive until the load is over
+        c.devices = ctypes.cast(devices, c_void_p) if params.devices is not None else None
+        c.tensor_buft_overrides = (
+            ctypes.cast(overrides, c_void_p) if params.tensor_overrides else None
+        )
+        split = _tensor_split(params)
+        c.tensor_split = split if params.tensor_split is not None else None
+        c.use_extra_bufts = params.repack
+        c.no_alloc = params.no_alloc
+        if on_progress is not None:
+            c.progress_callback = _progress_callback(on_progress)
+        mode = params.load_mode
+        if mode == "pinned" and not can_pin():
+            mode = "none"
+        self._handle: int | None = _load(path, c, mode)
+        self._pinned: list[int] = []
+        if mode == "pinned":
+            self._pinned = pin(path, partial(_is_on_host, params, self.n_layers))
+            if not self._pinned:
+                self.close()
+                self._handle = _load(path, c, "none")
+        self.buffers = logged_buffers()
+
+    @property
+    def handle(self) -> int:
+        """Address of the `llama_model`, for the other classes of this package."""
+        if not self._handle:
+            raise EngineError("the model is closed")
+        return int(self._handle)
+
+    @property
+    def n_vocab(self) -> int:
+        return int(llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self.handle)))
+
+    @property
+    def n_ctx_train(self) -> int:
+        """Context length that the model declares, in tokens."""
+        return int(llama_cpp.llama_model_n_ctx_train(self.handle))
+
+    @property
+    def n_layers(self) -> int:
+        return int(llama_cpp.llama_model_n_layer(self.handle))
+
+    @property
+    def n_swa(self) -> int:
+        """Width of the sliding window, in tokens; 0 without one."""
+        return int(llama_cpp.llama_model_n_swa(self.handle))
+
+    @property
+    def size_bytes(self) -> int:
+        """Sum of all tensors."""
+        return int(llama_cpp.llama_model_size(self.handle))
+
+    def closes_with(self, context: Closeable) -> None:
+        """Close `context` before the weights it points into."""
+        self._contexts.append(context)
+
+    def close(self) -> None:
+        """Free the weights, and before them every context over them."""
+        while self._contexts:
+            self._contexts.pop().close()
+        if self._handle:
+            unpin(self._pinned)
+            llama_cpp.llama_model_free(self._handle)
+            self._handle = None
+
+
+def _load(path: Path, c: Any, mode: LoadMode) -> int:
+    c.load_mode = _LOAD_MODES[mode]
+    forget_log()
+    handle = llama_cpp.llama_model_load_from_file(str(path).encode(), c)
+    if not handle:
+        raise ModelLoadError(
+            f"llama.cpp could not load {path.name}: {recent_log()}",
+            hint="Check that the file is a complete gpt-oss GGUF and that memory is free.",
+        )
+    return int(handle)
+
+
+def _is_on_host(params: ModelParams, n_layers: int, tensor: str) -> bool:
+    """Return whether a tensor of a layer stays with the CPU.
+
+    Source: `get_layer_buft_list` and `create_tensor` in llama-model.cpp and -model-loader.cpp.
+    """
+    for pattern, device in params.tensor_overrides:
+        if re.search(pattern, tensor):
+            return device == CPU
+    layer = re.match(r"blk\.(\d+)\.", tensor)
+    return layer is not None and 0 <= params.n_gpu_layers < n_layers + 1 - int(layer[1])
+
+
+class _Override(ctypes.Structure):
+    """`llama_model_tensor_buft_override` of llama.h, which llama-cpp-python does not declare."""
+
+    _fields_ = (("pattern", ctypes.c_char_p), ("buffer_type", c_void_p))
+
+
+def _devices(params: ModelParams) -> ctypes.Array[c_void_p]:
+    handles = [device_handle(name) for name in params.devices or ()]
+    return (c_void_p * (len(handles) + 1))(*handles, None)
+
+
+def _overrides(params: ModelParams) -> ctypes.Array[_Override]:
+    pairs = [_Override(p.encode(), buffer_type(device)) for p, device in params.tensor_overrides]
+    return (_Override * (len(pairs) + 1))(*pairs, _Override(None, None))
+
+
+def _tensor_split(params: ModelParams) -> ctypes.Array[ctypes.c_float]:
+    """Return a number for each device llama.cpp could have; it reads as many as it has."""
+    n = int(llama_cpp.llama_max_devices())
+    return (ctypes.c_float * n)(*(params.tensor_split or ()))
+
+
+def _progress_callback(on_progress: Callable[[float], None]) -> object:
+    def callback(fraction: float, _user_data: c_void_p) -> bool:
+        on_progress(fraction)
+        return True
+
+    return llama_cpp.llama_progress_callback(callback)

@@ -1,0 +1,66 @@
+"""Conversation -> harmony tokens -> engine -> events.
+
+The only layer that knows the harmony format: below it there are token ids, above it text. Every
+dialect of the HTTP server turns its request into a ChatRequest and ChatEvents into its answer.
+"""
+
+from gptoss_local.harmony.budget import text_size
+from gptoss_local.harmony.events import (
+    GAP,
+    CallDelta,
+    ChatEvent,
+    ContentDelta,
+    Delta,
+    Done,
+    Growing,
+    Prefilling,
+    ReasoningDelta,
+    Started,
+    TokenLogprob,
+    ToolCall,
+    WholeAnswer,
+)
+from gptoss_local.harmony.inspection import HarmonyPiece, inspect_tokens
+from gptoss_local.harmony.message import (
+    AnswerFormat,
+    ChatRequest,
+    JsonFormat,
+    Message,
+    RawRequest,
+    RegexFormat,
+    Tool,
+    ToolRequest,
+)
+from gptoss_local.harmony.session import answer, n_prompt_tokens, prompt_tokens
+from gptoss_local.harmony.vocabulary import Vocabulary
+
+__all__ = [
+    "GAP",
+    "AnswerFormat",
+    "CallDelta",
+    "ChatEvent",
+    "ChatRequest",
+    "ContentDelta",
+    "Delta",
+    "Done",
+    "Growing",
+    "HarmonyPiece",
+    "JsonFormat",
+    "Message",
+    "Prefilling",
+    "RawRequest",
+    "ReasoningDelta",
+    "RegexFormat",
+    "Started",
+    "TokenLogprob",
+    "Tool",
+    "ToolCall",
+    "ToolRequest",
+    "Vocabulary",
+    "WholeAnswer",
+    "answer",
+    "inspect_tokens",
+    "n_prompt_tokens",
+    "prompt_tokens",
+    "text_size",
+]

@@ -1,0 +1,228 @@
+"""Turns what the model wrote as a call into a call of a function that exists, or None.
+
+Models misspell functions, call those of other products, and write JSON that does not parse. A call
+is repaired only where one reading fits the declared functions; whatever else is for the reader.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import json_repair
+import msgspec
+
+from gptoss_local.harmony.built_in import PYTHON, code_arguments
+from gptoss_local.harmony.message import Tool
+from gptoss_local.harmony.schema_keywords import TYPES, has_type
+
+_NEXT = re.compile(r"[\s,;]*(?={)")
+_EMPTY = re.compile(
+    r"(?:```\w*)?\s*(?:null|None|\[\]|\"\"|''|\{\s*,?\s*\}|\(\s*\))?\s*(?:```)?[\s.;]*"
+)
+_GLUED = re.compile(r"\s*[:=]?\s*(?:\((?P<inside>.*)\)|(?P<bare>.*))\s*", re.DOTALL)
+_ENVELOPES = ("arguments", "parameters", "input", "args", "kwargs", "tool_input", "function")
+_DECODER = json.JSONDecoder()
+_PREFIX = "functions."
+
+
+def find_calls(
+    recipient: str,
+    text: str,
+    tools: Sequence[Tool],
+    *,
+    is_cut: bool = False,
+    objects_only: bool = False,
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return names and arguments of the calls; none if the text is not a call.
+
+    There are several if their arguments follow each other, or are in one list.
+
+    Args:
+        recipient: What follows `to=` in the header.
+        text: The body.
+        tools: The functions that are declared.
+        is_cut: The answer ended inside the body, so what is missing there must not be guessed.
+        objects_only: No header was closed before the body, so it may be prose: only an object is a
+            call, or nothing at all where a function needs no arguments.
+    """
+    tool = called(recipient, tools)
+    if objects_only:
+        glued = _GLUED.fullmatch(text)
+        text = (glued["inside"] or glued["bare"] or "") if glued else text
+        if text.strip() and (tool is None or not text.lstrip().startswith(("{", "["))):
+            return []
+    if tool is None:
+        arguments = _parse(text)
+        functions = [t for t in tools if not t.is_built_in]
+        fitting = [t for t in functions if arguments and _fits(arguments, t, strictly=True)]
+        return [(fitting[0].name, arguments)] if arguments and len(fitting) == 1 else []
+    if tool.is_built_in and tool.name == PYTHON:
+        return [] if is_cut else [(PYTHON, code_arguments(text))]
+    found = _in_a_row(text, tool, is_cut=is_cut)
+    if found is None:
+        found = _arguments(text, tool, is_cut=is_cut, objects_only=objects_only)
+    return [(tool.name, arguments) for arguments in found]
+
+
+def called(recipient: str, tools: Sequence[Tool]) -> Tool | None:
+    """Return the tool that a recipient names, exactly if possible; `functions.` may be missing."""
+    names = {recipient, recipient.removeprefix(_PREFIX)}
+    for tool in tools:
+        if tool.name in names:
+            return tool
+    wanted = {_key(name) for name in names} | {_key(recipient.rpartition(".")[2])}
+    similar = [tool for tool in tools if _key(tool.name) in wanted]
+    return similar[0] if len(similar) == 1 else None
+
+
+def fits_so_far(arguments: Any, tool: Tool) -> bool:
+    """Return whether these are arguments of the tool, maybe not yet all, and not an envelope."""
+    if not isinstance(arguments, dict):
+        return False
+    properties, _ = _properties(tool)
+    return arguments.keys() <= properties.keys() and all(
+        _has_type(value, properties[name]) for name, value in arguments.items()
+    )
+
+
+def _arguments(text: str, tool: Tool, *, is_cut: bool, objects_only: bool) -> list[dict[str, Any]]:
+    """Return the arguments of a call or, from a list, of several; empty if it is not a call."""
+    arguments = _parse(text) if text.strip() else None
+    if arguments is not None:
+        return [next((c for c in _unwrapped(arguments) if _fits(c, tool)), arguments)]
+    if is_cut:
+        return []
+    if not text.strip() and not objects_only:
+        return [{}]  # as valid as what a client says of an object without what is required
+    if _EMPTY.fullmatch(text) and not _properties(tool)[1]:
+        return [{}]
+    value = _load(text)
+    if isinstance(value, list) and len(value) > 1:
+        each = [next((c for c in _unwrapped(v) if _fits(c, tool)), None) for v in value]
+        return [a for a in each if a is not None] if None not in each else []
+    for candidate in _unwrapped(value):
+        if candidate and _fits(candidate, tool):
+            return [candidate]
+    only = None if objects_only else _as_only_argument(text, tool)
+    return [] if only is None else [only]
+
+
+def _key(name: str) -> str:
+    """Return what all spellings of a name share: `Read-File`, `read_file`, `readFile`."""
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def _parse(text: str) -> dict[str, Any] | None:
+    try:  # msgspec, not json: what it reads it can also write
+        arguments: dict[str, Any] = msgspec.json.decode(text.strip() or "{}", type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return arguments
+
+
+def _in_a_row(text: str, tool: Tool, *, is_cut: bool) -> list[dict[str, Any]] | None:
+    """Return arguments of calls with only a comma between them; None if it is just one object.
+
+    All of them must fit. To repair such a text would leave the last one.
+    """
+    found: list[dict[str, Any] | None] = []
+    at = 0
+    while gap := _NEXT.match(text, at):
+        try:
+            _, at = _DECODER.raw_decode(text, gap.end())
+        except (ValueError, RecursionError):
+            found.append(None)
+            break
+        arguments = _parse(text[gap.end() : at])
+        found.append(next((c for c in _unwrapped(arguments) if _fits(c, tool)), None))
+    if len(found) < 2:
+        return None
+    fitting = [arguments for arguments in found if arguments is not None]
+    return fitting if len(fitting) == len(found) and not is_cut else []
+
+
+def _load(text: str) -> Any:
+    """Return what broken JSON probably means; None if it means nothing."""
+    try:
+        value = json_repair.loads(text)
+        msgspec.json.encode(value)
+    except (ValueError, RecursionError, TypeError):
+        return None
+    return value
+
+
+def _unwrapped(value: Any) -> list[dict[str, Any]]:
+    """Return the object and those inside a list, a text or an envelope, outermost first."""
+    found: list[dict[str, Any]] = []
+    while True:
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if isinstance(value, str):
+            value = _parse(value)
+        if not isinstance(value, dict):
+            return found
+        found.append(value)
+        value = next((value[key] for key in _ENVELOPES if key in value), None)
+
+
+def _as_only_argument(text: str, tool: Tool) -> dict[str, Any] | None:
+    """Take bare text, such as a script, as the argument of a tool that takes only one text.
+
+    Harmony's own `python` takes bare code, so there the other arguments may be left out.
+    """
+    properties, required = _properties(tool)
+    if tool.name == PYTHON and len(properties.keys() & required) == 1:
+        properties = {name: properties[name] for name in properties.keys() & required}
+    if len(properties) != 1 or not text.strip() or text.lstrip()[0] in "{[":
+        return None
+    ((name, schema),) = properties.items()
+    if not isinstance(schema, dict) or schema.get("type") != "string":
+        return None
+    with contextlib.suppress(msgspec.DecodeError):  # written as JSON, which the header promised
+        text = msgspec.json.decode(text, type=str)
+    return {name: text}
+
+
+def _fits(arguments: Any, tool: Tool, *, strictly: bool = False) -> bool:
+    """Return whether arguments have what is required, of the right outer types.
+
+    Args:
+        arguments: Any value.
+        tool: The function.
+        strictly: It must be this function's: it has arguments, and no others are given.
+    """
+    if not isinstance(arguments, dict):
+        return False
+    properties, required = _properties(tool)
+    if not required <= arguments.keys() or (strictly and not properties):
+        return False
+    unknown, known = arguments.keys() - properties.keys(), arguments.keys() & properties.keys()
+    if unknown and (strictly or not known):
+        return False
+    return all(
+        _has_type(value, properties[name]) or (value is None and name not in required)
+        for name, value in arguments.items()
+        if name in properties
+    )
+
+
+def _has_type(value: Any, schema: Any) -> bool:
+    names = schema.get("type") if isinstance(schema, dict) else None
+    if names is None:
+        return True
+    names = names if isinstance(names, list) else [names]
+    return any(name not in TYPES or has_type(value, name) for name in names)
+
+
+def _properties(tool: Tool) -> tuple[dict[str, Any], set[str]]:
+    """Return the names and schemas of a tool's arguments, and which of them are required."""
+    schema = tool.parameters or {}
+    properties, required = schema.get("properties"), schema.get("required")
+    return (
+        properties if isinstance(properties, dict) else {},
+        set(filter(lambda name: isinstance(name, str), required))
+        if isinstance(required, list)
+        else set(),
+    )

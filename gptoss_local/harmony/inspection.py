@@ -1,0 +1,105 @@
+"""Token ids as the harmony messages they spell, for people who want to see what a model saw."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gptoss_local.harmony.vocabulary import MESSAGE, MESSAGE_ENDS, START, Vocabulary
+
+_RECIPIENT = re.compile(r" to=([^\s<]+)")
+_CHANNEL = re.compile(r"<\|channel\|>([^\s<]+)")
+_KIND = re.compile(r"<\|constrain\|>(\S+)")
+
+
+class HarmonyPiece(msgspec.Struct, kw_only=True):
+    """One message as harmony has it; the last one may be open, even in its header.
+
+    Attributes:
+        author: `user`, `assistant`, or a function.
+        tokens: All ids of it, tags included.
+        is_answer: The model wrote it.
+        is_dropped: The next prompt does not have it.
+    """
+
+    author: str
+    channel: str = ""
+    recipient: str = ""
+    content_type: str = ""
+    text: str
+    tokens: list[int]
+    is_answer: bool = False
+    is_dropped: bool = False
+
+
+def inspect_tokens(
+    prompt: Sequence[int],
+    answer: Sequence[int],
+    next_prompt: Sequence[int],
+    vocabulary: Vocabulary,
+) -> list[HarmonyPiece]:
+    """Split a prompt and the answer to it into messages.
+
+    Args:
+        prompt: Ends in the header of the answer's first message.
+        answer: What the model wrote; may be empty.
+        next_prompt: The prompt that continues the conversation; empty if that is not known.
+        vocabulary: Of the model.
+    """
+    pieces = [_piece(part, vocabulary) for part in _split([*prompt, *answer])]
+    if answer:
+        n_before = sum(token == START for token in prompt) - 1  # the last header is the answer's
+        for piece in pieces[n_before:]:
+            piece.is_answer = True
+    if next_prompt:
+        _mark_dropped(pieces, [_piece(part, vocabulary) for part in _split(next_prompt)])
+    return pieces
+
+
+def _mark_dropped(pieces: Iterable[HarmonyPiece], kept: Sequence[HarmonyPiece]) -> None:
+    """Mark what `kept` lacks as dropped; it keeps the order, but may spell headers otherwise."""
+    n_found = 0
+    for piece in pieces:
+        places = (i for i in range(n_found, len(kept)) if _is_same(piece, kept[i]))
+        idx = next(places, None)
+        piece.is_dropped = idx is None
+        n_found = n_found if idx is None else idx + 1
+
+
+def _is_same(one: HarmonyPiece, other: HarmonyPiece) -> bool:
+    def key(piece: HarmonyPiece) -> tuple[str, ...]:
+        return (piece.author, piece.channel, piece.recipient, piece.text)
+
+    return key(one) == key(other)
+
+
+def _split(tokens: Sequence[int]) -> list[list[int]]:
+    starts = [i for i, token in enumerate(tokens) if token == START]
+    ends = [*starts[1:], len(tokens)]
+    return [list(tokens[a:b]) for a, b in zip(starts, ends, strict=True)]
+
+
+def _piece(tokens: list[int], vocabulary: Vocabulary) -> HarmonyPiece:
+    opening = tokens.index(MESSAGE) if MESSAGE in tokens else len(tokens)
+    header = _text(tokens[1:opening], vocabulary)
+    body = tokens[opening + 1 :]
+    if body and body[-1] in MESSAGE_ENDS:
+        body = body[:-1]
+    author = re.split(r"[ <]", header, maxsplit=1)[0]
+
+    def found(pattern: re.Pattern[str]) -> str:
+        match = pattern.search(header)
+        return match[1] if match else ""
+
+    return HarmonyPiece(
+        author=author,
+        channel=found(_CHANNEL),
+        recipient=found(_RECIPIENT),
+        content_type=found(_KIND),
+        text=_text(body, vocabulary),
+        tokens=tokens,
+    )
+
+
+def _text(tokens: Iterable[int], vocabulary: Vocabulary) -> str:
+    return b"".join(map(vocabulary.bytes_of, tokens)).decode("utf-8", "replace")

@@ -1,0 +1,49 @@
+"""Recognizes the requests that are turns of one conversation, and the date that it began with."""
+
+import datetime
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import sha256
+
+import msgspec
+
+from gptoss_local.harmony.message import ChatRequest
+
+_N_CONVERSATIONS = 1000
+
+
+def lineage(request: ChatRequest) -> str:
+    """Name a conversation by its messages up to the user's first one, and by its tools."""
+    n = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
+    beginning = (request.messages[: n + 1], request.tools)
+    return sha256(msgspec.json.encode(beginning)).hexdigest()
+
+
+class StartDates:
+    """The dates for harmony's system message.
+
+    A conversation keeps the date of its first turn: the system message comes first, so another
+    date would mean to prefill all of it again at midnight. Two conversations that begin in the
+    same words are one here, and the later beginning counts.
+
+    Args:
+        today: The clock.
+    """
+
+    def __init__(self, today: Callable[[], datetime.date] = datetime.date.today) -> None:
+        self._today = today
+        self._dates: OrderedDict[str, datetime.date] = OrderedDict()  # least recently used first
+        self._lock = threading.Lock()
+
+    def date_of(self, request: ChatRequest) -> datetime.date:
+        """Return the date of a conversation. Several threads may call this at the same time."""
+        name = lineage(request)
+        is_later_turn = any(message.role == "assistant" for message in request.messages)
+        with self._lock:
+            known = self._dates.pop(name, None)
+            date = known if known is not None and is_later_turn else self._today()
+            self._dates[name] = date
+            if len(self._dates) > _N_CONVERSATIONS:
+                self._dates.popitem(last=False)
+        return date

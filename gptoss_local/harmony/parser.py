@@ -1,0 +1,276 @@
+"""Harmony tokens -> events, as they stream in.
+
+A state machine over token ids that accepts every sequence: whatever the model emits, tags never
+show, no word is lost, and nothing raises. What a header is, `header` says; text is never searched
+for one. A header that no `<|message|>` ends has its body inside: an object of arguments is a call,
+any other text is the answer, unless a proper message follows: then it is reasoning.
+
+openai-harmony's own StreamableParser is not used: when the model forgets `<|end|>` it delivers
+`<|start|>` and the next header as content.
+"""
+
+import codecs
+import secrets
+import string
+from collections.abc import Sequence
+from typing import Any
+
+from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.harmony.calls import called, find_calls
+from gptoss_local.harmony.events import GAP, ContentDelta, Delta, ReasoningDelta, ToolCall
+from gptoss_local.harmony.growing_call import GrowingCall
+from gptoss_local.harmony.header import Header, HeaderReader
+from gptoss_local.harmony.message import Tool
+from gptoss_local.harmony.vocabulary import (
+    CALL,
+    CHANNEL,
+    CONSTRAIN,
+    END,
+    MESSAGE,
+    START,
+    STOP_TOKENS,
+    Vocabulary,
+)
+
+_BORDERS = frozenset((START, END, *STOP_TOKENS))
+_ID_ALPHABET = string.ascii_lowercase + string.digits
+
+
+class HarmonyParser:
+    """One answer, token by token.
+
+    The tokens before a `<|message|>` are a header; it decides where the body goes: to a function
+    (recipient), to reasoning (analysis, and what others are made to say), else to content.
+
+    Args:
+        vocabulary: For the bytes of a token.
+        tools: The functions that are declared. What a call of another one says is reasoning.
+        opens_final: The prompt already opened a message of the final channel.
+        streams_calls: Return the arguments of a call as they are written.
+        opens_analysis: The prompt ends inside reasoning.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        tools: Sequence[Tool] = (),
+        *,
+        opens_final: bool = False,
+        streams_calls: bool = False,
+        opens_analysis: bool = False,
+    ) -> None:
+        self._token_bytes = vocabulary.token_bytes
+        self._tools = tools
+        self._names = tuple(tool.name for tool in tools)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        is_open = opens_final or opens_analysis
+        self._reader: HeaderReader | None = None if is_open else HeaderReader(self._names)
+        self._is_reasoning, self._is_preamble = opens_analysis, False
+        self._recipient = ""
+        self._arguments = ""
+        self._streams_calls = streams_calls
+        self._growing: GrowingCall | None = None
+        self._held = ""  # text of broken headers: the answer, unless a proper message follows
+        self._n_calls = 0
+        self._has_reasoning, self._has_content = opens_analysis, False
+        self._begins_message = False
+        self.n_reasoning = 0
+        """Tokens of analysis so far, without tags and headers."""
+        self.broken_call = ""
+        """The function whose call broke off after a part of it had been returned."""
+        self.undeclared_call = ""
+        """The recipient of the last message, if that is not a declared function."""
+
+    def is_content(self, token: int) -> bool:
+        """Return whether `token`, fed next, is text of the content."""
+        is_open = self._reader is None and not self._recipient and not self._is_reasoning
+        return is_open and token < FIRST_SPECIAL
+
+    def feed(self, token: int) -> list[Delta]:
+        """Take one token and return the events it completes, mostly none or one."""
+        if token < FIRST_SPECIAL:
+            return self._text(self._decoder.decode(self._token_bytes[token]))
+        if token in _BORDERS:
+            closed = self._close(is_cut=token not in (END, CALL), is_called=token == CALL)
+            self._reader = HeaderReader(self._names, has_role=token == START)
+            return closed
+        events: list[Delta] = []
+        if token == CHANNEL and self._reader is None:
+            events = self._close(is_cut=True)
+        if self._reader is not None and token in (CHANNEL, CONSTRAIN, MESSAGE):
+            self._reader.text(self._decoder.decode(b"", final=True))
+            if token == MESSAGE:
+                return self._open(self._reader.read(is_whole=True))
+            self._reader.tag("channel" if token == CHANNEL else "constrain")
+        return events
+
+    def finish(self) -> list[Delta]:
+        """Close what is open when the tokens end; a message that is open then was cut off."""
+        events = self._close(is_cut=True)
+        held, self._held, self._is_preamble = self._held, "", False
+        return events + self._message(held, is_reasoning=False)
+
+    def _text(self, text: str) -> list[Delta]:
+        if self._reader is not None:
+            self._reader.text(text)
+            return []
+        if self._recipient:
+            self._arguments += text
+            return [*self._growing.feed(text)] if self._growing else []
+        self.n_reasoning += self._is_reasoning
+        return self._delta(text, is_reasoning=self._is_reasoning)
+
+    def _open(self, header: Header) -> list[Delta]:
+        """Begin the body after a header."""
+        self._reader = None
+        self._is_reasoning = _is_reasoning(header)
+        self._recipient = "" if self._is_reasoning and not _is_call(header) else header.recipient
+        self._is_preamble = header.channel == "commentary" and not self._recipient
+        self._arguments, self._begins_message = "", True
+        if header.text.lstrip().startswith("{") and self._recipient:
+            self._arguments = header.text
+        else:
+            self._hold(header.text)
+        if self._is_reasoning and not self._recipient:
+            return []
+        tool = called(self._recipient, self._tools) if self._streams_calls else None
+        tool = None if tool and tool.is_built_in else tool  # whose body may not be JSON
+        self._growing = GrowingCall(self._n_calls, _new_call_id(), tool) if tool else None
+        events = self._release()
+        return [*events, *self._growing.feed(self._arguments)] if self._growing else events
+
+    def _close(self, *, is_cut: bool, is_called: bool = False) -> list[Delta]:
+        """End the current message and expect a header."""
+        self.undeclared_call = ""
+        tail = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        if self._reader is not None:
+            self._reader.text(tail)
+            events = self._close_header(self._reader, is_cut=is_cut, is_called=is_called)
+        elif self._recipient:
+            body = self._arguments + tail
+            events = self._call(self._recipient, body, is_cut=is_cut, is_called=is_called)
+        else:
+            events = self._delta(tail, is_reasoning=self._is_reasoning)
+        self._reader, self._recipient = HeaderReader(self._names), ""
+        return events
+
+    def _close_header(self, reader: HeaderReader, *, is_cut: bool, is_called: bool) -> list[Delta]:
+        """Close a header that never met `<|message|>`: what is left of it is the body."""
+        header = reader.read(is_whole=False)
+        if _is_call(header) and (reader.has_tags or not is_cut):
+            calls = find_calls(
+                header.recipient, header.text, self._tools, is_cut=is_cut, objects_only=True
+            )
+            if calls:
+                return [*self._release(), *self._deliver(calls)]
+            if is_called and called(header.recipient, self._tools) is None:
+                return [*self._release(), *self._undeclared(header.recipient, header.text)]
+        if _is_reasoning(header):
+            return self._message(header.text, is_reasoning=True)
+        self._hold(header.text if reader.has_tags else reader.whole)
+        return []
+
+    def _call(self, recipient: str, text: str, *, is_cut: bool, is_called: bool) -> list[Delta]:
+        """Return one function call or several; what is not one is kept as text."""
+        calls = find_calls(recipient, text, self._tools, is_cut=is_cut)
+        growing, self._growing = self._growing, None
+        if growing and growing.has_begun:
+            if not calls or not growing.is_beginning_of(calls[0][1]):
+                self.broken_call = recipient
+                return [*growing.rest()]
+            return self._deliver(calls, growing.id)
+        if calls:
+            return self._deliver(calls)
+        if called(recipient, self._tools) is not None:
+            return self._delta(text, is_reasoning=False)
+        if is_called:
+            return self._undeclared(recipient, text)
+        self._hold(text)
+        return []
+
+    def _undeclared(self, recipient: str, text: str) -> list[Delta]:
+        """Note a call of a tool that does not exist, which the session can answer with an error."""
+        self.undeclared_call = recipient
+        return self._message(text, is_reasoning=True)
+
+    def _deliver(
+        self, calls: Sequence[tuple[str, dict[str, Any]]], first_id: str = ""
+    ) -> list[Delta]:
+        ids = [first_id or _new_call_id(), *(_new_call_id() for _ in calls[1:])]
+        first, self._n_calls = self._n_calls, self._n_calls + len(calls)
+        return [ToolCall(first + i, ids[i], *call) for i, call in enumerate(calls)]
+
+    def _hold(self, text: str) -> None:
+        """Keep text of a broken header until it is known what it is."""
+        if text.strip():
+            self._held += GAP * bool(self._held) + text
+
+    def _release(self) -> list[Delta]:
+        """Release what is held: a proper message follows, so it was not one itself."""
+        held, self._held = self._held, ""
+        begins, self._begins_message = self._begins_message, False
+        events = self._message(held, is_reasoning=True)
+        self._begins_message = begins
+        return events
+
+    def _message(self, text: str, *, is_reasoning: bool) -> list[Delta]:
+        self._begins_message = True
+        return self._delta(text, is_reasoning=is_reasoning)
+
+    def _delta(self, text: str, *, is_reasoning: bool) -> list[Delta]:
+        """Return the text of the open message; a second one of a kind starts a new paragraph."""
+        if not text:
+            return []
+        has_some = self._has_reasoning if is_reasoning else self._has_content
+        is_next, self._begins_message = self._begins_message and has_some, False
+        text = GAP + text if is_next else text
+        if is_reasoning:
+            self._has_reasoning = True
+            return [ReasoningDelta(text, is_next)]
+        self._has_content = True
+        return [ContentDelta(text, is_next=is_next, is_preamble=self._is_preamble)]
+
+
+def _is_call(header: Header) -> bool:
+    return header.recipient not in ("", "assistant", "user")
+
+
+def _is_reasoning(header: Header) -> bool:
+    """Return whether no one reads a body: analysis, and what the model makes others say."""
+    if _is_call(header):
+        return False
+    is_of_other = header.role not in ("", "assistant")
+    return header.channel == "analysis" or is_of_other or bool(header.recipient)
+
+
+def _new_call_id() -> str:
+    return "call_" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(8))
+
+
+class RawParser:
+    """Tokens as text with the tags spelled out, for prompts without a template."""
+
+    n_reasoning = 0  # not told apart here
+    broken_call = undeclared_call = ""  # as there are none
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def is_content(self, token: int) -> bool:
+        """Return whether `token` is text: all but the last one."""
+        return token not in STOP_TOKENS
+
+    def feed(self, token: int) -> list[Delta]:
+        if token in STOP_TOKENS:
+            return self.finish()
+        if token < FIRST_SPECIAL:
+            text = self._decoder.decode(self._vocabulary.token_bytes[token])
+        else:
+            text = self._decoder.decode(b"", final=True) + self._vocabulary.encoding.decode([token])
+        return [ContentDelta(text)] if text else []
+
+    def finish(self) -> list[Delta]:
+        text = self._decoder.decode(b"", final=True)
+        return [ContentDelta(text)] if text else []

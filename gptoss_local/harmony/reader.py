@@ -1,0 +1,85 @@
+"""Tokens as they come -> events as they go out: parsed, cut at a stop string, and scored."""
+
+from gptoss_local.engine.protocol import Logprob
+from gptoss_local.harmony.events import GAP, ContentDelta, Delta, ToolCall
+from gptoss_local.harmony.logprobs import ContentLogprobs
+from gptoss_local.harmony.parser import HarmonyParser, RawParser
+from gptoss_local.harmony.stop import StopFilter
+
+
+class Reader:
+    """One answer.
+
+    Args:
+        parser: Makes events of tokens.
+        stop: Strings that end the answer.
+        scored: Where log-probabilities go; None: the client did not ask for them.
+        one_call: The answer ends after its first call.
+    """
+
+    def __init__(
+        self,
+        parser: HarmonyParser | RawParser,
+        stop: tuple[str, ...],
+        scored: ContentLogprobs | None,
+        *,
+        one_call: bool = False,
+    ) -> None:
+        self._parser = parser
+        self.stop = StopFilter(stop)
+        self._scored = scored
+        self._one_call, self._has_call = one_call, False
+        self._is_next = self._is_preamble = False  # of the content that comes next
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the answer has ended, whatever the model writes."""
+        return self.stop.is_stopped or (self._one_call and self._has_call)
+
+    def feed(self, token: int, logprob: Logprob | None = None) -> list[Delta]:
+        """Take one token and return the events it completes; none once it is over."""
+        if self._scored and logprob and self._parser.is_content(token):
+            self._scored.add(token, logprob)
+        return self._pass(self._parser.feed(token))
+
+    def finish(self) -> list[Delta]:
+        """Close what is open when the tokens end."""
+        deltas = self._pass(self._parser.finish())
+        if held := self.stop.flush():
+            deltas.append(self._content(held))
+        return deltas
+
+    def _pass(self, deltas: list[Delta]) -> list[Delta]:
+        """Pass content through the stop filter; what follows a stop string is dropped."""
+        passed: list[Delta] = []
+        if self._scored:
+            self._scored.parsed(deltas)
+        for delta in deltas:
+            if self.is_over:
+                break
+            self._has_call = self._has_call or isinstance(delta, ToolCall)
+            if not isinstance(delta, ContentDelta):
+                if held := self.stop.flush():  # it comes first; it is not a stop string
+                    passed.append(self._content(held))
+                passed.append(delta)
+                continue
+            if delta.is_next and (held := self._end_message()):
+                passed.append(self._content(held))
+            self._is_preamble = delta.is_preamble
+            if text := "" if self.stop.is_stopped else self.stop.feed(delta.own_text):
+                passed.append(self._content(text))
+        return passed
+
+    def _end_message(self) -> str:
+        """Return what is held of a message that another one follows; a stop string ends with it."""
+        held = self.stop.feed(GAP)
+        if self.stop.is_stopped:
+            return held
+        self._is_next = True
+        return (held + self.stop.flush()).removesuffix(GAP)
+
+    def _content(self, text: str) -> ContentDelta:
+        is_next, self._is_next = self._is_next, False
+        text = GAP + text if is_next else text
+        logprobs = self._scored.take(len(text)) if self._scored else ()
+        return ContentDelta(text, logprobs, is_next, self._is_preamble)

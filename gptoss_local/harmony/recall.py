@@ -1,0 +1,165 @@
+"""Puts back what the model wrote before and in its calls where a client does not send it back.
+
+Many clients drop the reasoning of a tool loop, and the model then repeats itself. No dialect has a
+place for all of it: its tokens, the order of what was thought and said, how a header was spelt.
+A call's id, which is random and given once, says which step of which answer it was. So the next
+prompt continues exactly where the model stopped, and the engine's cached prefix holds.
+
+In memory only and bounded. Threads may share it.
+"""
+
+import itertools
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from gptoss_local.harmony.events import GAP, WholeAnswer
+from gptoss_local.harmony.inspection import HarmonyPiece, inspect_tokens
+from gptoss_local.harmony.message import ChatRequest, Message, ToolRequest
+from gptoss_local.harmony.vocabulary import START, Vocabulary
+
+_MAX_BYTES = 32 * 1024 * 1024
+_TOKEN_BYTES = 4
+_CHANNELS = ("analysis", "commentary", "final")
+
+
+class _Step(msgspec.Struct):
+    """One answer that ended in calls, as its client got it and as the model wrote it.
+
+    `is_exact` is whether the tokens say just what the client got; None: not checked yet.
+    """
+
+    calls: tuple[ToolRequest, ...]
+    reasoning: str
+    content: str
+    tokens: "array[int]"
+    n_bytes: int
+    is_exact: bool | None = None
+
+
+class _Key(NamedTuple):
+    """The owner of a call, and its id."""
+
+    owner: str
+    call_id: str
+
+
+class Recall:
+    """The steps of the last answers.
+
+    Args:
+        max_bytes: Of all that are kept, about; the least recently used go first.
+    """
+
+    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._steps: OrderedDict[_Key, _Step] = OrderedDict()  # by their first calls
+        self._n_bytes = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def add(self, owner: str, answer: WholeAnswer, tokens: Sequence[int]) -> None:
+        """Keep an answer that ended in calls.
+
+        Args:
+            owner: Who asked; no other caller gets it back.
+            answer: What the client got.
+            tokens: What the model wrote; empty if that cannot be repeated.
+        """
+        calls = tuple(ToolRequest(c.name, c.arguments, c.id) for c in answer.calls)
+        n_characters = len(answer.reasoning) + len(answer.content) + len(repr(calls))
+        n_bytes = n_characters + len(tokens) * _TOKEN_BYTES
+        step = _Step(calls, answer.reasoning, answer.content, array("i", tokens), n_bytes)
+        key = _Key(owner, calls[0].id)
+        with self._lock:
+            self._steps[key] = step
+            self._n_bytes += step.n_bytes
+            while self._n_bytes > self._max_bytes:
+                self._n_bytes -= self._steps.popitem(last=False)[1].n_bytes
+
+    def fill_in(self, request: ChatRequest, vocabulary: Vocabulary) -> ChatRequest:
+        """Return the request with what its client left out of the steps that are known.
+
+        What the client sent is never replaced by something else.
+        """
+        messages: list[Message] = []
+        for is_assistant, group in itertools.groupby(request.messages, _is_assistants):
+            run = list(group)
+            messages += self._fill_in_run(request.owner, run, vocabulary) if is_assistant else run
+        return msgspec.structs.replace(request, messages=tuple(messages))
+
+    def _fill_in_run(self, owner: str, run: list[Message], vocabulary: Vocabulary) -> list[Message]:
+        calls = tuple(call for message in run for call in message.tool_calls)
+        step = self._find(owner, calls)
+        if step is None:
+            return run
+        reasoning = GAP.join(m.reasoning for m in run if m.reasoning)
+        content = GAP.join(m.content for m in run if m.content)
+        is_same = _is_same(reasoning, step.reasoning) and _is_same(content, step.content)
+        if is_same and calls == step.calls and self._has_exact_tokens(step, vocabulary):
+            tokens = tuple(step.tokens)
+            whole = Message(role="assistant", reasoning=step.reasoning, content=step.content)
+            return [msgspec.structs.replace(whole, tool_calls=calls, tokens=tokens)]
+        if reasoning or not step.reasoning:
+            return run
+        return [Message(role="assistant", reasoning=step.reasoning), *run]
+
+    def _find(self, owner: str, calls: tuple[ToolRequest, ...]) -> _Step | None:
+        """Return the step that began with these calls, of which some may be left out at the end."""
+        key = _Key(owner, calls[0].id if calls else "")
+        with self._lock:
+            step = self._steps.get(key)
+            if step is None or step.calls[: len(calls)] != calls:
+                return None
+            self._steps.move_to_end(key)
+            return step
+
+    def _has_exact_tokens(self, step: _Step, vocabulary: Vocabulary) -> bool:
+        if step.is_exact is None:
+            step.is_exact = _says(step.tokens, step, vocabulary)
+        return step.is_exact
+
+
+def _is_assistants(message: Message) -> bool:
+    return message.role == "assistant"
+
+
+def _is_same(sent: str, known: str) -> bool:
+    """Return whether a client sent a text as it got it, but for blanks, or not at all."""
+    return not sent.strip() or sent.split() == known.split()
+
+
+def _says(tokens: Sequence[int], step: _Step, vocabulary: Vocabulary) -> bool:
+    """Return whether tokens are well-formed messages that say what the client got.
+
+    A repaired call, or what a broken header made of a message, should not be read again.
+    """
+    if not tokens:
+        return False
+    opened = [START, *vocabulary.encode("assistant")]
+    pieces = inspect_tokens([*opened, *tokens], (), (), vocabulary)
+    if not all(p.author == "assistant" and p.channel in _CHANNELS for p in pieces):
+        return False
+    said = [(p.channel == "analysis", p.text) for p in pieces if not p.recipient]
+    reasoning = GAP.join(text for is_reasoning, text in said if is_reasoning)
+    content = GAP.join(text for is_reasoning, text in said if not is_reasoning)
+    called = list(_calls(p for p in pieces if p.recipient))
+    return (
+        reasoning == step.reasoning
+        and content == step.content
+        and called == [(f"functions.{call.name}", call.arguments) for call in step.calls]
+    )
+
+
+def _calls(pieces: Iterable[HarmonyPiece]) -> Iterator[tuple[str, object]]:
+    for piece in pieces:
+        try:
+            yield piece.recipient, msgspec.json.decode(piece.text)
+        except msgspec.DecodeError:
+            yield piece.recipient, None

@@ -1,0 +1,301 @@
+"""Messages -> harmony tokens, by openai-harmony, but for the declarations of tools.
+
+All text is encoded as text: a user, a tool result or a tool name that spells `<|start|>` cannot
+forge a message.
+"""
+
+import contextlib
+import datetime
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from openai_harmony import (
+    HarmonyError,
+    ReasoningEffort,
+    RenderOptions,
+    Role,
+    SystemContent,
+)
+from openai_harmony import Message as HarmonyMessage
+
+from gptoss_local.errors import UsageError
+from gptoss_local.harmony.budget import TokenBudget
+from gptoss_local.harmony.built_in import body_of, is_built_in, namespaces
+from gptoss_local.harmony.message import ChatRequest, JsonFormat, Message, Tool
+from gptoss_local.harmony.parts import Part
+from gptoss_local.harmony.turns import arrange, is_final
+from gptoss_local.harmony.typescript import render_tools
+from gptoss_local.harmony.vocabulary import (
+    CALL,
+    CHANNEL,
+    END,
+    MESSAGE,
+    START,
+    STOP_TOKENS,
+    Vocabulary,
+)
+from gptoss_local.types import Effort
+
+_EFFORTS = {
+    "low": ReasoningEffort.LOW,
+    "medium": ReasoningEffort.MEDIUM,
+    "high": ReasoningEffort.HIGH,
+}
+_ANALYSIS = "analysis"
+_MAX_NAME = 64
+_NAME = re.compile(r"[\w.-]{1,64}")
+_UNNAMED = "unknown"  # a function whose name no message says
+
+
+def render_chat(
+    request: ChatRequest,
+    vocabulary: Vocabulary,
+    date: datetime.date | None = None,
+    budget: TokenBudget | None = None,
+) -> list[int]:
+    """Render the prompt for the next assistant turn, ending in `<|start|>assistant`.
+
+    The system message says that today is `date`, which is the real one by default. An answer that
+    the request has begun stands open at the end.
+
+    Reasoning of finished turns is dropped, and with it what built-in tools were called for; that of
+    a running tool loop is kept, as gpt-oss's chat template does; openai-harmony itself would keep
+    that of all finished turns but the first.
+    Without reasoning and tools the prompt also opens the final channel; with tools the model
+    must be free to call one, so it gets the lowest effort instead.
+
+    Raises:
+        UsageError: openai-harmony refuses a message.
+        PromptTooLongError: it would be longer than the budget.
+    """
+    encoding, tokens = vocabulary.encoding, _ended(request.earlier_tokens)
+    budget = budget or TokenBudget()
+    budget.spend(len(tokens))
+    try:
+        if not tokens:
+            effort = request.effort if request.reasoning else "low"
+            system = _system(effort, date or datetime.date.today(), request.tools)
+            has_functions = not all(tool.is_built_in for tool in request.tools)
+            options = RenderOptions(conversation_has_function_tools=has_functions)
+            tokens += encoding.render(system, options)
+        for part in _history(request):
+            if isinstance(part, Part):
+                tokens += vocabulary.rendered.tokens(part, budget)
+            else:
+                budget.spend(len(part))
+                tokens += [START, *vocabulary.encode("assistant"), *_ended(part)]
+    except (ValueError, HarmonyError) as error:
+        raise UsageError(f"the conversation cannot be rendered: {error}") from error
+    tokens += [START, *vocabulary.encode("assistant")]
+    begun = begun_answer(request)
+    if begun is not None and begun.reasoning:
+        tokens += [CHANNEL, *vocabulary.encode("analysis"), MESSAGE]
+        tokens += vocabulary.encode(begun.reasoning, budget)
+        if begun.content:
+            tokens += [END, START, *vocabulary.encode("assistant")]
+    if opens_final(request):
+        tokens += [CHANNEL, *vocabulary.encode("final"), MESSAGE]
+    if begun is not None:
+        tokens += vocabulary.encode(begun.content, budget)
+    return tokens
+
+
+def correction(recipient: str, tools: Sequence[Tool], vocabulary: Vocabulary) -> list[int]:
+    """Return the answer to a call of what does not exist, and the header of what comes next.
+
+    Args:
+        recipient: What the model called.
+        tools: What it may call.
+        vocabulary: Of the model.
+    """
+    names = [t.name if t.is_built_in else f"functions.{t.name}" for t in tools]
+    known = f"There are: {', '.join(names)}." if names else "There are no tools: answer without."
+    text = f"Error: there is no tool {recipient[:_MAX_NAME]}. {known}"
+    author = recipient if _NAME.fullmatch(recipient) else f"functions.{_UNNAMED}"
+    part = Part(Role.TOOL, text, "commentary", "assistant", name=author)
+    rendered = vocabulary.rendered.tokens(part, TokenBudget())
+    return [*rendered, START, *vocabulary.encode("assistant")]
+
+
+def render_history(
+    request: ChatRequest, answer: str, vocabulary: Vocabulary, date: datetime.date | None = None
+) -> list[int]:
+    """Render what the prompt of the next turn begins with: all messages, and `answer` as the last.
+
+    That is without the answer's reasoning. A user's message comes next.
+    """
+    messages, begun = request.messages, begun_answer(request)
+    if begun is not None:
+        messages, answer = messages[:-1], begun.content + answer
+    reply, question = Message(role="assistant", content=answer), Message(role="user")
+    messages = (*messages, reply, question)
+    tokens = render_chat(msgspec.structs.replace(request, messages=messages), vocabulary, date)
+    starts = [i for i, token in enumerate(tokens) if token == START]
+    return tokens[: starts[-2]]  # of the question; the very last one opens the next answer
+
+
+def opens_final(request: ChatRequest) -> bool:
+    """Return whether the rendered prompt ends inside an open message of the final channel."""
+    begun = begun_answer(request)
+    if begun is not None:
+        return bool(begun.content)
+    return not request.reasoning and not request.tools
+
+
+def opens_analysis(request: ChatRequest) -> bool:
+    """Return whether the rendered prompt ends inside reasoning, which the answer continues."""
+    begun = begun_answer(request)
+    return begun is not None and not begun.content
+
+
+def begun_answer(request: ChatRequest) -> Message | None:
+    """Return the assistant's message that a conversation ends in, which the answer continues.
+
+    If it has reasoning alone, the reasoning continues, as with Ollama. A format, and a call that
+    must be made, bind an answer from its start, so there it is a message like any other.
+    Source: Ollama's harmony/harmonyparser.go (AddImplicitStartOrPrefill).
+    """
+    last = request.messages[-1] if request.messages else None
+    if last is None or request.format is not None or request.must_call:
+        return None
+    if last.role == "assistant" and not (last.content or last.tool_calls):
+        is_free = request.reasoning and not any(tool.strict for tool in request.tools)
+        return last if last.reasoning and is_free else None
+    return last if is_final(last) else None
+
+
+def _ended(tokens: Sequence[int]) -> list[int]:
+    """Return the tokens of an earlier answer, its last message ended as it stands in a history.
+
+    There `<|end|>` takes the place of `<|return|>`, which only says that the turn is over, and an
+    answer that was cut off has neither. Source: docs/format.md of openai/harmony.
+    """
+    last = tokens[-1] if tokens else END
+    if last in (END, CALL):
+        return list(tokens)
+    if last in STOP_TOKENS:
+        return [*tokens[:-1], END]
+    begin = max((i for i, token in enumerate(tokens) if token == START), default=None)
+    if begin is not None and MESSAGE not in tokens[begin:]:  # a header that nothing follows
+        return list(tokens[:begin])
+    return [*tokens, END]
+
+
+def _system(effort: Effort, date: datetime.date, tools: Sequence[Tool]) -> HarmonyMessage:
+    content = (
+        SystemContent.new()
+        .with_reasoning_effort(_EFFORTS[effort])
+        .with_conversation_start_date(date.isoformat())
+    )
+    for namespace in namespaces(tools):
+        content = content.with_tools(namespace)
+    return HarmonyMessage.from_role_and_content(Role.SYSTEM, content)
+
+
+def _history(request: ChatRequest) -> Iterator[Part | tuple[int, ...]]:
+    """Yield the messages, or the tokens of those that are known as the model wrote them.
+
+    Leading system messages, tools and the format make one developer message. All other messages
+    keep their places.
+    """
+    messages = request.messages if begun_answer(request) is None else request.messages[:-1]
+    n_leading = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
+    instructions = "\n\n".join(m.content for m in messages[:n_leading] if m.content)
+    if content := "\n\n".join(_sections(instructions, request)):
+        yield Part(Role.DEVELOPER, content)
+    calls = _CallLog(request.tools)
+    arranged = arrange(messages[n_leading:])
+    n_finished = max((i + 1 for i, m in enumerate(arranged) if is_final(m)), default=0)
+    for i, message in enumerate(arranged):
+        if i < n_finished:  # without analysis, to which calls of built-in tools belong
+            message = msgspec.structs.replace(message, tokens=())
+            yield from (p for p in _parts(message, calls) if p.channel != _ANALYSIS)
+        elif message.tokens:
+            calls.add(message)
+            yield message.tokens
+        else:
+            yield from _parts(message, calls)
+
+
+def _parts(message: Message, calls: "_CallLog") -> Iterator[Part]:
+    match message.role:
+        case "system":
+            yield Part(Role.DEVELOPER, _instructions(message.content))
+        case "user":
+            yield Part(Role.USER, message.content)
+        case "assistant":
+            calls.add(message)
+            yield from _assistant(message, calls)
+        case "tool":
+            name = calls.answered_by(message)
+            channel = _ANALYSIS if calls.is_built_in(name) else "commentary"
+            author = name if calls.is_built_in(name) else f"functions.{name}"
+            yield Part(Role.TOOL, message.content, channel, "assistant", name=author)
+
+
+def _sections(instructions: str, request: ChatRequest) -> Iterator[str]:
+    if instructions:
+        yield _instructions(instructions)
+    if functions := [tool for tool in request.tools if not tool.is_built_in]:
+        yield render_tools(functions)
+    if isinstance(request.format, JsonFormat) and request.format.schema.keys() - {"type"}:
+        yield _response_format(request.format)
+
+
+def _instructions(text: str) -> str:
+    return f"# Instructions\n\n{text}" if text else ""
+
+
+def _response_format(wanted: JsonFormat) -> str:
+    """Source: docs/format.md of openai/harmony, "Structured output": the last section."""
+    schema = msgspec.json.encode(wanted.schema).decode()
+    about = "".join(f"// {line}\n" for line in wanted.description.splitlines())
+    return f"# Response Formats\n\n## {wanted.name}\n\n{about}{schema}"
+
+
+def _assistant(message: Message, calls: "_CallLog") -> Iterator[Part]:
+    if message.reasoning:
+        yield Part(Role.ASSISTANT, message.reasoning, _ANALYSIS)
+    if message.content:
+        channel = "commentary" if message.is_preamble else "final"
+        yield Part(Role.ASSISTANT, message.content, channel)
+    for call in message.tool_calls:
+        if calls.is_built_in(call.name):
+            yield Part(Role.ASSISTANT, body_of(call), _ANALYSIS, call.name, "code")
+            continue
+        arguments = call.arguments
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+        recipient = f"functions.{call.name or _UNNAMED}"
+        yield Part(Role.ASSISTANT, arguments, "commentary", recipient, "<|constrain|>json")
+
+
+class _CallLog:
+    """The calls so far, and those that still wait for their result."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tools
+        self._names: dict[str, str] = {}  # by id; some programs repeat them in each turn
+        self._open: list[tuple[str, str]] = []  # (id, name) in order
+
+    def is_built_in(self, name: str) -> bool:
+        return is_built_in(name, self._tools)
+
+    def add(self, message: Message) -> None:
+        calls = [(call.id, call.name or _UNNAMED) for call in message.tool_calls]
+        self._open += calls
+        self._names |= {call_id: name for call_id, name in calls if call_id}
+
+    def answered_by(self, result: Message) -> str:
+        """Return which function `result` comes from: by id, else by name, else by order."""
+        if name := self._names.get(result.tool_call_id):
+            with contextlib.suppress(ValueError):  # a second part of the same result
+                self._open.remove((result.tool_call_id, name))
+            return name
+        for index, (_, name) in enumerate(self._open):
+            if result.tool_name in ("", name):
+                del self._open[index]
+                return name
+        return result.tool_name or _UNNAMED

@@ -1,0 +1,383 @@
+"""Runs one answer: render, generate, parse, filter. The only file that joins chat and engine."""
+
+import asyncio
+import datetime
+import functools
+import itertools
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import NamedTuple
+
+import msgspec
+
+from gptoss_local.engine.interface import Engine
+from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
+from gptoss_local.errors import BrokenCallError, ContextOverflowError
+from gptoss_local.harmony.budget import (
+    PromptTooLongError,
+    TokenBudget,
+    least_tokens,
+    text_size,
+)
+from gptoss_local.harmony.events import (
+    ChatEvent,
+    Done,
+    Prefilling,
+    ReasoningDelta,
+    Started,
+    WholeAnswer,
+)
+from gptoss_local.harmony.grammar import compile_grammar
+from gptoss_local.harmony.lineage import StartDates, lineage
+from gptoss_local.harmony.logprobs import ContentLogprobs
+from gptoss_local.harmony.message import ChatRequest, RawRequest
+from gptoss_local.harmony.parser import HarmonyParser, RawParser
+from gptoss_local.harmony.patience import Patience
+from gptoss_local.harmony.reader import Reader
+from gptoss_local.harmony.recall import Recall
+from gptoss_local.harmony.render import (
+    correction,
+    opens_analysis,
+    opens_final,
+    render_chat,
+    render_history,
+)
+from gptoss_local.harmony.truncation import shorten
+from gptoss_local.harmony.vocabulary import STOP_TOKENS, Vocabulary
+from gptoss_local.off_loop import Check, run_off_loop
+from gptoss_local.types import Usage
+
+_N_CORRECTIONS = 3  # of calls of functions that do not exist, in one answer
+
+_start_dates = StartDates()  # of all conversations with this server
+_recall = Recall()
+# Of their own, so that slow schemas keep no prompt waiting.
+_grammar_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="grammars")
+
+
+async def answer(
+    engine: Engine,
+    vocabulary: Vocabulary,
+    request: ChatRequest | RawRequest,
+    *,
+    n_room: int = 0,
+    on_tokens: Callable[[int], None] = lambda _: None,
+) -> AsyncGenerator[ChatEvent, None]:
+    """Yield the events of one answer; the first one is Started, the last one Done.
+
+    Closing the iterator stops the engine.
+
+    Args:
+        engine: Where it is computed.
+        vocabulary: Of its model.
+        request: What is asked.
+        n_room: Tokens that must be free after the prompt, unless the answer may have fewer.
+        on_tokens: Called with the number of tokens that the engine has just generated.
+
+    Raises:
+        UsageError: the conversation cannot be rendered, or its format not enforced.
+        ContextOverflowError: the prompt does not fit; it is cut only if the request says so.
+        EngineError: the engine failed or died.
+        BrokenCallError: a call that was being streamed cannot be completed.
+    """
+    n_ctx, n_ctx_train = engine.loaded.n_ctx, engine.loaded.n_ctx_train
+    is_cut = isinstance(request, ChatRequest) and request.truncates
+    if not is_cut and (n_least := least_tokens(request)) > n_ctx_train:
+        raise _overflow(n_least, n_ctx, n_ctx_train, is_exact=False)
+    begin = functools.partial(_start, request, vocabulary, n_ctx, n_ctx_train)
+    try:
+        start = await run_off_loop(begin, text_size(request))
+    except PromptTooLongError as error:
+        raise _overflow(error.n_tokens, n_ctx, n_ctx_train, is_exact=False) from error
+    request = start.request
+    if request.max_tokens is not None:
+        n_room = min(n_room, request.max_tokens)
+    if len(start.prompt) + n_room >= n_ctx:
+        raise _overflow(len(start.prompt), n_ctx, n_ctx_train)
+    grammar = await _make_grammar(request, opens_final=start.opens_final)
+    yield Started(len(start.prompt), start.n_left_out)
+    reading = _Reading(start, vocabulary, on_tokens)
+    n_corrections = 0 if grammar else _N_CORRECTIONS
+    while prompt := reading.next_prompt:
+        generation = engine.generate(
+            prompt,
+            request.sampling,
+            stop_tokens=STOP_TOKENS,
+            max_tokens=reading.max_tokens,
+            grammar=grammar,
+            n_logprobs=request.n_logprobs,
+            reports_prefill=isinstance(request, ChatRequest) and request.reports_prefill,
+            priority=request.priority,
+        )
+        async with aclosing(generation):
+            async for frame in generation:
+                if n_corrections and isinstance(frame, Finished) and reading.correct(frame, n_ctx):
+                    n_corrections -= 1
+                    break
+                was_over = reading.is_over
+                for event in reading.events(frame):
+                    yield event
+                if isinstance(frame, Tokens) and reading.is_over and not was_over:
+                    engine.cancel(frame.seq_id)
+    # The reasoning of a tool loop stays until its results have been answered.
+    whole = reading.whole
+    is_known = whole.done.reason == "stop" and bool(whole.content) and not whole.calls
+    if is_known and isinstance(request, ChatRequest) and request.has_next_turn:
+        render = functools.partial(render_history, request, whole.content, vocabulary, start.date)
+        _prefetch(engine, lineage(request), render)
+
+
+class _Start(NamedTuple):
+    """The beginning of an answer: the prompt, and the parser of what follows."""
+
+    request: ChatRequest | RawRequest
+    prompt: list[int]
+    parser: HarmonyParser | RawParser
+    opens_final: bool = True
+    shows_reasoning: bool = True
+    date: datetime.date | None = None
+    n_left_out: int = 0
+
+
+def _start(
+    request: ChatRequest | RawRequest,
+    vocabulary: Vocabulary,
+    n_ctx: int,
+    n_ctx_train: int,
+    check: Check,
+) -> _Start:
+    """Render the prompt. Raises PromptTooLongError if no context of the model could hold it."""
+    budget = TokenBudget(n_ctx_train, check)
+    if isinstance(request, RawRequest):
+        prompt = vocabulary.encode_tagged(request.prompt, budget)
+        return _Start(request, prompt, RawParser(vocabulary))
+    request, n_left_out = _recall.fill_in(request, vocabulary), 0
+    if request.truncates:
+        request, n_left_out = shorten(request, vocabulary, n_ctx, check)
+    date = _start_dates.date_of(request)
+    is_final = opens_final(request)
+    return _Start(
+        request,
+        render_chat(request, vocabulary, date, budget),
+        HarmonyParser(
+            vocabulary,
+            request.tools,
+            opens_final=is_final,
+            streams_calls=request.streams_calls,
+            opens_analysis=opens_analysis(request),
+        ),
+        is_final,
+        request.reasoning,
+        date,
+        n_left_out,
+    )
+
+
+def _remember(start: _Start, whole: WholeAnswer) -> None:
+    """Keep what the model wrote before a call; only an answer from its start can be repeated."""
+    if not whole.calls or isinstance(start.request, RawRequest):
+        return
+    done = whole.done
+    is_whole = done.reason == "stop" and not done.stop_string and not start.opens_final
+    written = done.tokens[len(start.prompt) :] if is_whole else []
+    _recall.add(start.request.owner, whole, written)
+
+
+def _prefetch(engine: Engine, name: str, render: Callable[[], list[int]]) -> None:
+    """Let the engine prepare what the next turn begins with; without waiting for it."""
+
+    def send(rendering: asyncio.Future[list[int]]) -> None:
+        engine.prefetch(name, rendering.result())
+
+    asyncio.get_running_loop().run_in_executor(None, render).add_done_callback(send)
+
+
+def _is_bound(request: ChatRequest | RawRequest) -> bool:
+    """Return whether anything in the request needs a grammar for the answer."""
+    if request.format is not None or isinstance(request, RawRequest):
+        return request.format is not None
+    return bool(request.must_call) or any(tool.strict for tool in request.tools)
+
+
+async def _make_grammar(request: ChatRequest | RawRequest, *, opens_final: bool) -> str | None:
+    """Make the grammar on a thread, as a large schema takes a while; it ends with its client.
+
+    None if the answer is free.
+    """
+    if not _is_bound(request):
+        return None
+    patience = Patience()
+    make = functools.partial(
+        compile_grammar, request.format, opens_final=opens_final, patience=patience
+    )
+    if isinstance(request, ChatRequest):
+        make = functools.partial(make, tools=request.tools, must_call=request.must_call)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_grammar_threads, make)
+    finally:
+        patience.stop()
+
+
+async def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:
+    """Return the length of the prompt that a request becomes. Raises UsageError as `answer`."""
+
+    def count(check: Check) -> int:
+        filled = _recall.fill_in(request, vocabulary)
+        return len(render_chat(filled, vocabulary, budget=TokenBudget(check=check)))
+
+    return await run_off_loop(count, text_size(request))
+
+
+def prompt_tokens(
+    request: ChatRequest,
+    vocabulary: Vocabulary,
+    *,
+    n_ctx: int | None,
+    n_ctx_train: int,
+    check: Check = lambda: None,
+) -> list[int]:
+    """Return the very prompt that `answer` makes of a request; takes a moment.
+
+    Args:
+        request: What is asked.
+        vocabulary: Of the model.
+        n_ctx: Tokens that are loaded; None if it is not.
+        n_ctx_train: Most tokens that could be.
+        check: Raises when the prompt is no longer wanted.
+
+    Raises:
+        UsageError, ContextOverflowError: as `answer`.
+    """
+    request = _recall.fill_in(request, vocabulary)
+    if request.truncates and n_ctx is not None:
+        request, _ = shorten(request, vocabulary, n_ctx, check)
+    date = _start_dates.date_of(request)
+    try:
+        return render_chat(request, vocabulary, date, TokenBudget(n_ctx_train, check))
+    except PromptTooLongError as error:
+        n_loaded = n_ctx or n_ctx_train
+        raise _overflow(error.n_tokens, n_loaded, n_ctx_train, is_exact=False) from error
+
+
+def _overflow(
+    n_prompt: int, n_ctx: int, n_ctx_max: int, *, is_exact: bool = True
+) -> ContextOverflowError:
+    """Say what the prompt is too long for: any context of the model, or the one that is loaded."""
+    n_tokens = f"{'' if is_exact else 'at least '}{n_prompt}"
+    limit, n_most = "the context length currently available to the model", n_ctx
+    hint = "Shorten the prompt, or ask for more context (num_ctx)."
+    if n_prompt >= n_ctx_max:
+        limit, n_most = "the model can read", n_ctx_max
+        hint = "Shorten it, or ask about one part at a time."
+    return ContextOverflowError(
+        f"the prompt is longer than {limit}: {n_tokens} tokens > {n_most} maximum",
+        hint=hint,
+        n_prompt=n_prompt,
+        n_ctx=n_ctx,
+        n_ctx_max=n_ctx_max,
+    )
+
+
+class _Reading:
+    """Turns what the engine sends of one answer into events.
+
+    Attributes:
+        whole: The answer as far as it is.
+        next_prompt: What the engine is to continue; None once the answer is over.
+        max_tokens: That it may write then.
+    """
+
+    def __init__(
+        self, start: _Start, vocabulary: Vocabulary, on_tokens: Callable[[int], None]
+    ) -> None:
+        request = start.request
+        scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
+        one_call = isinstance(request, ChatRequest) and request.one_call
+        self.whole = WholeAnswer()
+        self.next_prompt: list[int] | None = start.prompt
+        self.max_tokens = request.max_tokens
+        self._start = start
+        self._vocabulary = vocabulary
+        self._on_tokens = on_tokens
+        self._earlier: list[Usage] = []  # of what the model wrote before it was corrected
+        self._tokens = list(start.prompt)
+        self._reader = Reader(start.parser, request.stop, scored, one_call=one_call)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the answer has ended, though the engine may not know yet."""
+        return self._reader.is_over
+
+    def correct(self, finished: Finished, n_ctx: int) -> bool:
+        """Tell a model that called what does not exist; returns whether it may try again.
+
+        A client could not answer such a call: it knows its own functions alone.
+
+        Args:
+            finished: The end of what the model wrote.
+            n_ctx: Tokens that prompt and answer may have.
+        """
+        recipient = self._start.parser.undeclared_call
+        if finished.reason != "stop" or not recipient or self.is_over:
+            return False
+        request = self._start.request
+        tools = request.tools if isinstance(request, ChatRequest) else ()
+        prompt = [*self._tokens, *correction(recipient, tools, self._vocabulary)]
+        if self.max_tokens is not None:
+            self.max_tokens -= finished.usage.n_generated
+        if len(prompt) >= n_ctx or self.max_tokens == 0:
+            return False
+        self._earlier.append(finished.usage)
+        self._tokens, self.next_prompt = prompt, prompt
+        return True
+
+    def events(self, frame: Prefilled | Tokens | Finished) -> Iterator[ChatEvent]:
+        """Yield what a frame brings. Raises BrokenCallError."""
+        for event in self._read(frame):
+            self.whole.add(event)
+            if isinstance(event, Done):
+                _remember(self._start, self.whole)
+            if self._start.shows_reasoning or not isinstance(event, ReasoningDelta):
+                yield event
+
+    def _read(self, frame: Prefilled | Tokens | Finished) -> Iterator[ChatEvent]:
+        reader, parser = self._reader, self._start.parser
+        if isinstance(frame, Prefilled):
+            if not self._earlier:
+                yield Prefilling(frame.n_tokens, frame.n_cached)
+        elif isinstance(frame, Finished):
+            yield from reader.finish()
+            if frame.reason != "length":
+                _check_calls(parser)
+            self.next_prompt = None
+            reason = "stop" if reader.is_over else frame.reason
+            usage = _sum([*self._earlier, frame.usage])
+            yield Done(reason, usage, self._tokens, parser.n_reasoning, reader.stop.found)
+        else:
+            self._on_tokens(len(frame.tokens))
+            for token, logprob in itertools.zip_longest(frame.tokens, frame.logprobs):
+                if reader.is_over:  # decoded before the engine heard of it
+                    break
+                self._tokens.append(token)
+                yield from reader.feed(token, logprob)
+                _check_calls(parser)
+
+
+def _sum(usages: Sequence[Usage]) -> Usage:
+    """Return what an answer cost that was written in parts; the later prompts hold the first."""
+    first = usages[0]
+    if len(usages) == 1:
+        return first
+    names = ("n_generated", "prefill_ns", "decode_ns", "queue_ns", "n_drafted", "n_accepted")
+    sums = {name: sum(getattr(usage, name) for usage in usages) for name in names}
+    return msgspec.structs.replace(first, **sums)
+
+
+def _check_calls(parser: HarmonyParser | RawParser) -> None:
+    """Raise BrokenCallError for a call of which a part is out and which cannot be completed."""
+    if parser.broken_call:
+        raise BrokenCallError(
+            f"the model's call of '{parser.broken_call}' broke off after a part of it was sent",
+            hint="Send the request again.",
+        )

@@ -1,0 +1,61 @@
+"""Leaves out the oldest turns of a conversation that does not fit, for those who ask for it."""
+
+import bisect
+
+import msgspec
+
+from gptoss_local.harmony.budget import PromptTooLongError, TokenBudget
+from gptoss_local.harmony.message import ChatRequest
+from gptoss_local.harmony.render import render_chat
+from gptoss_local.harmony.vocabulary import Vocabulary
+from gptoss_local.off_loop import Check
+
+
+def shorten(
+    request: ChatRequest, vocabulary: Vocabulary, n_ctx: int, check: Check = lambda: None
+) -> tuple[ChatRequest, int]:
+    """Make a conversation fit, if that is possible; takes a moment, so not in the event loop.
+
+    Whole turns go, so that no result loses its call: a user's message and all up to the next one.
+    The last turn and all system messages stay. A quarter of the context is left for the answer.
+
+    Args:
+        request: The conversation.
+        vocabulary: That of the model.
+        n_ctx: Tokens that prompt and answer may have together.
+        check: Raises when the result is no longer wanted.
+
+    Returns:
+        The request, and how many of its messages are left out; none if it fits or cannot be made
+        to fit.
+
+    Raises:
+        UsageError: the conversation cannot be rendered.
+    """
+
+    def is_within(n_turns_less: int, n_tokens: int) -> bool:
+        budget = TokenBudget(n_tokens, check)
+        try:
+            prompt = render_chat(_without(request, n_turns_less), vocabulary, budget=budget)
+        except PromptTooLongError:
+            return False
+        return len(prompt) < n_tokens
+
+    n_turns = sum(message.role == "user" for message in request.messages)
+    if is_within(0, n_ctx):
+        return request, 0
+    n_less = bisect.bisect_left(
+        range(n_turns), True, lo=min(1, n_turns), key=lambda n: is_within(n, n_ctx - n_ctx // 4)
+    )
+    if n_less == n_turns:
+        return request, 0
+    shorter = _without(request, n_less)
+    return shorter, len(request.messages) - len(shorter.messages)
+
+
+def _without(request: ChatRequest, n_turns: int) -> ChatRequest:
+    """Return the request without its first turns; what stands before the first one goes with it."""
+    starts = [i for i, message in enumerate(request.messages) if message.role == "user"]
+    start = starts[n_turns] if n_turns else 0
+    kept = [m for i, m in enumerate(request.messages) if i >= start or m.role == "system"]
+    return msgspec.structs.replace(request, messages=tuple(kept))

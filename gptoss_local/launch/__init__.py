@@ -1,1 +1,0 @@
-"""Programs that `gptoss launch` starts: what they need, and how their settings files change."""

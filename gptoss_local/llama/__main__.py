@@ -1,9 +1,0 @@
-"""Load llama.cpp and print what it makes use of here: `python -m gptoss_local.llama`.
-
-`gptoss doctor` and the installer run it, as a library built for another processor ends its process.
-"""
-
-from gptoss_local.llama.library import system_info
-
-if __name__ == "__main__":
-    print(system_info())

@@ -1,0 +1,215 @@
+"""Keep what loading a model on this machine has shown.
+
+There is a small JSON file for each model, machine and version of llama.cpp in the cache folder. It
+may be removed at any time. A file that cannot be read is ignored.
+"""
+
+import hashlib
+import math
+import os
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.machine.hardware import Machine, llama_version
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.machine.plan.speed import Speed
+from gptoss_local.types import OffloadTimes, StepTimes
+
+_VERSION = 2  # 1 had thresholds of 2 to 4: see `break_even`
+_CLEARLY = 1.1  # a single token must be so much faster with experts brought to the GPU
+_NOTABLE = 1.05  # another number of threads must be so much faster than the planned one
+_STEPS_AGE_S = 7 * 86_400.0
+"""Step times expire after this, as the machine may have been busy when they were measured."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of the first successful load.
+
+    Attributes:
+        plan_id: Of its plan; see `plan_id`.
+        extra_margin_bytes: What it had to leave free on each GPU beyond the usual margin.
+        maps_host: Private memory for weights on the host was refused, or too much for the RAM.
+        load_mode: How the file was read.
+        load_s: Seconds, from the start of the process to the first request.
+        n_tries: How many plans it took.
+        buffer_bytes: What llama.cpp allocated, by place.
+    """
+
+    plan_id: str
+    extra_margin_bytes: int
+    load_mode: str
+    load_s: float
+    n_tries: int
+    buffer_bytes: dict[str, int]
+    maps_host: bool = False
+
+
+class Steps(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of a decode step by its rows, under one plan; see `StepTimes`."""
+
+    plan_id: str
+    measured_at_s: float
+    seconds: tuple[tuple[int, float], ...]
+    switch_s: float
+    streams: tuple[tuple[int, float], ...] = ()
+    turn_s: float = 0.0
+
+    @classmethod
+    def now(cls, plan: Plan, times: StepTimes) -> "Steps":
+        """Return what was just measured under `plan`."""
+        fields = msgspec.structs.asdict(times)
+        return cls(plan_id=plan_id(plan), measured_at_s=time.time(), **fields)
+
+    @property
+    def times(self) -> StepTimes:
+        """Return them as an engine takes them."""
+        return StepTimes(self.seconds, self.switch_s, self.streams, self.turn_s)
+
+    def are_of(self, plan: Plan) -> bool:
+        """Return whether they hold for `plan` and are not too old."""
+        age_s = time.time() - self.measured_at_s
+        return self.plan_id == plan_id(plan) and 0 <= age_s < _STEPS_AGE_S
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+    """The measurements of a first load or of `gptoss tune`, and what follows from them.
+
+    Attributes:
+        uses_gpu: Whether a GPU took part.
+        decode, prefill: Tokens a second by threads.
+        offload: See `OffloadTimes`.
+        offload_min_batch: Number of tokens from which the GPU is faster; None: not measured.
+        link_bytes_s: How fast experts came over to the GPU, at least; None: not measured.
+        decode_factor, prefill_factor: What estimates of the speed are multiplied with.
+    """
+
+    uses_gpu: bool
+    decode: tuple[tuple[int, float], ...]
+    prefill: tuple[tuple[int, float], ...]
+    n_threads_decode: int
+    n_threads_prefill: int
+    decode_factor: float
+    prefill_factor: float
+    offload: OffloadTimes = ()
+    offload_min_batch: int | None = None
+    link_bytes_s: float | None = None
+
+    def correct(self, speed: Speed) -> Speed:
+        """Correct an estimate by what was measured on this machine."""
+        return msgspec.structs.replace(
+            speed,
+            prefill_tok_s=speed.prefill_tok_s * self.prefill_factor,
+            decode_tok_s=speed.decode_tok_s * self.decode_factor,
+            read_s=speed.read_s / self.prefill_factor,
+            write_s=speed.write_s / self.decode_factor,
+            offload_min_batch=self.offload_min_batch or speed.offload_min_batch,
+        )
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known; None: not yet.
+
+    `tuning_failed`: a first load could not measure, so later ones do not try again.
+    """
+
+    version: int = _VERSION
+    outcome: Outcome | None = None
+    steps: Steps | None = None
+    tuning: Tuning | None = None
+    tuning_failed: bool = False
+
+    @property
+    def extra_margin_bytes(self) -> int:
+        """Return what to leave free on each GPU beyond the usual margin, as a load showed."""
+        return self.outcome.extra_margin_bytes if self.outcome else 0
+
+    @property
+    def maps_host(self) -> bool:
+        """Return whether weights on the host must stay in the page cache, as a load showed."""
+        return self.outcome is not None and self.outcome.maps_host
+
+
+def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:
+    """Return the threads to use and their tokens/s: the planned ones unless others are faster."""
+    best = max(tries, key=lambda each: each[1])
+    at_planned = next((each for each in tries if each[0] == planned), best)
+    return best if best[1] > _NOTABLE * at_planned[1] else at_planned
+
+
+def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
+    """Return the number of tokens from which the GPU stays faster; None: nothing was measured.
+
+    Times between two measured sizes are interpolated. If the GPU is never faster, the result is
+    twice the largest size.
+
+    For one token it must be faster by a tenth. PERF: H200, 120b: where 38.5 ms on the host and 40.2
+    on the GPU were measured, answers took 35.3 to 36.5 on the host; a machine that chose the GPU
+    took 42.3, where llama-bench took 36.5 on the host.
+
+    If it is not for one token, then for more than `n_experts_used`: llama.cpp compares this number
+    with the rows of a step, and those are tokens where experts are multiplied, but tokens times
+    `n_experts_used` where their biases are added. With 2 to 4, the GPU would add them
+    between each token's experts on the CPU, in three hand-overs a layer. PERF: H200, over HTTP,
+    compared with llama-server in the same run: answers 0.85 to 0.94 times as fast with 3 and 4
+    (five runs of 20b and 120b), 1.01 to 1.4 with 1 and 5 (five runs).
+
+    Source: `get_op_batch_size`, ggml-cuda.cu.
+    """
+    if not offload:
+        return None
+    gains = [
+        (n, host_s - (_CLEARLY if n == 1 else 1) * gpu_s)
+        for n, host_s, gpu_s in offload
+        if host_s is not None
+    ]
+    found = 2 * gains[-1][0]
+    for (below, loss), (n, gain) in reversed(list(pairwise([(0, math.inf), *gains]))):
+        if gain <= 0:
+            break
+        found = n if loss > 0 else math.ceil(below + (n - below) * -loss / (gain - loss))
+    return found if found == 1 else max(found, n_experts_used + 1)
+
+
+def plan_id(plan: Plan) -> str:
+    """Return an id that is equal for plans whose steps cost the same, whatever was estimated."""
+    facts = (
+        plan.shape,
+        plan.placement,
+        plan.load_mode,
+        plan.repacks,
+        plan.speed.offload_min_batch,
+        plan.n_threads_prefill,
+        plan.n_threads_decode,
+    )
+    return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:16]
+
+
+def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
+    """Return the file for one model, machine, library and version of the file."""
+    gpus = [(gpu.name, gpu.uuid, gpu.total_bytes) for gpu in machine.gpus]
+    library = llama_version(), machine.has_cuda_build
+    cpu = machine.platform, machine.n_cores, machine.total_bytes, machine.driver
+    # A later version of gptoss finds its own file, and keeps it after a downgrade.
+    key = msgspec.json.encode((_VERSION, weights_id, gpus, library, cpu))
+    return cache_dir / "measured" / f"{hashlib.sha256(key).hexdigest()[:24]}.json"
+
+
+def read_measured(path: Path) -> Measured:
+    """Read the file; empty if it is missing or of another version."""
+    try:
+        measured = msgspec.json.decode(path.read_bytes(), type=Measured)
+    except (OSError, msgspec.MsgspecError):
+        return Measured()
+    return measured if measured.version == _VERSION else Measured()
+
+
+def write_measured(path: Path, measured: Measured) -> None:
+    """Write the file atomically. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(measured)))
+    os.replace(file.name, path)

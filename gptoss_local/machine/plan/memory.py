@@ -1,0 +1,194 @@
+"""Predict what llama.cpp will allocate, in closed form: never too little, within 3 %.
+
+The parts of the graph's buffer were derived from llama.cpp's own figures at the shapes of nano,
+20b and 120b (`tests/plan/test_memory.py` compares them). What only a GPU shows is marked "GPU":
+measured by `bench/plan_memory.py` on an H200 and compared by `tests/plan/test_gpu_memory.py`.
+"""
+
+import msgspec
+
+from gptoss_local.machine.plan.facts import ModelFacts
+from gptoss_local.types import CacheType, ContextParams
+
+_CACHE_BITS: dict[CacheType, float] = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_0": 4.5}
+_CACHE_BLOCK: dict[CacheType, int] = {"f16": 1, "bf16": 1, "q8_0": 32, "q4_0": 32}  # ggml-common.h
+_MIB = 2**20
+MAX_HOST_BATCH = 2048
+"""Batches of more tokens always bring experts to the GPU."""
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of a context, which decide how much memory it takes.
+
+    Attributes:
+        n_outputs: Most rows of logits of a step.
+    """
+
+    n_ctx: int
+    n_batch: int
+    n_seq: int
+    n_outputs: int
+    cache_type: CacheType = "f16"
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of logits that llama.cpp reserves: our context has an extra sequence."""
+        return max(self.n_outputs, self.n_seq + 1)
+
+    def context_params(self, *, n_threads_prefill: int, n_threads_decode: int) -> ContextParams:
+        """Return the parameters of a context of this shape; outputs beyond `n_seq` are drafts."""
+        return ContextParams(
+            n_ctx=self.n_ctx,
+            n_threads_prefill=n_threads_prefill,
+            n_threads_decode=n_threads_decode,
+            n_batch=self.n_batch,
+            n_seq_max=self.n_seq,
+            n_outputs_max=self.n_outputs,
+            n_outputs_max_per_seq=1 + self.n_outputs - self.n_seq,
+            cache_type=self.cache_type,
+        )
+
+
+def n_cells(facts: ModelFacts, shape: Shape) -> tuple[int, int]:
+    """Return the cells of the layers with full attention, and of the sliding ones.
+
+    Source: the constructor of `llama_kv_cache_iswa`; `llama_context` pads n_ctx.
+    """
+    full = _pad(shape.n_ctx)
+    return full, _pad(min(full, facts.n_swa * (shape.n_seq + 1) + _n_ubatch(shape)))
+
+
+def cache_bytes(facts: ModelFacts, shape: Shape, layer: int) -> int:
+    """Return the bytes of keys and values of one layer; even layers slide.
+
+    Source: `llama_hparams::set_swa_pattern`.
+    """
+    full, sliding = n_cells(facts, shape)
+    return round((full if layer % 2 else sliding) * cell_bytes(facts, shape.cache_type))
+
+
+def cell_bytes(facts: ModelFacts, cache_type: CacheType) -> float:
+    """Return the bytes of a token's key and value in one layer."""
+    return 2 * facts.n_heads_kv * facts.n_key * _CACHE_BITS[cache_type] / 8
+
+
+def token_bytes(facts: ModelFacts, cache_type: CacheType) -> int:
+    """Return what each token of context takes in the layers with full attention, every second."""
+    return round(facts.n_layers // 2 * cell_bytes(facts, cache_type))
+
+
+def can_cache(facts: ModelFacts, cache_type: CacheType) -> bool:
+    """Return whether the keys of a head are whole blocks of a type, as llama.cpp demands."""
+    return facts.n_key % _CACHE_BLOCK[cache_type] == 0
+
+
+def all_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
+    return sum(cache_bytes(facts, shape, layer) for layer in range(facts.n_layers))
+
+
+def compute_bytes(facts: ModelFacts, shape: Shape) -> int:
+    """Return an upper bound of the graph's buffer on a device that computes whole layers."""
+    gaps = round((2.5 + 0.4 * shape.n_seq) * _MIB)  # between tensors, found by experiment
+    return round(max(_in_layer(facts, shape), _in_head(facts, shape)) * 1.005) + gaps
+
+
+def _in_layer(facts: ModelFacts, shape: Shape) -> int:
+    """Return the peak inside the experts of a layer, with both masks."""
+    return _n_ubatch(shape) * _token_bytes(facts) + mask_bytes(facts, shape)
+
+
+def _in_head(facts: ModelFacts, shape: Shape) -> int:
+    return head_bytes(facts, shape) + _n_ubatch(shape) * 4 * 7 * facts.n_embd
+
+
+def _token_bytes(facts: ModelFacts) -> int:
+    """Return the peak of one token's activations in 32 bits, with its id, position and cells."""
+    n_used = facts.n_experts_used * facts.n_expert_ff
+    return 4 * (3 * n_used + facts.n_heads * facts.n_key + 3 * facts.n_embd + 10)
+
+
+def head_bytes(facts: ModelFacts, shape: Shape) -> int:
+    """Return the bytes of the rows of logits of one step."""
+    return shape.n_rows * facts.n_vocab * 4
+
+
+def mask_bytes(facts: ModelFacts, shape: Shape) -> int:
+    """Return the bytes of two masks, 16 bits per token and cell; devices copy the host's."""
+    return 2 * _n_ubatch(shape) * sum(n_cells(facts, shape))
+
+
+def device_sampling_bytes(facts: ModelFacts, shape: Shape) -> int:
+    """Return what sampler chains add if the rows of logits are the peak, and not a layer.
+
+    They hold logits, probabilities and their order. GPU: estimated.
+    """
+    in_head = _in_head(facts, shape)
+    without = max(_in_layer(facts, shape), in_head)
+    return max(0, in_head + 4 * head_bytes(facts, shape) - without)
+
+
+def f16_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
+    """Return what a GPU adds to the graph for a cache that is not f16, if attention is the peak.
+
+    Steps of more than two tokens convert the cache of a layer first. GPU: estimated.
+
+    Source: `ggml_cuda_flash_attn_ext_get_alloc_size` in fattn.cu.
+    """
+    if shape.cache_type == "f16":
+        return 0
+    activations = _n_ubatch(shape) * 4 * (2 * facts.n_embd + 3 * facts.n_heads * facts.n_key)
+    in_attention = mask_bytes(facts, shape) + activations
+    in_attention += round(n_cells(facts, shape)[0] * cell_bytes(facts, "f16"))
+    return max(0, in_attention - max(_in_layer(facts, shape), _in_head(facts, shape)))
+
+
+def expert_copy_bytes(facts: ModelFacts) -> int:
+    """Return the room on a GPU for one expert tensor of the host, which large batches bring over.
+
+    Every such tensor starts a split of the graph, so there is one at a time
+    (`ggml_backend_sched_split_graph`). GPU: 360 contexts, never more, often less.
+    """
+    return max(max(layer.expert_bytes) for layer in facts.layers)
+
+
+def host_map_bytes(facts: ModelFacts, *, is_copy: bool) -> int:
+    """Return what a GPU holds to reach pinned experts, as if all were on the host.
+
+    GPU: a copy in buffers of the driver takes 4 MiB per GiB of 20b's experts, 9 of 120b's, and 2 on
+    two other machines; the largest is used. Locked pages of the file took nothing measurable on two
+    machines; 1 is used.
+    """
+    return facts.expert_bytes * (9 if is_copy else 1) // 1024
+
+
+def runtime_bytes(shape: Shape) -> int:
+    """Return what a GPU holds beyond llama.cpp's buffers: CUDA's context, kernels, scratch memory.
+
+    GPU: on an H200 705 to 754 MiB by batch, of which 527 are a bare context. If a GPU has the whole
+    model, 58 more after ten answers in 15 s: recorded graphs are useless after a new memory plan
+    (`Context.plan_memory`), and llama.cpp keeps them for ten seconds.
+    """
+    return (715 + 64) * _MIB + _n_ubatch(shape) * 14 * 1024
+
+
+def host_bytes(facts: ModelFacts, shape: Shape, *, has_experts: bool) -> int:
+    """Return host memory besides weights and cache if a GPU computes: inputs, masks, logits.
+
+    With experts of its own, the host computes batches that are too small to be worth a transfer.
+    """
+    inputs = _n_ubatch(shape) * 4 * (facts.n_embd + 10)
+    small = min(_n_ubatch(shape), MAX_HOST_BATCH) * _token_bytes(facts) if has_experts else 0
+    return mask_bytes(facts, shape) + inputs + small + output_bytes(facts, shape) + 2 * _MIB
+
+
+def output_bytes(facts: ModelFacts, shape: Shape) -> int:
+    """Return the host's rows of logits; llama.cpp allocates n_seq + 1 first, and more on use."""
+    return head_bytes(facts, shape)
+
+
+def _n_ubatch(shape: Shape) -> int:
+    return min(shape.n_batch, _pad(shape.n_ctx))
+
+
+def _pad(n: int) -> int:
+    return -(-n // 256) * 256

@@ -1,0 +1,274 @@
+"""Place the weights: whole layers of experts first, then single tensors of one more layer.
+
+What every token reads stays on GPUs: attention, norms, routers, the cache, the head. Experts are
+the large part and the one of which a token reads an eighth (20b) or a 32nd (120b), so they are
+what moves to the host. The embedding table is always on the host.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import msgspec
+
+from gptoss_local.machine.plan.facts import EXPERT_PARTS, ModelFacts
+from gptoss_local.machine.plan.memory import (
+    Shape,
+    cache_bytes,
+    compute_bytes,
+    device_sampling_bytes,
+    expert_copy_bytes,
+    f16_cache_bytes,
+    host_map_bytes,
+    runtime_bytes,
+)
+
+_MANY = 4  # cards; trying every choice of more takes seconds
+
+
+class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory of one device that a plan uses, in bytes."""
+
+    weights: int = 0
+    cache: int = 0
+    compute: int = 0
+    runtime: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.cache + self.compute + self.runtime
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """The places of the weights.
+
+    Attributes:
+        n_gpu_layers: Layers on GPUs, the last ones, as llama.cpp counts: the head is one, too.
+        layers_per_gpu: How these are dealt out, in order; the head is on the last GPU with any.
+        host_experts: Layers of GPUs whose experts are all on the host.
+        host_parts: Layer, and which of its `EXPERT_PARTS` are on the host, for at most one layer
+            of each GPU.
+        gpus: Memory of each GPU.
+    """
+
+    n_gpu_layers: int
+    layers_per_gpu: tuple[int, ...]
+    host_experts: tuple[int, ...] = ()
+    host_parts: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    gpus: tuple[DeviceMemory, ...] = ()
+
+    @property
+    def shares_experts(self) -> bool:
+        """Return whether a GPU works with experts on the host."""
+        return bool(self.host_experts or self.host_parts)
+
+    def n_host_layers(self, facts: ModelFacts) -> int:
+        """Return how many layers are entirely on the host, with their cache: the first ones."""
+        return min(facts.n_layers, facts.n_layers + 1 - self.n_gpu_layers)
+
+    def expert_bytes_on_host(self, facts: ModelFacts) -> int:
+        """Return the bytes of experts on the host, of layers on GPUs and of whole layers there."""
+        whole = {*range(self.n_host_layers(facts)), *self.host_experts}
+        n_bytes: int = sum(facts.layer_expert_bytes[layer] for layer in whole)
+        for layer, parts in self.host_parts:
+            n_bytes += sum(facts.layers[layer].expert_bytes[EXPERT_PARTS.index(p)] for p in parts)
+        return n_bytes
+
+    def dense_bytes_on_host(self, facts: ModelFacts) -> int:
+        """Return the other bytes of whole layers on the host, and of the head if it is there."""
+        n_bytes = sum(layer.dense_bytes for layer in facts.layers[: self.n_host_layers(facts)])
+        return n_bytes + (0 if self.n_gpu_layers else facts.output_bytes)
+
+    def tensor_overrides(self) -> tuple[tuple[str, str], ...]:
+        """Return patterns for `ModelParams`; few, as each is tried on every tensor."""
+        found = []
+        if self.host_experts:
+            layers = "|".join(map(str, self.host_experts))
+            found.append((rf"^blk\.({layers})\.ffn_(gate|up|down)_exps", "CPU"))
+        for layer, parts in self.host_parts:
+            found.append((rf"^blk\.{layer}\.ffn_({'|'.join(parts)})_exps", "CPU"))
+        used = [i for i, n in enumerate(self.layers_per_gpu) if n]
+        if len(used) > 1 and not found:
+            # Several GPUs and no override switch on pipelining of ubatches, of which our steps
+            # have one, for a multiple of the buffers. The head is there anyway.
+            found.append((r"^output\.weight$", f"CUDA{used[-1]}"))
+        return tuple(found)
+
+
+HOST_ONLY = Placement(n_gpu_layers=0, layers_per_gpu=())
+
+
+class _Sizes(msgspec.Struct, frozen=True):
+    """The sizes that every distribution of the layers of one shape needs, computed once.
+
+    Attributes:
+        copy: What experts on the host need: room for a tensor of them, and the way to it.
+        has_host_layers: Whether the copy is needed whatever the GPUs hold.
+        sampling: What the GPU with the head needs in addition.
+    """
+
+    facts: ModelFacts
+    caches: list[int]
+    compute: int
+    sampling: int
+    copy: int
+    runtime: int
+    has_host_layers: bool
+
+
+def iter_placements(
+    facts: ModelFacts,
+    shape: Shape,
+    budgets: Sequence[int],
+    *,
+    n_gpu_layers: int | None = None,
+    n_cpu_moe: int | None = None,
+    copies_host: bool = True,
+) -> Iterator[Placement]:
+    """Yield the ways to put as many experts on the GPUs as fit, for one shape.
+
+    There is one for a single GPU, and one for every way to deal the layers out (`_splits`).
+
+    Args:
+        facts: The model.
+        shape: Of the context.
+        budgets: Bytes that may be used of each GPU.
+        n_gpu_layers: As requested, at least 1; None is all.
+        n_cpu_moe: Layers, from the first, whose experts stay on the host, as requested; None is as
+            few as possible.
+        copies_host: Pinned weights are a copy in buffers of the driver.
+    """
+    n = facts.n_layers + 1 if n_gpu_layers is None else min(n_gpu_layers, facts.n_layers + 1)
+    is_exact = n_cpu_moe is not None or n_gpu_layers is not None
+    sizes = _Sizes(
+        facts=facts,
+        caches=[cache_bytes(facts, shape, layer) for layer in range(facts.n_layers)],
+        compute=compute_bytes(facts, shape) + f16_cache_bytes(facts, shape),
+        sampling=device_sampling_bytes(facts, shape),
+        copy=expert_copy_bytes(facts) + host_map_bytes(facts, is_copy=copies_host),
+        runtime=runtime_bytes(shape),
+        has_host_layers=n <= facts.n_layers,
+    )
+    for counts in _splits(n, budgets):
+        placement = _deal(sizes, budgets, counts, n_cpu_moe, is_exact=is_exact)
+        if placement is not None:
+            yield placement
+
+
+def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield distributions of `n` layers: to every choice of cards, the fewest cards first.
+
+    A card that is slow, or has no room for what each needs besides weights, is best left out. Two
+    cards share the layers in every possible way, more by their memory. With more than `_MANY`
+    cards, only the smallest are left out.
+    """
+    cards = sorted(range(len(budgets)), key=lambda card: -budgets[card])
+    few = sorted(cards[:_MANY])
+    choices = [each for size in range(1, len(few) + 1) for each in combinations(few, size)]
+    choices += [tuple(sorted(cards[:size])) for size in range(_MANY + 1, len(cards) + 1)]
+    for chosen in choices:
+        for counts in _shares(n, [budgets[card] for card in chosen]):
+            dealt = dict(zip(chosen, counts, strict=True))
+            yield tuple(dealt.get(card, 0) for card in range(len(budgets)))
+
+
+def _shares(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the number of layers of each card, at least 1."""
+    if len(budgets) == 2:
+        # The even ones first, which win where others are equally good.
+        for first in sorted(range(1, n), key=lambda k: abs(k * sum(budgets) - n * budgets[0])):
+            yield (first, n - first)
+        return
+    counts = [n * budget // max(1, sum(budgets)) for budget in budgets]
+    counts[counts.index(max(counts))] += n - sum(counts)
+    if all(counts):
+        yield tuple(counts)
+
+
+def _deal(
+    sizes: _Sizes,
+    budgets: Sequence[int],
+    counts: tuple[int, ...],
+    n_cpu_moe: int | None,
+    *,
+    is_exact: bool,
+) -> Placement | None:
+    """Fill each GPU; with `is_exact`, no experts but the requested ones may be on the host."""
+    n_layers = sizes.facts.n_layers
+    first = n_layers + 1 - sum(counts)
+    last_gpu = max(i for i, n in enumerate(counts) if n)
+    memories: list[DeviceMemory] = []
+    whole: list[int] = []
+    parts: list[tuple[int, tuple[str, ...]]] = []
+    for gpu, (count, budget) in enumerate(zip(counts, budgets, strict=True)):
+        layers = range(first, min(first + count, n_layers))
+        first += count
+        if not count:
+            memories.append(DeviceMemory())
+            continue
+        fixed = _fixed(sizes, layers, has_head=gpu == last_gpu)
+        wished = [layer for layer in layers if layer < (n_cpu_moe or 0)]
+        filled = _fill(sizes, fixed, layers, wished, budget)
+        if filled is None or (is_exact and (filled.whole != wished or filled.parts)):
+            return None
+        memories.append(filled.memory)
+        whole += filled.whole
+        parts += filled.parts
+    return Placement(
+        n_gpu_layers=sum(counts),
+        layers_per_gpu=counts,
+        host_experts=tuple(whole),
+        host_parts=tuple(parts),
+        gpus=tuple(memories),
+    )
+
+
+class _Filled(msgspec.Struct):
+    memory: DeviceMemory
+    whole: list[int]
+    parts: list[tuple[int, tuple[str, ...]]]
+
+
+def _fixed(sizes: _Sizes, layers: range, *, has_head: bool) -> DeviceMemory:
+    """Return what a GPU holds of its layers wherever their experts are."""
+    facts = sizes.facts
+    weights = sum(layer.dense_bytes for layer in facts.layers[layers.start : layers.stop])
+    return DeviceMemory(
+        weights=weights + (facts.output_bytes if has_head else 0),
+        cache=sum(sizes.caches[layers.start : layers.stop]),
+        compute=sizes.compute + (sizes.sampling if has_head else 0),
+        runtime=sizes.runtime,
+    )
+
+
+def _fill(
+    sizes: _Sizes, fixed: DeviceMemory, layers: range, wished: list[int], budget: int
+) -> _Filled | None:
+    """Add experts, the last layers first; without any on the host no room for copies is needed."""
+    candidates = [layer for layer in layers if layer not in wished]
+    n_all = sum(sizes.facts.layer_expert_bytes[layer] for layer in candidates)
+    if not wished and not sizes.has_host_layers and fixed.total + n_all <= budget:
+        return _Filled(_with(fixed, weights=n_all), [], [])
+    room = budget - fixed.total - sizes.copy
+    if room < 0:
+        return None
+    whole, n_used = list(wished), 0
+    while candidates and n_used + sizes.facts.layer_expert_bytes[candidates[-1]] <= room:
+        n_used += sizes.facts.layer_expert_bytes[candidates.pop()]
+    parts: list[tuple[int, tuple[str, ...]]] = []
+    if candidates:
+        each = sizes.facts.layers[candidates[-1]].expert_bytes
+        n_parts = 0
+        while n_parts < len(each) and n_used + each[n_parts] <= room:
+            n_used += each[n_parts]
+            n_parts += 1
+        if n_parts:
+            parts.append((candidates.pop(), EXPERT_PARTS[n_parts:]))
+    return _Filled(
+        _with(fixed, weights=n_used, compute=sizes.copy), sorted(whole + candidates), parts
+    )
+
+
+def _with(memory: DeviceMemory, *, weights: int, compute: int = 0) -> DeviceMemory:
+    return msgspec.structs.replace(
+        memory, weights=memory.weights + weights, compute=memory.compute + compute
+    )

@@ -1,0 +1,363 @@
+"""The planner: model facts + machine facts + options -> plan. A pure function.
+
+It tries every useful combination of context, batch and placement and takes the best by one order,
+so more memory never makes a plan worse:
+
+1. a context of at least `FLOOR_CTX` tokens (a wished one is a condition);
+2. the shortest time for the request of the plan's objective, where half the context counts as if
+   that took a tenth longer, or a fiftieth where experts are on the host; of a wished context, the
+   time alone;
+3. more context, smaller batches.
+"""
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+
+from gptoss_local.errors import DoesNotFitError, UsageError
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.nvidia import Gpu
+from gptoss_local.machine.plan.facts import ModelFacts
+from gptoss_local.machine.plan.measured import Tuning
+from gptoss_local.machine.plan.memory import (
+    Shape,
+    all_cache_bytes,
+    cache_bytes,
+    can_cache,
+    compute_bytes,
+    host_bytes,
+    output_bytes,
+)
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.placement import HOST_ONLY, Placement, iter_placements
+from gptoss_local.machine.plan.result import HostMemory, Plan
+from gptoss_local.machine.plan.speed import HostWeights, estimate_speed
+from gptoss_local.machine.plan.threads import plan_threads
+
+FLOOR_CTX = 32_768
+"""Less context than this only where nothing else fits: agents begin with 10,000 and more."""
+
+_HALF_CTX_COSTS = 1.1
+_HALF_CTX_COSTS_BESIDE_HOST = 1.02  # answers wait for RAM; a prompt that needs more reloads
+_CTX_STEPS = (131_072, 98_304, 65_536, 49_152, 32_768, 24_576, 16_384, 8192, 4096)
+_BATCHES = (256, 512, 1024, 2048, 4096)
+_HOST_BATCH = 512  # CPUs gain nothing from more
+_MIB = 2**20
+_ENGINE_BYTES = 300 * _MIB  # Python, vocabulary, masks; besides checkpoints
+_CHECKPOINT_BYTES = 512 * _MIB  # unless the user wants another number, or RAM is short
+_RAM_MARGIN_BYTES = 1024 * _MIB  # left free if weights are pinned: these cannot be reclaimed
+
+
+def make_plan(
+    facts: ModelFacts,
+    machine: Machine,
+    options: PlanOptions = PlanOptions(),  # noqa: B008
+    tuning: Tuning | None = None,
+) -> Plan:
+    """Choose the best plan for a model on a machine.
+
+    Args:
+        facts: Of the model.
+        machine: As it is now, or imagined.
+        options: What the user asked for.
+        tuning: What was measured of the model on this machine.
+
+    Raises:
+        DoesNotFitError: no plan does what the user asked for; it says which memory is too small.
+        UsageError: the model's keys cannot be stored as the cache type that was asked for.
+    """
+    if not can_cache(facts, options.cache_type):
+        raise UsageError(
+            f"this model's keys of {facts.n_key} numbers cannot be stored as {options.cache_type}, "
+            "which takes 32 at a time",
+            hint="Set GPTOSS_KV_TYPE=f16.",
+        )
+    machine = _of_objective(machine, options)
+    best: Plan | None = None
+    best_rank: tuple[float, ...] = ()
+    for n_ctx in _contexts(facts, options):
+        for n_batch in _BATCHES:
+            plan = _plan(facts, machine, options, n_ctx, n_batch, tuning)
+            if plan is None:
+                continue
+            rank = _rank(facts, plan, options)
+            if best is None or rank < best_rank:
+                best, best_rank = plan, rank
+    if best is None:
+        raise _refusal(facts, machine, options)
+    return best
+
+
+def _of_objective(machine: Machine, options: PlanOptions) -> Machine:
+    """Return the machine with the cores that may compute: half of them if it is to be quiet."""
+    if not options.objective.is_quiet or options.n_threads:
+        return machine
+    n_cores = max(1, (machine.n_cores or 1) // 2)
+    n_fast = machine.n_performance_cores and min(machine.n_performance_cores, n_cores)
+    return msgspec.structs.replace(machine, n_cores=n_cores, n_performance_cores=n_fast)
+
+
+def gpu_budget(gpu: Gpu, options: PlanOptions) -> int:
+    """Return the bytes of a GPU that a plan may use: what is free, less a margin for programs.
+
+    That is 3 % of the card, within 256 and 512 MiB: windows and videos take no more on a larger
+    one. It is doubled if Windows' display driver would silently page to RAM.
+    """
+    margin = min(max(256 * _MIB, round(0.03 * gpu.total_bytes)), 512 * _MIB)
+    margin *= 2 if gpu.is_wddm else 1
+    free_bytes = gpu.free_bytes
+    if options.vram_bytes is not None and options.vram_bytes < free_bytes - margin:
+        return max(0, options.vram_bytes - options.extra_margin_bytes)
+    return max(0, free_bytes - margin - options.extra_margin_bytes)
+
+
+def _budget(
+    facts: ModelFacts, shape: Shape, machine: Machine, gpu: Gpu, options: PlanOptions
+) -> int:
+    """Return what a plan may use of a GPU: nothing without code for it.
+
+    Of RAM that it shares with the host, that is what the host does not need.
+    """
+    if not machine.has_code_for(gpu):
+        return 0
+    budget = gpu_budget(gpu, options)
+    if not gpu.shares_ram:
+        return budget
+    host = facts.input_bytes + host_bytes(facts, shape, has_experts=False) + _ENGINE_BYTES
+    return max(0, min(budget, machine.available_bytes - host - (options.checkpoint_bytes or 0)))
+
+
+def worth_s(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
+    """Return the time of the reference request, longer for every halving of the context."""
+    halvings = math.log2(facts.n_ctx_train / min(plan.shape.n_ctx, facts.n_ctx_train))
+    return float(plan.speed.request_s * half_ctx_costs(facts, plan, options) ** halvings)
+
+
+def half_ctx_costs(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
+    """Return the factor by which half the context lengthens a plan's reference request."""
+    if not plan.placement.expert_bytes_on_host(facts):
+        return _HALF_CTX_COSTS
+    return 1.0 if options.objective.prefers_experts else _HALF_CTX_COSTS_BESIDE_HOST
+
+
+def _rank(facts: ModelFacts, plan: Plan, options: PlanOptions) -> tuple[float, ...]:
+    """Rank a plan; smaller is better."""
+    if options.n_ctx is not None:
+        return (plan.speed.request_s, plan.shape.n_batch)
+    below_floor = max(0, min(FLOOR_CTX, facts.n_ctx_train) - plan.shape.n_ctx)
+    return (below_floor, worth_s(facts, plan, options), -plan.shape.n_ctx, plan.shape.n_batch)
+
+
+def _contexts(facts: ModelFacts, options: PlanOptions) -> Iterator[int]:
+    n_least = _least_ctx(facts, options)
+    if options.n_ctx is not None:
+        yield _pad(min(max(options.n_ctx, n_least), facts.n_ctx_train))
+        return
+    steps = {n for n in _CTX_STEPS if n_least <= n <= facts.n_ctx_train}
+    yield from sorted(steps | {n_least or facts.n_ctx_train, facts.n_ctx_train}, reverse=True)
+
+
+def _least_ctx(facts: ModelFacts, options: PlanOptions) -> int:
+    return _pad(min(options.min_ctx or 0, facts.n_ctx_train))
+
+
+def _suits_cpu(facts: ModelFacts, options: PlanOptions, n_ctx: int, n_batch: int) -> bool:
+    """Return whether it suits a CPU, which reads longer prompts for many minutes."""
+    n_most = max(FLOOR_CTX, _least_ctx(facts, options))
+    return n_batch == _HOST_BATCH and (options.n_ctx is not None or n_ctx <= n_most)
+
+
+def _may_use_gpu(machine: Machine, options: PlanOptions) -> bool:
+    return bool(machine.usable_gpus) and options.n_gpu_layers != 0
+
+
+def _plan(
+    facts: ModelFacts,
+    machine: Machine,
+    options: PlanOptions,
+    n_ctx: int,
+    n_batch: int,
+    tuning: Tuning | None = None,
+) -> Plan | None:
+    """Return the best plan of one shape, with or without GPUs; None if it does not fit."""
+    shape = Shape(
+        n_ctx=n_ctx,
+        n_batch=n_batch,
+        n_seq=options.n_seq,
+        n_outputs=options.n_seq + options.n_draft,
+        cache_type=options.cache_type,
+    )
+    found = []
+    if _may_use_gpu(machine, options):
+        placements = iter_placements(
+            facts,
+            shape,
+            [_budget(facts, shape, machine, gpu, options) for gpu in machine.usable_gpus],
+            n_gpu_layers=options.n_gpu_layers,
+            n_cpu_moe=options.n_cpu_moe,
+            copies_host=machine.platform != "linux",  # see `llama.pinning`
+        )
+        found += [_complete(facts, machine, options, shape, each, tuning) for each in placements]
+    is_free = options.n_gpu_layers is None and options.n_cpu_moe is None
+    may_use_cpu = is_free or not _may_use_gpu(machine, options)
+    if may_use_cpu and _suits_cpu(facts, options, n_ctx, n_batch):
+        found.append(_complete(facts, machine, options, shape, HOST_ONLY, tuning))
+    fitting = [plan for plan in found if plan is not None]
+    # rounded, as the same sum in another order is not better; the first one wins
+    return min(fitting, key=lambda plan: round(plan.speed.request_s, 9), default=None)
+
+
+def _complete(
+    facts: ModelFacts,
+    machine: Machine,
+    options: PlanOptions,
+    shape: Shape,
+    placement: Placement,
+    tuning: Tuning | None,
+) -> Plan | None:
+    """Add what the host does; None if RAM is too small for it."""
+    machine = _beside(machine, placement)
+    host = _host(facts, machine, options, shape, placement)
+    if _is_too_large(host, machine):  # slow from the page cache is better than not at all
+        mapped = msgspec.structs.replace(options, maps_host=True)
+        host = _host(facts, machine, mapped, shape, placement)
+    if _is_too_large(host, machine) and options.checkpoint_bytes is None:
+        host = _with_fewer_checkpoints(host, machine)
+    if _is_too_large(host, machine):
+        return None
+    n_prefill, n_decode = plan_threads(facts, machine, options, placement, tuning)
+    missing_share = host.missing_share(machine.available_bytes)
+    speed = estimate_speed(
+        facts,
+        shape,
+        placement,
+        machine,
+        HostWeights(pinned=host.is_pinned, missing_share=missing_share),
+        options.objective,
+    )
+    return Plan(
+        shape=shape,
+        placement=placement,
+        host=host,
+        n_threads_prefill=n_prefill,
+        n_threads_decode=n_decode,
+        n_gpus=len(machine.usable_gpus),
+        vram_share=sum(memory.weights for memory in placement.gpus)
+        / (facts.weight_bytes - facts.input_bytes),
+        speed=tuning.correct(speed) if tuning else speed,
+    )
+
+
+def _beside(machine: Machine, placement: Placement) -> Machine:
+    """Return the machine with the RAM that GPUs without memory of their own leave to the host."""
+    if not any(gpu.shares_ram for gpu in machine.gpus):
+        return machine
+    memories = zip(machine.usable_gpus, placement.gpus, strict=False)
+    taken = sum(memory.total for gpu, memory in memories if gpu.shares_ram)
+    left_bytes = max(0, machine.available_bytes - taken)
+    return msgspec.structs.replace(
+        machine,
+        available_bytes=left_bytes,
+        pinnable_bytes=min(machine.pinnable_bytes or 0, left_bytes),
+    )
+
+
+def _is_too_large(host: HostMemory, machine: Machine) -> bool:
+    """Return whether it needs too much; mapped weights may exceed RAM, but not by much."""
+    return max(host.total - host.mapped, host.total / 2) > machine.available_bytes
+
+
+def _host(
+    facts: ModelFacts, machine: Machine, options: PlanOptions, shape: Shape, placement: Placement
+) -> HostMemory:
+    """Map the weights of the host, or pin them if a GPU needs them and that is possible."""
+    checkpoints = _most_checkpoints(options)
+    if not placement.n_gpu_layers:
+        # llama.cpp makes a copy of MXFP4 experts in an order that CPUs compute faster with.
+        can_copy = not machine.lacks and not options.maps_host
+        copied = facts.expert_bytes if can_copy else 0
+        return HostMemory(
+            mapped=facts.weight_bytes - copied,
+            weights=copied,
+            cache=all_cache_bytes(facts, shape),
+            compute=compute_bytes(facts, shape) + output_bytes(facts, shape),
+            engine=_ENGINE_BYTES,
+            checkpoints=checkpoints,
+        )
+    expert_bytes = placement.expert_bytes_on_host(facts)
+    on_host = facts.input_bytes + expert_bytes + placement.dense_bytes_on_host(facts)
+    cache = sum(cache_bytes(facts, shape, i) for i in range(placement.n_host_layers(facts)))
+    compute = host_bytes(facts, shape, has_experts=expert_bytes > 0)
+    n_other = cache + compute + _ENGINE_BYTES + checkpoints
+    room = min(machine.pinnable_bytes or 0, machine.available_bytes - n_other - _RAM_MARGIN_BYTES)
+    if expert_bytes and on_host <= room and not options.maps_host:
+        mapped, weights = 0, on_host
+    else:
+        mapped, weights = on_host, 0
+    return HostMemory(
+        mapped=mapped,
+        weights=weights,
+        cache=cache,
+        compute=compute,
+        engine=_ENGINE_BYTES,
+        checkpoints=checkpoints,
+        is_pinned=weights > 0,
+    )
+
+
+def _most_checkpoints(options: PlanOptions) -> int:
+    return _CHECKPOINT_BYTES if options.checkpoint_bytes is None else options.checkpoint_bytes
+
+
+def _with_fewer_checkpoints(host: HostMemory, machine: Machine) -> HostMemory:
+    """Leave checkpoints what the rest does not need; see `_is_too_large`."""
+    n_other = host.total - host.checkpoints
+    spare = min(
+        machine.available_bytes - (n_other - host.mapped), 2 * machine.available_bytes - n_other
+    )
+    return msgspec.structs.replace(host, checkpoints=max(0, min(host.checkpoints, spare)))
+
+
+def _refusal(facts: ModelFacts, machine: Machine, options: PlanOptions) -> DoesNotFitError:
+    """Explain why no plan fits: drop one wish after another to see which one it was."""
+    experts = "all experts in VRAM"
+    if options.n_cpu_moe:
+        experts = "all experts but those of the first {n_cpu_moe} layers in VRAM"
+    trials: tuple[tuple[str, dict[str, object]], ...] = (
+        ("a context of {n_ctx:,} tokens", {"n_ctx": None, "min_ctx": None}),
+        (experts, {"n_cpu_moe": None}),
+        ("{n_gpu_layers} layers on the GPU", {"n_gpu_layers": None}),
+        ("{n_seq} answers at the same time", {"n_seq": 1}),
+        ("the model in {vram_gib:.1f} GiB of each GPU", {"vram_bytes": None}),
+        ("{checkpoint_bytes:,} bytes of checkpoints", {"checkpoint_bytes": 0}),
+    )
+    everything = {name: value for _, change in trials for name, value in change.items()}
+    trials += (("everything that was asked for together", everything),)
+    words = msgspec.structs.asdict(options) | {"n_ctx": options.n_ctx or options.min_ctx}
+    words["vram_gib"] = (options.vram_bytes or 0) / 2**30
+    for text, change in trials:
+        changed = msgspec.structs.replace(options, **change)
+        if changed != options and _is_possible(facts, machine, changed):
+            return DoesNotFitError(
+                f"this machine's memory has no room for {text.format(**words)}",
+                hint="Without it the model fits: `gptoss plan` shows how.",
+            )
+    gib = machine.available_bytes / 2**30
+    free = ", ".join(f"{gpu.free_bytes / 2**30:.1f} GiB on {gpu.name}" for gpu in machine.gpus)
+    return DoesNotFitError(
+        f"the model does not fit: {gib:.1f} GiB of RAM are free{', ' + free if free else ''}",
+        hint="Close other programs, or choose a smaller model.",
+    )
+
+
+def _is_possible(facts: ModelFacts, machine: Machine, options: PlanOptions) -> bool:
+    return any(
+        _plan(facts, machine, options, n_ctx, n_batch)
+        for n_ctx in _contexts(facts, options)
+        for n_batch in _BATCHES[:2]
+    )
+
+
+def _pad(n: int) -> int:
+    return -(-n // 256) * 256

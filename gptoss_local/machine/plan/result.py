@@ -1,0 +1,112 @@
+"""Describe a plan: how to load a model, what memory it takes, how fast it may be."""
+
+import msgspec
+
+from gptoss_local.machine.plan.memory import Shape
+from gptoss_local.machine.plan.placement import Placement
+from gptoss_local.machine.plan.speed import Speed
+from gptoss_local.types import ContextParams, LoadMode, ModelParams
+
+
+class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The RAM that a plan uses, in bytes.
+
+    Attributes:
+        mapped: Weights in the page cache, which the system may drop and read again.
+        weights: Weights in memory that the system cannot take back.
+        engine: Of the process itself.
+        checkpoints: Most that earlier points of conversations may take.
+        is_pinned: `weights` is locked for fast copies to a GPU.
+    """
+
+    mapped: int = 0
+    weights: int = 0
+    cache: int = 0
+    compute: int = 0
+    engine: int = 0
+    checkpoints: int = 0
+    is_pinned: bool = False
+
+    @property
+    def total(self) -> int:
+        return (
+            self.mapped + self.weights + self.cache + self.compute + self.engine + self.checkpoints
+        )
+
+    def missing_share(self, available_bytes: int) -> float:
+        """Return the share of the host's weights for which the page cache has no room.
+
+        They are read from the disk again whenever they are used.
+
+        Args:
+            available_bytes: Of RAM.
+        """
+        missing_bytes = min(self.mapped, max(0, self.total - available_bytes))
+        return missing_bytes / max(1, self.mapped + self.weights)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The way to load a model, and what to expect of it.
+
+    Attributes:
+        n_gpus: GPUs that could be used. Without any, llama.cpp chooses for itself, as it may
+            support devices that we do not.
+        vram_share: How much of the weights is on GPUs, not counting the embedding table, of which
+            a token reads one row and which is always on the host.
+    """
+
+    shape: Shape
+    placement: Placement
+    host: HostMemory
+    n_threads_prefill: int
+    n_threads_decode: int
+    n_gpus: int
+    vram_share: float
+    speed: Speed
+
+    @property
+    def uses_gpu(self) -> bool:
+        return self.placement.n_gpu_layers > 0
+
+    @property
+    def devices(self) -> tuple[str, ...] | None:
+        """Names of the GPUs to use, as llama.cpp has them; None leaves it to llama.cpp."""
+        if not self.n_gpus:
+            return None
+        return tuple(f"CUDA{i}" for i, n in enumerate(self.placement.layers_per_gpu) if n)
+
+    @property
+    def tensor_split(self) -> tuple[int, ...] | None:
+        """Layers of each of `devices`; None without any."""
+        return tuple(n for n in self.placement.layers_per_gpu if n) if self.uses_gpu else None
+
+    @property
+    def load_mode(self) -> LoadMode:
+        """Return how the file is read."""
+        if not self.uses_gpu:
+            return "auto"
+        return "pinned" if self.host.is_pinned else "mmap"
+
+    @property
+    def repacks(self) -> bool:
+        """Return whether llama.cpp may copy experts into an order that is faster for CPUs."""
+        return self.uses_gpu or self.host.weights > 0
+
+    @property
+    def model_params(self) -> ModelParams:
+        """Return where llama.cpp is to put the weights."""
+        return ModelParams(
+            n_gpu_layers=self.placement.n_gpu_layers,
+            devices=self.devices,
+            tensor_overrides=self.placement.tensor_overrides(),
+            load_mode=self.load_mode,
+            tensor_split=self.tensor_split,
+            repack=self.repacks,
+        )
+
+    @property
+    def context_params(self) -> ContextParams:
+        """Return the parameters of the context over them."""
+        return self.shape.context_params(
+            n_threads_prefill=self.n_threads_prefill, n_threads_decode=self.n_threads_decode
+        )

@@ -1,0 +1,317 @@
+"""Estimates how fast a placement would run, and what bounds it, to choose one.
+
+Decode reads the weights that a token uses once, from wherever they are. Prefill computes, and
+brings the experts of the host over to the GPU once per ubatch. The constants below are fitted to
+published and measured figures; what a machine does not report is assumed, and marked so.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.nvidia import Gpu
+from gptoss_local.machine.plan.facts import ModelFacts
+from gptoss_local.machine.plan.memory import MAX_HOST_BATCH, Shape
+from gptoss_local.machine.plan.objective import BALANCED, N_ANSWER, N_PROMPT, Objective
+from gptoss_local.machine.plan.placement import Placement
+
+Bound = Literal["GPU memory", "GPU compute", "RAM", "CPU", "PCIe", "disk"]
+
+_READ = 0.7  # share of a memory's peak bandwidth that decode gets
+_LAYER_S = 100e-6  # of a decoded token per layer besides reading: kernels' starts, dependencies
+# Of a GPU's time for a token's experts, what each token more of a step adds: they share no reads.
+# PERF: H100, ms a step of 1, 4, 8 and 16 sequences: 20b 3.2, 6.2, 10.2, 18.6; 120b 4.7, 9.1, 14.7,
+# 40.7.
+_ROW = 1.9
+_SPLIT_S = 60e-6  # and per layer whose experts are on the host: the hand-over; assumed per next GPU
+_HOST_S = 2.5e-3  # and once if there is such a layer. PERF: H200, 20b over HTTP, 5 and 14 layers
+# Per layer that is on the host as a whole, for attention there, after N_PROMPT tokens. PERF: H200,
+# 16 cores, 20b, 5 and 15 such layers: 23 and 63 ms a token, where 13 and 29 were expected without.
+_HOST_LAYER_S = 2.2e-3
+_PINNED, _PAGEABLE = 0.82, 0.25  # share of PCIe's peak; PERF: H200, 46 to 56 and 13 of 63 GB/s
+_LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}
+_CORE_BYTES_S = 7e9  # weights that one core can read and multiply while it decodes
+_CPU_PARAMS_S = 1.8e10  # MXFP4 weights times tokens, per core. PERF: 1.5 on the H200's Xeon
+# Of a prompt's token per token of its ubatch: masks, made on one core, it seems. PERF: H200,
+# 20b in VRAM, 4,096 tokens in ubatches of 1,024, 2,048 and 4,096: 13.4, 13.4 and 10.9 k tokens/s.
+_MASK_S = 7e-9
+_MIN_OFFLOAD = 8  # tokens; whether fewer are faster on the GPU is left to the first load
+_DISK_BYTES_S = {"nvme": 2.5e9, "ssd": 0.45e9, "rotating": 0.1e9}
+
+# Assumed where the machine does not report it.
+RAM_BYTES_S = 75e9  # two channels of DDR5-4800
+_VRAM_BYTES_S = 400e9
+_SHARED_BYTES_S = 100e9  # RAM that a GPU shares: Orin NX 102 GB/s, Orin Nano 68
+_KNOWN_BYTES_S = {"GB10": 273e9, "Thor": 273e9}  # of data sheets: the driver does not say
+_GPU_CORES_HZ = 15e12  # cores times clock
+_PCIE_BYTES_S = 15.75e9  # generation 4, 8 lanes
+
+
+class HostWeights(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the host's weights in its memory.
+
+    Attributes:
+        pinned: They are locked for copies to a GPU.
+        missing_share: How much of them is read from the disk again.
+    """
+
+    pinned: bool = False
+    missing_share: float = 0.0
+
+
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens a second of one stream, and what bounds them.
+
+    Attributes:
+        offload_min_batch: From how many tokens on it is faster to bring experts to the GPU than to
+            compute them where they are.
+        read_s, write_s: For N_PROMPT tokens read and N_ANSWER written; where several requests are
+            answered at the same time, each one's share.
+        assumed: What the machine did not report.
+    """
+
+    prefill_tok_s: float
+    prefill_bound: Bound
+    decode_tok_s: float
+    decode_bound: Bound
+    read_s: float
+    write_s: float
+    offload_min_batch: int = 32
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def request_s(self) -> float:
+        """The time of one of the requests of the plan's objective."""
+        return self.read_s + self.write_s
+
+
+def estimate_speed(
+    facts: ModelFacts,
+    shape: Shape,
+    placement: Placement,
+    machine: Machine,
+    host: HostWeights,
+    objective: Objective = BALANCED,
+) -> Speed:
+    """Estimate a placement's speed on a machine.
+
+    Args:
+        facts: The model.
+        shape: Of the context.
+        placement: Of the weights.
+        machine: Its GPUs, cores and disk.
+        host: Its weights.
+        objective: The request whose time is estimated, too.
+    """
+    share = _PINNED if host.pinned else _PAGEABLE
+    missing_share = host.missing_share
+
+    prefill_s, min_batch = _prefill_s(facts, shape, placement, machine, pinned=host.pinned)
+    if missing_share:
+        n_steps = math.ceil(N_PROMPT / min(shape.n_batch, shape.n_ctx))
+        n_bytes = placement.expert_bytes_on_host(facts) + placement.dense_bytes_on_host(facts)
+        prefill_s["disk"] = n_steps * missing_share * n_bytes / _disk_bytes_s(machine)
+
+    def step_s(n_rows: int) -> dict[Bound, float]:
+        offloads = placement.n_gpu_layers > 0 and n_rows >= min_batch
+        link_bytes_s = _link_bytes_s(placement, machine) * share if offloads else None
+        spent = _decode_s(facts, placement, machine, n_rows, link_bytes_s)
+        if missing_share:
+            used_bytes = _used_on_host(facts, placement, n_rows)
+            spent["disk"] = missing_share * used_bytes / _disk_bytes_s(machine)
+        return spent
+
+    decode_s = step_s(1)
+    n_rows = objective.n_rows(shape.n_seq, shape.n_ctx)
+    answer_s = decode_s if n_rows == 1 else step_s(n_rows)
+    return Speed(
+        prefill_tok_s=N_PROMPT / sum(prefill_s.values()),
+        prefill_bound=max(prefill_s, key=lambda bound: prefill_s[bound]),
+        decode_tok_s=1 / sum(decode_s.values()),
+        decode_bound=max(decode_s, key=lambda bound: decode_s[bound]),
+        read_s=sum(prefill_s.values()),
+        write_s=N_ANSWER * sum(answer_s.values()) / n_rows,
+        offload_min_batch=min_batch,
+        assumed=_assumed(facts, machine, placement),
+    )
+
+
+def _disk_bytes_s(machine: Machine) -> float:
+    return _DISK_BYTES_S[machine.disk or "ssd"]
+
+
+def _used_on_host(facts: ModelFacts, placement: Placement, n_rows: int) -> float:
+    """Return the bytes of the host's weights that a step of `n_rows` tokens uses.
+
+    The CPU reads an expert once for all tokens that chose it, here as if they chose evenly.
+    """
+    used = 1 - (1 - facts.used_fraction) ** n_rows if n_rows > 1 else facts.used_fraction
+    return placement.expert_bytes_on_host(facts) * used + placement.dense_bytes_on_host(facts)
+
+
+def _decode_s(
+    facts: ModelFacts,
+    placement: Placement,
+    machine: Machine,
+    n_rows: int,
+    link_bytes_s: float | None,
+) -> dict[Bound, float]:
+    """Return seconds of a step of `n_rows` sequences, each after a prompt of N_PROMPT tokens.
+
+    With `link_bytes_s`, the host's experts come over to the GPU.
+    """
+    host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes
+    cpu_params_s = _cpu_params_s(machine)
+    n_host = len(placement.host_experts) + len(placement.host_parts)
+    host, host_bytes_s = _host_bytes_s(machine)
+    n_whole = placement.n_host_layers(facts) if placement.n_gpu_layers else 0
+    hand_over_s = n_host * _SPLIT_S + (_HOST_S if n_host or n_whole else 0)
+    hand_over_s += n_whole * _HOST_LAYER_S
+    host_s = _used_on_host(facts, placement, n_rows) / host_bytes_s
+    host_s += (n_rows - 1) * host_share * facts.n_layers * facts.n_expert_params / cpu_params_s
+    spent: dict[Bound, float] = {host: host_s + hand_over_s}
+    if link_bytes_s is not None and n_rows > 1:
+        expert_bytes = placement.expert_bytes_on_host(facts) * _used_share(facts, n_rows)
+        spent = {host: hand_over_s, "PCIe": expert_bytes / link_bytes_s}
+    cache_bytes = n_rows * 2 * facts.n_heads_kv * facts.n_key * 2 * N_PROMPT * facts.n_layers / 2
+    if placement.n_gpu_layers:
+        used_bytes = facts.expert_bytes * facts.used_fraction
+        all_bytes = float(facts.weight_bytes - facts.input_bytes - facts.expert_bytes) + used_bytes
+        all_bytes += cache_bytes + (n_rows - 1) * _ROW * (1 - host_share) * used_bytes
+        all_bytes -= _used_on_host(facts, placement, 1)
+        spent["GPU memory"] = all_bytes / _vram_bytes_s(placement, machine)
+        spent["GPU memory"] += (len(_used_gpus(placement, machine)) - 1) * _SPLIT_S
+    else:
+        spent[host] += cache_bytes / host_bytes_s
+    spent["GPU memory" if placement.n_gpu_layers else host] += facts.n_layers * _LAYER_S
+    return spent
+
+
+def _host_bytes_s(machine: Machine) -> tuple[Bound, float]:
+    """Return what bounds the host's reading of weights during a decode, and its speed."""
+    by_ram = (machine.ram_bytes_s or RAM_BYTES_S) * _READ
+    by_cores = _n_fast_cores(machine) * _CORE_BYTES_S
+    return ("RAM", by_ram) if by_ram <= by_cores else ("CPU", by_cores)
+
+
+def _n_fast_cores(machine: Machine) -> int:
+    return machine.n_performance_cores or machine.n_cores or 8
+
+
+def _cpu_params_s(machine: Machine) -> float:
+    return _CPU_PARAMS_S * (machine.n_cores or 4)
+
+
+def _prefill_s(
+    facts: ModelFacts, shape: Shape, placement: Placement, machine: Machine, *, pinned: bool
+) -> tuple[dict[Bound, float], int]:
+    """Return seconds for N_PROMPT tokens by what they are spent on, and when to offload."""
+    cpu_params_s = _cpu_params_s(machine)
+    if not placement.n_gpu_layers:
+        return {"CPU": N_PROMPT * facts.n_active_params / cpu_params_s}, 32
+    host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes
+    layer_bytes = facts.expert_bytes / facts.n_layers
+    link_bytes_s = _link_bytes_s(placement, machine) * (_PINNED if pinned else _PAGEABLE)
+    min_batch = _break_even(facts, link_bytes_s, _host_bytes_s(machine)[1], cpu_params_s)
+    spent: dict[Bound, float] = {"GPU compute": 0.0, "PCIe": 0.0, "CPU": 0.0}
+    n_ubatch = min(shape.n_batch, shape.n_ctx)
+    n_host = host_share * facts.n_layers
+    for n, n_steps in ((n_ubatch, N_PROMPT // n_ubatch), (N_PROMPT % n_ubatch, 1)):
+        if not n:
+            continue
+        gpu_s = n * facts.n_active_params / _gpu_params_s(placement, machine, n)
+        spent["GPU compute"] += n_steps * gpu_s
+        spent["CPU"] += n_steps * n * n * _MASK_S
+        if n >= min_batch:
+            used_bytes = n_host * layer_bytes * _used_share(facts, n)
+            spent["PCIe"] += n_steps * used_bytes / link_bytes_s
+        else:
+            spent["CPU"] += n_steps * n_host * n * facts.n_expert_params / cpu_params_s
+    return spent, min_batch
+
+
+def _used_share(facts: ModelFacts, n_tokens: int) -> float:
+    """Return the share of a layer's experts that `n_tokens` use.
+
+    Tokens choose so unevenly that a quarter of them count. PERF: 120b, 64, 256 and 512 tokens move
+    0.31, 0.49 (H200, random weights) and some 0.75 (the RTX 3090 of the tests) of the experts; were
+    they even, it would be 0.87, 1 and 1.
+    """
+    return float(1 - (1 - facts.used_fraction) ** (n_tokens / 4))
+
+
+def _break_even(
+    facts: ModelFacts, link_bytes_s: float, host_bytes_s: float, cpu_params_s: float
+) -> int:
+    """Return the smallest batch whose experts are brought over faster than the host computes.
+
+    Both read the experts that are used, over the link or from RAM; compared with that, the GPU
+    computes with them in no time. Experts are taken as chosen evenly, unlike in `_used_share`: that
+    is the most that may have to come.
+
+    PERF: H200, 16 cores, PCIe 5 x16, 14 layers of 20b: 4, 8 and 16 tokens take 148, 217 and 374 ms
+    on the host, and 40, 56 and 66 with the experts brought over.
+    """
+    layer_bytes = facts.expert_bytes / facts.n_layers
+    for n in range(_MIN_OFFLOAD, MAX_HOST_BATCH):
+        used_bytes = layer_bytes * (1 - (1 - facts.used_fraction) ** n)
+        cpu_s = used_bytes / host_bytes_s + n * facts.n_expert_params / cpu_params_s
+        if used_bytes / link_bytes_s < cpu_s:
+            return n
+    return MAX_HOST_BATCH
+
+
+def _used_gpus(placement: Placement, machine: Machine) -> list[tuple[Gpu, float]]:
+    """Return the GPUs with layers, each with its share of them: they take turns."""
+    n = sum(placement.layers_per_gpu)
+    pairs = zip(machine.usable_gpus, placement.layers_per_gpu, strict=False)
+    return [(gpu, count / n) for gpu, count in pairs if count]
+
+
+def _vram_bytes_s(placement: Placement, machine: Machine) -> float:
+    gpus = _used_gpus(placement, machine)
+    return _READ / sum(share / _memory_bytes_s(gpu) for gpu, share in gpus)
+
+
+def _memory_bytes_s(gpu: Gpu) -> float:
+    """Return the peak bandwidth of a GPU's memory, assumed where neither driver nor sheet says."""
+    known = (rate for name, rate in _KNOWN_BYTES_S.items() if name in gpu.name.split())
+    assumed = _SHARED_BYTES_S if gpu.shares_ram else _VRAM_BYTES_S
+    return gpu.bandwidth_bytes_s or next(known, assumed)
+
+
+def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> float:
+    """Return weights times tokens per second. Fitted: RTX 3090, 4090, 5080, H200 within 25 %."""
+    seconds = 0.0
+    for gpu, share in _used_gpus(placement, machine):
+        rate = (gpu.n_cores * gpu.clock_hz) if gpu.n_cores and gpu.clock_hz else _GPU_CORES_HZ
+        major = (gpu.compute_capability or (8, 0))[0]
+        per_core = {9: 1.5, 10: 1.5, 12: 1.1}.get(major, 0.87)
+        seconds += share / (rate * per_core)
+    return n_tokens / (n_tokens + 200) / seconds
+
+
+def _link_bytes_s(placement: Placement, machine: Machine) -> float:
+    """PCIe to the first GPU with layers, to which all experts of the host go."""
+    gpu = _used_gpus(placement, machine)[0][0]
+    if gpu.shares_ram:
+        return _memory_bytes_s(gpu) / 2  # read and written in one memory
+    if gpu.pcie_generation is None or gpu.pcie_width is None:
+        return _PCIE_BYTES_S
+    return _LANE_BYTES_S.get(gpu.pcie_generation, _LANE_BYTES_S[6]) * gpu.pcie_width
+
+
+def _assumed(facts: ModelFacts, machine: Machine, placement: Placement) -> tuple[str, ...]:
+    found = []
+    if placement.expert_bytes_on_host(facts) and machine.ram_bytes_s is None:
+        found.append(f"RAM of {RAM_BYTES_S / 1e9:.0f} GB/s")
+    for gpu, _ in _used_gpus(placement, machine) if placement.n_gpu_layers else ():
+        if gpu.bandwidth_bytes_s is None:
+            found.append(f"{gpu.name}: memory of {_memory_bytes_s(gpu) / 1e9:.0f} GB/s")
+        if gpu.n_cores is None or gpu.clock_hz is None:
+            found.append(f"{gpu.name}: {_GPU_CORES_HZ / 1e12:.0f} T core cycles/s")
+        if not gpu.shares_ram and (gpu.pcie_generation is None or gpu.pcie_width is None):
+            found.append(f"{gpu.name}: PCIe of {math.floor(_PCIE_BYTES_S / 1e9)} GB/s")
+    return tuple(found)

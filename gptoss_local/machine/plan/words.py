@@ -1,0 +1,194 @@
+"""A plan's reasons in sentences."""
+
+import msgspec
+
+from gptoss_local.machine.hardware import Machine
+from gptoss_local.machine.nvidia import Gpu
+from gptoss_local.machine.plan.facts import EXPERT_PARTS, ModelFacts
+from gptoss_local.machine.plan.memory import all_cache_bytes
+from gptoss_local.machine.plan.objective import N_ANSWER, N_PROMPT
+from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.planner import FLOOR_CTX, half_ctx_costs
+from gptoss_local.machine.plan.result import Plan
+
+_UNTUNED = "until `gptoss tune` has measured it"
+_UNLOADED = "until its first load has measured it"
+
+
+def explain(
+    facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan, *, is_tuned: bool = False
+) -> list[str]:
+    """Say where the weights are and why, why this context, what bounds the speed."""
+    lines = [
+        *_placement(facts, machine, options, plan),
+        *_host(facts, machine, plan),
+        *_context(facts, machine, options, plan),
+        *_cache(facts, plan),
+        *_speed(facts, options, plan, is_tuned=is_tuned),
+    ]
+    if plan.speed.assumed:
+        lines.append(f"Not known here, and assumed: {', '.join(plan.speed.assumed)}.")
+    return lines
+
+
+def no_code(machine: Machine, gpu: Gpu) -> str:
+    """Say why a GPU is not used though it is there."""
+    capability = ".".join(map(str, gpu.compute_capability or ()))
+    return (
+        f"GPU {gpu.index} ({gpu.name}) is not used: llama.cpp is built with CUDA "
+        f"{machine.cuda_build} here, which has no code for compute capability {capability}."
+    )
+
+
+def gib(n_bytes: float) -> str:
+    return f"{n_bytes / 2**30:.1f} GiB"
+
+
+def rate(tokens_s: float) -> str:
+    """Return tokens a second, with a digit after the point where that is much of it."""
+    return f"{tokens_s:,.0f}" if tokens_s >= 10 else f"{tokens_s:.2g}"
+
+
+def _placement(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan) -> list[str]:
+    if not plan.uses_gpu:
+        return [_why_no_gpu(machine, options)]
+    placement, lines = plan.placement, []
+    n_host_layers = placement.n_host_layers(facts)
+    if n_host_layers:
+        lines.append(
+            f"The first {n_host_layers} of {facts.n_layers} layers are on the host, as requested."
+        )
+    if placement.shares_experts:
+        lines.append(_experts(facts, machine, options, plan))
+    elif not n_host_layers:
+        lines.append("The whole model is in VRAM, but for the embedding table.")
+    for gpu, n in zip(machine.usable_gpus, placement.layers_per_gpu, strict=True):
+        if not machine.has_code_for(gpu):
+            lines.append(no_code(machine, gpu))
+        elif not n:
+            lines.append(
+                f"GPU {gpu.index} ({gpu.name}) is left out: too small, or slower than without it."
+            )
+    return lines
+
+
+def _experts(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan) -> str:
+    """Describe the experts in RAM whose layers are on GPUs."""
+    whole, parts = plan.placement.host_experts, plan.placement.host_parts
+    n_host_layers = plan.placement.n_host_layers(facts)
+    of_host = sum(facts.layer_expert_bytes[:n_host_layers])
+    n_bytes = plan.placement.expert_bytes_on_host(facts) - of_host
+    n_tensors = sum(len(names) for _, names in parts)
+    also = f" and {n_tensors} of {len(EXPERT_PARTS) * len(parts)} tensors more" if parts else ""
+    if options.n_cpu_moe is not None:
+        why = "as requested"
+    elif _is_limited(machine, options):
+        why = f"as no more than {gib(options.vram_bytes or 0)} of a GPU may be used"
+    else:
+        why = "as VRAM is too small for more"
+    return (
+        f"Attention, cache and head{' of the others' if n_host_layers else ''} are in VRAM; the "
+        f"experts of {len(whole)} of {facts.n_layers} layers{also}, {gib(n_bytes)}, are in RAM, "
+        f"{why}. A token reads {facts.used_fraction:.1%} of them. "
+        f"{_offloading(plan.speed.offload_min_batch)}"
+    )
+
+
+def _is_limited(machine: Machine, options: PlanOptions) -> bool:
+    """Return whether the user leaves a plan less than what is free."""
+    limit = options.vram_bytes
+    return limit is not None and any(limit < gpu.free_bytes for gpu in machine.usable_gpus)
+
+
+def _offloading(n_tokens: int) -> str:
+    if n_tokens == 1:
+        return "Every step brings those that it uses to the GPU."
+    return f"Steps of {n_tokens} tokens or more bring those that they use to the GPU."
+
+
+def _why_no_gpu(machine: Machine, options: PlanOptions) -> str:
+    has_wish = bool(options.n_gpu_layers) or options.n_cpu_moe is not None
+    dropped = " Settings for its layers have no effect." if has_wish else ""
+    return f"{_why_cpu(machine, options)}{dropped}"
+
+
+def _why_cpu(machine: Machine, options: PlanOptions) -> str:
+    if options.n_gpu_layers == 0:
+        return "No layer is on a GPU, as requested."
+    if not machine.gpus:
+        return "There is no NVIDIA GPU, so the CPU computes everything."
+    if not machine.has_cuda_build:
+        return "This build of llama.cpp has no CUDA, so the GPU is not used."
+    if not any(map(machine.has_code_for, machine.gpus)):
+        return " ".join(no_code(machine, gpu) for gpu in machine.gpus)
+    is_limited = _is_limited(machine, options)
+    vram = f"{gib(options.vram_bytes or 0)} of each GPU, as requested," if is_limited else "VRAM"
+    return f"{vram} is too small even without experts, or would be slower than the CPU alone."
+
+
+def _host(facts: ModelFacts, machine: Machine, plan: Plan) -> list[str]:
+    if plan.host.is_pinned:
+        return [f"{gib(plan.host.weights)} of weights in RAM are pinned, for fast copies."]
+    if not plan.placement.expert_bytes_on_host(facts):
+        return []
+    if plan.host.missing_share(machine.available_bytes):
+        return [
+            f"RAM is too small for the weights ({gib(machine.available_bytes)} are free): parts "
+            "are read from the disk again and again."
+        ]
+    if not plan.uses_gpu:
+        return []
+    limit = gib(machine.pinnable_bytes) if machine.pinnable_bytes is not None else "unknown"
+    return [f"Weights in RAM are mapped, not pinned (limit: {limit}): long prompts are slower."]
+
+
+def _context(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan) -> list[str]:
+    n_ctx = plan.shape.n_ctx
+    shared = f", shared by {plan.shape.n_seq} answers" if plan.shape.n_seq > 1 else ""
+    text = f"A context of {n_ctx:,} tokens{shared}"
+    if options.n_ctx is not None:
+        if options.n_ctx > facts.n_ctx_train:
+            return [f"{text}: the most that the model supports."]
+        rounded = f": {options.n_ctx:,} were requested; it grows by 256"
+        return [f"{text}{', as requested' if n_ctx == options.n_ctx else rounded}."]
+    if n_ctx >= facts.n_ctx_train:
+        return [f"{text}: the most that the model supports."]
+    if not plan.uses_gpu:
+        return [f"{text}: more takes RAM, and minutes to read on a CPU; --ctx asks for it."]
+    if n_ctx < FLOOR_CTX:
+        return [f"{text}: more does not fit."]
+    return [
+        f"{text}: weights and batches make better use of the memory here; for a prompt that needs "
+        "more, the model is loaded again."
+    ]
+
+
+def _cache(facts: ModelFacts, plan: Plan) -> list[str]:
+    """Say what a cache of another type saves, and what it costs."""
+    if (kind := plan.shape.cache_type) == "f16":
+        return []
+    plain = msgspec.structs.replace(plan.shape, cache_type="f16")
+    sizes = f"{gib(all_cache_bytes(facts, plan.shape))} instead of "
+    sizes += gib(all_cache_bytes(facts, plain))
+    return [f"Keys and values are stored as {kind}, as requested: {sizes}."]
+
+
+def _request(options: PlanOptions, plan: Plan) -> str:
+    """Say how long takes what plans are compared by; of several, `Speed` has each one's share."""
+    request_s = plan.speed.request_s
+    n_rows = options.objective.n_rows(plan.shape.n_seq, plan.shape.n_ctx)
+    several = f"{n_rows} requests at the same time, of " if n_rows > 1 else ""
+    tokens = f"{N_PROMPT:,} tokens read and {N_ANSWER} written"
+    return f"{n_rows * request_s:.1f} s for {several}{tokens}"
+
+
+def _speed(facts: ModelFacts, options: PlanOptions, plan: Plan, *, is_tuned: bool) -> list[str]:
+    speed, half = plan.speed, half_ctx_costs(facts, plan, options) - 1
+    context = "" if options.n_ctx or not half else f"; half the context counts as {half:.0%} more"
+    unknown = _UNLOADED if plan.placement.shares_experts else _UNTUNED
+    return [
+        f"Expected: prompts {rate(speed.prefill_tok_s)} tokens/s, bound by {speed.prefill_bound}; "
+        f"answers {rate(speed.decode_tok_s)} tokens/s, bound by {speed.decode_bound}. "
+        f"An estimate, {'corrected by what was measured here' if is_tuned else unknown}.",
+        f"That is {_request(options, plan)}, by which this plan was chosen{context}.",
+    ]

@@ -1,0 +1,322 @@
+"""The models we know by name: `models.toml`, and the user's own next to `config.toml`.
+
+Knows nothing of what is on disk. An entry of the user with the name of one of ours changes what it
+says of it; any other is one more model.
+"""
+
+import functools
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from gptoss_local.errors import UsageError
+from gptoss_local.quantities import parse_size
+from gptoss_local.settings import keep_from_children, user_models_file
+from gptoss_local.validation import in_words
+
+_AS_IN = 'As in: [[model]] name = "mine" and checkpoint = { repo = "OWNER/NAME" }.'
+_OURS = Path(__file__).parents[2] / "models.toml"
+
+# `[host/][namespace/]model[:tag]`, each part of 1 to 80 characters (Ollama's types/model/name.go).
+_PART = r"[a-z0-9_][a-z0-9_.-]{0,79}"
+NAME = re.compile(rf"(?:{_PART}/){{0,2}}{_PART}(?::{_PART})?")
+
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+_Repo = Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+/[\w.-]+(@\S+)?$")]
+_Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s?#]+(/[^\s?#]*)?$")]
+_File = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./-]*\.gguf$")]
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file, which refuses keys that it does not know."""
+
+
+class Checkpoint(_Entry, frozen=True):
+    """Safetensors on the hub, which are converted; `repo` is `OWNER/NAME[@REVISION]`."""
+
+    repo: _Repo
+    size_bytes: _Size = 0
+
+
+class PublishedGGUF(_Entry, frozen=True):
+    """A GGUF on the hub; `files` are its parts in their order, by their paths there."""
+
+    repo: _Repo
+    files: Annotated[tuple[_File, ...], msgspec.Meta(min_length=1)]
+    size_bytes: _Size = 0
+
+
+class Needs(_Entry, frozen=True):
+    """A machine on which the model is comfortable, as `16GiB`."""
+
+    vram: str = "0"
+    ram: str = "0"
+
+
+class Sampling(_Entry, frozen=True, omit_defaults=True):
+    """The sampling of a request that does not say otherwise, by Ollama's names."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    repeat_penalty: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    num_ctx: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    num_predict: int | None = None
+    seed: int | None = None
+    stop: list[str] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return those that are said, as options of a request."""
+        said: dict[str, Any] = msgspec.to_builtins(self)
+        return said
+
+
+UpstreamKind = Literal["vllm", "nim", "sglang", "tensorrt-llm", "dynamo", "llama-server"]
+
+
+class UpstreamAddress(_Entry, frozen=True, kw_only=True):
+    """Engines elsewhere that compute a model; see `gptoss_local.upstream`.
+
+    Attributes:
+        kind: What they are, which says how they are spoken to.
+        urls: Of equal engines, without `/v1`.
+        model: The model's name there.
+        key_env: The environment variable that has the key; empty: none is sent.
+        n_ctx: Tokens of context; 0: what they say, or else what gpt-oss was trained for.
+        first_token_s: How long to wait for the first token, with its queue and prefill.
+        stall_s: How long to wait for each further one.
+        has_priority: They order requests by priority; vLLM fails those with one if it does not.
+    """
+
+    kind: UpstreamKind
+    urls: Annotated[tuple[_Url, ...], msgspec.Meta(min_length=1)]
+    model: str = ""
+    key_env: Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")] = ""
+    n_ctx: _Size = 0
+    first_token_s: Annotated[float, msgspec.Meta(gt=0)] = 300.0
+    stall_s: Annotated[float, msgspec.Meta(gt=0)] = 60.0
+    has_priority: bool = False
+
+
+class CatalogModel(_Entry, frozen=True, kw_only=True):
+    """One entry.
+
+    Attributes:
+        file: A name inside the models folder, or the absolute path of a GGUF that lies elsewhere.
+        layers: Layers of the model, and `experts` of each layer: what a plan needs before the
+            model is here; 0 where they are not known.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    title: str = ""
+    license: str = ""
+    file: str = ""
+    embedded: bool = False
+    layers: int = 0
+    experts: int = 0
+    needs: Needs = Needs()
+    sampling: Sampling = Sampling()
+    checkpoint: Checkpoint | None = None
+    gguf: PublishedGGUF | None = None
+    upstream: UpstreamAddress | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether its file lies outside the models folder, and is not ours to change."""
+        return PurePath(self.file).is_absolute()
+
+    @property
+    def download_bytes(self) -> int:
+        """Return the size of the default download; 0 if that is not known."""
+        source = self.checkpoint or self.gguf
+        return source.size_bytes if source else 0
+
+    @property
+    def repo(self) -> str:
+        """Return the repository it comes from by default; empty if it cannot be pulled."""
+        source = self.checkpoint or self.gguf
+        return source.repo if source else ""
+
+
+def catalog() -> tuple[CatalogModel, ...]:
+    """Return all entries, the embedded one first.
+
+    Raises:
+        UsageError: the user's models.toml is wrong; the message says where.
+    """
+    file = user_models_file()
+    try:
+        changed_ns = file.stat().st_mtime_ns
+    except OSError:
+        changed_ns = 0
+    return _catalog(file, changed_ns)
+
+
+def check_models_file(path: Path) -> None:
+    """Check a file like the user's models.toml. Raises UsageError as `catalog`."""
+    _catalog(path, path.stat().st_mtime_ns)
+
+
+def canonical_name(name: str) -> str:
+    """Bring a name as people type it to the form we list: lower case, aliases, no `:latest`.
+
+    Nor the host and the namespace that Ollama puts before a name that has none.
+    """
+    wanted = name.strip().lower().removesuffix(":latest")
+    wanted = wanted.removeprefix("registry.ollama.ai/").removeprefix("library/")
+    for model in catalog():
+        if wanted in (model.name, *model.aliases):
+            return model.name
+    return wanted
+
+
+def known_model(name: str) -> CatalogModel | None:
+    """Return the entry of a canonical name."""
+    return next((model for model in catalog() if model.name == name), None)
+
+
+def known_names() -> list[str]:
+    """Return all names and aliases of the catalogue."""
+    return [name for model in catalog() for name in (model.name, *model.aliases)]
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of `names` that the user may have meant."""
+    import difflib  # PERF: 2 ms, for a mistake only
+
+    found = difflib.get_close_matches(name.lower(), list(names), n=1)
+    return found[0] if found else None
+
+
+def pull_advice(wanted: str) -> str:
+    """Return what to do about a name that cannot be pulled, as the catalogue does not know it."""
+    if close := closest(wanted, known_names()):
+        return f"Did you mean {close}?"
+    return (
+        f"gptoss pulls {' and '.join(m.name for m in catalog() if m.repo)}, and what you add to "
+        f"{user_models_file()}. Any other gpt-oss checkpoint can be converted: "
+        "gptoss convert OWNER/NAME OUT.gguf"
+    )
+
+
+@functools.lru_cache(4)
+def _catalog(users: Path, changed_ns: int) -> tuple[CatalogModel, ...]:
+    """PERF: every request asks for names; only a changed file is read again."""
+    tables = {table["name"]: table for table in _tables(_OURS)}
+    ours = {name: _convert(table, _OURS) for name, table in tables.items()}
+    if not changed_ns:
+        return tuple(ours.values())
+    theirs = [_normal(table, users) for table in _tables(users)]
+    names = [table["name"] for table in theirs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"{users}: the model '{twice}' is listed twice.")
+    found = ours | {t["name"]: _convert(tables.get(t["name"], {}) | t, users) for t in theirs}
+    _check(found, frozenset(names), users)
+    for model in found.values():
+        if model.upstream and model.upstream.key_env:
+            keep_from_children(model.upstream.key_env)
+    return tuple(found.values())
+
+
+def _tables(path: Path) -> list[dict[str, Any]]:
+    """Return the [[model]] tables of a file, as they are."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad begins with a BOM
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    tables = content.pop("model", [])
+    if content or not (isinstance(tables, list) and all(isinstance(t, dict) for t in tables)):
+        odd = f"unknown key '{next(iter(content))}'" if content else "'model' is not a [[model]]"
+        raise UsageError(f"{path}: {odd}", hint=_AS_IN)
+    return tables
+
+
+def _normal(table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return the names and paths of the user in the form that we compare."""
+    name = table.get("name")
+    if not isinstance(name, str):
+        raise UsageError(f"{path}: a [[model]] without a name", hint='Add name = "mine".')
+    normal = table | {"name": _plain(name)}
+    if isinstance(aliases := table.get("aliases"), list):
+        normal["aliases"] = [_plain(a) if isinstance(a, str) else a for a in aliases]
+    if isinstance(file := table.get("file"), str) and file.startswith("~"):
+        normal["file"] = os.path.expanduser(file)  # one of a user that is not here stays
+    return normal
+
+
+def _plain(name: str) -> str:
+    """Return a name or alias as `canonical_name` compares it."""
+    return name.lower().removesuffix(":latest")
+
+
+def _convert(table: dict[str, Any], path: Path) -> CatalogModel:
+    try:
+        model = msgspec.convert(table, CatalogModel)
+        for size in (model.needs.vram, model.needs.ram):
+            parse_size(size, "needs")
+    except (msgspec.ValidationError, UsageError) as error:
+        wrong = error.message if isinstance(error, UsageError) else in_words(error, table)
+        raise UsageError(
+            f"{path}, model '{table['name']}': {wrong}",
+            hint=f"Keys of a model: {', '.join(CatalogModel.__struct_fields__)}.",
+        ) from error
+    return model
+
+
+def _check(models: dict[str, CatalogModel], users: frozenset[str], path: Path) -> None:
+    """Check what must hold between fields and between entries of the user.
+
+    Raises:
+        UsageError: a name is invalid or stands for two models, or a file is not one we can use.
+    """
+    owners = {name: name for name in models}
+    for model in models.values():
+        for alias in model.aliases:
+            if owners.setdefault(alias, model.name) != model.name:
+                raise UsageError(
+                    f"{path}: '{alias}' would be a name of both '{owners[alias]}' and "
+                    f"'{model.name}'.",
+                    hint="Choose another name.",
+                )
+        if model.name in users:
+            _check_user(model, path)
+
+
+def _check_user(model: CatalogModel, path: Path) -> None:
+    where = f"{path}, model '{model.name}'"
+    for name in (model.name, *model.aliases):
+        if not NAME.fullmatch(name):
+            raise UsageError(f"{where}: '{name}' is not a name for a model.", hint="As mine:7b.")
+    if model.embedded and model.name != "nano":
+        raise UsageError(f"{where}: only nano is embedded.")
+    if model.is_local and model.repo:
+        raise UsageError(
+            f"{where}: it has a file of its own and a place to pull it from.",
+            hint="Leave out `file`, or `checkpoint` and `gguf`.",
+        )
+    if model.file and not model.is_local and PurePath(model.file).name != model.file:
+        raise UsageError(f"{where}: file '{model.file}' is neither a name nor an absolute path.")
+    if model.file and (not model.file.endswith(".gguf") or "\0" in model.file):
+        raise UsageError(f"{where}: file {model.file!r} is not a .gguf file.")
+    if model.upstream and any("@" in url for url in model.upstream.urls):
+        raise UsageError(  # not quoted, as messages are logged
+            f"{where}: an address has a user and a password in it.",
+            hint="`key_env` names a variable that has a key.",
+        )
+    if model.upstream and (model.embedded or model.file or model.repo):
+        raise UsageError(
+            f"{where}: it is computed elsewhere, and has a file or a place to pull one from.",
+            hint="Choose another name for what is computed elsewhere.",
+        )
+    if not (model.embedded or model.file or model.repo or model.upstream):
+        raise UsageError(
+            f"{where}: nothing says where it comes from.",
+            hint=_AS_IN,
+        )

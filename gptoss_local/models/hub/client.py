@@ -1,0 +1,295 @@
+"""Speaks with the hub through huggingface_hub: its addresses, headers, session and errors.
+
+The body of a file is read here and not by `hf_hub_download`, which in huggingface_hub 2.4 deletes
+what it has when it is interrupted, and loses up to 10 MB with every cut connection.
+Translates every error of huggingface_hub and of its HTTP client.
+"""
+
+import http
+import math
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import httpx2
+from huggingface_hub import HfApi, ModelInfo, constants, hf_hub_url
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.utils import (
+    build_hf_headers,
+    get_session,
+    hf_raise_for_status,
+    parse_ratelimit_headers,
+)
+
+from gptoss_local.bounded_answers import UNCOMPRESSED, bound
+from gptoss_local.errors import DownloadError, GptOssError, ModelNotFoundError, UsageError
+from gptoss_local.models.hub._environment import check_session, checked_endpoint
+from gptoss_local.models.hub.listing import HubFile, Listing
+from gptoss_local.models.hub.partial import PartialFile
+
+RETRY_WAITS_S = (1.0, 2.0, 4.0, 8.0, 8.0)
+"""Pauses between failures in a row; bytes that arrive in between start it over."""
+
+_LONGEST_WAIT_S = 900.0
+"""The longest wait that a hub may ask for; huggingface.co counts requests over 300 s."""
+
+_MAX_ANSWER_BYTES = 16 * 2**20  # a list of 10,000 files has 4 MB
+_IS_FILE = "gptoss_is_file"
+_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}")
+_RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
+_AGAIN_HINT = "Run the same command again: what has arrived is kept."
+
+# Else huggingface_hub asks huggingface.co for a list of coding agents, even when HF_ENDPOINT names
+# a mirror, and reports to the hub which one runs it.
+constants.HF_HUB_DISABLE_TELEMETRY = True
+
+
+class HubClient:
+    """One conversation with one hub.
+
+    Args:
+        endpoint: Address of the hub; None takes HF_ENDPOINT or huggingface.co.
+        token: None takes what HF_TOKEN or `hf auth login` give; False sends none.
+
+    Raises:
+        UsageError: The endpoint is not an http address, or token or proxy cannot be used.
+
+    Thread: everything may be called from many threads.
+    """
+
+    def __init__(self, endpoint: str | None = None, token: str | bool | None = None) -> None:
+        endpoint = endpoint or os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
+        self.endpoint = checked_endpoint(endpoint)
+        check_session(token)
+        self._token = token
+
+    def list_files(self, repo: str, revision: str) -> Listing:
+        """Ask what `repo` holds at `revision`.
+
+        Raises:
+            ModelNotFoundError: There is no such repository or revision.
+            DownloadError: The hub cannot be reached, or does not answer that.
+            UsageError: `repo` is not spelled like a repository.
+        """
+        what = f"the files of {repo}"
+        n_failures = 0
+        while True:
+            try:
+                return _parse_listing(self._model_info(repo, revision), repo, revision)
+            except HFValidationError as error:
+                raise UsageError(
+                    f"{repo!r} is not the name of a repository.",
+                    hint="Name it OWNER/NAME, such as openai/gpt-oss-20b.",
+                ) from error
+            except httpx2.ConnectError as error:  # nothing has begun: say so immediately
+                raise self._explained(error, repo, revision, what) from error
+            except httpx2.HTTPError as error:
+                n_failures += 1
+                wait_s = _wait_s(error, n_failures)
+                if wait_s is None:
+                    raise self._explained(error, repo, revision, what) from error
+                time.sleep(wait_s)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise DownloadError(
+                    f"{self.endpoint} does not answer like a Hugging Face hub.",
+                    hint="Check HF_ENDPOINT, and whether a proxy or a login page is in between.",
+                ) from error
+
+    def download(
+        self,
+        listing: Listing,
+        file: HubFile,
+        partial: PartialFile,
+        add: Callable[[int], None],
+        stopped: threading.Event,
+    ) -> None:
+        """Fetch what `partial` lacks of its file, over as many connections as it takes.
+
+        Args:
+            listing: Where `file` is from; its commit is what is asked for.
+            file: What to fetch.
+            partial: Holds a beginning of the file, or nothing.
+            add: Called with the bytes gained, or lost when the hub starts over.
+            stopped: Ends the download soon after it is set.
+
+        Raises:
+            DownloadError: The hub refuses, nothing came in all attempts, or `stopped` was set.
+                What came stays in `partial`.
+            OSError: The disk fails.
+        """
+        n_failures = 0
+        while (n_held := partial.size_bytes) < file.size_bytes:
+            try:
+                for n_bytes in self._append(listing, file, partial):
+                    add(n_bytes)
+                    if stopped.is_set():
+                        raise _stopped(file)
+            except httpx2.HTTPError as error:
+                n_failures = 1 if partial.size_bytes > n_held else n_failures + 1
+                wait_s = _wait_s(error, n_failures)
+                if wait_s is None:
+                    what = f"{file.name} of {listing.repo}"
+                    raise self._explained(error, listing.repo, listing.revision, what) from error
+                if stopped.wait(wait_s):
+                    raise _stopped(file) from error
+
+    def _model_info(self, repo: str, revision: str) -> ModelInfo:
+        _session()  # which the library uses, too
+        api = HfApi(endpoint=self.endpoint, token=self._token, headers=dict(UNCOMPRESSED))
+        timeout_s = constants.HF_HUB_ETAG_TIMEOUT
+        return api.model_info(repo, revision=revision, files_metadata=True, timeout=timeout_s)
+
+    def _append(self, listing: Listing, file: HubFile, sink: PartialFile) -> Iterator[int]:
+        """Read one answer into `sink`, from where it ends; yield the bytes gained or lost."""
+        n_held = sink.size_bytes
+        url = hf_hub_url(listing.repo, file.name, revision=listing.commit, endpoint=self.endpoint)
+        headers = build_hf_headers(token=self._token) | UNCOMPRESSED
+        if n_held:
+            headers["Range"] = f"bytes={n_held}-"
+        # Redirects go to another host, where the client does not send the token.
+        with _session().stream(
+            *("GET", url),
+            headers=headers,
+            timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT,
+            extensions={_IS_FILE: True},
+        ) as response:
+            hf_raise_for_status(response)
+            starts_over = n_held > 0 and response.status_code == http.HTTPStatus.OK
+            stated = _stated_bytes(response)
+            if stated != file.size_bytes and (starts_over or stated is not None):
+                raise self._wrong_size(file, stated)  # before what is held is lost for it
+            if starts_over:
+                sink.clear()
+                yield -n_held
+                n_held = 0
+            for chunk in response.iter_bytes():
+                n_held += len(chunk)
+                if n_held > file.size_bytes:
+                    raise self._wrong_size(file, n_held)
+                sink.write(chunk)
+                yield len(chunk)
+        if n_held < file.size_bytes:
+            raise httpx2.RemoteProtocolError("the answer ended early")
+
+    def _wrong_size(self, file: HubFile, n_bytes: int | None) -> DownloadError:
+        return DownloadError(
+            f"{self.endpoint} answers with something else than {file.name}: "
+            f"{n_bytes or 'an unknown number of'} bytes where its list says {file.size_bytes}.",
+            hint="A login page or a proxy may be in between; check the mirror in HF_ENDPOINT.",
+        )
+
+    def _explained(
+        self, error: httpx2.HTTPError, repo: str, revision: str, what: str
+    ) -> GptOssError:
+        login = "log in with `hf auth login` or set HF_TOKEN"
+        match error:
+            case GatedRepoError():
+                return DownloadError(
+                    f"{repo} is gated: the hub gives it only to those who accepted its licence.",
+                    hint=f"Accept it at {self.endpoint}/{repo}, then {login}.",
+                )
+            case RevisionNotFoundError():
+                return ModelNotFoundError(
+                    f"{repo} has no revision {revision}.",
+                    hint=f"Name a branch, tag or commit of {self.endpoint}/{repo}.",
+                )
+            case RemoteEntryNotFoundError():
+                return DownloadError(f"The hub lists {what} but does not have it.")
+            case httpx2.DecodingError():
+                return DownloadError(
+                    f"The answer of {self.endpoint} to a request for {what} is not read: {error}.",
+                    hint="A login page or a proxy may be in between; check HF_ENDPOINT.",
+                )
+            case HfHubHTTPError() if "Invalid credentials" in str(error):
+                return DownloadError(
+                    "The hub refuses the token.", hint=f"Make a new one, then {login}."
+                )
+            case HfHubHTTPError() if (
+                isinstance(error, RepositoryNotFoundError) or error.response.status_code == 401
+            ):
+                return ModelNotFoundError(
+                    f"{self.endpoint} has no repository {repo}, or it is private.",
+                    hint=f"Check the name; for a private one, {login}.",
+                )
+            case HfHubHTTPError():
+                status = error.response.status_code
+                hint = f"Check the rights of the token, or {login}." if status == 403 else ""
+                return DownloadError(
+                    f"{self.endpoint} answers {status} {error.response.reason_phrase} "
+                    f"to a request for {what}.",
+                    hint=hint or _AGAIN_HINT,
+                )
+        return DownloadError(
+            f"{self.endpoint} cannot be reached for {what}: {str(error) or type(error).__name__}.",
+            hint=f"Check the network. {_AGAIN_HINT}",
+        )
+
+
+def _session() -> httpx2.Client:
+    """Return the session of huggingface_hub, whose answers are bounded from now on."""
+    session = get_session()
+    hooks = session.event_hooks["response"]
+    if _bound not in hooks:
+        hooks.append(_bound)
+    return session
+
+
+def _bound(response: httpx2.Response) -> None:
+    """Hook: bound everything but files, which have a size that is known."""
+    is_file = response.request.extensions.get(_IS_FILE) and response.is_success
+    bound(response, math.inf if is_file else _MAX_ANSWER_BYTES)
+
+
+def _stopped(file: HubFile) -> DownloadError:
+    return DownloadError(f"The download of {file.name} was stopped.", hint=_AGAIN_HINT)
+
+
+def _parse_listing(info: ModelInfo, repo: str, revision: str) -> Listing:
+    if not isinstance(info.sha, str) or info.siblings is None:
+        raise ValueError("neither commit nor files")
+    files: dict[str, HubFile] = {}
+    for sibling in info.siblings:
+        lfs = sibling.lfs
+        checksum = f"sha256:{lfs.sha256}" if lfs else f"git-sha1:{sibling.blob_id}"
+        if not isinstance(sibling.size, int) or not _CHECKSUM.fullmatch(checksum):
+            raise ValueError(f"no size or checksum of {sibling.rfilename}")
+        files[sibling.rfilename] = HubFile(sibling.rfilename, sibling.size, checksum)
+    return Listing(repo, revision, info.sha, files)
+
+
+def _stated_bytes(response: httpx2.Response) -> int | None:
+    """Read how large the whole file is, of which `response` may be the rest."""
+    stated = response.headers.get("Content-Range", "").rpartition("/")[2]
+    if not stated and "Content-Encoding" not in response.headers:
+        stated = response.headers.get("Content-Length", "")
+    return _number(stated)
+
+
+def _wait_s(error: httpx2.HTTPError, n_failures: int) -> float | None:
+    """Return how long to pause after the n-th failure in a row; None to give up."""
+    if n_failures > len(RETRY_WAITS_S) or isinstance(error, httpx2.DecodingError):
+        return None
+    wait_s = RETRY_WAITS_S[n_failures - 1]
+    if not isinstance(error, HfHubHTTPError):
+        return wait_s
+    if error.response.status_code not in _RETRIED_STATUSES:
+        return None
+    limit = parse_ratelimit_headers(error.response.headers)
+    asked_s = _number(error.response.headers.get("Retry-After", "")) or 0
+    if limit is not None and limit.remaining == 0:
+        asked_s = max(asked_s, limit.reset_in_seconds)
+    return max(wait_s, asked_s) if asked_s <= _LONGEST_WAIT_S else None
+
+
+def _number(text: str) -> int | None:
+    """Return a number of a header, which a hub may fill with anything."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None

@@ -1,0 +1,214 @@
+"""Opens a repository of the hub for a folder: a checkpoint that is converted, or ready files."""
+
+import contextlib
+from collections.abc import Container, Generator, Iterator, Sequence
+from pathlib import Path
+
+from gptoss_local.errors import DownloadError
+from gptoss_local.models.hub.client import HubClient
+from gptoss_local.models.hub.folder import DownloadFolder
+from gptoss_local.models.hub.listing import INDEX_NAME, HubFile, Listing
+from gptoss_local.models.hub.transfer import Transfer, is_offline
+from gptoss_local.types import Progress
+
+
+def _no_progress(what: str, done: int, total: int) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def open_checkpoint(
+    source: str,
+    folder: Path,
+    *,
+    original: bool = False,
+    endpoint: str | None = None,
+    token: str | bool | None = None,
+) -> Iterator["HubCheckpoint"]:
+    """List a repository and lock `folder` for its files; leaving ends all downloads.
+
+    Under HF_HUB_OFFLINE the list is that of the last time, and the network is never touched.
+
+    Args:
+        source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
+        folder: A folder for this checkpoint alone.
+        original: Take the `original/` layout instead of the one at the root.
+        endpoint: As for `HubClient`.
+        token: As for `HubClient`.
+
+    Raises:
+        ModelNotFoundError: There is no such repository or revision.
+        DownloadError: The hub cannot be reached, it holds no checkpoint under this name, or
+            another process downloads into `folder`.
+        UsageError: `source` is not spelled like a repository.
+    """
+    client = HubClient(endpoint, token)
+    with _opened(client, source, folder) as (kept, listing):
+        checkpoint = HubCheckpoint(client, kept, listing, original=original)
+        kept.begin(listing)
+        try:
+            yield checkpoint
+        finally:
+            checkpoint.stop()
+
+
+def download_files(
+    source: str, folder: Path, names: Sequence[str], *, progress: Progress = _no_progress
+) -> list[tuple[Path, HubFile]]:
+    """Fetch files of a repository; what an earlier call began is continued.
+
+    Args:
+        source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
+        folder: A folder for these files alone.
+        names: Their paths in the repository.
+        progress: Called with the bytes of all of them.
+
+    Returns:
+        Each file where it lies now, and what the hub says of it, in the order of `names`.
+
+    Raises:
+        ModelNotFoundError: There is no such repository or revision.
+        DownloadError: See `HubCheckpoint.iter_shards`; or a file is not in the repository.
+        UsageError: `source` is not spelled like a repository.
+    """
+    client = HubClient()
+    with _opened(client, source, folder) as (kept, listing):
+        files = listing.named(names)
+        kept.begin(listing)
+        n_missing_bytes = sum(file.size_bytes - kept.held_bytes(file) for file in files)
+        if n_missing_bytes:
+            kept.check_space(n_missing_bytes)
+        transfer = Transfer(client, kept, listing)
+        done = transfer.tally("downloading", files, (), progress)
+        for _ in transfer.fetch(files, 2, done):
+            pass
+        return [(kept.path(file), file) for file in files]
+
+
+@contextlib.contextmanager
+def _opened(
+    client: HubClient, source: str, folder: Path
+) -> Iterator[tuple[DownloadFolder, Listing]]:
+    """Lock a folder for a repository, and list that."""
+    repo, _, revision = source.partition("@")
+    kept = DownloadFolder(folder)
+    with kept.locked():
+        if is_offline():
+            listing = kept.listing
+            if listing is None or (listing.repo, listing.revision) != (repo, revision or "main"):
+                raise DownloadError(
+                    f"{folder} does not hold {source}, and HF_HUB_OFFLINE forbids fetching it.",
+                    hint="Unset HF_HUB_OFFLINE, or name the folder of an earlier download.",
+                )
+        else:
+            listing = client.list_files(repo, revision or "main")
+        yield kept, listing
+
+
+class HubCheckpoint(Transfer):
+    """A checkpoint on its way into a folder; `open_checkpoint` makes it.
+
+    Attributes:
+        folder: Where config, index and shards are.
+        tokenizer_folder: Where its tokenizer is: another one in the `original/` layout.
+        listing: What the repository holds.
+
+    Thread: one thread at a time calls the methods.
+    """
+
+    def __init__(
+        self, client: HubClient, kept: DownloadFolder, listing: Listing, *, original: bool
+    ) -> None:
+        super().__init__(client, kept, listing)
+        self.folder = kept.root / "original" if original else kept.root
+        self.tokenizer_folder = kept.root
+        self._original = original
+        self._small = listing.small_files(original=original)
+
+    def fetch_small_files(self, *, progress: Progress = _no_progress) -> None:
+        """Fetch config, tokenizer and index: what a conversion is planned from.
+
+        Raises:
+            DownloadError: See `iter_shards`.
+        """
+        done = self.tally("fetching config and tokenizer", self._small, (), progress)
+        for _ in self.fetch(self._small, len(self._small), done):
+            pass
+
+    def iter_shards(
+        self,
+        *,
+        skip: Container[str] = (),
+        n_parallel: int = 4,
+        extra_bytes: int = 0,
+        progress: Progress = _no_progress,
+    ) -> Generator[Path, None, None]:
+        """Yield each shard once it is complete and right; `fetch_small_files` comes first.
+
+        The next download begins only when the caller comes back for the next shard: one who
+        deletes what it has used never has more than a few unused ones on its disk.
+
+        Args:
+            skip: File names of shards that are used already; they are not fetched or yielded.
+            n_parallel: Downloads at the same time.
+            extra_bytes: What the caller needs of the disk besides the downloads; below zero if it
+                will free more than it needs.
+            progress: Gets the bytes of all files, `skip` and small ones included.
+
+        Raises:
+            DownloadError: The hub or the network fails, the disk is full or would become so, a
+                file arrives damaged twice, or one that is skipped has changed on the hub.
+        """
+        shards = self._shards()
+        skipped = [file for file in shards if self._kept.path(file).name in skip]
+        wanted = [file for file in shards if file not in skipped]
+        self._kept.check_unchanged(skipped)
+        n_missing_bytes = sum(file.size_bytes - self._kept.held_bytes(file) for file in wanted)
+        if n_missing_bytes:
+            self._kept.check_space(n_missing_bytes + extra_bytes)
+        done = self.tally("downloading", (*self._small, *wanted), skipped, progress)
+        yield from self.fetch(wanted, n_parallel, done)
+
+    def check_space(self, n_bytes: int) -> None:
+        """Refuse to begin what the disk cannot hold.
+
+        Raises:
+            DownloadError: Fewer than `n_bytes` are free.
+        """
+        self._kept.check_space(n_bytes)
+
+    @property
+    def free_bytes(self) -> int:
+        """Return the bytes that the disk has left."""
+        return self._kept.free_bytes
+
+    def missing_bytes(self, skip: Container[str] = ()) -> int:
+        """Return the bytes still to be downloaded; `fetch_small_files` may still come.
+
+        Args:
+            skip: As for `iter_shards`.
+        """
+        files = [f for f in self._all_files() if self._kept.path(f).name not in skip]
+        return sum(file.size_bytes - self._kept.held_bytes(file) for file in files)
+
+    def total_bytes(self) -> int:
+        """Return the size of all files; a guess until `fetch_small_files` has run."""
+        return sum(file.size_bytes for file in self._all_files())
+
+    def shard_sizes(self) -> list[int]:
+        """Return the bytes of every shard; a guess until `fetch_small_files` has run."""
+        return [file.size_bytes for file in self._known_shards()]
+
+    def _all_files(self) -> tuple[HubFile, ...]:
+        return (*self._small, *self._known_shards())
+
+    def _known_shards(self) -> tuple[HubFile, ...]:
+        """Return those of the index, or before it is here what looks like shards."""
+        if all(self._kept.path(file).is_file() for file in self._small):
+            return self._shards()
+        return self.listing.expected_shards(original=self._original)
+
+    def _shards(self) -> tuple[HubFile, ...]:
+        index = [self._kept.path(f) for f in self._small if f.name.endswith(INDEX_NAME)]
+        content = index[0].read_bytes() if index else None
+        return self.listing.shards(content, original=self._original)

@@ -1,0 +1,219 @@
+"""The folder that a download fills: what is in it, complete or not, and what is known right.
+
+A file has its final name only when it is complete and its checksum is the hub's. What is on the
+way lies in `.gptoss-download/`, its checksum in its name, next to `state.json`: the list of files,
+and which were found right, so that gigabytes need not be hashed again.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import msgspec
+from huggingface_hub.utils import WeakFileLock
+
+from gptoss_local.errors import DiskError, DiskFullError, DownloadError
+from gptoss_local.models.hub.listing import HubFile, Listing
+from gptoss_local.models.hub.partial import PartialFile, new_digest
+
+_OWN_NAME = ".gptoss-download"
+_LOCK_WAIT_S = 0.2
+
+
+class _Checked(msgspec.Struct, frozen=True):
+    """A file as it was when its checksum was found right."""
+
+    checksum: str
+    commit: str
+    mtime_ns: int
+
+
+class _State(msgspec.Struct):
+    listing: Listing | None = None
+    checked: dict[str, _Checked] = {}
+
+
+class DownloadFolder:
+    """One folder for one checkpoint; made if need be.
+
+    Args:
+        root: The folder. Files of the repository lie in it under their names there.
+
+    Raises:
+        DownloadError: It cannot be written to.
+
+    Thread: everything may be called from many threads.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._own = root / _OWN_NAME
+        self._lock = threading.Lock()
+        with disk_errors(root):
+            self._own.mkdir(parents=True, exist_ok=True)
+        self._state = self._read_state()
+
+    @property
+    def listing(self) -> Listing | None:
+        """Return what the hub held when it was asked last."""
+        return self._state.listing
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out; the lock ends with this one, however it ends.
+
+        Raises:
+            DownloadError: Another process has the lock.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(WeakFileLock(self._own / "lock", timeout=_LOCK_WAIT_S))
+            except TimeoutError as error:
+                raise DownloadError(
+                    f"Another process is downloading into {self.root}.",
+                    hint="Wait until it ends, or stop it.",
+                ) from error
+            yield
+
+    def begin(self, listing: Listing) -> None:
+        """Take note of what the hub holds now; drop beginnings of what it no longer holds."""
+        with disk_errors(self.root), self._lock:
+            self._state.listing = listing
+            self._write_state()
+            kept = {self.partial(file) for file in listing.files.values()}
+            for partial in self._own.glob("*.incomplete"):
+                if partial not in kept:
+                    partial.unlink()
+
+    def path(self, file: HubFile) -> Path:
+        return self.root / file.name
+
+    def partial(self, file: HubFile) -> Path:
+        """Return the path of an incomplete file; each version of it has another."""
+        digest = file.checksum.partition(":")[2]
+        return self._own / f"{file.name.replace('/', '--')}.{digest[:16]}.incomplete"
+
+    def held_bytes(self, file: HubFile) -> int:
+        """Return how many bytes of a file are there, right or not."""
+        if (size_bytes := _size_bytes(self.path(file))) == file.size_bytes:
+            return size_bytes
+        return min(_size_bytes(self.partial(file)), file.size_bytes)
+
+    @property
+    def free_bytes(self) -> int:
+        """Return the bytes that the disk has left."""
+        with disk_errors(self.root):
+            return shutil.disk_usage(self.root).free
+
+    def check_space(self, n_bytes: int) -> None:
+        """Refuse to begin what the disk cannot hold.
+
+        Raises:
+            DownloadError: Fewer than `n_bytes` are free.
+        """
+        free_bytes = self.free_bytes
+        if free_bytes < n_bytes:
+            raise DownloadError(
+                f"The disk of {self.root} has {free_bytes / 1e9:.1f} GB free; "
+                f"{n_bytes / 1e9:.1f} GB are needed.",
+                hint="Free some space, or choose a folder on another disk.",
+            )
+
+    def is_right(self, file: HubFile) -> bool:
+        """Check the file under its final name, hashing it unless that was done before."""
+        path = self.path(file)
+        if _size_bytes(path) != file.size_bytes:
+            return False
+        known = self._state.checked.get(file.name)
+        if known and (known.checksum, known.mtime_ns) == (file.checksum, path.stat().st_mtime_ns):
+            return True
+        if _checksum(path, file) != file.checksum:
+            return False
+        self._remember(file)
+        return True
+
+    def accept(self, file: HubFile, partial: PartialFile) -> bool:
+        """Give a complete partial file its final name if it is right, else delete it.
+
+        Returns:
+            Whether it was right.
+        """
+        partial.close()
+        path = self.path(file)
+        if partial.checksum != file.checksum:
+            partial.path.unlink()
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.path.open("rb+") as written:
+            os.fsync(written.fileno())  # a file known to be right must survive a power cut
+        partial.path.replace(path)
+        self._remember(file)
+        return True
+
+    def check_unchanged(self, skipped: Collection[HubFile]) -> None:
+        """Refuse to mix two versions: what is skipped must be what was used.
+
+        Raises:
+            DownloadError: The hub holds another version of a file than the one that was here.
+        """
+        for file in skipped:
+            known = self._state.checked.get(file.name)
+            if known and known.checksum != file.checksum:
+                raise DownloadError(
+                    f"{file.name} has changed on the hub since it was downloaded and used.",
+                    hint=f"Start over with another target, or add @{known.commit} to the name "
+                    "of the repository to finish with the old files.",
+                )
+
+    def _remember(self, file: HubFile) -> None:
+        with self._lock:
+            assert self._state.listing is not None
+            mtime_ns = self.path(file).stat().st_mtime_ns
+            commit = self._state.listing.commit
+            self._state.checked[file.name] = _Checked(file.checksum, commit, mtime_ns)
+            self._write_state()
+
+    def _read_state(self) -> _State:
+        try:
+            return msgspec.json.decode((self._own / "state.json").read_bytes(), type=_State)
+        except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+            return _State()  # all it costs is hashing again
+
+    def _write_state(self) -> None:
+        new = self._own / "state.json.new"
+        new.write_bytes(msgspec.json.encode(self._state))
+        new.replace(self._own / "state.json")
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Translate what the disk says while `path` is written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(
+                f"The disk is full: {path} cannot be written.",
+                hint="Free some space and run the same command again: what has arrived is kept.",
+            ) from error
+        raise DiskError(
+            f"{path} cannot be written: {error.strerror or error}.",
+            hint="Choose a folder on a disk that takes files of this size, where you may write.",
+        ) from error
+
+
+def _size_bytes(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _checksum(path: Path, file: HubFile) -> str:
+    """Hash a file the way the hub did."""
+    digest = new_digest(file)
+    with path.open("rb") as content:
+        hashlib.file_digest(content, lambda: digest)
+    return f"{file.checksum.partition(':')[0]}:{digest.hexdigest()}"

@@ -1,0 +1,67 @@
+"""A file that is on its way: what it holds so far, and the checksum of that.
+
+The checksum grows with the file, so nothing is read again when it is complete; only what an earlier
+process left is read once.
+"""
+
+import hashlib
+from pathlib import Path
+
+from gptoss_local.models.hub.listing import HubFile
+
+_PIECE_BYTES = 1 << 20
+
+
+def new_digest(file: HubFile) -> "hashlib._Hash":
+    """Begin the checksum of a file, as the hub makes it."""
+    if file.checksum.startswith("sha256:"):
+        return hashlib.sha256()
+    digest = hashlib.sha1(usedforsecurity=False)
+    digest.update(b"blob %d\0" % file.size_bytes)  # git puts a header before the content
+    return digest
+
+
+class PartialFile:
+    """Opens what there is of a file, to append to it.
+
+    Args:
+        path: Where it grows; made if it is not there.
+        file: What it will be.
+
+    Raises:
+        OSError: The disk fails; all methods raise this.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, path: Path, file: HubFile) -> None:
+        self.path = path
+        self._file = file
+        self._digest = new_digest(file)
+        self._sink = path.open("ab+", buffering=0)
+        if path.is_file():
+            self._sink.seek(0)
+            while piece := self._sink.read(_PIECE_BYTES):
+                self._digest.update(piece)
+        self.size_bytes = self._sink.tell()
+
+    @property
+    def checksum(self) -> str:
+        """Return the checksum of what is there so far, as the hub spells it."""
+        return f"{self._file.checksum.partition(':')[0]}:{self._digest.hexdigest()}"
+
+    def write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:  # unbuffered: a killed process leaves all that it counted
+            left = left[self._sink.write(left) :]
+        self._digest.update(data)
+        self.size_bytes += len(data)
+
+    def clear(self) -> None:
+        """Forget what is there."""
+        self._sink.truncate(0)
+        self._digest = new_digest(self._file)
+        self.size_bytes = 0
+
+    def close(self) -> None:
+        self._sink.close()

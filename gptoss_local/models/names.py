@@ -1,0 +1,62 @@
+"""Finds which model a file of the models folder is, by its name alone; opens no file.
+
+`mine:7b` is `mine%3A7b.gguf`, or `mine%3A7b.json` if it carries defaults or lies elsewhere. Models
+that the catalogue knows have the file names it says. Of a split file only the first part counts.
+"""
+
+import hashlib
+import re
+import unicodedata
+from pathlib import Path
+from urllib.parse import unquote
+
+from gptoss_local.formats.gguf_file import SPLIT_NAME
+from gptoss_local.models.catalog import catalog
+
+WEIGHTS_SUFFIX = ".gguf"
+MANIFEST_SUFFIX = ".json"
+
+
+def name_of(file: Path) -> str:
+    """Return the name of the model whose weights or manifest a file is."""
+    for model in catalog():
+        if model.file == file.name:
+            return model.name
+    stem = SPLIT_NAME.sub("", file.name) if SPLIT_NAME.search(file.name) else file.stem
+    # Bytes that are not text, which Python keeps as half characters, would spoil every JSON list.
+    return unquote(stem.encode(errors="replace").decode()).lower()
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files in a folder that hold a model each, or the beginning of one."""
+    return [file for file in folder.glob("*") if is_model_file(file.name)]
+
+
+def is_model_file(name: str) -> bool:
+    """Return whether a file is a GGUF, or the first part of one, by its name."""
+    part = SPLIT_NAME.search(name)
+    return part[1] == "00001" if part else name.lower().endswith(WEIGHTS_SUFFIX)
+
+
+def name_for(file: Path) -> str:
+    """Make a model's name of the name of a file that lies elsewhere.
+
+    Names are spelled with Latin letters and digits. What a file has besides those becomes a dash or
+    goes, and a few digits of its checksum keep such names apart.
+    """
+    stem = SPLIT_NAME.sub("", file.name) if SPLIT_NAME.search(file.name) else file.stem
+    letters = unicodedata.normalize("NFKD", stem.lower())
+    plain = "".join(c for c in letters if not unicodedata.combining(c))
+    name = re.sub(r"[^a-z0-9_.-]+", "-", plain).strip(".-")[:70]
+    if all(c.isascii() or not c.isalnum() for c in plain):
+        return name or "model"
+    digest = hashlib.sha256(stem.encode(errors="surrogatepass")).hexdigest()[:6]
+    return f"{name or 'model'}-{digest}"
+
+
+def installed_names(models_dir: Path) -> list[str]:
+    """Return the names of the models that can be run, sorted, the embedded one last."""
+    files = [*weight_files(models_dir), *models_dir.glob(f"*{MANIFEST_SUFFIX}")]
+    local = {model.name for model in catalog() if model.is_local and Path(model.file).is_file()}
+    embedded = [model.name for model in catalog() if model.embedded]
+    return [*sorted({name_of(file) for file in files} | local), *embedded]

@@ -1,0 +1,134 @@
+"""Keep the nano model as a GGUF on disk, made on first use.
+
+The file's name carries a hash of everything it is made from, so it needs no version check, and a
+release with other weights or another converter simply asks for another name. One process makes it
+at a time; others wait for the file. The lock ends with its process, so a work folder that exists
+while no process holds the lock was left by one that was killed.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import tempfile
+from contextlib import AbstractContextManager
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gptoss_local.errors import disk_error
+from gptoss_local.types import Progress
+
+if TYPE_CHECKING:
+    from convert import DenseType
+
+MODEL_NAME = "gpt-oss-nano"
+GGUF_VERSION = 4  # counts up whenever the same data gives another file; a test holds it
+_WAIT_S = 600.0  # for another process that makes the file; it takes 7 s on two cores
+
+
+def ensure_gguf(
+    cache_dir: Path, *, dense: "DenseType" = "q8_0", progress: Progress | None = None
+) -> Path:
+    """Return the nano GGUF, making it first if needed (about 7 s on two cores).
+
+    Args:
+        cache_dir: Where the file is kept, made if missing. Older nano files in it are removed.
+        dense: Type of embedding, attention and head weights.
+        progress: Called during both steps, unpacking and converting.
+
+    Raises:
+        DiskError: The folder cannot be written, or the disk is full.
+
+    Thread:
+        Safe to call from several threads and processes.
+    """
+    target = _target(cache_dir, dense)
+    if target.is_file():
+        return target
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        with _lock(cache_dir, _WAIT_S):
+            if not target.is_file():  # another process may have made it by now
+                _remove_old(cache_dir)
+                _make_in_folder(cache_dir, target, dense, progress)
+    except OSError as error:
+        raise disk_error(
+            f"The embedded nano model cannot be unpacked into {cache_dir}: {error}.",
+            error,
+            hint="The folder must be writable and have 400 MB free.",
+        ) from error
+    return target
+
+
+def leftovers(cache_dir: Path) -> list[Path]:
+    """Return work folders of processes that were killed."""
+    try:
+        with _lock(cache_dir, 0):
+            return list(cache_dir.glob(f"{MODEL_NAME}-*.tmp"))
+    except OSError:  # one is at work, or there is no cache
+        return []
+
+
+def cached_gguf(cache_dir: Path, *, dense: "DenseType" = "q8_0") -> Path | None:
+    """Return the nano GGUF if it has been made; makes nothing."""
+    target = _target(cache_dir, dense)
+    return target if target.is_file() else None
+
+
+def _target(cache_dir: Path, dense: "DenseType") -> Path:
+    return cache_dir / f"{MODEL_NAME}-{_data_digest()}-{dense}.gguf"
+
+
+@functools.cache
+def _data_digest() -> str:
+    """Hash all that decides the content of the GGUF but the dense type; about 10 ms."""
+    digest = hashlib.sha256(str(GGUF_VERSION).encode())
+    for name in ("nano.xz", "o200k_base.xz"):
+        digest.update(resources.files(__package__).joinpath(name).read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _lock(cache_dir: Path, timeout_s: float) -> AbstractContextManager[object]:
+    # PERF: 60 ms to import, and the file is nearly always there.
+    from filelock import FileLock
+
+    return FileLock(cache_dir / "nano.lock", timeout=timeout_s, poll_interval=0.05)
+
+
+def _make_in_folder(
+    cache_dir: Path, target: Path, dense: "DenseType", progress: Progress | None
+) -> None:
+    work_dir = Path(tempfile.mkdtemp(prefix=f"{MODEL_NAME}-", suffix=".tmp", dir=cache_dir))
+    try:
+        _make(work_dir, target, dense, progress)
+    finally:
+        shutil.rmtree(work_dir, ignore_errors=True)
+
+
+def _make(work_dir: Path, target: Path, dense: "DenseType", progress: Progress | None) -> None:
+    # Not at the top: finding the file, which `gptoss ls` does, needs neither numpy nor gguf.
+    from convert import convert_checkpoint
+    from gptoss_local.models.nano.materialize import materialize
+
+    checkpoint = work_dir / MODEL_NAME  # the GGUF's general.name is made from the folder's name
+    materialize(checkpoint, progress=progress)
+    made = work_dir / target.name
+    convert_checkpoint(checkpoint, made, dense=dense, progress=progress)
+    try:
+        os.replace(made, target)
+    except PermissionError:
+        # Windows refuses to replace an open file: another process was first, and already uses it.
+        if not target.is_file():
+            raise
+
+
+def _remove_old(cache_dir: Path) -> None:
+    """Remove nano files of other releases, and work folders of killed processes; needs the lock."""
+    for path in cache_dir.glob(f"{MODEL_NAME}-*.gguf"):
+        if not path.name.startswith(f"{MODEL_NAME}-{_data_digest()}-"):
+            with contextlib.suppress(OSError):  # in use on Windows; the next upgrade tries again
+                path.unlink()
+    for path in cache_dir.glob(f"{MODEL_NAME}-*.tmp"):
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,153 @@
+"""Runs the downloads and conversions that clients ask for: one per model, for all its clients.
+
+A pull continues as long as any client watches it. What has arrived stays for the next pull.
+Thread: one event loop; the work itself runs in processes (`pull_process`).
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator
+
+import msgspec
+
+from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
+from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model, pull_advice
+from gptoss_local.models.pulling.process import Step, command, read_line
+from gptoss_local.models.store import file_for, find_model
+from gptoss_local.settings import Settings
+
+_REPORT_EVERY_S = 0.2
+
+
+class Status(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of progress, as Ollama's api/types.go has it (ProgressResponse)."""
+
+    status: str
+    digest: str = ""
+    total: int = 0
+    completed: int = 0
+
+
+class Pulls:
+    """The pulls under way."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._jobs: dict[str, _Job] = {}
+
+    async def pull(self, name: str, *, gguf: bool = False) -> AsyncGenerator[Status, None]:
+        """Make sure that a model of the catalogue is on this machine; yield what happens.
+
+        Args:
+            name: As people type it.
+            gguf: Take the published GGUF and not the checkpoint.
+
+        Raises:
+            UsageError: no name.
+            ModelNotFoundError: the catalogue does not know it.
+            GptOssError: see `gptoss_local.models.pulling.pull.pull_model`.
+        """
+        if not name.strip():
+            raise UsageError("invalid model name")
+        yield Status("pulling manifest")
+        wanted = canonical_name(name)
+        model = known_model(wanted)
+        if model is None:
+            raise ModelNotFoundError(
+                "pull model manifest: file does not exist",
+                hint=pull_advice(wanted),
+            )
+        if not _is_here(wanted, self._settings):
+            job = await self._job(model, gguf=gguf)
+            async for status in job.watch():
+                yield status
+        for step in ("verifying sha256 digest", "writing manifest", "success"):
+            yield Status(step)  # done by now: every file was checked while it was written
+
+    async def close(self) -> None:
+        """End what is under way."""
+        for job in self._jobs.values():
+            job.stop()
+        await asyncio.gather(*(job.work for job in self._jobs.values()), return_exceptions=True)
+
+    async def _job(self, model: CatalogModel, *, gguf: bool) -> "_Job":
+        """Return the pull of a model that runs already, or a new one."""
+        job = self._jobs.get(model.name)
+        if job is not None and job.is_stopping:
+            await asyncio.wait((job.work,))
+        job = self._jobs.get(model.name)
+        if job is None or job.work.done():
+            file_for(model.name, self._settings)  # raises for what cannot be pulled
+            job = _Job(model.name, self._settings, gguf=gguf)
+            self._jobs[model.name] = job
+        return job
+
+
+class _Job:
+    """One pull, in a process; `work` is over when that is."""
+
+    def __init__(self, name: str, settings: Settings, *, gguf: bool) -> None:
+        self._digest = f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+        self._step: Step | None = None
+        self._is_stopped = False
+        self._n_watching = 0
+        self.work = asyncio.create_task(self._run(name, settings, gguf))
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopped and not self.work.done()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self.work.cancel()
+
+    async def watch(self) -> AsyncGenerator[Status, None]:
+        """Yield what changes until the work is done; the last who leaves earlier ends it."""
+        seen: Step | None = None
+        self._n_watching += 1
+        try:
+            while not self.work.done():
+                await asyncio.wait((self.work,), timeout=_REPORT_EVERY_S)
+                if (step := self._step) is not None and step != seen:
+                    seen = step
+                    yield self._status(step)
+            self.work.result()
+        finally:
+            self._n_watching -= 1
+            if not self._n_watching:
+                self.stop()
+
+    def _status(self, step: Step) -> Status:
+        """Report all of the pull as one layer: programs add up what has a digest."""
+        return Status(f"pulling {self._digest[7:19]}", self._digest, step.total, step.done)
+
+    async def _run(self, name: str, settings: Settings, gguf: bool) -> None:
+        line, environment = command(name, settings, gguf=gguf)
+        process = await asyncio.create_subprocess_exec(
+            *line,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        if process.stdout is None:
+            raise RuntimeError("the process has no stdout pipe")
+        try:
+            async for text in process.stdout:
+                self._step = read_line(text)
+            if code := await process.wait():
+                raise DownloadError(
+                    f"the pull stopped unexpectedly (exit code {code})",
+                    hint="The next one continues it. The server's log may say more.",
+                )
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+def _is_here(name: str, settings: Settings) -> bool:
+    try:
+        find_model(name, settings)
+    except ModelNotFoundError:
+        return False
+    return True

@@ -1,0 +1,116 @@
+"""Runs a pull in its own process: it can be ended immediately, and does not slow down streams.
+
+    python -m gptoss_local.models.pulling.process MODEL default|gguf DENSE
+
+Writes JSON lines: `Step` while it works, `Failure` if it fails. It ends when they are no longer
+read. Killed at any point, the next one continues.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import msgspec
+
+from gptoss_local.errors import GptOssError, ModelNotFoundError, error_by_name
+from gptoss_local.settings import Settings, load_settings
+
+STEP = "pull"
+_REPORT_EVERY_S = 0.1
+
+
+class Step(msgspec.Struct, frozen=True, tag="step"):
+    """The progress of a pull, in bytes downloaded and written."""
+
+    done: int
+    total: int
+
+
+class Failure(msgspec.Struct, frozen=True, tag="failure"):
+    """An error of ours, by class name in `gptoss_local.errors`."""
+
+    error: str
+    message: str
+    hint: str
+
+
+def command(
+    name: str, settings: Settings, *, gguf: bool, dense: str = "q8_0"
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command line of a pull, and its environment."""
+    what = "gguf" if gguf else "default"
+    home = {"GPTOSS_HOME": str(settings.home)} if settings.home else {}
+    module = "gptoss_local.models.pulling.process"
+    return [sys.executable, "-P", "-m", module, name, what, dense], os.environ | home
+
+
+def start(
+    name: str, settings: Settings, *, gguf: bool, dense: str = "q8_0"
+) -> subprocess.Popen[bytes]:
+    """Begin a pull; Ctrl-C at the terminal does not reach it."""
+    line, environment = command(name, settings, gguf=gguf, dense=dense)
+    if sys.platform == "win32":
+        flags = subprocess.CREATE_NEW_PROCESS_GROUP
+    else:
+        flags = 0
+    return subprocess.Popen(
+        line,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        creationflags=flags,
+    )
+
+
+def read_line(text: bytes) -> Step:
+    """Read one line of a pull.
+
+    Raises:
+        GptOssError: it says that the pull failed.
+    """
+    line = msgspec.json.decode(text, type=Step | Failure)
+    if isinstance(line, Failure):
+        raise error_by_name(line.error, line.message, hint=line.hint)
+    return line
+
+
+def main() -> None:
+    # Not at the top: the server reads our lines, and needs neither converter nor hub for that.
+    from gptoss_local.models.catalog import known_model
+    from gptoss_local.models.pulling.pull import pull_model
+    from gptoss_local.printable import clean_streams
+
+    clean_streams()
+    name, what, dense = sys.argv[1:]
+    lock = threading.Lock()
+    reported_s = 0.0
+
+    def report(_what: str, done: int, total: int) -> None:
+        """Write a line about the progress; called from several threads."""
+        nonlocal reported_s
+        with lock:
+            now_s = time.monotonic()
+            if done == total or now_s - reported_s >= _REPORT_EVERY_S:
+                reported_s = now_s
+                _say(Step(done, total))
+
+    try:
+        if (model := known_model(name)) is None:
+            raise ModelNotFoundError(f"models.toml does not know {name} any more")
+        settings, gguf = load_settings(), what == "gguf"
+        pull_model(model, settings, gguf=gguf, dense=dense, progress=report)
+    except GptOssError as error:
+        _say(Failure(type(error).__name__, error.message, error.hint))
+        sys.exit(error.exit_code)
+
+
+def _say(line: Step | Failure) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Joins hub, converter and store: a model of the catalogue comes to this machine.
+
+A checkpoint becomes a GGUF while its shards arrive; a published GGUF is taken as it is.
+"""
+
+import contextlib
+import shutil
+import threading
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Unpack
+
+from convert import ConvertOptions, DenseType, convert_checkpoint, finished_shards
+from gptoss_local.errors import DownloadError, UsageError
+from gptoss_local.models.catalog import CatalogModel, PublishedGGUF
+from gptoss_local.models.hub import HubCheckpoint, download_files, open_checkpoint
+from gptoss_local.models.store import add_blob, add_model, file_for, find_model
+from gptoss_local.models.store.external import cached_checkpoint
+from gptoss_local.settings import Settings
+from gptoss_local.types import Progress
+
+_PARALLEL = (4, 2, 1)  # simultaneous downloads, as many as the disk has room for
+
+_COUNTED = _DOWNLOAD, _CONVERT = ("downloading", "convert")  # steps of hub and converter
+
+
+def pull_model(
+    model: CatalogModel,
+    settings: Settings,
+    *,
+    gguf: bool = False,
+    dense: DenseType = "q8_0",
+    progress: Progress,
+) -> None:
+    """Bring a model to this machine, under its name.
+
+    Interrupted, the same call resumes where it stopped.
+
+    Args:
+        model: What to pull.
+        settings: Where models are.
+        gguf: Take the published GGUF and not the checkpoint.
+        dense: As for `convert_checkpoint`; of a checkpoint only.
+        progress: Called with one step, `pull`: bytes downloaded and bytes written together, of all
+            that there are; from several threads. Their sum never falls. Until the conversion is
+            planned, what it will write is taken to be as much as is downloaded.
+
+    Raises:
+        UsageError: The model has no such source.
+        GptOssError: See `pull_checkpoint` and `download_files`.
+    """
+    published = published_of(model, gguf=gguf)
+    target = file_for(model.name, settings)
+    with _writable(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    if published is not None:
+        _pull_published(model.name, published, settings, _Total(progress))
+        return
+    assert model.checkpoint is not None
+    repo, size_bytes = model.checkpoint.repo, model.checkpoint.size_bytes
+    if folder := cached_checkpoint(repo):
+        convert_checkpoint(folder, target, dense=dense, progress=_Total(progress))
+    else:
+        total = _Total(progress, n_expected=size_bytes)
+        pull_checkpoint(repo, target, progress=total, dense=dense)
+
+
+def download_folder(target: Path, *, gguf: bool) -> Path:
+    """Return the folder of a pull's files until it is done; each source has its own."""
+    return target.with_name(f"{target.stem}.published.gguf.download" if gguf else _beside(target))
+
+
+def published_of(model: CatalogModel, *, gguf: bool) -> PublishedGGUF | None:
+    """Return the GGUF to take; None stands for the checkpoint."""
+    if model.gguf is not None and (gguf or model.checkpoint is None):
+        return model.gguf
+    if model.checkpoint is None or gguf:
+        what = "no published GGUF" if gguf else "no place to pull it from"
+        raise UsageError(
+            f"models.toml says {what} for {model.name}",
+            hint=f"Pull its checkpoint: gptoss pull {model.name}" if model.checkpoint else "",
+        )
+    return None
+
+
+def _pull_published(name: str, gguf: PublishedGGUF, settings: Settings, progress: Progress) -> None:
+    """Fetch a GGUF. The model exists from `add_model` on; then its files become blobs."""
+    folder = download_folder(file_for(name, settings), gguf=True)
+    files = download_files(gguf.repo, folder, gguf.files, progress=progress)
+    add_model(name, files[0][0], settings)
+    for (path, file), part in zip(files, find_model(name, settings).files, strict=True):
+        if file.checksum.startswith("sha256:") and path.samefile(part):
+            add_blob(path, file.checksum, settings)
+    shutil.rmtree(folder)
+
+
+def pull_checkpoint(
+    source: str,
+    target: Path,
+    *,
+    folder: Path | None = None,
+    original: bool = False,
+    n_workers: int | None = None,
+    delete_source: bool = False,
+    progress: Progress,
+    on_note: Callable[[str], None] | None = None,
+    **options: Unpack[ConvertOptions],
+) -> list[Path]:
+    """Download a checkpoint of the hub and convert each shard as it arrives.
+
+    Interrupted, the same call continues both: nothing is fetched or converted twice.
+
+    Args:
+        source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
+        target: The GGUF to write.
+        folder: Where the files go; by default next to `target`, and deleted as they are used.
+        original: Take the `original/` layout.
+        n_workers: As for `convert_checkpoint`, like `options`.
+        delete_source: Delete shards as they are used also in `folder`.
+        progress: Called with bytes downloaded and converted, as two steps, from several threads.
+        on_note: As for `convert_checkpoint`.
+        **options: See `ConvertOptions`.
+
+    Returns:
+        The files written; the first is the one to load.
+
+    Raises:
+        GptOssError: See `open_checkpoint`, `HubCheckpoint.iter_shards` and `convert_checkpoint`.
+    """
+    is_ours = folder is None
+    beside = target.with_name(_beside(target))
+    # The converter takes the model's name from the folder's.
+    folder = folder or beside / source.partition("@")[0].rpartition("/")[2]
+    delete_source = delete_source or is_ours
+    with open_checkpoint(source, folder, original=original) as checkpoint:
+        _check_space(checkpoint, folder, target, delete_source)
+        checkpoint.fetch_small_files(progress=progress)
+        if original and options.get("tokenizer") is None:
+            options["tokenizer"] = folder
+        arrivals = _shards(checkpoint, folder, target, delete_source, progress)
+        with contextlib.closing(arrivals):
+            written = convert_checkpoint(
+                folder, target, **options, n_workers=n_workers, delete_source=delete_source,
+                progress=progress, arrivals=arrivals, on_note=on_note,
+            )  # fmt: skip
+    if is_ours:
+        shutil.rmtree(beside)
+    return written
+
+
+def room_beside(sizes: list[int], n_parallel: int, *, delete_source: bool) -> int:
+    """Return the bytes that the disk must hold besides the GGUF, which is as large as all shards.
+
+    Those that are deleted make room for it, but not those on their way or in use.
+    """
+    in_use_bytes = (n_parallel + 1) * max(sizes, default=0)
+    return min(sum(sizes), in_use_bytes) if delete_source else sum(sizes)
+
+
+def _check_space(
+    checkpoint: HubCheckpoint, folder: Path, target: Path, delete_source: bool
+) -> None:
+    """Refuse before the first byte what `iter_shards` would refuse after the small files."""
+    if not finished_shards(folder, target) and (n_bytes := checkpoint.missing_bytes()):
+        sizes = checkpoint.shard_sizes()
+        room = room_beside(sizes, _PARALLEL[-1], delete_source=delete_source)
+        checkpoint.check_space(n_bytes + room)
+
+
+def _shards(
+    checkpoint: HubCheckpoint, folder: Path, target: Path, delete_source: bool, progress: Progress
+) -> Generator[Path, None, None]:
+    """Fetch the shards that the conversion still needs, in parallel as far as there is room."""
+    skip = {Path(name).name for name in finished_shards(folder, target)}
+    sizes = checkpoint.shard_sizes()
+    left_bytes = checkpoint.free_bytes - checkpoint.missing_bytes(skip)
+    rooms = {n: room_beside(sizes, n, delete_source=delete_source) for n in _PARALLEL}
+    n_parallel = next((n for n, room in rooms.items() if room <= left_bytes), _PARALLEL[-1])
+    return checkpoint.iter_shards(
+        skip=skip,
+        n_parallel=n_parallel,
+        extra_bytes=rooms[n_parallel],
+        progress=progress,
+    )
+
+
+def _beside(target: Path) -> str:
+    return f"{target.name}.download"
+
+
+@contextlib.contextmanager
+def _writable(target: Path) -> Generator[None, None, None]:
+    try:
+        yield
+    except OSError as error:
+        raise DownloadError(
+            f"{target.parent} cannot be made: {error.strerror or error}.",
+            hint="GPTOSS_HOME names another folder.",
+        ) from error
+
+
+class _Total:
+    """Adds the bytes of all steps up, as one that never falls; from any thread.
+
+    Args:
+        progress: Called with the sum.
+        n_expected: Bytes of what is downloaded and then converted, until its list is known.
+    """
+
+    def __init__(self, progress: Progress, n_expected: int | None = None) -> None:
+        self._progress = progress
+        self._n_expected = n_expected
+        self._lock = threading.Lock()
+        self._steps: dict[str, tuple[int, int]] = {}
+        self._most = 0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        with self._lock:
+            if what not in _COUNTED:  # config and tokenizer, which are counted with the shards
+                what, total = _DOWNLOAD, self._n_expected or total
+            self._steps[what] = (done, total)
+            steps = list(self._steps.values())
+            if self._n_expected is not None and _CONVERT not in self._steps:
+                steps.append((0, self._steps[_DOWNLOAD][1]))
+            self._most = max(self._most, sum(n for n, _ in steps))
+            self._progress("pull", self._most, sum(n for _, n in steps))

@@ -1,0 +1,45 @@
+"""Models on disk: which there are, where their files lie, what their headers say."""
+
+from gptoss_local.formats.gguf_file import GGUFInfo, read_info, read_tokens
+from gptoss_local.models.catalog import known_model
+from gptoss_local.models.store.blobs import BlobWriter, add_blob, find_blob, known_sha256
+from gptoss_local.models.store.changes import (
+    add_model,
+    adopt_file,
+    check_deletable,
+    delete_model,
+    look_at_file,
+)
+from gptoss_local.models.store.checks import check_usable, unusable_models
+from gptoss_local.models.store.garbage import Leftover, find_garbage
+from gptoss_local.models.store.manifests import ModelDefaults, newer_manifests
+from gptoss_local.models.store.modelfile import parameter_lines, render_modelfile
+from gptoss_local.models.store.models import ModelEntry, file_for, find_model, list_models
+
+__all__ = [
+    "BlobWriter",
+    "GGUFInfo",
+    "Leftover",
+    "ModelDefaults",
+    "ModelEntry",
+    "add_blob",
+    "add_model",
+    "adopt_file",
+    "check_deletable",
+    "check_usable",
+    "delete_model",
+    "file_for",
+    "find_blob",
+    "find_garbage",
+    "find_model",
+    "known_model",
+    "known_sha256",
+    "list_models",
+    "look_at_file",
+    "newer_manifests",
+    "parameter_lines",
+    "read_info",
+    "read_tokens",
+    "render_modelfile",
+    "unusable_models",
+]

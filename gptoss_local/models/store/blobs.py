@@ -1,0 +1,173 @@
+"""Uploaded and downloaded files, kept under their sha256 as long as a model is made of them.
+
+They lie next to the models, so that a hard link makes a model of a blob: nothing is copied, and
+the file system counts who needs the bytes.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from gptoss_local.errors import ModelNotFoundError, UsageError, disk_error
+from gptoss_local.models.store.manifests import newer_manifests
+from gptoss_local.settings import Settings
+
+_DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
+_NAMED = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
+_UNUSED_S = 24 * 3600  # for a blob that no model was made of since, or a part of one
+
+
+def blob_path(digest: str, settings: Settings) -> Path:
+    """Return the path that the blob of a digest (`sha256:` and 64 hex digits) has or would have.
+
+    Raises:
+        UsageError: that is not a digest.
+    """
+    found = _DIGEST.fullmatch(digest)
+    if found is None:
+        raise UsageError("invalid digest format")
+    return settings.models_dir / "blobs" / f"sha256-{found[1].lower()}"
+
+
+def find_blob(digest: str, settings: Settings) -> Path:
+    """Return the file of a blob.
+
+    Raises:
+        UsageError: see `blob_path`.
+        ModelNotFoundError: it has not been uploaded.
+    """
+    path = blob_path(digest, settings)
+    if not path.is_file():
+        raise ModelNotFoundError(f'blob "{digest}" not found')
+    return path
+
+
+class BlobWriter:
+    """Writes one blob; it appears under its digest when all of it is there and right.
+
+    Use as a context manager. Thread: one at a time.
+    """
+
+    def __init__(self, digest: str, settings: Settings) -> None:
+        self._settings = settings
+        self._target = blob_path(digest, settings)
+        self._part = self._target.with_name(f"{self._target.name}.{secrets.token_hex(4)}.part")
+        self._hash = hashlib.sha256()
+
+    def __enter__(self) -> "BlobWriter":
+        with disk_errors():
+            self._target.parent.mkdir(parents=True, exist_ok=True)
+            remove_unused(self._settings)
+            self._file = self._part.open("xb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # a full disk, which closing tries once more
+            self._file.close()
+        self._part.unlink(missing_ok=True)
+
+    def write(self, data: bytes) -> None:
+        with disk_errors():
+            self._file.write(data)
+        self._hash.update(data)
+
+    def finish(self) -> None:
+        """Check the content and give it its name.
+
+        Raises:
+            UsageError: it has another digest.
+            DiskError: the disk is full or broken.
+        """
+        expected = self._target.name.replace("-", ":")
+        got = f"sha256:{self._hash.hexdigest()}"
+        if got != expected:
+            raise UsageError(f'digest mismatch, expected "{expected}", got "{got}"')
+        with disk_errors():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._part.replace(self._target)
+
+
+def add_blob(file: Path, digest: str, settings: Settings) -> Path:
+    """Make a blob of a file that is known to have this digest; the file is moved.
+
+    Raises:
+        UsageError: that is not a digest.
+        DiskError: the folder cannot be written.
+    """
+    target = blob_path(digest, settings)
+    with disk_errors():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.utime(file)  # so that it does not look unused
+        file.replace(target)
+    return target
+
+
+def blob_of(path: Path, settings: Settings) -> Path | None:
+    """Return the blob that shares its bytes with the file of a model."""
+    with contextlib.suppress(OSError):
+        stat = path.stat()
+        for blob in (settings.models_dir / "blobs").glob("sha256-*"):
+            if blob.suffix != ".part" and os.path.samestat(stat, blob.stat()):
+                return blob
+    return None
+
+
+def known_sha256(path: Path, settings: Settings) -> str | None:
+    """Return the sha256 that a file should have, as far as its name or that of its blob says it.
+
+    Ollama's blobs, and those of Hugging Face's cache, are called by it like ours.
+    """
+    blob = blob_of(path, settings) or path.resolve()
+    found = _NAMED.fullmatch(blob.name)
+    return found[1] if found else None
+
+
+def unused_blobs(
+    settings: Settings, older_than_s: float, *, garbage: Iterable[Path] = ()
+) -> list[Path]:
+    """Return blobs and parts that only `garbage` shares, and that were not touched recently.
+
+    What a manifest of a later version needs is not known, so then all are kept.
+    """
+    if newer_manifests(settings):
+        return []
+    now_s, found, n_garbage = time.time(), [], Counter[tuple[int, int]]()
+    for path in garbage:
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            n_garbage[stat.st_dev, stat.st_ino] += 1
+    for path in (settings.models_dir / "blobs").glob("sha256-*"):
+        with contextlib.suppress(OSError):  # another process may remove it
+            stat = path.stat()
+            n_links = stat.st_nlink - n_garbage[stat.st_dev, stat.st_ino]
+            if n_links == 1 and now_s - stat.st_mtime > older_than_s:
+                found.append(path)
+    return found
+
+
+def remove_unused(settings: Settings, older_than_s: float = _UNUSED_S) -> None:
+    """Remove blobs and parts that no model shares and that were not touched recently."""
+    for path in unused_blobs(settings, older_than_s):
+        with contextlib.suppress(OSError):  # another process may do the same
+            path.unlink()
+
+
+@contextlib.contextmanager
+def disk_errors() -> Iterator[None]:
+    """Translate what the disk says while the models folder is written."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(
+            f"the models folder cannot be written: {error.strerror or error}",
+            error,
+            hint="It must be writable and have room for the model; `gptoss gc` frees some.",
+        ) from error

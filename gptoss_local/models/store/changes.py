@@ -1,0 +1,237 @@
+"""Changes of the store: each is whole or has not happened, also if the process dies.
+
+A name is a hard link to its file, so copies cost nothing, and a model stays as long as one of its
+names does. One with defaults, or in several files, is a manifest that names such links, and one
+that is used where it lies a manifest with its path. Where the file system has no hard links, bytes
+are copied.
+"""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.formats.gguf_file import split_files
+from gptoss_local.models.catalog import canonical_name, known_model
+from gptoss_local.models.names import name_for
+from gptoss_local.models.store.blobs import blob_of, disk_errors, remove_unused
+from gptoss_local.models.store.checks import check_usable
+from gptoss_local.models.store.lock import changing
+from gptoss_local.models.store.manifests import (
+    Manifest,
+    ModelDefaults,
+    link_or_copy,
+    newer_manifests,
+    place_weights,
+    read_manifest,
+    remove_files,
+    remove_unnamed_weights,
+)
+from gptoss_local.models.store.models import (
+    ModelEntry,
+    catalog_defaults,
+    entry_of_file,
+    file_for,
+    find_model,
+    manifest_file,
+)
+from gptoss_local.settings import Settings
+
+
+def add_model(
+    name: str,
+    source: Path,
+    settings: Settings,
+    defaults: ModelDefaults | None = None,
+    *,
+    in_place: bool = False,
+) -> None:
+    """Give a GGUF file a name, and the name defaults; what had the name before loses it.
+
+    Args:
+        name: As people type it.
+        source: The file, the first one if it is split.
+        settings: Where the models are.
+        defaults: What the name carries.
+        in_place: The file is not ours: refer to it where it lies.
+
+    Raises:
+        UsageError: the name is invalid, or llama.cpp cannot load the file, or a model of the
+            catalogue was to get defaults.
+        NewerModelError: a later version of gptoss wrote what would be replaced.
+        DiskError: the folder cannot be written.
+    """
+    target, manifest = file_for(name, settings), manifest_file(name, settings)
+    if newer := newer_manifests(settings).get(manifest):
+        raise newer
+    check_usable(source)
+    parts = split_files(source)
+    known = known_model(canonical_name(name))
+    if defaults is None or defaults.are_none or defaults == catalog_defaults(known):
+        defaults = ModelDefaults()
+    elif known:
+        raise UsageError(
+            f"{known.name} is a model of the catalogue and cannot have defaults",
+            hint="Choose another name.",
+        )
+    if defaults.are_none and len(parts) == 1 and not in_place:
+        with _made(target, lambda part: link_or_copy(source, part)) as part, changing(settings):
+            part.replace(target)
+            _remove_manifest(manifest, settings)
+        return
+    if known and defaults.are_none:
+        defaults = catalog_defaults(known)
+    file, weights = (os.path.abspath(source), "") if in_place else ("", _weights(parts, settings))
+    data = msgspec.json.encode(Manifest(file=file, weights=weights, defaults=defaults))
+    with _made(manifest, lambda part: _write_synced(part, data)) as part, changing(settings):
+        old = _weights_of(manifest, settings)
+        part.replace(manifest)  # weights came first: from now on the model is there
+        _forget(old, settings)
+        target.unlink(missing_ok=True)
+
+
+def check_deletable(name: str, settings: Settings) -> None:
+    """Say why a model cannot be deleted, if so.
+
+    Raises:
+        UsageError: the name is invalid, or belongs to the embedded model, or the user's models.toml
+            says it.
+        ModelNotFoundError: there is no such model.
+    """
+    try:
+        find_model(name, settings)
+    except (ModelNotFoundError, ModelLoadError):
+        places = (file_for(name, settings), manifest_file(name, settings))
+        if not any(
+            os.path.lexists(place) and not place.is_dir() for place in places
+        ):  # a name may outlive its file
+            raise
+    file_for(name, settings)
+
+
+def delete_model(name: str, settings: Settings) -> None:
+    """Remove a name, and with the last of its names the file, unless that lies elsewhere.
+
+    Raises:
+        UsageError: see `check_deletable`.
+        ModelNotFoundError: there is no such model.
+    """
+    check_deletable(name, settings)
+    target, manifest = file_for(name, settings), manifest_file(name, settings)
+    files = [target, *split_files(_weights_of(manifest, settings) or target)]
+    blobs = {blob for file in files if (blob := blob_of(file, settings))}
+    with disk_errors(), changing(settings):
+        target.unlink(missing_ok=True)  # first: a manifest, if any, hides it anyway
+        _remove_manifest(manifest, settings)
+    remove_files(part for part in split_files(target) if part != target)
+    for blob in blobs:
+        with contextlib.suppress(OSError):
+            if blob.stat().st_nlink == 1:
+                blob.unlink()
+    remove_unused(settings)
+
+
+def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
+    """Make a model of a file where it lies; the file stays untouched.
+
+    Args:
+        file: A GGUF; of several parts, any.
+        settings: Where the models are.
+        name: Its name; by default that of the file.
+
+    Raises:
+        UsageError: a model of that name is another file, or llama.cpp cannot load this one.
+        DiskError: the folder cannot be written.
+    """
+    file = split_files(file)[0]
+    check_usable(file)
+    if not name:
+        name = name_for(file)
+    try:
+        entry = find_model(name, settings)
+    except ModelNotFoundError:
+        add_model(name, file, settings, in_place=True)
+        return find_model(name, settings)
+    is_same = entry.path is not None and entry.path.samefile(file)
+    if not is_same or not (entry.defaults.are_none or known_model(entry.name)):
+        raise UsageError(
+            f"there is another model '{entry.name}' already: {entry.path or 'embedded'}",
+            hint="Rename the file, or give it a name: gptoss import FILE.gguf NAME",
+        )
+    return entry
+
+
+def look_at_file(file: Path, settings: Settings) -> ModelEntry:
+    """Return the model that a file is or could be, and write nothing.
+
+    Args:
+        file: A GGUF; of several parts, any.
+        settings: Where the models are.
+
+    Returns:
+        The model that `adopt_file` made of it, or else one whose name is the path of the file.
+
+    Raises:
+        UsageError: llama.cpp cannot load it.
+    """
+    file = split_files(file)[0]
+    check_usable(file)
+    with contextlib.suppress(ModelNotFoundError, ModelLoadError):
+        entry = find_model(name_for(file), settings)
+        if entry.path is not None and entry.path.samefile(file):
+            return entry
+    return entry_of_file(file)
+
+
+def _weights(parts: list[Path], settings: Settings) -> str:
+    """Place the files of a model, and return the name that its manifest has for them."""
+    with disk_errors():
+        return place_weights(parts, settings).name
+
+
+def _remove_manifest(manifest: Path, settings: Settings) -> None:
+    old = _weights_of(manifest, settings)
+    manifest.unlink(missing_ok=True)
+    _forget(old, settings)
+
+
+def _weights_of(manifest: Path, settings: Settings) -> Path | None:
+    """Return the weights that go with a manifest; never a file that lies elsewhere."""
+    try:
+        found = read_manifest(manifest)
+    except (OSError, ModelLoadError):  # there is none, or it is broken and will be replaced
+        return None
+    return found.path(settings) if found.weights else None
+
+
+def _forget(weights: Path | None, settings: Settings) -> None:
+    """Remove weights that lost their manifest, and others that never got one."""
+    if weights is not None:
+        remove_files(split_files(weights))
+    remove_unnamed_weights(settings)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    # A system message may be private.
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _made(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """Make a file next to its place, under a name of its own, to be renamed."""
+    part = target.with_name(f"{target.stem}.{secrets.token_hex(4)}.part")
+    with disk_errors():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            make(part)
+            yield part
+        finally:
+            # A rename of one link onto another of the same file does nothing and leaves both.
+            part.unlink(missing_ok=True)

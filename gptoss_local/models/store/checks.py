@@ -1,0 +1,71 @@
+"""Checks from the header of a GGUF file whether llama.cpp can run it, also of all models here."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gptoss_local.errors import GptOssError, ModelLoadError, UsageError
+from gptoss_local.formats.gguf_file import GGUFInfo, read_info, split_files
+from gptoss_local.models.names import MANIFEST_SUFFIX, name_of
+from gptoss_local.models.store.models import find_model, list_models
+from gptoss_local.settings import Settings
+
+_ARCHITECTURE = "gpt-oss"
+_OLLAMA_ARCHITECTURE = "gptoss"
+
+# What the loader demands of the first layer and outside the layers. Source: llama.cpp's
+# src/models/openai-moe.cpp.
+_NEEDED = (
+    *("token_embd.weight", "output_norm.weight", "output.weight"),
+    *("blk.0.attn_norm.weight", "blk.0.post_attention_norm.weight", "blk.0.attn_output.weight"),
+    *("blk.0.attn_sinks.weight", "blk.0.ffn_gate_inp.weight", "blk.0.ffn_gate_exps.weight"),
+    *("blk.0.ffn_up_exps.weight", "blk.0.ffn_down_exps.weight"),
+)
+
+
+def check_usable(path: Path) -> None:
+    """Refuse a file that would only fail when it is loaded.
+
+    Args:
+        path: The file, the first one if it is split.
+
+    Raises:
+        UsageError: it is not a GGUF, or not of gpt-oss, or its layout is unknown to llama.cpp.
+        ModelLoadError: a part of it is missing or broken.
+    """
+    try:
+        info = read_info(path)
+    except ModelLoadError as error:
+        raise UsageError("supplied file was not in GGUF format", hint=error.message) from error
+    if info.architecture == _OLLAMA_ARCHITECTURE:
+        raise UsageError(
+            "this is Ollama's own layout of gpt-oss, which llama.cpp cannot load",
+            hint="Download the model again: gptoss pull gpt-oss:20b",
+        )
+    if info.architecture != _ARCHITECTURE:
+        raise UsageError(f"gptoss runs gpt-oss only, and the file is of '{info.architecture}'")
+    names = _tensor_names(path, info)
+    missing = [name for name in _NEEDED if name not in names]
+    if not names & {"blk.0.attn_q.weight", "blk.0.attn_qkv.weight"}:
+        missing.append("blk.0.attn_q.weight")
+    if missing:
+        raise UsageError(
+            f"the file lacks the tensor {missing[0]}, so llama.cpp cannot load it",
+            hint="Convert or fetch the model again.",
+        )
+
+
+def unusable_models(settings: Settings) -> Iterator[tuple[str, GptOssError]]:
+    """Yield the models that have a name here and cannot be loaded, and why."""
+    listed = [entry.name for entry in list_models(settings) if entry.path and not entry.embedded]
+    manifests = sorted(settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"))
+    for name in dict.fromkeys([*listed, *map(name_of, manifests)]):
+        try:
+            if path := find_model(name, settings).path:
+                check_usable(path)
+        except GptOssError as error:
+            yield name, error
+
+
+def _tensor_names(path: Path, info: GGUFInfo) -> set[str]:
+    others = [read_info(part) for part in split_files(path)[1:]]
+    return {tensor.name for each in (info, *others) for tensor in each.tensors}

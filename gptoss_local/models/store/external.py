@@ -1,0 +1,180 @@
+"""Models of gpt-oss that other programs have on this disk already: Ollama, Hugging Face's cache.
+
+They are only read. `adopt_file` refers to them where they lie; a checkpoint can be converted.
+Source of Ollama's layout: its types/model/name.go and manifest/paths.go.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gptoss_local.errors import ConvertError, GptOssError, ModelLoadError
+from gptoss_local.formats.gguf_file import read_info, split_files
+from gptoss_local.models.catalog import canonical_name, catalog
+from gptoss_local.models.names import is_model_file
+from gptoss_local.models.store.checks import check_usable
+
+_MODEL_LAYER = "application/vnd.ollama.image.model"
+_SERVICE_FOLDER = Path("/usr/share/ollama/.ollama/models")  # of Ollama's systemd service
+_CONFIG_BYTES = 1 << 20
+_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class FoundModel(msgspec.Struct, frozen=True):
+    """A model that lies elsewhere.
+
+    Attributes:
+        name: How `gptoss import` knows it.
+        path: The GGUF to load, or the folder of a checkpoint.
+        model: The model of the catalogue that it is, by its name or its repository; else empty.
+        problem: Why it cannot be used; empty if it can.
+    """
+
+    name: str
+    owner: Literal["Ollama", "Hugging Face"]
+    kind: Literal["gguf", "checkpoint"]
+    path: Path
+    size_bytes: int
+    model: str = ""
+    problem: str = ""
+
+
+def find_elsewhere() -> list[FoundModel]:
+    """Find the gpt-oss models of other programs; models of other families are left out."""
+    return [*_in_ollama(), *_in_hugging_face()]
+
+
+def cached_checkpoint(repo: str) -> Path | None:
+    """Return the folder of a whole checkpoint in Hugging Face's cache, the newest one."""
+    from gptoss_local.models.hub import cached_repos
+
+    for each in cached_repos():
+        if each.repo == repo and _is_checkpoint(each.folder) and not _missing_shard(each.folder):
+            return each.folder
+    return None
+
+
+def ollama_folders() -> list[Path]:
+    """Return the folders in which Ollama keeps its models, those that exist."""
+    named = os.environ.get("OLLAMA_MODELS", "").strip().strip("'\"")
+    folders = (Path(named),) if named else (Path.home() / ".ollama" / "models", _SERVICE_FOLDER)
+    return [folder for folder in folders if _is_readable(folder / "manifests")]
+
+
+class _Layer(msgspec.Struct, rename="camel"):
+    media_type: str
+    digest: str
+    size: int = 0
+
+
+class _Manifest(msgspec.Struct):
+    layers: list[_Layer] = []
+
+
+def _in_ollama() -> Iterator[FoundModel]:
+    for folder in ollama_folders():
+        for file in sorted((folder / "manifests").glob("*/*/*/*")):
+            try:
+                manifest = msgspec.json.decode(file.read_bytes(), type=_Manifest)
+            except (OSError, *_NO_JSON):  # not for us to fix
+                continue
+            for layer in manifest.layers:
+                if layer.media_type == _MODEL_LAYER:
+                    name = _ollama_name(file.relative_to(folder / "manifests"))
+                    blob = folder / "blobs" / layer.digest.replace(":", "-")
+                    yield from _found_gguf(f"ollama/{name}", "Ollama", blob, canonical_name(name))
+
+
+def _ollama_name(path: Path) -> str:
+    host, namespace, model, tag = path.parts
+    shown = [part for part in (host, namespace) if part not in ("registry.ollama.ai", "library")]
+    return "/".join([*shown, f"{model}:{tag}"])
+
+
+def _in_hugging_face() -> Iterator[FoundModel]:
+    from gptoss_local.models.hub import cached_repos  # PERF: 0.3 s, for those who look here
+
+    for repo in cached_repos():
+        for inner in sorted(filter(is_model_file, repo.files)):  # quants often have folders
+            name, file = f"hf/{repo.repo}/{inner}", repo.folder / inner
+            yield from _found_gguf(name, "Hugging Face", file, _pulled_from(repo.repo))
+        sizes = [n for name, n in repo.files.items() if name.endswith(".safetensors")]
+        if sizes and _is_checkpoint(repo.folder):
+            name = f"hf/{repo.repo}"
+            model, problem = _pulled_from(repo.repo), _missing_shard(repo.folder)
+            yield FoundModel(
+                name, "Hugging Face", "checkpoint", repo.folder, sum(sizes), model, problem
+            )
+
+
+def _found_gguf(
+    name: str, owner: Literal["Ollama", "Hugging Face"], path: Path, model: str
+) -> Iterator[FoundModel]:
+    """Yield a GGUF, if it is of gpt-oss or something that calls itself so."""
+    try:
+        architecture = read_info(path).architecture
+    except ModelLoadError:
+        return
+    if architecture.replace("-", "") != "gptoss":
+        return
+    try:
+        check_usable(path)
+        problem = ""
+    except GptOssError as error:
+        problem = error.message
+    known = model if any(model == each.name for each in catalog()) else ""
+    size_bytes = sum(part.stat().st_size for part in split_files(path) if part.is_file())
+    yield FoundModel(name, owner, "gguf", path, size_bytes, known, problem)
+
+
+def _pulled_from(repo: str) -> str:
+    """Return the model of the catalogue whose checkpoint or GGUF a repository holds."""
+    for model in catalog():
+        sources = [source.repo for source in (model.checkpoint, model.gguf) if source]
+        if repo in (source.partition("@")[0] for source in sources):
+            return model.name
+    return ""
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    try:
+        with (folder / "config.json").open("rb") as file:
+            config = msgspec.json.decode(file.read(_CONFIG_BYTES), type=dict)
+    except (OSError, *_NO_JSON):
+        return False
+    return config.get("model_type") == "gpt_oss"
+
+
+def _missing_shard(folder: Path) -> str:
+    """Return the file that the index, or numbers in names, call for and that is missing."""
+    if (folder / "model.safetensors").is_file():
+        return ""
+    try:
+        index = (folder / "model.safetensors.index.json").read_bytes()
+    except FileNotFoundError:
+        return _missing_part(folder)
+    except OSError as error:
+        return f"its index cannot be read: {error.strerror}"
+    try:
+        shards = set(msgspec.json.decode(index, type=dict)["weight_map"].values())
+    except (*_NO_JSON, KeyError, TypeError, AttributeError):
+        return "its index of files is broken"
+    missing = sorted(name for name in shards if not (folder / str(name)).is_file())
+    return f"{missing[0]} is missing" if missing else ""
+
+
+def _missing_part(folder: Path) -> str:
+    from convert.layout import unindexed_files  # PERF: imports numpy
+
+    try:
+        unindexed_files(folder)
+    except ConvertError as error:
+        return error.message
+    return ""
+
+
+def _is_readable(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)

@@ -1,0 +1,113 @@
+"""Files of the models folder that no model needs, and what interrupted pulls left.
+
+Nothing here is locked: what was touched in the last minutes may belong to a process at work, and
+is left alone.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gptoss_local.models.nano import leftovers
+from gptoss_local.models.store.blobs import unused_blobs
+from gptoss_local.models.store.manifests import remove_files, unnamed_weights
+from gptoss_local.settings import Settings
+
+QUIET_S = 600.0  # every writer touches its file more often
+
+Kind = Literal["blob", "weights", "part", "nano", "interrupted"]
+
+
+class Leftover(msgspec.Struct, frozen=True):
+    """A file, or all files of an interrupted pull.
+
+    Attributes:
+        size_bytes: What its removal frees.
+        kind: An upload of which no model was made; weights whose name is gone; a file that was
+            never finished; a killed build of the embedded model; a pull or conversion that would
+            continue from here.
+    """
+
+    path: Path
+    size_bytes: int
+    kind: Kind
+
+    def remove(self) -> None:
+        if self.path.is_dir():
+            _remove_tree(self.path)
+        else:
+            remove_files([self.path])
+
+
+def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftover]:
+    """Find what could be deleted, the interrupted pulls last.
+
+    Args:
+        settings: Where the models are.
+        quiet_s: Seconds that it has not been touched for.
+    """
+    folder = settings.models_dir
+    weights = unnamed_weights(settings, quiet_s)
+    unfinished = [
+        *folder.glob("*.part"),
+        *settings.cache_dir.glob("measured/*.part"),
+        *settings.prefix_dir.glob("*/*.partial"),
+    ]
+    parts = [path for path in unfinished if _is_quiet(path, quiet_s)]
+    kinds: tuple[tuple[Kind, list[Path]], ...] = (
+        ("weights", weights),
+        ("part", parts),
+        ("blob", unused_blobs(settings, quiet_s, garbage=[*weights, *parts])),
+        ("nano", leftovers(settings.cache_dir)),
+        ("interrupted", list(_interrupted(folder, quiet_s))),
+    )
+    found = ((path, kind) for kind, paths in kinds for path in paths)
+    return [Leftover(path, _freed_bytes(path, kind), kind) for path, kind in found]
+
+
+def _interrupted(folder: Path, quiet_s: float) -> Iterator[Path]:
+    """Downloads, partial files and journals, unless one of a target is being written."""
+    targets: dict[str, list[Path]] = {}
+    for suffix in (".download", ".partial", ".journal"):
+        for path in folder.glob(f"*.gguf{suffix}"):
+            # Parts of one output have its name and a number.
+            targets.setdefault(path.name.removesuffix(suffix), []).append(path)
+    for paths in targets.values():
+        if all(_is_quiet(path, quiet_s) for path in paths):
+            yield from paths
+
+
+def _is_quiet(path: Path, quiet_s: float) -> bool:
+    return time.time() - max(_times(path), default=0.0) > quiet_s
+
+
+def _times(path: Path) -> Iterator[float]:
+    for each in (path, *path.rglob("*")):
+        with contextlib.suppress(OSError):  # another process may remove it
+            yield each.stat().st_mtime
+
+
+def _freed_bytes(path: Path, kind: Kind) -> int:
+    """Count bytes that several of the files share for the blob among them."""
+    n_bytes = 0
+    for each in (path, *path.rglob("*")):
+        with contextlib.suppress(OSError):
+            stat = each.stat()
+            is_last = stat.st_nlink == 1 or kind == "blob"
+            n_bytes += stat.st_size if each.is_file() and is_last else 0
+    return n_bytes
+
+
+def _remove_tree(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir():
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        else:
+            remove_files([path])
+    with contextlib.suppress(OSError):
+        folder.rmdir()

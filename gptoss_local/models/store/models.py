@@ -1,0 +1,324 @@
+"""The models of this machine: the embedded one, the models folder, files that the user named.
+
+A name and a file are one thing: `mine:7b` is the file `mine%3A7b.gguf`, or, if it carries defaults
+or lies elsewhere, `mine%3A7b.json`, which wins. Models that the catalogue knows have the file names
+it says. So one rename or removal decides every change of the store. Where another file of the name
+is removed with it, other changes wait, and so does a lookup that finds neither file.
+"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_ISREG
+from urllib.parse import quote
+
+import msgspec
+
+from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.formats.gguf_file import SPLIT_NAME, split_files
+from gptoss_local.models import nano
+from gptoss_local.models.catalog import (
+    NAME,
+    CatalogModel,
+    UpstreamAddress,
+    canonical_name,
+    catalog,
+    closest,
+    known_model,
+    known_names,
+)
+from gptoss_local.models.names import MANIFEST_SUFFIX, WEIGHTS_SUFFIX, name_of, weight_files
+from gptoss_local.models.store import manifests
+from gptoss_local.models.store.lock import changing
+from gptoss_local.models.store.manifests import ModelDefaults
+from gptoss_local.settings import Settings, user_models_file
+from gptoss_local.types import Progress
+
+
+class ModelEntry(msgspec.Struct, frozen=True):
+    """A model that can be run now, as its file was when it was listed.
+
+    Attributes:
+        path: Its weights, the first file of several; None while the embedded model is not built,
+            and for a model that is computed elsewhere.
+        size_bytes: Of all its files.
+        weights_id: Equal for names that share their weights, and another when these change.
+        manifest: The file that says where its weights are, if there is one.
+        is_in_place: Whether the weights lie elsewhere, and are not ours to delete.
+        upstream: Where it is computed if not here.
+    """
+
+    name: str
+    path: Path | None
+    embedded: bool = False
+    size_bytes: int = 0
+    modified_ns: int = 0
+    weights_id: str = ""
+    manifest: Path | None = None
+    is_in_place: bool = False
+    defaults: ModelDefaults = ModelDefaults()
+    upstream: UpstreamAddress | None = None
+
+    @property
+    def files(self) -> list[Path]:
+        """All files of its weights."""
+        return split_files(self.path) if self.path else []
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits that change when the file does.
+
+        Not a content hash: reading 60 GB for a listing would take minutes.
+        """
+        facts = (self.name, self.size_bytes, self.modified_ns)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    def ensure_file(self, settings: Settings, progress: Progress | None = None) -> Path:
+        """Return the GGUF, building the embedded model's on first use.
+
+        Raises:
+            UsageError: the model is computed elsewhere.
+        """
+        if self.upstream is not None:
+            raise UsageError(
+                f"{self.name} is computed at {self.upstream.urls[0]} and has no file here",
+                hint=f"`gptoss upstream test {self.name}` says how it is.",
+            )
+        if self.path is not None:
+            return self.path
+        return nano.ensure_gguf(settings.cache_dir, progress=progress)
+
+
+def list_models(settings: Settings) -> list[ModelEntry]:
+    """Return every model that can be run, the newest file first, the embedded one last.
+
+    Those that are computed elsewhere come before it.
+    """
+    files = weight_files(settings.models_dir)
+    files += [Path(model.file) for model in catalog() if model.is_local]
+    found = [entry for file in files if (entry := _entry(_name_at(file), file))]
+    for manifest in settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"):
+        if entry := _entry_of(manifest, settings):
+            found = [other for other in found if other.name != entry.name] + [entry]
+    found.sort(key=lambda entry: entry.modified_ns, reverse=True)
+    elsewhere = [_elsewhere(model, model.upstream) for model in catalog() if model.upstream]
+    names = {entry.name for entry in elsewhere}
+    found = [entry for entry in found if entry.name not in names] + elsewhere
+    built = nano.cached_gguf(settings.cache_dir)
+    for model in catalog():
+        if model.embedded:
+            entry = _entry(model.name, built, embedded=True) if built else None
+            found.append(entry or ModelEntry(model.name, None, embedded=True))
+    return found
+
+
+def find_model(name: str, settings: Settings) -> ModelEntry:
+    """Resolve a name as people type it. It is never taken for a path.
+
+    Raises:
+        ModelNotFoundError: nothing of that name is on this machine.
+        ModelLoadError: its manifest is broken.
+    """
+    wanted = canonical_name(name)
+    for looking in (contextlib.nullcontext(), _unchanged(settings)):  # a change may hide it once
+        with looking:
+            if entry := _at_its_place(wanted, settings):
+                return entry
+            entries = list_models(settings)  # a file of the user's may be spelled in other letters
+        for entry in entries:
+            if entry.name == wanted:
+                return entry
+    if gone := _promised_file(wanted, settings):
+        known = known_model(wanted)
+        is_named = known is not None and known.is_local
+        how = "change your models.toml" if is_named else f"forget its name: gptoss rm {wanted}"
+        raise ModelNotFoundError(
+            f"model '{name}' is the file {gone}, which is gone",
+            hint=f"Restore it, or {how}",
+        )
+    raise ModelNotFoundError(f"model '{name}' not found", hint=_advice(wanted, entries))
+
+
+def entry_of_file(file: Path) -> ModelEntry:
+    """Return an entry for a file that has no name here, so its path is its name.
+
+    Raises:
+        ModelLoadError: it is gone, or a part of it is.
+    """
+    path = Path(os.path.abspath(file))
+    entry = _entry(str(path), path)
+    if entry is None:
+        raise ModelLoadError(f"cannot read {path}: a file of it is missing")
+    return msgspec.structs.replace(entry, is_in_place=True)
+
+
+def file_for(name: str, settings: Settings) -> Path:
+    """Return where the GGUF of a model without defaults goes, whether it is there or not.
+
+    Raises:
+        UsageError: the name is not spelled like one, or belongs to the embedded model, or to a file
+            that the user's models.toml names.
+    """
+    wanted = canonical_name(name)
+    known = known_model(wanted)
+    if known is not None and known.embedded:
+        raise UsageError(f"{wanted} is part of gptoss and cannot be replaced or deleted")
+    if known is not None and known.upstream:
+        raise UsageError(
+            f"{wanted} is computed elsewhere, as your models.toml says, and has no file here",
+            hint=f"`gptoss upstream rm {wanted}` takes it out of models.toml.",
+        )
+    if known is not None and known.is_local:
+        raise UsageError(
+            f"{wanted} is {known.file}, as your models.toml says, and is not changed here",
+            hint="Take it out of models.toml; the file is yours to delete.",
+        )
+    if not NAME.fullmatch(wanted):
+        raise UsageError(f'name "{name}" is invalid')
+    if SPLIT_NAME.search(wanted + WEIGHTS_SUFFIX):
+        raise UsageError(
+            f'name "{name}" is invalid: it ends like that of one file of several',
+            hint="Leave out -00001-of-...",
+        )
+    for entry in list_models(settings):  # a file of the user's may be spelled in other letters
+        if entry.name == wanted and entry.path is not None and entry.manifest is None:
+            return entry.path
+    return _place(known, wanted, settings)
+
+
+def catalog_defaults(known: CatalogModel | None) -> ModelDefaults:
+    """Return what the catalogue says of a model besides its file."""
+    if known is None or known.embedded:
+        return ModelDefaults()
+    text = (known.license,) if known.license else ()
+    return ModelDefaults(parameters=known.sampling.options(), license=text)
+
+
+def manifest_file(name: str, settings: Settings) -> Path:
+    """Return where the manifest of a model goes, whether it has one or not."""
+    return settings.models_dir / (_stem(canonical_name(name)) + MANIFEST_SUFFIX)
+
+
+@contextlib.contextmanager
+def _unchanged(settings: Settings) -> Iterator[None]:
+    """Keep names from changing; without a lock, or if it takes long, look all the same."""
+    with contextlib.ExitStack() as stack:
+        if settings.models_dir.is_dir():
+            with contextlib.suppress(OSError):  # such as a folder that cannot be written
+                stack.enter_context(changing(settings, timeout_s=1.0))
+        yield
+
+
+def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
+    """Return a model whose file is called as we would call it.
+
+    PERF: 20 us, where listing all models takes as long for each; a request asks several times.
+    """
+    known = known_model(name)
+    if known is not None and known.upstream:
+        return _elsewhere(known, known.upstream)
+    if known is not None and known.embedded:
+        built = nano.cached_gguf(settings.cache_dir)
+        return _entry(name, built, embedded=True) if built else None
+    manifest = settings.models_dir / (_stem(name) + MANIFEST_SUFFIX)
+    return _entry_of(manifest, settings) or _entry(name, _place(known, name, settings))
+
+
+def _place(known: CatalogModel | None, name: str, settings: Settings) -> Path:
+    """Return the path of the file of a model without a manifest."""
+    file = known.file if known is not None and known.file else _stem(name) + WEIGHTS_SUFFIX
+    return settings.models_dir / file  # an absolute path of the catalogue stays what it is
+
+
+def _name_at(file: Path) -> str:
+    """Return the name of a file of the models folder, or of one that the catalogue says."""
+    local = (model.name for model in catalog() if model.file == str(file))
+    return next(local, None) or name_of(file)
+
+
+def _promised_file(name: str, settings: Settings) -> Path | None:
+    """Return the file that a model should have and has not; raises if its manifest is broken."""
+    known = known_model(name)
+    if known is not None and known.is_local:
+        return Path(known.file)
+    try:
+        path = manifests.read_manifest(manifest_file(name, settings)).path(settings)
+    except (OSError, ValueError):  # no manifest, or no name that a file could have
+        path = _place(known, name, settings)
+        return Path(os.readlink(path)) if os.path.islink(path) else None
+    return next((part for part in split_files(path) if not part.is_file()), None)
+
+
+def _stem(name: str) -> str:
+    """Return a file name without suffix; names on a command line may hold half characters."""
+    return quote(name, safe="", errors="replace")
+
+
+def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | None:
+    """Read an entry; None if its file is gone, as when another process just removed it."""
+    try:
+        stats = [part.stat() for part in split_files(file)]
+    except OSError:
+        return None
+    if not all(S_ISREG(part.st_mode) for part in stats):  # a folder; a pipe would be waited for
+        return None
+    facts = [(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
+    weights_id = hashlib.sha256(repr(facts).encode()).hexdigest()
+    known = known_model(name)
+    return ModelEntry(
+        name,
+        file,
+        embedded,
+        sum(stat.st_size for stat in stats),
+        stats[0].st_mtime_ns,
+        weights_id,
+        is_in_place=(known is not None and known.is_local) or file.is_symlink(),
+        defaults=catalog_defaults(known),
+    )
+
+
+def _elsewhere(model: CatalogModel, upstream: UpstreamAddress) -> ModelEntry:
+    """Return the entry of a model that is computed elsewhere."""
+    try:
+        modified_ns = user_models_file().stat().st_mtime_ns
+    except OSError:  # just removed
+        modified_ns = 0
+    facts = repr(("upstream", model.name, upstream))
+    return ModelEntry(
+        model.name,
+        None,
+        modified_ns=modified_ns,
+        weights_id=hashlib.sha256(facts.encode()).hexdigest(),
+        defaults=catalog_defaults(model),
+        upstream=upstream,
+    )
+
+
+def _entry_of(path: Path, settings: Settings) -> ModelEntry | None:
+    """Read an entry; None if a file is not a manifest, or is gone; `find_model` says which."""
+    for _ in range(2):  # replaced between two looks, it names other weights
+        try:
+            manifest, modified_ns = manifests.read_manifest(path), path.stat().st_mtime_ns
+        except (OSError, ModelLoadError):
+            return None
+        if entry := _entry(name_of(path), manifest.path(settings)):
+            return msgspec.structs.replace(
+                entry,
+                manifest=path,
+                modified_ns=modified_ns,
+                is_in_place=bool(manifest.file),
+                defaults=manifest.defaults,
+            )
+    return None
+
+
+def _advice(wanted: str, entries: list[ModelEntry]) -> str:
+    known = known_model(wanted)
+    if known is not None:
+        return f"Fetch it: gptoss pull {known.name}"
+    names = [entry.name for entry in entries]
+    if close := closest(wanted, [*names, *known_names()]):
+        return f"Did you mean {close}?"
+    return f"Models on this machine: {', '.join(names)}."

@@ -1,0 +1,227 @@
+/**
+ * Markdown of a model as nodes of the page. The text is hostile: HTML in it is shown as text, and
+ * what comes of it is sanitised. Nothing of it loads anything; links open by a click.
+ */
+
+import hljs from "./vendor/highlight.js";
+import MarkdownIt from "./vendor/markdown-it.js";
+import DOMPurify from "./vendor/purify.js";
+import { plain } from "./format.js";
+import { addMath } from "./math.js";
+
+const SAFE = /^(?:https?:\/\/|mailto:)/i;
+const LONGEST_CODE = 200_000; // characters that are highlighted
+
+const md = new MarkdownIt({ html: false, linkify: true, maxNesting: 60 });
+md.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
+md.validateLink = (/** @type {string} */ url) => SAFE.test(url.trim());
+addMath(md);
+
+/** @typedef {any} Token */
+
+// As gptoss_local/talk/citations.py has it.
+const CITATION =
+  /【(\d{1,6})(?::\d{1,6})?†\s*(?:L\d{1,9}(?:\s*[-–—]\s*L?\d{1,9})?[^【】†\n`]{0,80}|source|)\s*(?:†[^【】†\n`]{0,200})?】/g;
+
+md.core.ruler.push("citations", (/** @type {any} */ { tokens, env, Token }) => {
+  for (const block of tokens) {
+    if (block.type !== "inline" || !env.urls?.size || !block.content.includes("【")) continue;
+    let depth = 0; // of links
+    block.children = block.children.flatMap((/** @type {Token} */ token, /** @type {number} */ i) => {
+      if (token.type === "link_open" || token.type === "link_close") depth += token.nesting;
+      const before = i ? block.children[i - 1] : null;
+      const isGlued = before?.nesting < 0 || before?.type === "code_inline"; // to a word that is marked up
+      return token.type === "text" && !depth ? withLinks(token.content, isGlued, env.urls, Token) : [token];
+    });
+  }
+});
+
+/**
+ * Make tokens of a text, in which citations of known pages are links.
+ * @param {string} text @param {boolean} isGlued @param {Map<number, string>} urls @param {any} Token
+ */
+function withLinks(text, isGlued, urls, Token) {
+  const made = (/** @type {string} */ type, /** @type {string} */ tag, /** @type {number} */ nesting, /** @type {object} */ fields) =>
+    Object.assign(new Token(type, tag, nesting), fields);
+  const found = /** @type {Token[]} */ ([]);
+  let end = 0;
+  for (const cited of text.matchAll(CITATION)) {
+    const url = urls.get(Number(cited[1])) ?? "";
+    const host = /^https?:\/\/(?:[^/?#]*@)?([^/?#@]+)/i.exec(url)?.[1];
+    if (!host) continue;
+    const before = text.slice(end, cited.index);
+    const last = /** @type {string} */ (before.at(-1) ?? (found.length || isGlued ? "】" : " "));
+    found.push(made("text", "", 0, { content: before + (/[\s([]/.test(last) ? "" : " ") }));
+    found.push(made("link_open", "a", 1, { attrs: [["href", md.normalizeLink(url)]] }));
+    found.push(made("text", "", 0, { content: `${host} ↗` }), made("link_close", "a", -1, {}));
+    end = cited.index + cited[0].length;
+  }
+  return [...found, made("text", "", 0, { content: text.slice(end) })];
+}
+
+const { rules } = md.renderer;
+const escape = md.utils.escapeHtml;
+
+rules.fence = rules.code_block = (/** @type {Token[]} */ tokens, /** @type {number} */ i) => {
+  const language = tokens[i].info.trim().split(/[\s{]/)[0] ?? "";
+  return codeBlock(language, highlighted(tokens[i].content, language));
+};
+rules.table_open = () => '<div class="table" tabindex="0" role="group" aria-label="Table"><table>';
+rules.table_close = () => "</table></div>";
+rules.th_open = rules.td_open = (/** @type {Token[]} */ tokens, /** @type {number} */ i, /** @type {any} */ options) => {
+  const side = /text-align:(\w+)/.exec(tokens[i].attrGet("style") ?? "")?.[1];
+  tokens[i].attrs = side ? [["class", side]] : null; // the page allows no style
+  return md.renderer.renderToken(tokens, i, options);
+};
+rules.image = (/** @type {Token[]} */ tokens, /** @type {number} */ i) => {
+  const address = tokens[i].attrGet("src") ?? "";
+  const words = [tokens[i].content, address].filter(Boolean).map(escape).join(" · ");
+  return SAFE.test(address) ? `<a href="${escape(address)}">image: ${words}</a>` : `image: ${words}`;
+};
+
+/** @param {string} language @param {string} html */
+const codeBlock = (language, html) =>
+  `<div class="code"><div class="code-head"><span>${escape(language)}</span>` +
+  `<button type="button" class="copy">Copy</button></div><pre tabindex="0"><code>${html}</code></pre></div>`;
+
+/** @param {string} text @param {string} language */
+function highlighted(text, language) {
+  if (!hljs.getLanguage(language) || text.length > LONGEST_CODE) return escape(text);
+  return hljs.highlight(text, { language, ignoreIllegals: true }).value;
+}
+
+const MATH = (
+  "math menclose merror mfrac mi mmultiscripts mn mo mover mpadded mphantom mprescripts mroot mrow ms " +
+  "mspace msqrt mstyle msub msubsup msup mtable mtd mtext mtr munder munderover none"
+).split(" ");
+const PURE = {
+  ALLOWED_TAGS: [
+    ..."a blockquote br button code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr li ol p pre s span strong sub sup".split(" "),
+    ..."table tbody td th thead tr ul".split(" "),
+    ...MATH,
+  ],
+  ALLOWED_ATTR: (
+    "href class start type tabindex role aria-label display xmlns mathvariant mathcolor mathbackground stretchy " +
+    "fence separator lspace rspace linethickness rowspacing columnspacing columnalign rowalign columnlines rowlines " +
+    "accent accentunder minsize maxsize movablelimits scriptlevel displaystyle width height depth voffset notation"
+  ).split(" "),
+  ALLOW_DATA_ATTR: false,
+  ALLOW_ARIA_ATTR: false,
+  ADD_FORBID_CONTENTS: ["annotation"], // TeX that KaTeX adds for copying
+  RETURN_DOM_FRAGMENT: /** @type {const} */ (true),
+};
+
+DOMPurify.addHook("afterSanitizeAttributes", (/** @type {Element} */ node) => {
+  const address = node.getAttribute("href");
+  if (address === null) return;
+  if (node.nodeName !== "A" || !SAFE.test(address)) return node.removeAttribute("href");
+  node.setAttribute("target", "_blank");
+  node.setAttribute("rel", "noopener noreferrer");
+  node.setAttribute("title", address);
+});
+
+/**
+ * A part of a text, from one top level element to the next.
+ * @typedef {object} Block
+ * @property {number} key
+ * @property {string} source
+ * @property {() => DocumentFragment} make  makes its nodes
+ * @property {string | null} code  of a block of code that is still open: its text so far
+ * @property {string} language
+ */
+
+/** A text that grows. Blocks that are finished are parsed and made once. */
+export class Growing {
+  /** @type {Block[]} */
+  #finished = [];
+  /** @type {Block[]} */
+  #open = []; // those that the next words may change
+  #settled = ""; // the text of the finished blocks
+  #env = /** @type {{references?: any, isOpen?: boolean, urls?: Map<number, string>}} */ ({}); // definitions of links
+  #isComplete = false;
+  /** @type {Map<number, string>} */
+  #urls; // of what is cited
+
+  /** @param {import("./types").Page[]} [pages] what the text may cite */
+  constructor(pages = []) {
+    this.#urls = new Map(pages.map(([cursor, url]) => [cursor, url]));
+  }
+
+  /**
+   * Return the blocks of the text so far.
+   * @param {string} text @param {boolean} isComplete
+   */
+  update(text, isComplete) {
+    const clean = plain(text.replace(/\r\n?/g, "\n"));
+    const hasDefinitions = isComplete && !this.#isComplete && this.#env.references; // for what is above
+    this.#isComplete = isComplete;
+    if (hasDefinitions || !clean.startsWith(this.#settled)) {
+      [this.#finished, this.#open, this.#settled, this.#env] = [[], [], "", {}];
+    }
+    this.#env.isOpen = !isComplete;
+    this.#env.urls = this.#urls;
+    const tail = clean.slice(this.#settled.length);
+    const groups = topLevel(md.parse(tail, this.#env));
+    const offsets = lineOffsets(tail, [...groups.map((group) => group[0].map[0]), Infinity]);
+    const nBefore = this.#finished.length;
+    const blocks = groups.map((group, k) => {
+      const isClosed = isComplete || k < groups.length - 1;
+      return this.#block(nBefore + k, group, tail.slice(offsets[k], offsets[k + 1]), isClosed);
+    });
+    // The last block is open, and the one above it, too, while the first line of the last one is
+    // not complete: `2` becomes `2. two`, which continues a list.
+    const nFinished = Math.max(0, groups.length - (tail.includes("\n", offsets[groups.length - 1]) ? 1 : 2));
+    this.#finished.push(...blocks.slice(0, nFinished));
+    this.#open = blocks.slice(nFinished);
+    this.#settled = clean.slice(0, this.#settled.length + (nFinished ? (offsets[nFinished] ?? 0) : 0));
+    return [...this.#finished, ...this.#open];
+  }
+
+  /** @param {number} key @param {Token[]} tokens @param {string} source @param {boolean} isClosed @returns {Block} */
+  #block(key, tokens, source, isClosed) {
+    const [first] = tokens;
+    const isOpen = !isClosed && first.type === "fence" && !isFenceClosed(source, first.markup);
+    const env = this.#env;
+    const before = this.#open.find((block) => block.key === key);
+    if (before?.source === source && (before.code !== null) === isOpen) return before;
+    const make = () => DOMPurify.sanitize(md.renderer.render(tokens, md.options, env), PURE);
+    const language = first.info?.trim().split(/[\s{]/)[0] ?? "";
+    return { key, source, make, code: isOpen ? first.content : null, language };
+  }
+}
+
+/** @param {string} source @param {string} markup */
+function isFenceClosed(source, markup) {
+  const end = source.trimEnd().split("\n");
+  const last = end.at(-1)?.trim() ?? "";
+  return end.length > 1 && last.startsWith(markup) && !last.replaceAll(markup[0] ?? "", "");
+}
+
+/** Group tokens by the top level element that they belong to. @param {Token[]} tokens @returns {Token[][]} */
+function topLevel(tokens) {
+  const groups = [];
+  for (let start = 0, i = 0; i < tokens.length; i++) {
+    if (tokens[i].level || tokens[i].nesting > 0) continue;
+    groups.push(tokens.slice(start, i + 1));
+    start = i + 1;
+  }
+  return groups;
+}
+
+/** Return where lines begin. @param {string} text @param {number[]} lines in order */
+function lineOffsets(text, lines) {
+  const offsets = [];
+  let [line, offset] = [0, 0];
+  for (const wanted of lines) {
+    while (line < wanted) {
+      const end = text.indexOf("\n", offset);
+      if (end < 0) {
+        offset = text.length;
+        break;
+      }
+      [line, offset] = [line + 1, end + 1];
+    }
+    offsets.push(offset);
+  }
+  return offsets;
+}

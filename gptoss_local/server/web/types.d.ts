@@ -1,0 +1,47 @@
+// The values of the server's API that the page reads; see gptoss_local/talk/history/turn.py.
+export type Fold = [start: number, end: number, label: string];
+export interface Stats {
+  prompt_eval_count?: number; eval_count?: number; eval_duration?: number; ttft_s?: number;
+  reasoning_s?: number; n_reasoning_frames?: number; done_reason?: string; error?: string;
+  joules?: Record<string, number>;
+  seconds?: number; is_error?: boolean; folds?: Fold[]; pages?: Page[]; question?: Question;
+}
+export type Page = [cursor: number, url: string, title: string];
+export interface Question {
+  about: string; always: string; parts: { kind: "code" | "command" | "arguments"; text: string }[];
+}
+export interface ToolGroup {
+  name: string; about: string; description: string; is_on: boolean; problem: string;
+  tools: { name: string; description: string; trust: "" | "chat" | "always" }[];
+}
+export interface Turn {
+  id: number; chat_id: number; parent_id: number | null;
+  role: "system" | "user" | "assistant" | "tool";
+  content: string; reasoning: string; tool_calls: any[]; tool_name: string; model: string;
+  effort: string; state: "streaming" | "done" | "stopped" | "failed"; stats: Stats;
+  created_s: number;
+}
+export type Options = Record<string, number | boolean | string>; // a string: names of tools
+export interface Chat {
+  id: number; title: string; model: string; effort: string; n_turns: number; created_s: number;
+  updated_s: number; leaf_id: number | null; options: Options; preset: string; is_pinned: boolean;
+}
+export interface Hit { chat_id: number; turn_id: number | null; title: string; snippet: string }
+export interface Preset { name: string; system: string; effort: string | null; options: Options }
+export interface Progress {
+  status: string; n_done?: number; n_all?: number; tokens_per_s?: number; n_tokens?: number;
+}
+export interface Fit {
+  name: string; fits: "vram" | "split" | "ram" | "no"; vram_share: number; n_ctx: number;
+}
+export interface Model { name: string; size: number; remote_host?: string; details: { parameter_size: string } }
+export interface Loaded { name: string; size: number; size_vram: number; context_length: number }
+export interface Job { what: "load" | "pull"; text: string; share: number | null; stop: () => void }
+export interface Chip { label: string; text: string }
+export interface Draft {
+  model: string; effort: string; preset: string; system: string; options: Options;
+}
+export type Dialog =
+  | { kind: "models" | "settings" | "help" | "key" }
+  | { kind: "rename" | "delete"; chat: Chat };
+export interface Notice { text: string; hint: string; isError: boolean }

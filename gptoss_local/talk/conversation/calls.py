@@ -1,0 +1,80 @@
+"""Say what calls of tools come to, alike wherever they run: terminal, page, command line."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Literal, NamedTuple
+
+from gptoss_local.talk.history import Turn
+from gptoss_local.talk.tools import Arguments, Call, LoopLimit, Page, Tool, Toolbox, ToolResult
+from gptoss_local.talk.tools.toolbox import Scope
+
+NOT_RUN = "Not run."
+"""The result of a call that was never run, as the process that asked for it died."""
+
+INTERRUPTED = "This call was interrupted; it is not known how far it came."
+"""The result of a call during which its process died."""
+
+STOPPED = ToolResult("The user stopped this call.", is_error=True)
+ENDED = ToolResult("This call was stopped, as the server ended.", is_error=True)
+UNANSWERED = ToolResult("Not run: the user did not answer whether it may run.", is_error=True)
+TOO_MANY = ToolResult("Not run: too many calls without an answer.", is_error=True)
+
+
+class Decision(NamedTuple):
+    """The user's answer to whether a call may run.
+
+    Attributes:
+        scope: How far the permission goes; None denies it.
+        reason: Why not, for the model.
+    """
+
+    scope: Scope | Literal["once"] | None
+    reason: str = ""
+
+
+Ask = Callable[[Tool, Arguments], Awaitable[ToolResult | None]]
+
+
+def denied(reason: str = "") -> ToolResult:
+    """Return the result of a call that the user does not allow."""
+    return ToolResult(f"The user denied this call. {reason}".strip(), is_error=True)
+
+
+async def refusal_of(toolbox: Toolbox, limit: LoopLimit, call: Call, ask: Ask) -> ToolResult | None:
+    """Ask about a call if that is necessary.
+
+    Args:
+        toolbox: What there is.
+        limit: Does not count the time in which the user was asked.
+        call: One that cannot be run needs no permission to say so.
+        ask: Asks the user; returns what a call comes to that may not run.
+
+    Returns:
+        The result of a call that may not run; None if it may.
+    """
+    if call.tool is None or not toolbox.needs_consent(call.tool):
+        return None
+    asked_s = time.monotonic()
+    refusal = await ask(call.tool, call.arguments)
+    limit.pause(time.monotonic() - asked_s)
+    return refusal
+
+
+def result_stats(result: ToolResult) -> dict[str, Any]:
+    """Return the figures of a result, which its turn keeps."""
+    stats: dict[str, Any] = {"seconds": round(result.seconds, 3), "is_error": result.is_error}
+    if result.pages:
+        stats["pages"] = [list(page) for page in result.pages]
+    return stats
+
+
+def pages_of(turns: Iterable[Turn]) -> list[Page]:
+    """Return the pages that answers after these turns may cite, oldest first."""
+    found = []
+    for turn in turns:
+        listed = turn.stats.get("pages") if turn.role == "tool" else None
+        for each in listed if isinstance(listed, list) else ():
+            match each:  # an imported chat may have anything
+                case [int(cursor), str(url), str(title)]:
+                    found.append(Page(cursor, url, title))
+    return found

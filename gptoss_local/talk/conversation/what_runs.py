@@ -1,0 +1,89 @@
+"""Say what a call of a tool would run, whole, before the user allows it."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from gptoss_local.printable import in_order, visible
+from gptoss_local.talk.tools import Arguments, Tool
+
+_LINE_ENDS = re.compile(r"(\n+)")
+_TAB = 4
+
+
+class Part(NamedTuple):
+    """A text that runs, or that is given to what runs.
+
+    Attributes:
+        text: Safe to show: nothing in it hides, or changes its place; line ends stay.
+    """
+
+    kind: Literal["code", "command", "arguments"]
+    text: str
+
+
+def what_runs(tool: Tool, arguments: Arguments) -> list[Part]:
+    """Return all that a call of a tool would run.
+
+    Args:
+        tool: What is called.
+        arguments: Resolved.
+    """
+    if (code := code_of(tool.name, arguments)) is not None and tool.argv is None:
+        return [Part("code", in_order(seen(code)))]
+    given = Part("arguments", in_order(pretty(arguments)))
+    if tool.argv is None:
+        return [given]
+    return [Part("command", in_order(f"$ {shell_text(tool.argv(arguments))}")), given]
+
+
+def code_of(name: str, arguments: object) -> str | None:
+    """Return the code of a call of `python`; None if a call is not one."""
+    if name == "python" and isinstance(arguments, dict) and list(arguments) == ["code"]:
+        return arguments["code"] if isinstance(arguments["code"], str) else None
+    return None
+
+
+def about_text(tool: Tool) -> str:
+    """Say what a tool does, after "It"."""
+    return in_order(visible(tool.about))
+
+
+def always_text(tool: Tool) -> str:
+    """Say what a lasting permission is for."""
+    of = "" if tool.source in ("", tool.name) else f" of {tool.source}"
+    return in_order(visible(f"this tool{of}"))
+
+
+def seen(code: str) -> str:
+    """Return code for reading, with escapes for what cannot be seen; tabs become spaces."""
+    return "\n".join(visible(line.expandtabs(_TAB)) for line in code.split("\n"))
+
+
+def shell_text(argv: Sequence[str]) -> str:
+    r"""Return a command line as a shell would take it, with every character that cannot be seen.
+
+    These are escapes in a word such as `$'one\n'`; the rest of it begins a row of its own.
+    """
+    return " ".join(map(_word, argv))
+
+
+def _word(word: str) -> str:
+    if visible(word) == word:
+        return shlex.quote(word)
+    pieces = _LINE_ENDS.split(word)  # texts, and between them line ends
+    texts = [visible(text.replace("\\", "\\\\").replace("'", "\\'")) for text in pieces[::2]]
+    ends = [len(ends) * r"\n" for ends in pieces[1::2]]
+    rows = [text + end for text, end in zip(texts, [*ends, ""], strict=True)]
+    if not rows[-1]:
+        rows.pop()
+    return "$'" + "\n".join(rows) + "'"
+
+
+def pretty(arguments: object) -> str:
+    """Return JSON for reading, with escapes for what cannot be seen."""
+    text = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+    return "\n".join(map(visible, text.split("\n")))

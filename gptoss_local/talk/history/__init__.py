@@ -1,0 +1,23 @@
+"""The chats of `gptoss chat`, kept in one SQLite file: a tree of turns each, searchable as a whole.
+
+Knows nothing of the terminal, of HTTP or of a model.
+"""
+
+from gptoss_local.talk.history.chats import History
+from gptoss_local.talk.history.export import read_export
+from gptoss_local.talk.history.schema import check_file
+from gptoss_local.talk.history.search import MATCH_END, MATCH_START
+from gptoss_local.talk.history.turn import ChatSummary, Hit, Role, Turn, TurnState
+
+__all__ = [
+    "MATCH_END",
+    "MATCH_START",
+    "ChatSummary",
+    "History",
+    "Hit",
+    "Role",
+    "Turn",
+    "TurnState",
+    "check_file",
+    "read_export",
+]

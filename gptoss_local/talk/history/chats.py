@@ -1,0 +1,363 @@
+"""All chats of a user: trees of turns in one file that several processes may have open."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Unpack
+
+import msgspec
+
+from gptoss_local.errors import ChatNotFoundError
+from gptoss_local.talk.history import export, owner
+from gptoss_local.talk.history.plain import one_line, storable
+from gptoss_local.talk.history.rows import (
+    CHAT_COLUMNS,
+    TURN_COLUMNS,
+    insert_chat,
+    insert_tree,
+    insert_turn,
+    read_chat,
+    read_turn,
+    write_json,
+)
+from gptoss_local.talk.history.schema import open_database, transaction, translated
+from gptoss_local.talk.history.search import search
+from gptoss_local.talk.history.turn import ChatSummary, Hit, Role, Turn, TurnFields, TurnState
+
+
+class History:
+    """The chats in one SQLite file (WAL).
+
+    Every call is a transaction of its own, so a killed process loses nothing but what it had not
+    yet handed over. Turns that a dead process left streaming become `stopped` here.
+
+    Args:
+        path: The file; made, readable by its owner only, if it is not there.
+
+    Raises (all methods):
+        HistoryError: the file is damaged, full, locked, or not for this version.
+        ChatNotFoundError: a chat or turn is not there, perhaps deleted by another process.
+
+    Thread: all calls from the thread that made it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._database = open_database(path)
+        self._streaming: set[int] = set()
+        with translated(path):
+            owner.stop_orphans(self._database)
+
+    @cached_property
+    def _owner(self) -> str:
+        return owner.this_process()
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Return two numbers, of which others' writes change the first, and ours the second.
+
+        PERF: 10 µs, so it can be asked many times a second.
+        """
+        ((n_others,),) = self._rows("PRAGMA data_version")
+        return n_others, self._database.total_changes
+
+    def stop_orphans(self) -> None:
+        """Mark turns whose process has died since this file was opened as `stopped`."""
+        with translated(self._path):
+            owner.stop_orphans(self._database)
+
+    def new_chat(self, model: str, effort: str, title: str = "", *, preset: str = "") -> int:
+        """Make an empty chat; without a title it gets the beginning of its first question."""
+        now_s = time.time()
+        chat = ChatSummary(
+            id=0,
+            title=title,
+            model=model,
+            effort=effort,
+            n_turns=0,
+            created_s=now_s,
+            updated_s=now_s,
+            leaf_id=None,
+            preset=preset,
+        )
+        with self._write():
+            return insert_chat(self._database, chat)
+
+    def chats(self, limit: int = 100, *, pinned_first: bool = False) -> list[ChatSummary]:
+        """Return the chats with the newest turns, newest first; pinned ones come first if asked."""
+        pinned = "is_pinned DESC, " if pinned_first else ""
+        order = f"{pinned}updated_s DESC, id DESC"
+        query = f"SELECT {CHAT_COLUMNS} FROM chat ORDER BY {order} LIMIT ?"
+        return [read_chat(row) for row in self._rows(query, (limit,))]
+
+    def chat(self, chat_id: int) -> ChatSummary:
+        rows = self._rows(f"SELECT {CHAT_COLUMNS} FROM chat WHERE id = ?", (chat_id,))
+        if not rows:
+            raise _no_chat(chat_id)
+        return read_chat(rows[0])
+
+    def has(self, chat_id: int) -> bool:
+        return bool(self._rows("SELECT 1 FROM chat WHERE id = ?", (chat_id,)))
+
+    def rename(self, chat_id: int, title: str) -> None:
+        self._change_chat(chat_id, title=one_line(title))
+
+    def pin(self, chat_id: int, is_pinned: bool) -> None:
+        """List a chat before the others, or no longer."""
+        self._change_chat(chat_id, is_pinned=is_pinned)
+
+    def set_model(self, chat_id: int, model: str, effort: str) -> None:
+        """Set the model that the chat continues with; existing turns keep theirs."""
+        self._change_chat(chat_id, model=storable(model), effort=storable(effort))
+
+    def set_options(self, chat_id: int, options: dict[str, Any]) -> None:
+        """Replace the options of a chat's requests."""
+        self._change_chat(chat_id, options=write_json(options))
+
+    def delete(self, chat_id: int) -> None:
+        """Remove a chat, its turns and its words, so that no byte of them stays in the file."""
+        with self._write():
+            found = self._database.execute("DELETE FROM chat WHERE id = ?", (chat_id,)).rowcount
+        if not found:
+            raise _no_chat(chat_id)
+        with self._write():  # deleted words stay in the index until it is rebuilt
+            for table in ("turn_words", "chat_words"):
+                self._database.execute(f"INSERT INTO {table}({table}) VALUES ('optimize')")
+        with translated(self._path):
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def add(
+        self,
+        chat_id: int,
+        parent_id: int | None,
+        role: Role,
+        content: str,
+        **fields: Unpack[TurnFields],
+    ) -> Turn:
+        """Append a turn, which becomes the leaf of its chat.
+
+        `parent_id` is a turn of the same chat, or None for a (further) first turn; `fields` are
+        others of `Turn`. With `state="streaming"` it is expected that `update` follows.
+        """
+        turn = Turn(
+            id=0,
+            chat_id=chat_id,
+            parent_id=parent_id,
+            role=role,
+            content=content,
+            created_s=time.time(),
+            **fields,
+        )
+        with self._write():
+            self._check_place(chat_id, parent_id)
+            turn_id = insert_turn(self._database, turn, self._owner)
+        if turn.state == "streaming":
+            self._streaming.add(turn_id)
+        return self.turn(turn_id)
+
+    def update(
+        self,
+        turn_id: int,
+        *,
+        content: str | None = None,
+        reasoning: str | None = None,
+        state: TurnState | None = None,
+        stats: dict[str, Any] | None = None,
+        tool_calls: Sequence[dict[str, Any]] | None = None,
+    ) -> None:
+        """Replace what is given, as a whole. Found by searches once it no longer streams."""
+        changes = {
+            "content": content if content is None else storable(content),
+            "reasoning": reasoning if reasoning is None else storable(reasoning),
+            "state": state,
+            "owner": self._owner if state == "streaming" else None,
+            "stats": stats if stats is None else write_json(stats),
+            "tool_calls": tool_calls if tool_calls is None else write_json(list(tool_calls)),
+        }
+        given = {name: value for name, value in changes.items() if value is not None}
+        if not given:
+            return
+        columns = ", ".join(f"{name} = ?" for name in given)
+        with self._write():
+            found = self._database.execute(
+                f"UPDATE turn SET {columns} WHERE id = ?", (*given.values(), turn_id)
+            )
+        if not found.rowcount:
+            raise _no_turn(turn_id)
+        if state == "streaming":
+            self._streaming.add(turn_id)
+        elif state is not None:
+            self._streaming.discard(turn_id)
+
+    def turn(self, turn_id: int) -> Turn:
+        rows = self._rows(f"SELECT {TURN_COLUMNS} FROM turn WHERE id = ?", (turn_id,))
+        if not rows:
+            raise _no_turn(turn_id)
+        return read_turn(rows[0])
+
+    def tree(self, chat_id: int) -> list[Turn]:
+        """Return all turns of a chat, parents before their children, older ones first."""
+        self.chat(chat_id)
+        query = f"SELECT {TURN_COLUMNS} FROM turn WHERE chat_id = ? ORDER BY id"
+        return [read_turn(row) for row in self._rows(query, (chat_id,))]
+
+    def changed(self, chat_id: int, seen: dict[int, int]) -> list[Turn]:
+        """Return the turns of a chat that are new or changed since the last call.
+
+        Args:
+            chat_id: Of a chat; one that is not there has no turns.
+            seen: Empty at first; what this method remembers of the turns.
+        """
+        query = f"SELECT {TURN_COLUMNS} FROM turn WHERE chat_id = ? ORDER BY id"
+        changed = [row for row in self._rows(query, (chat_id,)) if seen.get(row[0]) != hash(row)]
+        seen.update((row[0], hash(row)) for row in changed)
+        return [read_turn(row) for row in changed]
+
+    def branch(self, leaf_id: int | None) -> list[Turn]:
+        """Return the turns from the first one down to `leaf_id`; none for None."""
+        if leaf_id is None:
+            return []
+        query = f"""
+            WITH RECURSIVE up(turn_id, above) AS (
+                SELECT id, parent_id FROM turn WHERE id = ?
+                UNION ALL SELECT id, parent_id FROM turn JOIN up ON id = above)
+            SELECT {TURN_COLUMNS} FROM up JOIN turn ON id = turn_id ORDER BY id
+        """
+        turns = [read_turn(row) for row in self._rows(query, (leaf_id,))]
+        if not turns:
+            raise _no_turn(leaf_id)
+        return turns
+
+    def siblings(self, turn_id: int) -> list[int]:
+        """Return the versions of a turn, itself among them, oldest first."""
+        turn = self.turn(turn_id)
+        query = "SELECT id FROM turn WHERE chat_id = ? AND parent_id IS ? ORDER BY id"
+        return [row[0] for row in self._rows(query, (turn.chat_id, turn.parent_id))]
+
+    def select(self, turn_id: int) -> list[Turn]:
+        """Make the newest turn below `turn_id` (or itself) the chat's leaf; return that branch."""
+        chat_id = self.turn(turn_id).chat_id
+        query = """
+            WITH RECURSIVE down(turn_id) AS (
+                SELECT ? UNION ALL SELECT id FROM turn JOIN down ON parent_id = turn_id)
+            SELECT max(turn_id) FROM down
+        """
+        ((leaf_id,),) = self._rows(query, (turn_id,))
+        self._change_chat(chat_id, leaf_id=leaf_id)
+        return self.branch(leaf_id)
+
+    def search(self, words: str, limit: int = 50) -> list[Hit]:
+        """Find turns and titles with all `words`, whatever they are; best matches first.
+
+        Case and accents do not count, the last word may be unfinished, and "several words" in
+        quotes stand next to each other.
+        """
+        with translated(self._path):
+            return search(self._database, words, limit)
+
+    def export_markdown(self, chat_id: int) -> str:
+        """Return the branch that is shown, for reading; without control characters."""
+        chat = self.chat(chat_id)
+        return export.render_markdown(chat, self.branch(chat.leaf_id))
+
+    def export_json(self, chat_id: int) -> str:
+        """Return the whole chat with all its branches, for `import_json`."""
+        return export.render_json(self.chat(chat_id), self.tree(chat_id))
+
+    def import_json(self, text: str) -> int:
+        """Add an exported chat as a new one, and return its id.
+
+        Raises:
+            UsageError: it is not an exported chat.
+        """
+        chat, turns = export.parse_json(text)
+        with self._write():
+            return insert_tree(self._database, chat, turns)
+
+    def set_system(self, chat_id: int, content: str) -> list[Turn]:
+        """Let the branch that is shown continue below another version of its system message.
+
+        Nothing is overwritten: the turns after it are copied. Empty content means none.
+
+        Returns:
+            The new branch.
+        """
+        branch = self.branch(self.chat(chat_id).leaf_id)
+        first = branch[0] if branch and branch[0].role == "system" else None
+        if content != (first.content if first is not None else ""):
+            with self._write():
+                parent_id: int | None = None
+                if content:
+                    told = Turn(
+                        id=0,
+                        chat_id=chat_id,
+                        parent_id=None,
+                        role="system",
+                        content=content,
+                        created_s=time.time(),
+                    )
+                    parent_id = insert_turn(self._database, told)
+                for turn in branch[1:] if first is not None else branch:
+                    copy = msgspec.structs.replace(turn, parent_id=parent_id)
+                    parent_id = insert_turn(self._database, copy)
+                if parent_id is None:
+                    empty = "UPDATE chat SET leaf_id = NULL WHERE id = ?"
+                    self._database.execute(empty, (chat_id,))
+        return self.branch(self.chat(chat_id).leaf_id)
+
+    def fork(self, turn_id: int) -> int:
+        """Make a new chat of the branch down to a turn, and return its id."""
+        turns = self.branch(turn_id)
+        chat = self.chat(turns[-1].chat_id)
+        changes: dict[str, Any] = {"leaf_id": turn_id, "updated_s": time.time()}
+        copy = msgspec.structs.replace(chat, is_pinned=False, **changes)
+        with self._write():
+            return insert_tree(self._database, copy, turns)
+
+    def close(self) -> None:
+        """Close the file; turns that still stream here become `stopped`."""
+        try:
+            if self._streaming:
+                with self._write():
+                    self._database.executemany(
+                        "UPDATE turn SET state = 'stopped' WHERE id = ? AND state = 'streaming'",
+                        [(turn_id,) for turn_id in self._streaming],
+                    )
+        finally:
+            self._database.close()
+
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with translated(self._path):
+            return self._database.execute(query, values).fetchall()
+
+    @contextmanager
+    def _write(self) -> Iterator[None]:
+        with translated(self._path), transaction(self._database):
+            yield
+
+    def _change_chat(self, chat_id: int, **values: str | int) -> None:
+        columns = ", ".join(f"{name} = ?" for name in values)
+        with self._write():
+            found = self._database.execute(
+                f"UPDATE chat SET {columns} WHERE id = ?", (*values.values(), chat_id)
+            )
+        if not found.rowcount:
+            raise _no_chat(chat_id)
+
+    def _check_place(self, chat_id: int, parent_id: int | None) -> None:
+        found = self._database.execute("SELECT 1 FROM chat WHERE id = ?", (chat_id,))
+        if not found.fetchone():
+            raise _no_chat(chat_id)
+        found = self._database.execute("SELECT chat_id FROM turn WHERE id = ?", (parent_id,))
+        if parent_id is not None and found.fetchone() != (chat_id,):
+            raise _no_turn(parent_id)
+
+
+def _no_chat(chat_id: int) -> ChatNotFoundError:
+    return ChatNotFoundError(f"There is no chat {chat_id}.", hint="`gptoss chats` lists the chats.")
+
+
+def _no_turn(turn_id: int) -> ChatNotFoundError:
+    return ChatNotFoundError(f"There is no turn {turn_id} in this chat.")

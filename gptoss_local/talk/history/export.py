@@ -1,0 +1,159 @@
+"""Chats as Markdown for people, and as JSON that can be read back."""
+
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from gptoss_local.errors import UsageError, newer_file
+from gptoss_local.talk.history.plain import plain_text
+from gptoss_local.talk.history.turn import ChatSummary, Turn
+from gptoss_local.validation import in_words
+
+_VERSION = 1
+_HEADINGS = {"system": "System", "user": "You", "assistant": "Assistant", "tool": "Tool"}
+_MAX_BYTES = 1 << 28
+_HINT = "`gptoss chats CHAT --json` and /export NAME.json write one."
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+
+
+class _Export(msgspec.Struct, kw_only=True):
+    """The JSON of a chat. Ids are those of the file it came from."""
+
+    format: Literal["gptoss-chat"] = "gptoss-chat"
+    version: int = _VERSION
+    chat: ChatSummary
+    turns: list[Turn]
+
+
+class _Version(msgspec.Struct):
+    format: Literal["gptoss-chat"]
+    version: int = _VERSION
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: dict[str, Any] | str = {}
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+
+
+class _Stats(msgspec.Struct):
+    """The figures of a turn that the chat reads, and their types."""
+
+    eval_count: int = 0
+    eval_duration: float = 0
+    prompt_eval_count: int = 0
+    prompt_cached_count: int = 0
+    prompt_eval_duration: float = 0
+    load_duration: float = 0
+    total_duration: float = 0
+    ttft_s: float | None = None
+    reasoning_s: float = 0
+    n_reasoning_frames: int = 0
+    seconds: float = 0
+    is_error: bool = False
+    done_reason: str = ""
+    error: str = ""
+    latencies_ms: list[float] = []
+    tokens: list[int] = []
+    joules: dict[str, float] = {}
+    folds: list[tuple[int, int, str]] = []
+
+
+def read_export(path: Path) -> str:
+    """Return the text of a file that is to be imported.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        if not path.is_file():
+            raise UsageError(f"there is no file {path}")
+        if path.stat().st_size > _MAX_BYTES:
+            raise UsageError(f"{path} is too large for an exported chat")
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not an exported chat: it is not text", hint=_HINT) from error
+
+
+def render_markdown(chat: ChatSummary, turns: list[Turn]) -> str:
+    """Return one branch, the reasoning as quotes, the calls of tools as JSON."""
+    when = datetime.fromtimestamp(chat.created_s).astimezone().strftime("%Y-%m-%d %H:%M")
+    facts = [chat.model, f"effort {chat.effort}" if chat.effort else "", when]
+    parts = [f"# {chat.title or 'Untitled'}", f"*{', '.join(filter(None, facts))}*"]
+    for turn in turns:
+        parts += [f"## {_HEADINGS[turn.role]}{f' {turn.tool_name}'.rstrip()}"]
+        parts += ["\n".join(f"> {line}".rstrip() for line in turn.reasoning.strip().split("\n"))]
+        parts += [_with_closed_fence(turn.content.strip("\n"))]
+        if turn.tool_calls:
+            calls = msgspec.json.format(msgspec.json.encode(turn.tool_calls)).decode()
+            parts += [f"```json\n{calls}\n```"]
+        parts += [f"*({turn.state})*"] if turn.state != "done" else []
+    return plain_text("\n\n".join(part for part in parts if part not in ("", ">"))) + "\n"
+
+
+def render_json(chat: ChatSummary, turns: list[Turn]) -> str:
+    data = msgspec.json.encode(_Export(chat=chat, turns=turns))
+    return msgspec.json.format(data).decode() + "\n"
+
+
+def parse_json(text: str) -> tuple[ChatSummary, list[Turn]]:
+    """Read what `render_json` wrote.
+
+    Returns:
+        The chat, and its turns, every parent before its children, none of them streaming.
+
+    Raises:
+        UsageError: it is something else, or its turns make no tree.
+    """
+    try:
+        if (version := msgspec.json.decode(text, type=_Version).version) > _VERSION:
+            raise newer_file(UsageError, "This chat", version, _VERSION)
+        found = msgspec.json.decode(text, type=_Export)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
+        raise UsageError(f"This is not an exported chat: {why}.", hint=_HINT) from error
+    known: set[int | None] = {None}
+    for turn in found.turns:
+        if turn.parent_id not in known or turn.id in known:
+            raise UsageError(f"This is not an exported chat: turn {turn.id} is in no tree.")
+        known.add(turn.id)
+    if found.chat.leaf_id not in known:
+        raise UsageError(f"This is not an exported chat: turn {found.chat.leaf_id} is missing.")
+    for turn in found.turns:
+        _check_details(turn)
+    return found.chat, [
+        msgspec.structs.replace(turn, state="stopped") if turn.state == "streaming" else turn
+        for turn in found.turns
+    ]
+
+
+def _check_details(turn: Turn) -> None:
+    """Raise UsageError for calls and figures that the chat could not show."""
+    for name, value, kind in (
+        ("calls", list(turn.tool_calls), list[_Call]),
+        ("figures", turn.stats, _Stats),
+    ):
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            message = f"This is not an exported chat: the {name} of turn {turn.id} are wrong."
+            raise UsageError(message, hint=_HINT) from error
+
+
+def _with_closed_fence(text: str) -> str:
+    """Close a code block that a stopped answer left open, or it swallows the turns below."""
+    fence = ""
+    for match in filter(None, map(_FENCE.fullmatch, text.split("\n"))):
+        if not fence:
+            fence = match[1]
+        elif match[1].startswith(fence) and not match[2].strip():
+            fence = ""
+    return f"{text}\n{fence}" if fence else text

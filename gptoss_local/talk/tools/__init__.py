@@ -1,0 +1,23 @@
+"""Tools that the model may call: the user's programs, MCP servers, `python` and `browser`.
+
+Each chat has a `Toolbox`, which declares its tools and runs calls. The front ends hold the loop and
+ask the user.
+"""
+
+from gptoss_local.talk.tools.results import Page, ToolResult
+from gptoss_local.talk.tools.sources import ToolSources
+from gptoss_local.talk.tools.tool import Arguments, Source, Tool
+from gptoss_local.talk.tools.toolbox import Call, Group, LoopLimit, Toolbox
+
+__all__ = [
+    "Arguments",
+    "Call",
+    "Group",
+    "LoopLimit",
+    "Page",
+    "Source",
+    "Tool",
+    "ToolResult",
+    "ToolSources",
+    "Toolbox",
+]

@@ -1,0 +1,314 @@
+"""The source of the tools `browser.search`, `browser.open` and `browser.find`.
+
+Cursors, layout and messages for wrong calls are those of the reference implementation, with which
+gpt-oss was trained. Source: gpt_oss.tools.simple_browser.simple_browser_tool.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+
+from gptoss_local.errors import UsageError
+from gptoss_local.settings import Settings
+from gptoss_local.talk.tools.browser.page import SOURCE_PREFIX, Content
+from gptoss_local.talk.tools.browser.stack import Stack
+from gptoss_local.talk.tools.browser.view import show
+from gptoss_local.talk.tools.results import Page, ToolResult
+from gptoss_local.talk.tools.tool import Arguments, Tool
+from gptoss_local.validation import in_words
+
+if TYPE_CHECKING:  # PERF: httpx takes 110 ms, and many chats open no page
+    from gptoss_local.talk.tools.browser.fetching import Fetcher
+    from gptoss_local.talk.tools.browser.searching import SearchEngine
+
+_NAME = "browser"
+_WEB_PAGES = ("http://", "https://")
+_CONTEXT_LINES = 4  # above a match of `find` that is opened
+_Loc = Annotated[int, msgspec.Meta(le=10_000_000)]
+
+
+class _Search(msgspec.Struct):
+    query: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
+    topn: float = 10
+
+
+class _Open(msgspec.Struct):
+    id: int | float | str = -1
+    cursor: int = -1
+    loc: _Loc = -1
+    num_lines: _Loc = -1
+    view_source: bool = False
+
+
+class _Find(msgspec.Struct):
+    pattern: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    cursor: int = -1
+
+
+_ArgumentsT = TypeVar("_ArgumentsT", _Search, _Open, _Find)
+
+
+class Browser:
+    """The source `browser`; pages and cursors are those of one conversation.
+
+    Args:
+        settings: The user's; they say how it searches, and whether it opens private addresses.
+        is_on: Whether new chats have it.
+        fetcher: Gets pages; tests have their own.
+        engine: Searches; tests have their own.
+
+    Raises:
+        UsageError: the setting `search` names no engine, or one that lacks its address.
+    """
+
+    name = _NAME
+    is_mcp = False
+    description = "Searches the web, opens pages and finds text in them."
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        is_on: bool = False,
+        fetcher: "Fetcher | None" = None,
+        engine: "SearchEngine | None" = None,
+    ) -> None:
+        self.is_on = is_on
+        self._may_be_private = settings.browser_private
+        self._fetcher = fetcher
+        self._engine = engine or (_engine(settings) if settings.search else None)
+        self._stack = Stack()
+        opens = "opens web pages" + (", also private ones" if settings.browser_private else "")
+        searches = f"searches by {self._engine.about} and " if self._engine else ""
+        self.about = f"is built in, and {searches}{opens}"
+        self._tools = self._declare(f"{opens}, whose addresses the model chooses")
+
+    async def tools(self) -> Sequence[Tool]:
+        return self._tools
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        """Forget all pages; those of a stored chat are fetched again when they are used."""
+        self._stack = Stack(pages)
+
+    async def close(self) -> None:
+        """Nothing outlives its call."""
+
+    def _declare(self, opens: str) -> list[Tool]:
+        tools = [
+            Tool(
+                f"{_NAME}.open",
+                _DESCRIPTIONS["open"],
+                _PARAMETERS["open"],
+                self._open,
+                opens,
+                _NAME,
+                timeout_s=60.0,
+                identity="private" if self._may_be_private else "public",
+                resolve=self._resolve_open,
+                is_built_in=True,
+            ),
+            Tool(
+                f"{_NAME}.find",
+                _DESCRIPTIONS["find"],
+                _PARAMETERS["find"],
+                self._find,
+                "finds text in a page that was opened",
+                _NAME,
+                timeout_s=60.0,
+                asks=False,
+                resolve=self._resolve_find,
+                is_built_in=True,
+            ),
+        ]
+        if self._engine is None:
+            return tools
+        about = f"sends a query to {self._engine.about}"
+        search = Tool(
+            f"{_NAME}.search",
+            _DESCRIPTIONS["search"],
+            _PARAMETERS["search"],
+            self._search,
+            about,
+            _NAME,
+            identity=self._engine.about,
+            is_built_in=True,
+        )
+        return [search, *tools]
+
+    async def _search(self, arguments: Arguments) -> ToolResult:
+        from gptoss_local.talk.tools.browser.searching import MAX_RESULTS
+
+        asked = _convert(arguments, _Search)
+        assert self._engine is not None  # or the tool would not be there
+        n_results = int(min(max(1.0, asked.topn), MAX_RESULTS))
+        content = await self._engine.search(asked.query, n_results)
+        key = f"search:{self._stack.next_cursor}"
+        self._stack.keep(key, content)
+        return self._show(key, content, "")
+
+    def _resolve_open(self, arguments: Arguments) -> Arguments:
+        """Fill in the address; with a cursor the page is fetched only if it is not kept."""
+        asked = _convert(arguments, _Open)
+        link, cursor, loc = _link_of(asked.id), -1, asked.loc
+        if isinstance(link, str):
+            key = link
+        else:
+            shown = self._stack.shown(asked.cursor)
+            key, cursor = shown.key, shown.page.cursor
+            if link >= 0:
+                if (content := self._stack.content(key)) is None:
+                    _address(key, is_link=True)
+                    raise UsageError(f"Page `{cursor}` is not kept any more. Open it again first.")
+                if link >= len(content.links):
+                    raise UsageError(f"Invalid link id `{link}`.{_ids_of(content)}")
+                key = content.links[link]
+                if loc < 0 and content.link_lines:
+                    loc = content.link_lines[link]
+                    loc -= _CONTEXT_LINES if loc > _CONTEXT_LINES else 0
+        if asked.view_source and not key.startswith(SOURCE_PREFIX):
+            key = f"{SOURCE_PREFIX}{key}"
+        if cursor == -1 or not self._stack.content(key):
+            key = _address(key, is_link=cursor != -1)
+        resolved = {"id": key, "cursor": cursor, "loc": loc, "num_lines": asked.num_lines}
+        return {name: value for name, value in resolved.items() if value != -1}
+
+    async def _open(self, arguments: Arguments) -> ToolResult:
+        key = arguments["id"]
+        kept = self._stack.content(key) if "cursor" in arguments else None
+        content = kept or await self._fetch(key)
+        url = content.url.removeprefix(SOURCE_PREFIX)
+        loc, n_lines = arguments.get("loc", 0), arguments.get("num_lines", -1)
+        return self._show(key, content, url, max(loc, 0), n_lines)
+
+    def _resolve_find(self, arguments: Arguments) -> Arguments:
+        """Fill in the address of a page that is to be fetched again."""
+        shown = self._stack.shown(_convert(arguments, _Find).cursor)
+        given = {name: value for name, value in arguments.items() if name != "id"}
+        is_kept = self._stack.content(shown.key)
+        return given if is_kept else given | {"id": _address(shown.key, is_link=True)}
+
+    async def _find(self, arguments: Arguments) -> ToolResult:
+        from gptoss_local.talk.tools.browser.find_in_page import find_in_page
+
+        asked = _convert(arguments, _Find)
+        shown = self._stack.shown(asked.cursor)
+        page_key = arguments.get("id", shown.key)
+        page = self._stack.content(page_key) or await self._fetch(page_key)
+        if page.is_found:
+            raise UsageError(
+                "Cannot run `find` on find results page. Use the `cursor` of the page itself."
+            )
+        found = find_in_page(asked.pattern, page, page_key)
+        key = f"find:{self._stack.next_cursor}"
+        self._stack.keep(key, found)
+        return self._show(key, found, shown.page.url)
+
+    async def _fetch(self, key: str) -> Content:
+        from gptoss_local.talk.tools.browser.reader import read
+
+        if self._fetcher is None:
+            from gptoss_local.talk.tools.browser.fetching import Fetcher
+
+            self._fetcher = Fetcher(may_be_private=self._may_be_private)
+        url = key.removeprefix(SOURCE_PREFIX)
+        page = await self._fetcher.fetch(url)
+        content = await read(page, is_source=url != key)
+        self._stack.keep(key, content)
+        return content
+
+    def _show(
+        self, key: str, content: Content, url: str, loc: int = 0, n_lines: int = -1
+    ) -> ToolResult:
+        """Display a page under a cursor of its own. Raises UsageError: it has fewer lines."""
+        cursor = self._stack.next_cursor
+        text = show(content, cursor, loc, n_lines)
+        page = Page(cursor, url, content.title)
+        self._stack.add(key, page)
+        return ToolResult(text, pages=(page,))
+
+
+def _engine(settings: Settings) -> "SearchEngine":
+    from gptoss_local.talk.tools.browser.searching import SearchEngine
+
+    return SearchEngine(settings)
+
+
+def _convert(arguments: Arguments, wanted: type[_ArgumentsT]) -> _ArgumentsT:
+    """Return arguments of a call, checked. What is null counts as not given."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    try:
+        return msgspec.convert(given, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(in_words(error, given)) from error
+
+
+def _link_of(given: int | float | str) -> int | str:
+    """Return a link id, or the URL that was given in its place."""
+    if isinstance(given, str):
+        text = given.strip()
+        if not text or text.removeprefix("-").isdecimal():
+            return int(text[:10] or -1)
+        return text
+    if not -1e9 < given < 1e9 or given != int(given):
+        raise UsageError(f"`id` should be an integer or a URL, not `{given}`")
+    return int(given)
+
+
+def _address(key: str, *, is_link: bool) -> str:
+    """Return what is fetched for a key, as it is sent. Raises UsageError: it is not opened."""
+    from gptoss_local.talk.tools.browser.addresses import check_url
+
+    url = key.removeprefix(SOURCE_PREFIX)
+    if is_link and not url.startswith(_WEB_PAGES):
+        raise UsageError("These results are not kept any more. Search again.")
+    return f"{key[: len(key) - len(url)]}{check_url(url)}"
+
+
+def _ids_of(content: Content) -> str:
+    if not content.links:
+        return " The page has no links."
+    return f" Available link ids: [0 - {len(content.links) - 1}]."
+
+
+_DESCRIPTIONS = {
+    "search": "Searches for information related to `query` and displays `topn` results.",
+    "open": """\
+Opens the link `id` from the page indicated by `cursor` starting at line number `loc`, showing \
+`num_lines` lines.
+Valid link ids are displayed with the formatting: `【{id}†.*】`.
+If `cursor` is not provided, the most recent page is implied.
+If `id` is a string, it is treated as a fully qualified URL associated with `source`.
+If `loc` is not provided, the viewport will be positioned at the beginning of the document or \
+centered on the most relevant passage, if available.
+Use this function without `id` to scroll to a new location of an opened page.""",
+    "find": "Finds exact matches of `pattern` in the current page, or the page given by `cursor`.",
+}
+_PARAMETERS: dict[str, dict[str, Any]] = {
+    "search": {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string"},
+            "topn": {"type": "number", "default": 10},
+            "source": {"type": "string"},
+        },
+        "required": ["query"],
+    },
+    "open": {
+        "type": "object",
+        "properties": {
+            "id": {"type": ["number", "string"], "default": -1},
+            "cursor": {"type": "number", "default": -1},
+            "loc": {"type": "number", "default": -1},
+            "num_lines": {"type": "number", "default": -1},
+            "view_source": {"type": "boolean", "default": False},
+            "source": {"type": "string"},
+        },
+    },
+    "find": {
+        "type": "object",
+        "properties": {"pattern": {"type": "string"}, "cursor": {"type": "number", "default": -1}},
+        "required": ["pattern"],
+    },
+}
+"""The schemas that harmony declares. Source: openai-harmony, `ToolNamespaceConfig.browser`."""

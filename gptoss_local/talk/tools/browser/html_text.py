@@ -1,0 +1,219 @@
+"""Writes a parsed page as text: headings, lists, code and quotes in the way of Markdown.
+
+The layout is the one that gpt-oss was trained with, which the reference implementation makes by
+html2text; `tests/tools/browser/test_layout.py` compares the two.
+"""
+
+import re
+from collections.abc import Iterator
+
+from gptoss_local.talk.tools.browser.links import Node
+
+_HEADINGS = {f"h{n}": "#" * n + " " for n in range(1, 7)}
+_APART = frozenset(
+    (
+        *("address", "article", "aside", "details", "dialog", "div", "dl", "fieldset"),
+        *("figcaption", "figure", "footer", "form", "header", "hgroup", "legend", "main", "nav"),
+        *("p", "search", "section", "summary", "table"),
+    )
+)
+_QUIET = frozenset(("head", "iframe", "math", "object", "script", "style", "svg", "template"))
+_CODE = frozenset(("code", "kbd", "samp", "tt"))
+_LISTS = frozenset(("ul", "ol", "menu"))
+_WORD = re.compile(r"[\w-]+")
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_MAX_DEPTH = 150  # of elements; what is deeper is written as text only
+
+
+def text_of_page(root: Node, skipped: frozenset[Node] = frozenset()) -> str:
+    """Return the text of an element.
+
+    Args:
+        root: The element.
+        skipped: Elements in it to leave out.
+    """
+    writer = _Writer(skipped)
+    writer.write(root, 0)
+    lines = (line.rstrip() for line in "".join(writer.pieces).split("\n"))
+    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
+
+
+class _Writer:
+    """Collects pieces of text, and knows how the current line began.
+
+    Attributes:
+        pieces: Joined, they are the text.
+    """
+
+    def __init__(self, skipped: frozenset[Node]) -> None:
+        self.pieces: list[str] = []
+        self._skipped = skipped
+        self._n_breaks = 2  # that the text ends with
+        self._has_space = True  # no other is written
+        self._prefix = ""  # of each line
+        self._lists: list[int] = []  # of those that are open, the number of the last item; -1: ul
+
+    def write(self, node: Node, depth: int) -> None:
+        tag = node.tag
+        if not isinstance(tag, str) or tag in _QUIET or node in self._skipped:
+            return
+        if depth > _MAX_DEPTH:
+            self._text(" ".join(part for part in node.itertext() if isinstance(part, str)))
+        elif tag in _HEADINGS:
+            self._apart(node, depth, _HEADINGS[tag])
+        elif tag in _LISTS:
+            self._list(node, depth)
+        elif tag == "li":
+            self._item(node, depth)
+        elif tag == "pre":
+            self._preformatted(node)
+        elif tag == "blockquote":
+            self._quote(node, depth)
+        elif tag in _APART:
+            self._apart(node, depth)
+        else:
+            self._inline(node, depth, tag)
+
+    def _inline(self, node: Node, depth: int, tag: str) -> None:
+        if tag == "br":
+            self._break(1)
+        elif tag == "hr":
+            self._break(2)
+            self._raw("* * *")
+            self._break(2)
+        elif tag in ("tr", "dt", "option", "caption"):
+            self._break(1)
+            self._inside(node, depth)
+            self._break(1)
+        elif tag == "dd":
+            self._break(1)
+            self._raw("    ")
+            self._has_space = True
+            self._inside(node, depth)
+            self._break(1)
+        elif tag in ("td", "th"):
+            self._text(" ")
+            self._inside(node, depth)
+            self._text(" ")
+        elif tag in _CODE and not _has_blocks(node):
+            self._code(node, depth)
+        elif tag in ("sup", "sub") and _WORD.fullmatch(node.text or "") and not len(node):
+            self._raw(("^{" if tag == "sup" else "_{") + node.text + "}")
+        else:
+            self._inside(node, depth)
+
+    def _inside(self, node: Node, depth: int) -> None:
+        self._text(node.text or "")
+        for child in node:
+            self.write(child, depth + 1)
+            self._text(child.tail or "")
+
+    def _apart(self, node: Node, depth: int, beginning: str = "") -> None:
+        self._break(2)
+        if beginning:
+            self._raw(beginning)
+            self._has_space = True
+        self._inside(node, depth)
+        self._break(2)
+
+    def _list(self, node: Node, depth: int) -> None:
+        self._break(1 if self._lists else 2)
+        self._lists.append(_first_number(node) - 1 if node.tag == "ol" else -1)
+        self._inside(node, depth)
+        self._lists.pop()
+        self._break(1 if self._lists else 2)
+
+    def _item(self, node: Node, depth: int) -> None:
+        if not self._lists:
+            self._lists.append(-1)
+        self._break(1)
+        marker = "*"
+        if self._lists[-1] >= 0:
+            self._lists[-1] += 1
+            marker = f"{self._lists[-1]}."
+        self._raw("  " * len(self._lists) + marker + " ")
+        self._n_breaks, self._has_space = 2, True  # so that a paragraph begins on this line
+        self._inside(node, depth)
+        self._break(1)
+
+    def _preformatted(self, node: Node) -> None:
+        self._break(2)
+        for line in "".join(_lines_as_they_are(node)).strip("\n").split("\n"):
+            self._raw(f"    {line}".rstrip())
+            self._new_line()
+        self._n_breaks = 1
+        self._break(2)
+
+    def _quote(self, node: Node, depth: int) -> None:
+        self._break(2)
+        outer, self._prefix = self._prefix, f"{self._prefix}> "
+        self._inside(node, depth)
+        self._prefix = outer
+        self._break(2)
+
+    def _code(self, node: Node, depth: int) -> None:
+        self._raw("`")
+        n_before = len(self.pieces)
+        self._has_space = True  # none at the beginning
+        self._inside(node, depth)
+        ends_apart = self.pieces[-1] == " "
+        if ends_apart:
+            self.pieces.pop()
+        if len(self.pieces) == n_before:
+            self.pieces.pop()  # there is no code
+            self._has_space = False
+        else:
+            self._raw("`")
+        if ends_apart:
+            self._text(" ")
+
+    def _text(self, text: str) -> None:
+        """Write text of which runs of spaces are one."""
+        words = text.split()
+        if not words:
+            if text and not self._has_space:
+                self.pieces.append(" ")
+                self._has_space = True
+            return
+        begins_apart = text[0].isspace() and not self._has_space
+        self._raw((" " if begins_apart else "") + " ".join(words))
+        if text[-1].isspace():
+            self.pieces.append(" ")
+            self._has_space = True
+
+    def _raw(self, text: str) -> None:
+        if self._prefix and self.pieces[-1:] in ([], ["\n"]):
+            self.pieces.append(self._prefix)
+        self.pieces.append(text)
+        self._n_breaks, self._has_space = 0, False
+
+    def _break(self, n: int) -> None:
+        """End the line, or a paragraph with 2."""
+        while self._n_breaks < n:
+            self._new_line()
+            self._n_breaks += 1
+        self._has_space = True
+
+    def _new_line(self) -> None:
+        self.pieces.append("\n")
+
+
+def _lines_as_they_are(node: Node) -> Iterator[str]:
+    """Yield the text of an element in which spaces and line breaks count."""
+    is_apart = node.tag in _APART or node.tag == "li"
+    yield "\n" if node.tag == "br" or is_apart else ""
+    if isinstance(node.tag, str) and node.tag not in _QUIET:
+        yield node.text or ""
+        for child in node:
+            yield from _lines_as_they_are(child)
+            yield child.tail or ""
+    yield "\n" if is_apart else ""
+
+
+def _has_blocks(node: Node) -> bool:
+    return any(child.tag in _APART or child.tag in ("br", "pre") for child in node.iter())
+
+
+def _first_number(node: Node) -> int:
+    start = node.get("start") or "1"
+    return int(start) if start.isascii() and start.isdigit() and len(start) < 10 else 1

@@ -1,0 +1,75 @@
+"""Has the bytes of a page or a PDF turned into text by a process of its own, `reading`.
+
+Parsers of other people's files may crash, take minutes or gigabytes. There they take a limited
+part of the machine, and are killed when the time is over.
+"""
+
+import asyncio
+import contextlib
+import sys
+from typing import TypeVar
+
+import msgspec
+
+from gptoss_local.errors import UsageError
+from gptoss_local.settings import environment_without_secrets
+from gptoss_local.talk.tools.browser.addresses import shortened
+from gptoss_local.talk.tools.browser.page import Content, Fetched, Pdf, Request, Unreadable
+
+AnswerT = TypeVar("AnswerT", Content, Pdf)
+
+_MODULE = "gptoss_local.talk.tools.browser.reading"
+_TIMEOUT_S = 15.0
+
+
+class UnreadableError(Exception):
+    """Says why there is no text, in words that follow a name."""
+
+
+async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TIMEOUT_S) -> Content:
+    """Return the text of a page.
+
+    Args:
+        page: What a site has sent.
+        is_source: Return it as it was sent, not as it is shown.
+        timeout_s: Longest time.
+
+    Raises:
+        UsageError: it cannot be read, or not in time.
+    """
+    try:
+        request = Request(page, "source" if is_source else "page")
+        return await _answer(request, Content, timeout_s)
+    except UnreadableError as error:
+        raise UsageError(f"`{shortened(page.url)}` {error}") from error
+
+
+async def read_pdf(body: bytes, *, timeout_s: float = _TIMEOUT_S) -> Pdf:
+    """Return the text of a PDF. Raises UnreadableError."""
+    return await _answer(Request(Fetched("", "", body), "pdf"), Pdf, timeout_s)
+
+
+async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> AnswerT:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", _MODULE),  # -P: not from the current directory
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=environment_without_secrets(),
+    )
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, _ = await process.communicate(msgspec.msgpack.encode(request))
+    except TimeoutError as error:
+        raise UnreadableError(f"takes longer than {timeout_s:g} s to read") from error
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    try:
+        answer: AnswerT | Unreadable = msgspec.msgpack.decode(output, type=kind | Unreadable)
+    except msgspec.DecodeError as error:  # it has crashed, perhaps without memory
+        raise UnreadableError("cannot be read: it is too large or damaged") from error
+    if isinstance(answer, Unreadable):
+        raise UnreadableError(f"cannot be read: {answer.why}")
+    return answer

@@ -1,0 +1,235 @@
+"""Turns the bytes of a page into text: the process that `reader` starts.
+
+    python -m gptoss_local.talk.tools.browser.reading < REQUEST > CONTENT
+
+Both are msgpack: `page.Request`, and `page.Content`, `page.Pdf` or `page.Unreadable`.
+"""
+
+import contextlib
+import io
+import logging
+import re
+import sys
+import time
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from gptoss_local.talk.tools.browser.page import (
+    MAX_TEXT_CHARACTERS,
+    SOURCE_PREFIX,
+    Content,
+    Fetched,
+    Pdf,
+    Request,
+    Unreadable,
+    without_markup,
+)
+from gptoss_local.talk.tools.browser.view import wrap_lines
+
+_MAX_MEMORY_BYTES = 3 * 2**30
+_MAX_PDF_PAGES = 500
+_PDF_S = 8.0  # then the rest of the pages is left out
+_MAX_HTML_CHARACTERS = 5_000_000
+_N_TO_GUESS = 32  # bytes outside ASCII; from fewer a charset is guessed badly
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)")
+_META_CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_LOOKS_LIKE_HTML = re.compile(rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html)")
+_XML_DECLARATION = re.compile(r"\s*<\?xml[^>]*\?>")
+_HTML = ("text/html", "application/xhtml+xml")
+
+
+class _NoText(Exception):
+    """Says why there is no text."""
+
+
+def main() -> None:
+    """Read a request and write its answer."""
+    _limit_memory()
+    request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Request)
+    answer: Content | Pdf | Unreadable
+    try:
+        if request.what == "pdf":
+            answer = _read_pdf(request.page.body)
+        else:
+            answer = read_content(request.page, is_source=request.what == "source")
+    except _NoText as error:
+        answer = Unreadable(str(error))
+    sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
+
+
+def read_content(page: Fetched, *, is_source: bool) -> Content:
+    """Return what a page says."""
+    kind = _kind_of(page)
+    if kind == "application/pdf":
+        if is_source:
+            raise _NoText("a PDF has no source")
+        pdf = _read_pdf(page.body)
+        return _content(page, pdf.title, pdf.text)
+    text = decoded(page)
+    if is_source:
+        source = _content(page, "", text)
+        return msgspec.structs.replace(source, url=f"{SOURCE_PREFIX}{page.url}")
+    if kind in _HTML:
+        return _read_html(page.url, text)
+    return _content(page, "", text)
+
+
+def _kind_of(page: Fetched) -> str:
+    """Return the type of a page: as it is declared, if that says something."""
+    kind = page.content_type.partition(";")[0].strip()
+    if page.body.startswith(b"%PDF-"):
+        return "application/pdf"
+    if kind in ("", "application/octet-stream"):
+        if _LOOKS_LIKE_HTML.match(page.body[:2000].lower()):
+            return "text/html"
+        return "text/plain"
+    return kind
+
+
+def decoded(page: Fetched) -> str:
+    """Return the text of a page, by what it says of its charset if that can be.
+
+    Raises:
+        _NoText: it is not text.
+    """
+    body = page.body
+    declared = _CHARSET.search(page.content_type)
+    meta = _META_CHARSET.search(body[:4096])
+    names = [encoding for bom, encoding in _BOMS.items() if body.startswith(bom)]
+    names += [declared[1]] if declared else []
+    names += [meta[1].decode("ascii")] if meta else []
+    for name in (*names, "utf-8"):
+        # Browsers read what says that it is Latin-1 as Windows-1252, which has more characters.
+        name = "cp1252" if name.lower() in ("iso-8859-1", "latin-1", "latin1", "ascii") else name
+        with contextlib.suppress(LookupError, UnicodeError):
+            return _checked(body.decode(name))
+    return _checked(_guessed(body))
+
+
+def _guessed(body: bytes) -> str:
+    """Return the text of bytes that are not wholly in any charset that they name."""
+    n_special = sum(byte >= 0x80 for byte in body)
+    text = body.decode("utf-8", "replace")
+    if text.count("�") * 3 < n_special:  # UTF-8 with a few mistakes
+        return text
+    if n_special < _N_TO_GUESS:
+        return body.decode("cp1252", "replace")
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(body[:100_000]).best()
+    return body.decode(best.encoding if best else "cp1252", "replace")
+
+
+def _checked(text: str) -> str:
+    if "\0" in text[:10_000]:
+        raise _NoText("it is not text")
+    return text
+
+
+def _read_html(url: str, text: str) -> Content:
+    from lxml import etree, html
+
+    from gptoss_local.talk.tools.browser.html_text import text_of_page
+    from gptoss_local.talk.tools.browser.links import (
+        clean,
+        clean_texts,
+        domain_of,
+        mark_images,
+        mark_links,
+    )
+    from gptoss_local.talk.tools.browser.main_part import main_part
+
+    n_characters = len(text)
+    text = _XML_DECLARATION.sub("", text[:_MAX_HTML_CHARACTERS], count=1)
+    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+    try:
+        root = html.document_fromstring(text.encode("utf-8", "replace"), parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError) as error:
+        raise _NoText("it is empty") from error
+    clean_texts(root)
+    titles = [clean(title.text or "") for title in root.iter("title")]
+    links = mark_links(root, url)
+    mark_images(root)
+    body = root.find("body")
+    body = root if body is None else body
+    part, asides = main_part(body)
+    written = text_of_page(part, frozenset(asides))
+    if part is not body or asides:
+        rest = [text_of_page(body, frozenset((part,))), *map(text_of_page, asides)]
+        if left := "\n\n".join(filter(None, rest)):
+            written = f"{written}\n\n* * *\n\n{left}"
+    if any(error.level_name == "FATAL" for error in parser.error_log):
+        written += "\n\n(The rest of the page cannot be read: it is nested too deeply or damaged.)"
+    if n_characters > _MAX_HTML_CHARACTERS:
+        written += f"\n\n(Only {_MAX_HTML_CHARACTERS:,} characters of its source were read.)"
+    title = next(filter(None, titles), "") or domain_of(url)
+    return Content(url=url, title=title, text=_with_url(url, _bounded(written)), links=links)
+
+
+def _content(page: Fetched, title: str, text: str) -> Content:
+    """Return a page without links."""
+    text = without_markup(text.replace("\r\n", "\n"))
+    parts = urlsplit(page.url)
+    title = title or unquote(parts.path.rpartition("/")[2]) or parts.netloc
+    title = without_markup(" ".join(title.split()))
+    return Content(url=page.url, title=title, text=_with_url(page.url, _bounded(text)))
+
+
+def _with_url(url: str, text: str) -> str:
+    # Wrapped here, where it takes no time of the event loop.
+    return "\n".join(wrap_lines(f"\nURL: {without_markup(url)}\n{text}"))
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= MAX_TEXT_CHARACTERS:
+        return text
+    note = f"(The page is cut after {MAX_TEXT_CHARACTERS:,} characters.)"
+    return f"{text[:MAX_TEXT_CHARACTERS]}\n\n{note}"
+
+
+def _read_pdf(body: bytes) -> Pdf:
+    import pypdf
+    from pypdf.errors import DependencyError
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL + 1)
+    pages: list[str] = []
+    n_pages = n_read = 0
+    start_s = time.monotonic()
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(body))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise _NoText("the PDF is protected by a password")
+        title = str((reader.metadata and reader.metadata.title) or "")
+        n_pages = len(reader.pages)
+        for n_read, page in enumerate(reader.pages, 1):
+            if text := page.extract_text().strip():
+                pages.append(f"[page {n_read}]\n{text}")
+            is_late = time.monotonic() - start_s > _PDF_S
+            is_long = sum(map(len, pages)) > MAX_TEXT_CHARACTERS
+            if n_read == _MAX_PDF_PAGES or is_late or is_long:
+                break
+    except _NoText:
+        raise
+    except DependencyError as error:
+        raise _NoText("the PDF is encrypted") from error
+    except Exception as error:  # pypdf raises whatever a damaged file makes of its code
+        raise _NoText("the PDF is damaged") from error
+    if not pages:
+        raise _NoText("the PDF has no text; it may be a scan")
+    if n_read < n_pages:
+        pages.append(f"(The PDF has {n_pages:,} pages; these are the first {n_read}.)")
+    text = "\n\n".join(pages).encode(errors="replace").decode()
+    return Pdf(title=title, text=text, n_pages=n_pages, n_read=n_read)
+
+
+def _limit_memory() -> None:
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
+
+
+if __name__ == "__main__":
+    main()

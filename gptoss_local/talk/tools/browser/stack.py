@@ -1,0 +1,88 @@
+"""The pages of a conversation, by cursor.
+
+Each display of a page has a cursor of its own, also a second one of the same page. A page is known
+by a key: its URL, or a name that is not one for what exists only here, such as results of a search.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gptoss_local.errors import UsageError
+from gptoss_local.talk.tools.browser.page import Content
+from gptoss_local.talk.tools.results import Page
+
+MAX_PAGES = 50
+MAX_CHARACTERS = 10_000_000
+"""Most characters of all texts that are kept; each takes 1 to 4 bytes."""
+
+
+class Shown(NamedTuple):
+    """A display: which page, and what its citations point to."""
+
+    key: str
+    page: Page
+
+
+class Stack:
+    """Numbers displays, and keeps the pages that were used last.
+
+    Args:
+        known: Displays of a stored chat, whose pages are not here.
+        n_pages: Most pages that are kept.
+        n_characters: Most characters of them.
+    """
+
+    def __init__(
+        self,
+        known: Iterable[Page] = (),
+        *,
+        n_pages: int = MAX_PAGES,
+        n_characters: int = MAX_CHARACTERS,
+    ) -> None:
+        self._shown = {page.cursor: Shown(page.url, page) for page in known}
+        self._contents: OrderedDict[str, Content] = OrderedDict()
+        self._n_pages, self._n_characters = n_pages, n_characters
+
+    @property
+    def next_cursor(self) -> int:
+        """Return the cursor of the next display."""
+        return max(self._shown, default=-1) + 1
+
+    def shown(self, cursor: int = -1) -> Shown:
+        """Return a display; without a cursor, the last one.
+
+        Raises:
+            UsageError: there is none.
+        """
+        last = self.next_cursor - 1
+        if last < 0:
+            raise UsageError("No pages to access!")
+        found = self._shown.get(last if cursor == -1 else cursor)
+        if found is None:
+            raise UsageError(
+                f"Cursor `{cursor}` is out of range. Available cursor indices: [0 - {last}]."
+            )
+        return found
+
+    def content(self, key: str) -> Content | None:
+        """Return a page; None if it is not kept any more."""
+        if key in self._contents:
+            self._contents.move_to_end(key)
+        return self._contents.get(key)
+
+    def keep(self, key: str, content: Content) -> None:
+        """Keep a page, and drop those that were used the longest time ago if that is too much."""
+        self._contents.pop(key, None)
+        self._contents[key] = content
+        sizes = [len(each.text) for each in self._contents.values()]
+        n_characters = sum(sizes)
+        for size in sizes[:-1]:
+            if len(self._contents) <= self._n_pages and n_characters <= self._n_characters:
+                break
+            self._contents.popitem(last=False)
+            n_characters -= size
+
+    def add(self, key: str, page: Page) -> None:
+        """Note a display under its cursor."""
+        self._shown[page.cursor] = Shown(key, page)

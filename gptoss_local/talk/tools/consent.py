@@ -1,0 +1,101 @@
+"""Remember what the user has allowed for good, in `allowed-tools.json`."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.errors import UsageError, newer_file
+from gptoss_local.talk.tools.tool import Tool
+from gptoss_local.whole_file import write_whole
+
+_VERSION = 1
+
+
+class _Version(msgspec.Struct):
+    version: int = _VERSION
+
+
+class _Allowed(msgspec.Struct, forbid_unknown_fields=True):
+    """The file: by source and tool a digest of what was allowed."""
+
+    version: int = _VERSION
+    allowed: dict[str, dict[str, str]] = {}
+
+
+class Consents:
+    """Permissions that hold until the tool is another one.
+
+    Args:
+        path: The file, there or not; None keeps them in memory.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._in_memory: dict[str, dict[str, str]] = {}
+
+    def has(self, tool: Tool) -> bool:
+        """Return whether the tool as it is now was allowed; False for a broken file."""
+        try:
+            allowed = self._read()
+        except UsageError:
+            return False
+        return allowed.get(tool.source, {}).get(tool.name) == _digest_of(tool)
+
+    def add(self, tool: Tool) -> None:
+        """Allow a tool for good. Raises UsageError: the file cannot be read or written."""
+        allowed = self._read()
+        allowed.setdefault(tool.source, {})[tool.name] = _digest_of(tool)
+        self._write(allowed)
+
+    def forget(self, source: str) -> None:
+        """Ask again for all tools of a source."""
+        allowed = self._read()
+        if allowed.pop(source, None) is not None:
+            self._write(allowed)
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        if self._path is None:
+            return self._in_memory
+        try:
+            data = self._path.read_bytes()
+            if (version := msgspec.json.decode(data, type=_Version).version) > _VERSION:
+                raise newer_file(UsageError, self._path, version, _VERSION)
+            return msgspec.json.decode(data, type=_Allowed).allowed
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError) as error:
+            hint = "Remove it; you are asked again then."
+            raise UsageError(f"{self._path} cannot be read: {error}", hint=hint) from error
+
+    def _write(self, allowed: dict[str, dict[str, str]]) -> None:
+        if self._path is None:
+            return
+        text = msgspec.json.format(msgspec.json.encode(_Allowed(allowed=allowed)), indent=2)
+        write_whole(self._path, f"{text.decode()}\n", is_private=True)
+
+
+def digest(*facts: object) -> str:
+    """Return what changes with any of the facts, and says none of them."""
+    return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:32]
+
+
+def program_digest(command: Sequence[str], folder: Path, env: Mapping[str, str]) -> str:
+    """Return the digest of a program: which file its name stands for, and how it is started.
+
+    Args:
+        command: The program and its arguments.
+        folder: In which it runs; for a relative path it decides which program that is.
+        env: Variables that it gets besides those of this process.
+    """
+    name = str(folder / command[0]) if os.path.dirname(command[0]) else command[0]
+    file = shutil.which(name, path=env.get("PATH"))
+    return digest(command, file, str(folder.resolve()), env)
+
+
+def _digest_of(tool: Tool) -> str:
+    """Return what changes with anything that the user has agreed to."""
+    return digest(tool.identity, tool.description, tool.parameters)

@@ -1,0 +1,89 @@
+"""The built-in tool `read_file`: text files below one folder."""
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.settings import Settings
+from gptoss_local.talk.tools.programs import CUT, MAX_OUTPUT_BYTES
+from gptoss_local.talk.tools.results import Page
+from gptoss_local.talk.tools.tool import Arguments, Tool
+
+
+class Files:
+    """A source with one tool.
+
+    Args:
+        settings: They may name the folder that may be read.
+        folder: What may be read else: where the chat was started, unless that is the home folder
+            or above it, as for the web page.
+    """
+
+    name = "read_file"
+    is_mcp = False
+    description = "Reads a text file of the user."
+
+    def __init__(self, settings: Settings, folder: Path, *, is_on: bool = False) -> None:
+        chosen = settings.read_folder or folder
+        self._folder = chosen.resolve()
+        home = Path(os.path.expanduser("~")).resolve()
+        self._is_home = settings.read_folder is None and home.is_relative_to(self._folder)
+        below = "the folder that read_folder names" if self._is_home else chosen
+        self.about = f"is built in, and reads a text file below {below}"
+        self.is_on = is_on
+
+    async def tools(self) -> Sequence[Tool]:
+        if self._is_home:
+            raise ToolError(
+                f"{self._folder} is not read as a whole; name a folder in the setting read_folder"
+            )
+        path_schema = {"type": "string", "description": "Relative to the user's folder"}
+        schema = {"type": "object", "properties": {"path": path_schema}, "required": ["path"]}
+        tool = Tool(
+            self.name,
+            self.description,
+            schema,
+            self._run,
+            self.about,
+            self.name,
+            identity=str(self._folder),
+            resolve=self._resolve,
+        )
+        return [tool]
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        """It has no state."""
+
+    async def close(self) -> None:
+        """It has nothing to end."""
+
+    def _resolve(self, arguments: Arguments) -> Arguments:
+        """Fill in the path of the file itself, where there are links on the way."""
+        path = str(arguments.get("path", ""))
+        try:
+            resolved = (self._folder / path).resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a null character
+            raise UsageError(f"{path} cannot be read: {error}") from error
+        if not resolved.is_relative_to(self._folder):
+            raise UsageError(f"{resolved} is not below {self._folder}")
+        return {"path": str(resolved)}
+
+    async def _run(self, arguments: Arguments) -> str:
+        if self._resolve(arguments) != arguments:  # a link took its place meanwhile
+            raise UsageError(f"{arguments['path']} is another file now")
+        return await asyncio.to_thread(_beginning_of, Path(arguments["path"]))
+
+
+def _beginning_of(path: Path) -> str:
+    """Read a text file up to the limit. Raise UsageError if it cannot be read or is not text."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_OUTPUT_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if b"\0" in data:
+        raise UsageError(f"{path} is not a text file")
+    text = data[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")
+    return text if len(data) <= MAX_OUTPUT_BYTES else text + CUT

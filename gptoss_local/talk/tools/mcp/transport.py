@@ -1,0 +1,284 @@
+"""Ways to a server, those of the SDK with limits: a program's pipes, streamable HTTP, SSE.
+
+The SDK keeps any line of a program in memory, and any JSON of an address. Here both end at
+`MAX_MESSAGE_BYTES`, and a server that floods us is ended.
+"""
+
+import codecs
+import contextlib
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from gptoss_local.talk.tools.mcp.config import Entry, Launch
+from gptoss_local.talk.tools.mcp.lists import repair_list
+from gptoss_local.talk.tools.mcp.log import ServerLog
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import httpx2
+    from mcp.client import Transport
+    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.shared.message import SessionMessage
+
+MAX_MESSAGE_BYTES = 16 * 2**20  # PERF: the SDK takes 2 s of CPU time for one of a program
+MARK = "GPTOSS_MCP_SERVER"
+"""A variable that marks the processes of a server, also those in sessions of their own."""
+
+_WINDOW_S = 10.0
+_MAX_IN_WINDOW = 10_000  # messages; each costs about 0.1 ms
+_MAX_BYTES_IN_WINDOW = 8 * MAX_MESSAGE_BYTES
+_LOG_END_S = 0.5  # a process of another user may keep it open
+_ENCODING = "gptoss_mcp"
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_on_bytes_fault: ContextVar[Callable[[str], None]] = ContextVar("on_bytes_fault")
+
+
+@dataclass(frozen=True)
+class Link:
+    """The way to a server, and what is needed along it.
+
+    Attributes:
+        launch: The values of the entry, with variables filled in.
+        folder: Where a program runs.
+        log: Gets what a program writes to stderr, and what an address refuses.
+        mark: The value of the variable `MARK` of its processes.
+        on_fault: Gets the reason why the connection is over.
+    """
+
+    entry: Entry
+    launch: Launch
+    folder: Path
+    log: ServerLog
+    mark: str
+    on_fault: Callable[[str], None]
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator["TransportStreams", None]:
+        """Start or reach the server, and end it afterwards."""
+        async with self._transport() as (read, write):
+            yield _Watched(read, self), write
+
+    def _transport(self) -> "Transport":
+        _silence_sdk()
+        if not self.entry.url:
+            return _stdio(self)
+        if not self.entry.is_sse:
+            return _streamable_http(self)
+        from mcp.client.sse import sse_client
+
+        def make(
+            headers: dict[str, str] | None = None,
+            timeout: "httpx2.Timeout | None" = None,
+            auth: "httpx2.Auth | None" = None,
+        ) -> "httpx2.AsyncClient":
+            return _http_client(self)
+
+        return sse_client(self.launch.url, httpx_client_factory=make)
+
+
+class _Watched:
+    """The read stream of a transport: reports its end and floods, and repairs lists of tools."""
+
+    def __init__(self, stream: "ReadStream[SessionMessage | Exception]", link: Link) -> None:
+        self._stream, self._link = stream, link
+        self._rate = _Rate(_MAX_IN_WINDOW)
+
+    async def receive(self) -> "SessionMessage | Exception":
+        import anyio
+        from mcp_types import JSONRPCResponse
+
+        try:
+            item = await self._stream.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self._link.on_fault("")
+            raise
+        if isinstance(item, Exception):
+            self._link.log.write(f"(not a message of MCP) {_beginning_of(item)}")
+        elif isinstance(item.message, JSONRPCResponse):
+            for note in repair_list(item.message.result):
+                self._link.log.write(note)
+        if self._rate.is_too_high(1):
+            self._link.on_fault("sent more messages than can be read")
+        return item
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> "_Watched":
+        return self
+
+    async def __anext__(self) -> "SessionMessage | Exception":
+        import anyio
+
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> "_Watched":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: "TracebackType | None",
+    ) -> None:
+        await self.aclose()
+
+
+class _Rate:
+    """Tells whether more arrives within a few seconds than any server should send."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._n, self._since_s = most, 0, time.monotonic()
+
+    def is_too_high(self, n: int) -> bool:
+        now_s = time.monotonic()
+        if now_s - self._since_s > _WINDOW_S:
+            self._n, self._since_s = 0, now_s
+        self._n += n
+        return self._n > self._most
+
+
+class _Decoder(codecs.IncrementalDecoder):
+    """UTF-8 up to a fault: a line that is too long, or a flood. Invalid UTF-8 becomes U+FFFD.
+
+    A codec is the only place where the SDK shows the bytes of a program before it gathers them.
+    """
+
+    def __init__(self, errors: str = "strict") -> None:
+        super().__init__(errors)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._on_fault = _on_bytes_fault.get()
+        self._rate = _Rate(_MAX_BYTES_IN_WINDOW)
+        self._n_bytes = 0  # of the last line
+        self._is_over = False
+
+    def decode(self, data: Any, final: bool = False) -> str:
+        at = data.rfind(b"\n")
+        self._n_bytes = len(data) - at - 1 if at >= 0 else self._n_bytes + len(data)
+        if not self._is_over and self._n_bytes > MAX_MESSAGE_BYTES:
+            self._end(f"sent a message of more than {MAX_MESSAGE_BYTES // 2**20} MiB")
+        if not self._is_over and self._rate.is_too_high(len(data)):
+            self._end("sent more than can be read")
+        return "" if self._is_over else self._decoder.decode(data, final)
+
+    def _end(self, reason: str) -> None:
+        self._is_over = True
+        self._on_fault(reason)
+
+
+def _codec(name: str) -> codecs.CodecInfo | None:
+    if name != _ENCODING:
+        return None
+    utf8 = codecs.lookup("utf-8")
+    return codecs.CodecInfo(utf8.encode, utf8.decode, incrementaldecoder=_Decoder, name=name)
+
+
+codecs.register(_codec)
+
+
+@asynccontextmanager
+async def _stdio(link: Link) -> AsyncGenerator["TransportStreams", None]:
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    # The SDK adds PATH, HOME and a few others of ours, among which there are no keys.
+    parameters = StdioServerParameters(
+        command=link.launch.command[0],
+        args=link.launch.command[1:],
+        env=link.launch.env | {MARK: link.mark},
+        cwd=link.folder,
+        encoding=_ENCODING,
+        encoding_error_handler="replace",
+    )
+    _on_bytes_fault.set(link.on_fault)
+    read_fd, write_fd = os.pipe()
+    reader = threading.Thread(target=link.log.copy, args=(read_fd,), daemon=True)
+    reader.start()
+    stderr = os.fdopen(write_fd, "w")
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                streams = await stack.enter_async_context(stdio_client(parameters, stderr))
+            finally:
+                stderr.close()  # the program has it now, or there is no program
+            yield streams
+    finally:
+        end_survivors(link.mark)
+        reader.join(_LOG_END_S)  # for the last words
+
+
+@asynccontextmanager
+async def _streamable_http(link: Link) -> AsyncGenerator["TransportStreams", None]:
+    from mcp.client.streamable_http import streamable_http_client
+
+    async with (
+        _http_client(link) as client,
+        streamable_http_client(
+            link.launch.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
+        ) as streams,
+    ):
+        yield streams
+
+
+def _http_client(link: Link) -> "httpx2.AsyncClient":
+    """Return a client that bounds answers, and logs those with an error status."""
+    import httpx2
+
+    from gptoss_local.bounded_answers import UNCOMPRESSED, bound
+
+    async def look(response: httpx2.Response) -> None:
+        if response.status_code >= 400:
+            link.log.write(f"answered {response.status_code} {response.reason_phrase}")
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        bound(response, math.inf if is_stream else MAX_MESSAGE_BYTES)
+
+    return httpx2.AsyncClient(
+        headers=UNCOMPRESSED | link.launch.headers,
+        timeout=httpx2.Timeout(30, read=300),  # as the SDK's own client
+        event_hooks={"response": [look]},
+        trust_env=urlsplit(link.launch.url).hostname not in _LOCAL,  # no proxy reaches these
+    )
+
+
+def _silence_sdk() -> None:
+    """Keep the SDK's records, which quote what servers send, from the terminal and the log."""
+    for name in ("mcp", "client"):
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+            logger.propagate = False
+
+
+def _beginning_of(error: Exception) -> str:
+    """Return the beginning of what the SDK could not parse."""
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        return repr(error.errors(include_url=False)[0]["input"])[:200]
+    return str(error)[:200]
+
+
+def end_survivors(mark: str) -> None:
+    """Kill what a server has left running: `npx` may end before its `node`, a browser after both.
+
+    PERF: 20 to 50 ms where there are some hundred processes.
+    """
+    import psutil
+
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark:
+                process.kill()

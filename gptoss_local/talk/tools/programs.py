@@ -1,0 +1,162 @@
+"""The user's programs as tools: `[tools.NAME]` of config.toml."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.errors import UsageError
+from gptoss_local.settings import ToolCommand, environment_without_secrets
+from gptoss_local.talk.tools.consent import program_digest
+from gptoss_local.talk.tools.processes import kill_tree
+from gptoss_local.talk.tools.results import Page
+from gptoss_local.talk.tools.tool import Arguments, Tool
+
+MAX_OUTPUT_BYTES = 32 * 1024
+CUT = f"\n(cut after {MAX_OUTPUT_BYTES // 1024} KiB)"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+class Program:
+    """A source with one tool, which runs a program of the user's.
+
+    Args:
+        name: Of the table `[tools.NAME]`.
+        command: What it says.
+        folder: Where the program runs.
+
+    Raises:
+        UsageError: a name or a schema that no model could use.
+    """
+
+    is_on = True
+    is_mcp = False
+
+    def __init__(self, name: str, command: ToolCommand, folder: Path) -> None:
+        _check(name, command)
+        self.name = name
+        self.about = f"runs {command.command[0]}"
+        self.description = command.description
+        self._command, self._folder = command, folder
+
+    async def tools(self) -> Sequence[Tool]:
+        return [self.tool]
+
+    @property
+    def tool(self) -> Tool:
+        """Return what a call of it is."""
+        command = self._command
+        schema = {"type": "object", "properties": {}} | command.parameters
+        argv = partial(filled_in, command)
+        tool = Tool(self.name, command.description, schema, self._run, self.about, self.name, argv)
+        identity = program_digest(command.command, self._folder, {})
+        return replace(tool, timeout_s=command.timeout_s + 5, identity=identity)
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        """It has no state."""
+
+    async def close(self) -> None:
+        """Programs end with their calls."""
+
+    async def _run(self, arguments: Arguments) -> str:
+        stdin, timeout_s = msgspec.json.encode(arguments), self._command.timeout_s
+        argv = filled_in(self._command, arguments)
+        return await run_program(argv, stdin, timeout_s, self._folder)
+
+
+def _check(name: str, command: ToolCommand) -> None:
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"[tools.{name}]: '{name}' is not a name for a function",
+            hint="Letters, digits, _ and -, at most 64, a letter first.",
+        )
+    kind = command.parameters.get("type", "object")
+    if kind != "object" or not isinstance(command.parameters.get("properties", {}), dict):
+        raise UsageError(f"[tools.{name}]: parameters must be a JSON schema of an object")
+
+
+def filled_in(command: ToolCommand, arguments: Arguments) -> list[str]:
+    """The command with `{name}` replaced by the argument of that name.
+
+    A word of the command with an argument that was not given is left out. Only parameters of the
+    schema are places, so other braces stay.
+    """
+    known = command.parameters.get("properties", {})
+    words = []
+    for word in command.command:
+        places = [place for place in _PLACE.findall(word) if place in known]
+        if all(place in arguments for place in places):
+            words.append(
+                _PLACE.sub(lambda found: _fill(found, known, arguments), word) if places else word
+            )
+    return words
+
+
+def _fill(found: re.Match[str], known: Arguments, arguments: Arguments) -> str:
+    if found[1] not in known:
+        return found[0]
+    value = arguments[found[1]]
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text.replace("\0", "")  # which ends a word for the system
+
+
+async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: Path) -> str:
+    """Run a program without a shell, and kill it with its children when the time is over.
+
+    Returns:
+        What it wrote, stderr included, cut at 32 KiB.
+
+    Raises:
+        UsageError: it does not start, takes too long, or ends with another code than 0.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=folder,
+            env=environment_without_secrets(),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{argv[0]} does not start: {error}") from error
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, is_cut = await _talk(process, stdin)
+            code = None if is_cut else await process.wait()
+    except TimeoutError as error:
+        raise UsageError(f"{argv[0]} took longer than {timeout_s:g} s and was stopped") from error
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            kill_tree(process)
+        await process.communicate()  # `wait` hangs if the pipe is full and not read
+    text = output.decode("utf-8", "replace")
+    if is_cut:
+        return text + CUT
+    if code:
+        raise UsageError(f"exit code {code}\n{text}".rstrip())
+    return text
+
+
+async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bool]:
+    """Feed a program and read what it says, up to the limit; whether there was more."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(ConnectionError):  # it reads nothing
+        process.stdin.write(stdin)
+        await process.stdin.drain()
+    process.stdin.close()
+    output = b""
+    while len(output) <= MAX_OUTPUT_BYTES:
+        piece = await process.stdout.read(MAX_OUTPUT_BYTES)
+        if not piece:
+            return output, False
+        output += piece
+    return output[:MAX_OUTPUT_BYTES], True

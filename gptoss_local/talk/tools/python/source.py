@@ -1,0 +1,166 @@
+"""The source of the tool `python`: one engine a chat, started with the first call."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.quantities import parse_memory
+from gptoss_local.settings import Settings
+from gptoss_local.talk.tools.consent import digest
+from gptoss_local.talk.tools.python.choice import Choice, parse_choice
+from gptoss_local.talk.tools.python.engine import Answer, Engine
+from gptoss_local.talk.tools.results import Page, ToolResult
+from gptoss_local.talk.tools.tool import Arguments, Tool
+
+IDLE_S = 600.0
+"""Seconds without a call after which an engine is ended."""
+MOST_CODE_CHARACTERS = 1_000_000
+_LEAST_MEMORY_BYTES = 16_000_000  # the sandbox itself takes some
+_LOST = "Python was restarted: variables, functions and imports of earlier calls are lost."
+
+
+class Python:
+    """A source with one tool, which keeps variables between the calls of a chat.
+
+    Args:
+        settings: Where code runs, how long, and in how much memory.
+        folder: Where a Jupyter kernel runs; others see no folder.
+        is_on: Whether new chats have it.
+        idle_s: Seconds without a call after which variables are dropped.
+
+    Raises:
+        UsageError: `python_tool` or `python_memory` cannot be read.
+
+    Thread: one event loop.
+    """
+
+    name = "python"
+    is_mcp = False
+    description = "Runs Python code. Variables stay until the chat ends."
+
+    def __init__(
+        self, settings: Settings, folder: Path, *, is_on: bool = False, idle_s: float = IDLE_S
+    ) -> None:
+        self._choice = parse_choice(settings.python_tool)
+        self.about = self._choice.about
+        self.is_on = is_on
+        self._timeout_s = settings.python_timeout_s
+        self._memory_bytes = parse_memory(settings.python_memory, "python_memory")
+        if self._memory_bytes < _LEAST_MEMORY_BYTES:
+            hint = "Write 16MB or more; 256MiB is the default."
+            raise UsageError(f"python_memory {settings.python_memory!r} is too little", hint=hint)
+        self._folder = folder
+        self._idle_s = idle_s
+        self._engine: Engine | None = None
+        self._lock = asyncio.Lock()  # calls of one answer may come together
+        self._idle: asyncio.TimerHandle | None = None
+        self._loss = ""  # why variables are gone, until the model was told
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def tools(self) -> Sequence[Tool]:
+        try:
+            self._choice.check()
+        except UsageError as error:
+            raise ToolError(f"{error.message}. {error.hint}") from error
+        code = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+        where = str(self._folder.resolve()) if self._choice.kind == "jupyter" else ""
+        tool = Tool(
+            self.name,
+            self._choice.told(self._timeout_s),
+            code,
+            self.run,
+            self.about,
+            self.name,
+            timeout_s=self._timeout_s + 120,  # it ends itself; a kernel may be slow to start
+            identity=digest(self._choice, where),
+            is_built_in=True,
+        )
+        return [tool]
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        """Drop all variables."""
+        await self.close()
+
+    async def close(self) -> None:
+        self._end("")
+        while self._ending:
+            await asyncio.wait(self._ending)
+
+    async def run(self, arguments: Arguments) -> ToolResult:
+        """Run `code`. Cancelling it stops the code, and variables are lost.
+
+        Raises:
+            UsageError: there is no code, or nothing to run it.
+        """
+        code = _code_of(arguments)
+        async with self._lock:
+            self._stop_clock()
+            engine = self._engine = self._engine or _engine(
+                self._choice, self._timeout_s, self._memory_bytes, self._folder
+            )
+            try:
+                answer = await engine.run(code)
+            except UsageError:
+                self._end(self._loss)  # that it does not start loses nothing more
+                raise
+            except BaseException:
+                self._end("The call before was stopped.")
+                raise
+            return self._told(answer)
+
+    def _told(self, answer: Answer) -> ToolResult:
+        """Return the answer with what the model must know of its variables."""
+        before = f"({self._loss} {_LOST})\n" if self._loss else ""
+        self._loss = ""
+        after = ""
+        if answer.is_lost:
+            after = f" {_LOST}"
+            self._end("")
+        elif self._engine is not None:  # no new chat has begun since
+            self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._on_idle)
+        text = f"{before}{answer.text}{after}"
+        return ToolResult(text.encode("utf-8", "replace").decode(), answer.is_error)
+
+    def _on_idle(self) -> None:
+        self._end(f"There was no call for {self._idle_s / 60:g} minutes.")
+
+    def _end(self, loss: str) -> None:
+        """End the engine, without waiting."""
+        self._stop_clock()
+        self._loss = loss
+        if self._engine is not None:
+            engine, self._engine = self._engine, None
+            engine.kill()
+            task = asyncio.ensure_future(engine.close())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def _stop_clock(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+
+def _code_of(arguments: Arguments) -> str:
+    code = arguments.get("code")
+    if not isinstance(code, str):
+        raise UsageError("code must be a string of Python code")
+    if len(code) > MOST_CODE_CHARACTERS:
+        raise UsageError(f"the code is longer than {MOST_CODE_CHARACTERS:,} characters")
+    try:
+        code.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("the code has characters that are half of a surrogate pair") from error
+    return code.removeprefix("\ufeff")
+
+
+def _engine(choice: Choice, timeout_s: float, memory_bytes: int, folder: Path) -> Engine:
+    if choice.kind == "jupyter":
+        choice.check()
+        from gptoss_local.talk.tools.python.jupyter import JupyterEngine
+
+        return JupyterEngine(choice.name, timeout_s, folder)
+    from gptoss_local.talk.tools.python.sandbox import Sandbox
+
+    return Sandbox(timeout_s, memory_bytes)

@@ -1,0 +1,57 @@
+"""Make the toolboxes of this process, and end what they share."""
+
+from pathlib import Path
+
+from gptoss_local.settings import Settings, config_path
+from gptoss_local.talk.tools.browser import Browser
+from gptoss_local.talk.tools.consent import Consents
+from gptoss_local.talk.tools.files import Files
+from gptoss_local.talk.tools.mcp import McpServers
+from gptoss_local.talk.tools.programs import Program
+from gptoss_local.talk.tools.python import Python
+from gptoss_local.talk.tools.tool import Source
+from gptoss_local.talk.tools.toolbox import Toolbox
+
+
+def taken_names(settings: Settings) -> set[str]:
+    """Return the names that no MCP server may have: those of built-in tools and of programs."""
+    return {Files.name, Python.name, Browser.name, *settings.tools}
+
+
+class ToolSources:
+    """Makes the toolboxes of chats, and ends what they have started.
+
+    Args:
+        settings: The user's; they say what there is, and what is on in new chats.
+        folder: Where programs run, and what built-in tools may read.
+    """
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self._settings = settings
+        self._folder = folder
+        self.consents = Consents(config_path().parent / "allowed-tools.json")
+        self._mcp = McpServers(settings, folder)
+
+    def toolbox(self) -> Toolbox:
+        """Return the tools of a new chat.
+
+        Raises:
+            UsageError: a setting or mcp.json cannot be read, or a program has a name or a schema
+                that no model could use.
+        """
+        settings, folder = self._settings, self._folder
+        on = {name.strip() for name in settings.enabled_tools.split(",")}
+        built_in: list[Source] = [
+            Files(settings, folder, is_on="read_file" in on),
+            Python(settings, folder, is_on="python" in on),
+            Browser(settings, is_on="browser" in on),
+        ]
+        sources = [source for source in built_in if source.name not in settings.tools]
+        sources += [Program(name, each, folder) for name, each in settings.tools.items()]
+        sources += self._mcp.sources(taken=taken_names(settings))
+        n_rounds, loop_s = self._settings.tool_rounds, self._settings.tool_loop_s
+        return Toolbox(sources, self.consents, n_rounds=n_rounds, loop_s=loop_s)
+
+    async def close(self) -> None:
+        """End what all toolboxes share."""
+        await self._mcp.close()

@@ -1,0 +1,89 @@
+"""Define one tool, and where tools come from."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gptoss_local.talk.tools.results import Page, ToolResult
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One function that the model may call.
+
+    Attributes:
+        name: As the model calls it.
+        parameters: JSON schema of the object that it takes.
+        run: Does the work; raises UsageError for what the model may correct.
+        about: What it does, for the user, after "It".
+        source: Name of where it comes from, which is switched on and off as a whole.
+        argv: The program that a call runs, and its arguments; None if it is not one.
+        resolve: Fills in what arguments refer to, such as the address of a link, so that what is
+            shown is what runs; asks nothing of others. Raises UsageError as `run`, which gets the
+            result.
+        timeout_s: Seconds after which a call is ended.
+        asks: Whether the user is asked before any call; before one in which `resolve` has filled in
+            something, always.
+        identity: What a lasting permission holds for besides the name and the parameters; without
+            secrets.
+        is_built_in: Harmony declares its parameters, so these are not sent.
+        own_name: As its source calls it, where the model cannot.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    run: Callable[[Arguments], Awaitable[str | ToolResult]]
+    about: str
+    source: str
+    argv: Callable[[Arguments], list[str]] | None = None
+    timeout_s: float = 120.0
+    asks: bool = True
+    identity: str = ""
+    resolve: Callable[[Arguments], Arguments] = field(default=dict, kw_only=True)
+    is_built_in: bool = field(default=False, kw_only=True)
+    own_name: str = field(default="", kw_only=True)
+
+    def declaration(self) -> dict[str, Any]:
+        """Return its entry in `tools` of a request."""
+        function: dict[str, Any] = {"name": self.name, "description": self.description}
+        if not self.is_built_in:
+            function["parameters"] = self.parameters
+        return {"type": "function", "function": function}
+
+
+class Source(Protocol):
+    """A provider of tools for one chat: a program, a server, something built in.
+
+    Attributes:
+        name: Unique among the sources of a toolbox.
+        about: What it is, for the user, after "It".
+        description: What the model is told of it, if it is one tool.
+        is_on: Whether new chats have it.
+        is_mcp: It is a server of mcp.json.
+    """
+
+    name: str
+    about: str
+    description: str
+    is_on: bool
+    is_mcp: bool
+
+    async def tools(self) -> Sequence[Tool]:
+        """Return its tools; called before each request while it is on, so cheap after the first.
+
+        Raises:
+            ToolError: it does not answer; the others are used without it.
+        """
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        """Forget the state of the chat before.
+
+        Args:
+            pages: What a stored chat may cite, oldest first.
+        """
+
+    async def close(self) -> None:
+        """End what it has started for this toolbox."""

@@ -1,0 +1,295 @@
+"""The tools of one chat. Nothing here asks the user; the front ends do.
+
+Thread: one event loop.
+"""
+
+import asyncio
+import itertools
+import logging
+import re
+import time
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from gptoss_local.errors import ToolError, UsageError
+from gptoss_local.talk.tools.consent import Consents
+from gptoss_local.talk.tools.finding import FIND_TOOLS, finder, n_tokens_about
+from gptoss_local.talk.tools.results import Page, ToolResult, cut_middle
+from gptoss_local.talk.tools.tool import Arguments, Source, Tool
+
+MAX_DECLARED_TOKENS = 6_000
+"""About, of all declarations; tools over it are offered through a search."""
+
+_log = logging.getLogger("gptoss")
+
+Scope = Literal["chat", "always"]
+
+
+class Group(NamedTuple):
+    """A source as the user sees it.
+
+    Attributes:
+        tools: Those that it has, as far as that is known.
+        problem: Why it does not answer; empty if it does.
+    """
+
+    name: str
+    about: str
+    description: str
+    is_on: bool
+    is_mcp: bool
+    tools: tuple[Tool, ...]
+    problem: str
+
+
+class Call(NamedTuple):
+    """A call as it is asked about and run.
+
+    Attributes:
+        tool: None if it cannot be run.
+        arguments: Resolved; see `Tool.resolve`.
+        error: Why it cannot be run.
+    """
+
+    name: str
+    tool: Tool | None
+    arguments: Arguments
+    error: Exception | None = None
+
+
+class LoopLimit:
+    """Ends a loop of answers and calls that does not end by itself.
+
+    Args:
+        n_rounds: Most answers that ask for calls.
+        seconds: Longest time of all.
+        clock: Seconds; tests have their own.
+    """
+
+    def __init__(
+        self, n_rounds: int, seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._n_rounds, self._seconds, self._clock = n_rounds, seconds, clock
+        self._n, self._end_s = 0, clock() + seconds
+
+    def pause(self, seconds: float) -> None:
+        """Do not count a time in which the user was asked."""
+        self._end_s += seconds
+
+    def reached(self) -> str:
+        """Count a round of calls that comes next; return which limit forbids it, or nothing."""
+        self._n += 1
+        if self._n > self._n_rounds:
+            return f"{self._n_rounds} rounds of tools"
+        return f"{self._seconds:g} s of tools" if self._clock() > self._end_s else ""
+
+
+class Toolbox:
+    """The tools that a chat has, those that are on, and those that are trusted.
+
+    Args:
+        sources: Where they come from; those that are first keep their names.
+        consents: What the user has allowed for good.
+        n_rounds: Of a loop; see `LoopLimit`.
+        loop_s: Of a loop.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        consents: Consents,
+        *,
+        n_rounds: int = 30,
+        loop_s: float = 900.0,
+    ) -> None:
+        self._sources = list(sources)
+        self._limit = n_rounds, loop_s
+        self._consents = consents
+        self._found: set[str] = set()  # by search, so declared from then on
+        self._problems: dict[str, str] = {}
+        self._by_source: dict[str, tuple[Tool, ...]] = {}
+        self.tools: dict[str, Tool] = {}
+        """Tools of the sources that are on and were prepared, by name."""
+        self.on: set[str] = {source.name for source in sources if source.is_on}
+        """Names of sources."""
+        self.trusted: set[str] = set()
+        """Tools that need no approval in the open chat."""
+
+    async def prepare(self) -> list[str]:
+        """Make the tools of all sources that are on ready, starting what is not.
+
+        Returns:
+            What the user should know: which source does not answer, and why.
+        """
+        on = [source for source in self._sources if source.name in self.on]
+        listed = await asyncio.gather(*map(self._tools_of, on))
+        news = []
+        before, self.tools = self.tools, {}
+        for source, (tools, problem) in zip(on, listed, strict=True):
+            if problem and self._problems.get(source.name) != problem:
+                news.append(problem)
+            self._problems[source.name] = problem
+            renamed = []
+            for tool in tools:
+                own = _with_free_name(tool, self.tools)
+                self.tools[own.name] = own
+                renamed.append(own)
+            self._by_source[source.name] = tuple(renamed)
+        self.trusted &= {
+            name
+            for name, tool in self.tools.items()
+            if name not in before or _what(before[name]) == _what(tool)
+        }
+        return news
+
+    async def _tools_of(self, source: Source) -> tuple[tuple[Tool, ...], str]:
+        try:
+            return tuple(await source.tools()), ""
+        except ToolError as error:
+            return (), f"{source.name}: {error.message}"
+
+    def loop_limit(self) -> LoopLimit:
+        """Return the limit of a loop that begins now."""
+        return LoopLimit(*self._limit)
+
+    def groups(self) -> list[Group]:
+        """Return the sources, for the user to choose among."""
+        return [
+            Group(
+                source.name,
+                source.about,
+                source.description,
+                source.name in self.on,
+                source.is_mcp,
+                self._by_source.get(source.name, ()),
+                self._problems.get(source.name, ""),
+            )
+            for source in self._sources
+        ]
+
+    def switch(self, name: str) -> bool:
+        """Turn a source on or off; returns whether it is on now. Raises UsageError: no such one."""
+        names = [source.name for source in self._sources]
+        if name not in names:
+            raise UsageError(f"there is no tool '{name}'", hint=f"There are {', '.join(names)}.")
+        self.on ^= {name}
+        return name in self.on
+
+    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
+        """Forget what the chat before has allowed and made.
+
+        Args:
+            pages: What the results of a stored chat may be cited from, oldest first.
+        """
+        self.trusted.clear()
+        self._found.clear()
+        known = tuple(pages)
+        for source in self._sources:
+            await source.new_chat(known)
+
+    def declared(self) -> list[dict[str, Any]]:
+        """Return `tools` of a request, after `prepare`."""
+        return [tool.declaration() for tool in self._split()[0]]
+
+    def tool(self, name: str) -> Tool | None:
+        """Return the tool that a call names; None if the model may not use one of that name."""
+        if name == FIND_TOOLS and (hidden := self._split()[1]):
+            return finder(hidden, self._found)
+        return self.tools.get(name)
+
+    def needs_consent(self, tool: Tool) -> bool:
+        """Return whether the user is to be asked before a call."""
+        if not tool.asks or tool.name in self.trusted:
+            return False
+        return not self._consents.has(tool)
+
+    def allow(self, tool: Tool, scope: Scope) -> None:
+        """Ask no more: in this chat, or never as long as the tool stays what it is."""
+        self.trusted.add(tool.name)
+        if scope == "always":
+            self._consents.add(tool)
+
+    def call(self, name: str, arguments: Arguments) -> Call:
+        """Return a call of the model's, which shows what it runs."""
+        try:
+            if (tool := self.tool(name)) is None:
+                raise UsageError(_unknown(name, [tool.name for tool in self._split()[0]]))
+            resolved = tool.resolve(arguments)
+            asks = tool.asks or resolved != arguments
+            return Call(name, replace(tool, asks=asks), resolved)
+        except Exception as error:
+            return Call(name, None, arguments, error)
+
+    async def run(self, name: str, arguments: Arguments) -> ToolResult:
+        """Run a call about which no one is asked."""
+        return await self.run_call(self.call(name, arguments))
+
+    async def run_call(self, call: Call) -> ToolResult:
+        """Run a call that was approved; what fails becomes a result, too."""
+        start_s = time.monotonic()
+        name, tool = call.name, call.tool
+        try:
+            if tool is None:
+                raise call.error or AssertionError
+            try:
+                async with asyncio.timeout(tool.timeout_s):
+                    made = await tool.run(call.arguments)
+            except TimeoutError as error:
+                late = f"{name} took longer than {tool.timeout_s:g} s and was stopped"
+                raise UsageError(late) from error
+        except (UsageError, ToolError) as error:
+            made = ToolResult(f"Error: {error.message}", is_error=True)
+        except Exception:
+            _log.exception("internal error in the tool %s", name)
+            made = ToolResult("Error: internal error, see the log", is_error=True)
+        result = ToolResult(made) if isinstance(made, str) else made
+        return result._replace(text=cut_middle(result.text), seconds=time.monotonic() - start_s)
+
+    async def close(self) -> None:
+        """End what its sources have started."""
+        for source in self._sources:
+            await source.close()
+
+    def _split(self) -> tuple[list[Tool], list[Tool]]:
+        """Return the tools that are declared, and those that are found by a search only.
+
+        The tools of a source are in the same part, but for those that were found.
+        """
+        shown: list[Tool] = []
+        hidden: list[Tool] = []
+        n_left = MAX_DECLARED_TOKENS
+        for source in self._sources:
+            tools = [tool for tool in self.tools.values() if tool.source == source.name]
+            n_tokens = sum(n_tokens_about(tool) for tool in tools)
+            if n_tokens <= n_left:
+                n_left -= n_tokens
+                shown += tools
+            else:
+                shown += [tool for tool in tools if tool.name in self._found]
+                hidden += tools
+        if hidden:
+            shown.append(finder(hidden, self._found))
+        return shown, hidden
+
+
+def _with_free_name(tool: Tool, taken: Container[str]) -> Tool:
+    """Return a tool under a free name: its own, or with its source before it, or numbered."""
+    if tool.name not in taken and tool.name != FIND_TOOLS:
+        return tool
+    prefixed = f"{re.sub('[^A-Za-z0-9_-]+', '_', tool.source)}_{tool.name}"
+    numbered = (f"{prefixed[:60]}_{n}" for n in itertools.count(2))
+    names = itertools.chain([prefixed[:64]], numbered)
+    return replace(tool, name=next(name for name in names if name not in taken))
+
+
+def _what(tool: Tool) -> tuple[Any, ...]:
+    """Return the tool as the user trusts it; another one under its name is not trusted."""
+    return tool.source, tool.identity, tool.description, tool.parameters
+
+
+def _unknown(name: str, declared: Sequence[str]) -> str:
+    known = f"there are {', '.join(declared)}" if declared else "there are no tools"
+    return f"there is no tool {msgspec.json.encode(name).decode()}; {known}"

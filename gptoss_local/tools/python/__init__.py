@@ -1,5 +1,0 @@
-"""The tool `python`: in a sandbox, or in the user's Jupyter kernel."""
-
-from gptoss_local.tools.python.source import Python
-
-__all__ = ["Python"]
