@@ -5,7 +5,7 @@ People may edit it: what they wrote there, with its comments, stays when a key i
 
 import secrets
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from gptoss_local.errors import UsageError
+from gptoss_local.settings import HOSTED_TOOL
 from gptoss_local.validation import in_words
 from gptoss_local.whole_file import write_whole
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _HEADER = "API keys of gptoss: `gptoss keys add NAME` prints a new key and writes its hash here."
 
 _Limit = Annotated[int, msgspec.Meta(ge=1)] | None
+_Tool = Annotated[str, msgspec.Meta(pattern=f"^{HOSTED_TOOL}$")]
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +35,8 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         requests_per_minute: Most requests for answers; None: any number.
         tokens_per_minute: Most tokens of prompts and answers together; None: any number.
         priority: Requests with the highest are answered first.
+        tools: Those that the server runs for its requests: `web_search`, `code_interpreter`,
+            `mcp:SERVER:TOOL`, and `mcp:SERVER:*` for all tools of a server.
     """
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[\w.@-]{1,40}$")]
@@ -40,6 +44,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     requests_per_minute: _Limit = None
     tokens_per_minute: _Limit = None
     priority: Annotated[int, msgspec.Meta(ge=-100, le=100)] = 0
+    tools: tuple[_Tool, ...] = ()
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,13 +65,13 @@ def read_keys(path: Path) -> list[ApiKey]:
     return _parse(_read(path), path)
 
 
-def add_key(path: Path, name: str, **limits: int | None) -> str:
+def add_key(path: Path, name: str, **fields: int | Sequence[str] | None) -> str:
     """Make a key, and write its hash; the file is made if it is not there.
 
     Args:
         path: The file.
         name: Whose key it is.
-        limits: By their names in `ApiKey`.
+        fields: Its limits and tools, by their names in `ApiKey`.
 
     Returns:
         The key, which cannot be had again.
@@ -77,8 +82,8 @@ def add_key(path: Path, name: str, **limits: int | None) -> str:
     if path.exists() and name in (key.name for key in read_keys(path)):
         raise UsageError(f"there is a key '{name}' already", hint=f"gptoss keys rm {name}")
     key = f"gptoss-{secrets.token_urlsafe(32)}"
-    row: dict[str, str | int] = {"name": name, "sha256": hash_key(key.encode())}
-    row |= {field: limit for field, limit in limits.items() if limit is not None}
+    row: dict[str, Any] = {"name": name, "sha256": hash_key(key.encode())}
+    row |= {field: value for field, value in fields.items() if value not in (None, ())}
 
     def put(document: "TOMLDocument") -> None:
         import tomlkit

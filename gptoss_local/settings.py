@@ -21,6 +21,8 @@ from gptoss_local.validation import in_words
 
 _APP = "gptoss"
 _SENDABLE = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")  # in a header, where spaces around it go
+HOSTED_TOOL = r"(web_search|code_interpreter|mcp:[^:*]+:.+)"
+"""Names of tools that the server may run for requests, as the owner states them."""
 SECRETS = (
     *("GPTOSS_API_KEY", "GPTOSS_SEARCH_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"),
     *("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
@@ -110,7 +112,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The folder whose text files `read_file` reads; if not set, where a chat in the terminal was
     started, unless that is the home folder."""
     api_tools: str = ""
-    """Tools that requests to the API may have the server run: `web_search,code_interpreter,mcp`."""
+    """Tools that the server may run for requests without a user's key:
+    `web_search,code_interpreter,mcp`, or `mcp:SERVER:TOOL`."""
     mcp_config: Path | None = None
     """A file with MCP servers, besides mcp.json in the folder of config.toml."""
     python_tool: str = "sandbox"
@@ -335,6 +338,10 @@ _NO_SETTINGS = ("GPTOSS_DEBUG", "OLLAMA_MODELS")  # the second is read where mod
 def _convert(values: dict[str, Any], source: str) -> Settings:
     if vram := values.get("vram"):
         parse_memory(str(vram), f"{source}: vram")  # raises now and not with the first request
+    for tool in str(values.get("api_tools", "")).split(","):
+        if not re.fullmatch(f"(mcp|{HOSTED_TOOL})?", tool.strip()):
+            known = "Use web_search, code_interpreter, mcp, mcp:SERVER:TOOL or mcp:SERVER:*."
+            raise UsageError(f"{source}: api_tools: there is no tool '{tool.strip()}'", hint=known)
     if not _SENDABLE.fullmatch(str(values.get("api_key", ""))):
         what = "api_key" if source.endswith(".toml") else "the API key"
         raise UsageError(

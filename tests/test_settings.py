@@ -76,6 +76,9 @@ def test_url_is_reachable_for_any_bind_address() -> None:
         ("GPTOSS_KV_TYPE", "bf16"),
         ("GPTOSS_PRESET", "fast"),
         ("OLLAMA_KV_CACHE_TYPE", "q5_1"),
+        ("GPTOSS_API_TOOLS", "websearch"),
+        ("GPTOSS_API_TOOLS", "web_search,mcp:notes"),
+        ("GPTOSS_API_TOOLS", "mcp:*:read"),
     ],
 )
 def test_bad_values_name_their_source(

@@ -36,6 +36,13 @@ def keys(
     priority: Annotated[
         int | None, typer.Option(min=-100, max=100, help="The highest is answered first.")
     ] = None,
+    tools: Annotated[
+        str,
+        typer.Option(
+            metavar="TOOL,...",
+            help="What the server runs for its requests: web_search, mcp:SERVER:TOOL, ...",
+        ),
+    ] = "",
     json: Json = False,
 ) -> None:
     """List the API keys of other users, or add and remove one.
@@ -53,8 +60,8 @@ def keys(
             "there is no file of API keys",
             hint="Set GPTOSS_API_KEYS_FILE, here and for the server.",
         )
-    if action is not Action.add and (requests or tokens or priority is not None):
-        raise UsageError("--requests, --tokens and --priority belong to `gptoss keys add`")
+    if action is not Action.add and (requests or tokens or tools or priority is not None):
+        raise UsageError("limits, --priority and --tools belong to `gptoss keys add`")
     if (action is Action.ls) == bool(name):
         raise UsageError("ls takes no name" if name else f"whose key? gptoss keys {action} NAME")
     match action:
@@ -67,6 +74,7 @@ def keys(
                 requests_per_minute=requests,
                 tokens_per_minute=tokens,
                 priority=priority,
+                tools=tuple(tool.strip() for tool in tools.split(",") if tool.strip()),
             )
             if json:
                 print_json(name=name, key=key, file=path)
@@ -104,8 +112,9 @@ def _list(path: Path, *, json: bool) -> None:
             str(key.requests_per_minute or "-"),
             str(key.tokens_per_minute or "-"),
             str(key.priority),
+            ",".join(key.tools) or "-",
             key.sha256[:12],
         )
         for key in found
     ]
-    print_table(("NAME", "REQUESTS/MIN", "TOKENS/MIN", "PRIORITY", "HASH"), rows)
+    print_table(("NAME", "REQUESTS/MIN", "TOKENS/MIN", "PRIORITY", "TOOLS", "HASH"), rows)

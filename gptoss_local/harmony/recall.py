@@ -9,14 +9,12 @@ In memory only and bounded. Threads may share it.
 """
 
 import itertools
-import threading
 from array import array
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
+from gptoss_local.fair_store import FairStore
 from gptoss_local.harmony.events import GAP, WholeAnswer
 from gptoss_local.harmony.inspection import HarmonyPiece, inspect_tokens
 from gptoss_local.harmony.message import ChatRequest, Message, ToolRequest
@@ -41,28 +39,11 @@ class _Step(msgspec.Struct):
     is_exact: bool | None = None
 
 
-class _Key(NamedTuple):
-    """The owner of a call, and its id."""
-
-    owner: str
-    call_id: str
-
-
 class Recall:
-    """The steps of the last answers.
+    """The steps of the last answers."""
 
-    Args:
-        max_bytes: Of all that are kept, about; the least recently used go first.
-    """
-
-    def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._steps: OrderedDict[_Key, _Step] = OrderedDict()  # by their first calls
-        self._n_bytes = 0
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._steps)
+    def __init__(self) -> None:
+        self._steps = FairStore[_Step](_MAX_BYTES, lambda step: step.n_bytes)  # by first calls
 
     def add(self, owner: str, answer: WholeAnswer, tokens: Sequence[int]) -> None:
         """Keep an answer that ended in calls.
@@ -76,12 +57,7 @@ class Recall:
         n_characters = len(answer.reasoning) + len(answer.content) + len(repr(calls))
         n_bytes = n_characters + len(tokens) * _TOKEN_BYTES
         step = _Step(calls, answer.reasoning, answer.content, array("i", tokens), n_bytes)
-        key = _Key(owner, calls[0].id)
-        with self._lock:
-            self._steps[key] = step
-            self._n_bytes += step.n_bytes
-            while self._n_bytes > self._max_bytes:
-                self._n_bytes -= self._steps.popitem(last=False)[1].n_bytes
+        self._steps.put(owner, calls[0].id, step)
 
     def fill_in(self, request: ChatRequest, vocabulary: Vocabulary) -> ChatRequest:
         """Return the request with what its client left out of the steps that are known.
@@ -112,13 +88,8 @@ class Recall:
 
     def _find(self, owner: str, calls: tuple[ToolRequest, ...]) -> _Step | None:
         """Return the step that began with these calls, of which some may be left out at the end."""
-        key = _Key(owner, calls[0].id if calls else "")
-        with self._lock:
-            step = self._steps.get(key)
-            if step is None or step.calls[: len(calls)] != calls:
-                return None
-            self._steps.move_to_end(key)
-            return step
+        step = self._steps.get(owner, calls[0].id if calls else "")
+        return step if step and step.calls[: len(calls)] == calls else None
 
     def _has_exact_tokens(self, step: _Step, vocabulary: Vocabulary) -> bool:
         if step.is_exact is None:

@@ -52,11 +52,13 @@ class Caller(NamedTuple):
             by the owner; `key`: with a key of the keys' file; `nobody`: without any of them.
         name: Of the key.
         priority: Of the key.
+        tools: Those that the server runs for the key.
     """
 
     kind: Kind = "nobody"
     name: str = ""
     priority: int = 0
+    tools: tuple[str, ...] = ()
 
 
 _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
@@ -90,7 +92,7 @@ class Access:
             return Caller("page")
         found = (self._limits.key_of(key.encode()) for key in sent) if self._limits else ()
         user = next(filter(None, found), None)
-        return Caller("key", user.name, user.priority) if user else Caller()
+        return Caller("key", user.name, user.priority, user.tools) if user else Caller()
 
     def admit(self, request: Request, level: Level, *, is_metered: bool) -> None:
         """Let a request in, as `current_caller`, or refuse it.

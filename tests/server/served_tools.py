@@ -4,7 +4,8 @@
 
 It has `browser` with pages of its own, `python` that runs what it is given, and as if they were MCP
 servers `notes` and `broken`, which does not answer. What `python` and `notes` have to say of calls
-that were ended, and of toolboxes that were closed, is in the file `notes`.
+that were ended, and of toolboxes that were closed, is in the file `notes`; a file `address` next
+to it is the address of `notes`.
 """
 
 import asyncio
@@ -140,8 +141,10 @@ class Notes:
     is_mcp = True
 
     async def tools(self) -> Sequence[Tool]:
+        moved = Path(os.environ[LOG_VARIABLE]).with_name("address")
+        address = moved.read_text() if moved.exists() else ADDRESS
         return [
-            Tool(name, f"The {name}.", _OBJECT, run, "", "notes", identity=ADDRESS)
+            Tool(name, f"The {name}.", _OBJECT, run, "", "notes", identity=address)
             for name, run in (("add", self._add), ("lose", self._lose))
         ]
 

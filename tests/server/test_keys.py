@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,52 @@ def test_concurrent_requests_are_counted_once_each(
         assert metric(http, line, sent(keys[which])) == n_admitted
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/messages/count_tokens", ASK),
+        ("/v1/responses/input_tokens", {"model": "nano", "input": "hi"}),
+        ("/api/generate", {"model": "nano"}),  # loads it
+        ("/api/chat", {"model": "nano", "messages": []}),
+    ],
+)
+def test_what_is_no_answer_but_takes_time_is_metered(
+    http: httpx.Client, file: Path, path: str, body: dict[str, Any]
+) -> None:
+    name = path.rpartition("/")[2]
+    key = sent(add_key(file, name, requests_per_minute=1))
+    assert http.post(path, json=body, headers=key).status_code == 200
+    assert http.post(path, json=body, headers=key).status_code == 429
+    line = f'gptoss_key_requests_total{{key="{name}",outcome="admitted"}}'
+    assert metric(http, line, key) == 1
+
+
+def test_a_key_decides_for_no_other(http: httpx.Client, file: Path) -> None:
+    """It neither unloads a model nor keeps it, and sees the use of no other key."""
+    kim, lee = (sent(add_key(file, name)) for name in ("kim", "lee"))
+
+    def seconds_left() -> float:
+        (model,) = http.get("/api/ps", headers=kim).json()["models"]
+        end = datetime.fromisoformat(model["expires_at"])
+        return (end - datetime.now(UTC)).total_seconds()
+
+    for keep_alive in (-1, "-1m", "24h", 999_999, "0.001s", 1):
+        for path, body in (("/api/generate", {"model": "nano"}), ("/api/chat", ASK)):
+            asked = body | {"keep_alive": keep_alive, "options": {"num_predict": 1}}
+            assert http.post(path, json=asked, headers=kim).status_code == 200
+            assert 200 < seconds_left() <= 300
+    for keep_alive in (0, "0", "0s"):
+        for path, body in (("/api/generate", {}), ("/api/chat", {"messages": []})):
+            asked = body | {"model": "nano", "keep_alive": keep_alive}
+            refused = http.post(path, json=asked, headers=kim)
+            assert refused.status_code == 401, (path, keep_alive, refused.text)
+    assert 200 < seconds_left() <= 300
+    http.post("/api/chat", json=ASK, headers=lee)
+    for key, own in ((kim, "kim"), (lee, "lee")):
+        shown = re.findall(r'\{key="([^"]*)"', http.get("/metrics", headers=key).text)
+        assert set(shown) == {own}
+
+
 def test_the_file_is_followed(
     nano_home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -271,23 +318,29 @@ def test_the_command(tmp_path: Path) -> None:
             timeout=60,
         )
 
-    key = run("add", "ada", "--requests", "60", "--tokens", "9000").stdout.strip()
+    tools = "web_search, mcp:notes:add,mcp:files:*"
+    limits = ("--requests", "60", "--tokens", "9000", "--tools", tools)
+    key = run("add", "ada", *limits).stdout.strip()
     file.write_text(file.read_text() + "# a colleague\n")
     assert json.loads(run("add", "bob", "--json").stdout)["key"].startswith("gptoss-")
     ada, bob = read_keys(file)
     assert (ada.name, ada.requests_per_minute, ada.tokens_per_minute) == ("ada", 60, 9000)
     assert ada.sha256 == hash_key(key.encode())
-    assert (bob.name, bob.requests_per_minute) == ("bob", None)
+    assert ada.tools == ("web_search", "mcp:notes:add", "mcp:files:*")
+    assert (bob.name, bob.requests_per_minute, bob.tools) == ("bob", None, ())
     assert key not in file.read_text()
     assert file.stat().st_mode & 0o077 == 0 or os.name != "posix"
     assert re.search(r"^ada +60 +9000 ", run().stdout, re.MULTILINE)
     for words, said in (
         (("add", "ada"), "there is a key 'ada' already"),
         (("add", "a b"), "name must be text"),
+        (("add", "eve", "--tools", "web_search,mcp"), "tools[1] must be text that matches"),
+        (("add", "eve", "--tools", "mcp:*:add"), "tools[0] must be text"),
         (("rm", "eve"), "there is no key 'eve'"),
         (("rm",), "gptoss keys rm NAME"),
         (("ls", "ada"), "ls takes no name"),
         (("rm", "ada", "--tokens", "1"), "belong to `gptoss keys add`"),
+        (("rm", "ada", "--tools", "web_search"), "belong to `gptoss keys add`"),
     ):
         done = run(*words)
         assert done.returncode == 2, words

@@ -134,7 +134,8 @@ def test_input_items(client: openai.OpenAI) -> None:
 @pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "order=up", "after=nope"])
 def test_bad_pages(client: openai.OpenAI, http: httpx.Client, query: str) -> None:
     made = ask(client)
-    reply = http.get(f"/v1/responses/{made.id}/input_items?{query}")
+    sent = {"authorization": f"Bearer {client.api_key}"}  # callers are told apart by it
+    reply = http.get(f"/v1/responses/{made.id}/input_items?{query}", headers=sent)
     assert reply.status_code == 400
     assert query.partition("=")[0] in reply.json()["error"]["message"]
 
@@ -170,20 +171,20 @@ def answer(number: int, n_chars: int = 0) -> dict[str, Any]:
 
 
 def test_bounds() -> None:
-    """By number and by bytes, the least recently used first; references go with their answer."""
-    store = ResponseStore(n_max=3, max_bytes=4000)
-    for number in range(3):
-        store.add([], answer(number))
-    store.items("resp_0")
-    store.add([], answer(3))
+    """References go with their answer, and an owner's answers with the owner's own."""
+    store = ResponseStore(max_bytes=10_000)
+    store.add("bob", [], answer(0))
+    for number in range(1, 7):
+        store.add("ada", [{"text": "y" * 500}], answer(number, 500))
+        store.items("ada", "resp_1")
+    for owner, number in (("bob", 0), ("ada", 1), ("ada", 6)):
+        assert store.output_item(owner, f"msg_{number}")["id"] == f"msg_{number}"
+    for owner, number in (("ada", 2), ("ada", 0), ("bob", 6)):
+        with pytest.raises(ResponseNotFoundError, match=f"Response with id 'resp_{number}'"):
+            store.response(owner, f"resp_{number}")
+        with pytest.raises(ResponseNotFoundError, match=f"Item with id 'msg_{number}'"):
+            store.output_item(owner, f"msg_{number}")
+    store.add("ada", [], answer(7, 20_000))
     with pytest.raises(ResponseNotFoundError):
-        store.response("resp_1")
-    with pytest.raises(ResponseNotFoundError):
-        store.output_item("msg_1")
-    assert store.output_item("msg_0")["id"] == "msg_0"
-    store.add([{"text": "y" * 1500}], answer(4, 1500))
-    assert 3000 < store.n_bytes <= 4000
-    store.add([], answer(5, 2000))
-    assert [len(store), store.output_item("msg_5")["text"]] == [1, "x" * 2000]
-    store.add([], answer(6, 5000))
-    assert (len(store), store.n_bytes, store._owners) == (0, 0, {})
+        store.response("ada", "resp_7")
+    assert store.response("bob", "resp_0")["id"] == "resp_0"

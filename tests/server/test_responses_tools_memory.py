@@ -5,8 +5,14 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from gptoss_local.errors import UsageError
 from gptoss_local.harmony import ToolRequest
-from gptoss_local.server.dialects.openai.tool_memory import Run, ToolMemory, ToolState
+from gptoss_local.server.dialects.openai.tool_memory import (
+    HostedTool,
+    Run,
+    ToolMemory,
+    ToolState,
+)
 from gptoss_local.talk.tools import Page, Tool, Toolbox
 from gptoss_local.talk.tools.consent import Consents
 
@@ -39,8 +45,8 @@ class Kept:
         self.sources.append(Quiet())
         return Toolbox([self.sources[-1]], Consents(None))
 
-    def new(self) -> ToolState:
-        return self.memory.new_state("me")
+    def new(self, owner: str = "me") -> ToolState:
+        return self.memory.new_state(owner)
 
     @property
     def closed(self) -> list[bool]:
@@ -52,8 +58,15 @@ class Kept:
                 await asyncio.sleep(0.01)
 
 
-def run(text: str, **fields: str) -> Run:
-    return Run(ToolRequest("python", {"code": "1"}, "call_1"), text, (), fields.get("at", "cntr_1"))
+async def _fail(_arguments: object) -> str:
+    raise AssertionError
+
+
+TOOL = HostedTool("code_interpreter", "", "python", Tool("python", "", {}, _fail, "", "python"))
+
+
+def run(text: str | None) -> Run:
+    return Run(ToolRequest("python", {"code": "1"}, "call_1"), TOOL, text, (), "cntr_1", 0)
 
 
 async def test_nothing_is_on_in_a_new_state() -> None:
@@ -65,9 +78,9 @@ async def test_a_state_is_its_owners() -> None:
     state = kept.new()
     assert kept.memory.state("me", state.container_id) is state
     assert kept.memory.state("other", state.container_id) is None
-    kept.memory.add("me", "ci_1", run("1"))
-    assert kept.memory.run("me", "ci_1") == run("1")
-    assert kept.memory.run("other", "ci_1") is None
+    kept.memory.runs.put("me", "ci_1", run("1"))
+    assert kept.memory.runs.get("me", "ci_1") == run("1")
+    assert kept.memory.runs.get("other", "ci_1") is None
 
 
 async def test_the_least_recently_used_state_is_ended() -> None:
@@ -80,6 +93,28 @@ async def test_the_least_recently_used_state_is_ended() -> None:
     assert kept.closed == [False, True, False]
     assert kept.memory.state("me", second.container_id) is None
     assert kept.memory.state("me", first.container_id) is first
+
+
+async def test_no_owner_pushes_out_all_states_of_another() -> None:
+    kept = Kept(n_states_max=3)
+    theirs = kept.new("other")
+    for _ in range(5):
+        kept.new()
+    await kept.until_closed(3)
+    assert kept.closed == [False, True, True, True, False, False]
+    assert kept.memory.state("other", theirs.container_id) is theirs
+
+
+async def test_a_call_is_settled_once_by_its_owner() -> None:
+    kept = Kept()
+    kept.memory.runs.put("me", "mcpr_1", run(None))
+    kept.memory.runs.put("me", "mcp_2", run("2"))
+    for owner, name in (("other", "mcpr_1"), ("me", "mcp_2"), ("me", "mcpr_3")):
+        with pytest.raises(UsageError, match=name):
+            kept.memory.settle(owner, name)
+    kept.memory.settle("me", "mcpr_1")
+    with pytest.raises(UsageError, match="answered before"):
+        kept.memory.settle("me", "mcpr_1")
 
 
 async def test_a_state_that_is_used_is_not_ended() -> None:
@@ -110,7 +145,7 @@ async def test_closing_ends_all() -> None:
 async def test_calls_are_bounded_by_their_bytes(n_bytes: int) -> None:
     kept = Kept(max_bytes=50_000)
     for n in range(1000):
-        kept.memory.add("me", f"ci_{n}", run("x" * n_bytes))
-    known = [n for n in range(1000) if kept.memory.run("me", f"ci_{n}")]
+        kept.memory.runs.put("me", f"ci_{n}", run("x" * n_bytes))
+    known = [n for n in range(1000) if kept.memory.runs.get("me", f"ci_{n}")]
     assert known == list(range(1000 - len(known), 1000))
     assert 50_000 // (n_bytes + 400) <= len(known) <= 50_000 // n_bytes

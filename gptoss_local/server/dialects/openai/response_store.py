@@ -1,20 +1,21 @@
 """Remembers answers of `/v1/responses`, so that the next request can continue from them.
 
-In memory only, as long as the server lives, and bounded: the least recently used goes first. Every
-record holds its whole conversation, so none depends on another. Thread: one event loop.
+In memory only, as long as the server lives, and bounded. An answer is its owner's: another one gets
+what an unknown id gets. Every record holds its whole conversation, so none depends on another.
+Thread: one event loop.
 
 Source: OpenAI's API reference (Responses: get, delete, list input items, previous_response_id).
 """
 
-from collections import OrderedDict
 from typing import Any
 
 import msgspec
 
 from gptoss_local.errors import ResponseNotFoundError
+from gptoss_local.fair_store import FairStore
 
-N_RESPONSES_MAX = 1000
-MAX_BYTES = 64 * 1024 * 1024  # as JSON, which is also how they are kept
+MAX_BYTES = 64 * 1024 * 1024
+_OVERHEAD_BYTES = 1024  # of a record, about, besides its JSON
 
 WireItem = dict[str, Any]
 
@@ -28,31 +29,25 @@ class _Record(msgspec.Struct, frozen=True):
 
     @property
     def n_bytes(self) -> int:
-        return len(self.items) + len(self.response)
+        return len(self.items) + len(self.response) + _OVERHEAD_BYTES
 
 
 class ResponseStore:
-    """Responses by id.
+    """Responses by owner and id.
 
     Args:
-        n_max: How many are kept.
         max_bytes: Of all of them; one that is larger is not kept at all.
     """
 
-    def __init__(self, n_max: int = N_RESPONSES_MAX, max_bytes: int = MAX_BYTES) -> None:
-        self._n_max = n_max
-        self._max_bytes = max_bytes
-        self._records: OrderedDict[str, _Record] = OrderedDict()  # the least recently used first
-        self._owners: dict[str, str] = {}  # response ids by ids of output items
-        self.n_bytes = 0
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._records = FairStore[_Record](max_bytes, lambda record: record.n_bytes)
+        self._response_ids: dict[str, str] = {}  # by ids of output items
 
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def add(self, items: list[WireItem], response: dict[str, Any]) -> None:
+    def add(self, owner: str, items: list[WireItem], response: dict[str, Any]) -> None:
         """Keep an answer.
 
         Args:
+            owner: Who asked.
             items: Its conversation, from the first item on, without the answer.
             response: The response object, complete.
         """
@@ -61,51 +56,47 @@ class ResponseStore:
             msgspec.json.encode(response),
             tuple(item["id"] for item in response["output"]),
         )
-        self._records[response["id"]] = record
-        self._owners.update(dict.fromkeys(record.output_ids, response["id"]))
-        self.n_bytes += record.n_bytes
-        while len(self._records) > self._n_max or self.n_bytes > self._max_bytes:
-            self._remove(next(iter(self._records)))
+        self._response_ids.update(dict.fromkeys(record.output_ids, response["id"]))
+        for gone in self._records.put(owner, response["id"], record):
+            self._forget(gone)
 
-    def response(self, response_id: str) -> dict[str, Any]:
+    def response(self, owner: str, response_id: str) -> dict[str, Any]:
         """Return the response object. Raises ResponseNotFoundError."""
-        response: dict[str, Any] = msgspec.json.decode(self._find(response_id).response)
+        response: dict[str, Any] = msgspec.json.decode(self._find(owner, response_id).response)
         return response
 
-    def items(self, response_id: str) -> list[WireItem]:
+    def items(self, owner: str, response_id: str) -> list[WireItem]:
         """Return the input of an answer, from the first item. Raise ResponseNotFoundError."""
-        items: list[WireItem] = msgspec.json.decode(self._find(response_id).items)
+        items: list[WireItem] = msgspec.json.decode(self._find(owner, response_id).items)
         return items
 
-    def conversation(self, response_id: str) -> list[WireItem]:
+    def conversation(self, owner: str, response_id: str) -> list[WireItem]:
         """Return all items up to the end of the answer. Raises ResponseNotFoundError."""
-        output: list[WireItem] = self.response(response_id)["output"]
-        return self.items(response_id) + output
+        output: list[WireItem] = self.response(owner, response_id)["output"]
+        return self.items(owner, response_id) + output
 
-    def output_item(self, item_id: str) -> WireItem:
+    def output_item(self, owner: str, item_id: str) -> WireItem:
         """Return one item of an answer. Raises ResponseNotFoundError."""
-        if item_id not in self._owners:
+        record = self._records.get(owner, self._response_ids.get(item_id, ""))
+        if record is None:
             raise _not_found("Item", item_id)
-        output: list[WireItem] = self.response(self._owners[item_id])["output"]
+        output: list[WireItem] = msgspec.json.decode(record.response)["output"]
         return next(item for item in output if item["id"] == item_id)
 
-    def delete(self, response_id: str) -> None:
+    def delete(self, owner: str, response_id: str) -> None:
         """Forget an answer; others that continue it stay. Raise ResponseNotFoundError."""
-        self._find(response_id)
-        self._remove(response_id)
+        self._forget(self._find(owner, response_id))
+        self._records.pop(owner, response_id)
 
-    def _find(self, response_id: str) -> _Record:
-        record = self._records.get(response_id)
+    def _find(self, owner: str, response_id: str) -> _Record:
+        record = self._records.get(owner, response_id)
         if record is None:
             raise _not_found("Response", response_id)
-        self._records.move_to_end(response_id)
         return record
 
-    def _remove(self, response_id: str) -> None:
-        record = self._records.pop(response_id)
-        self.n_bytes -= record.n_bytes
+    def _forget(self, record: _Record) -> None:
         for item_id in record.output_ids:
-            del self._owners[item_id]
+            del self._response_ids[item_id]
 
 
 def _not_found(what: str, wanted: str) -> ResponseNotFoundError:

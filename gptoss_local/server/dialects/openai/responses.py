@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import ChatRequest, Started, n_prompt_tokens
-from gptoss_local.server.access import owner_of
+from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import translate
 from gptoss_local.server.dialects.named_model import NamedModel
 from gptoss_local.server.dialects.openai.answers import DeletedResponse, InputItems, InputTokens
@@ -22,6 +22,7 @@ from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_hosted import (
     HostedTools,
     Listing,
+    Permission,
     find_state,
     prepare,
     wanted,
@@ -44,12 +45,14 @@ _NAMES = {"num_predict": "max_output_tokens"}
 async def responses(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(ResponsesBody, with_unknown_aside)
-    asked = await _asked(request, model, body)
+    asked, owner = await _asked(request, model, body), owner_of(request)
+    for item_id in asked.history.answered:
+        _memory(request).settle(owner, item_id)
     listed = await translate(request, lambda: [i.to_wire() for i in asked.items if body.store])
 
     def keep(made: dict[str, Any]) -> None:
         if body.store:
-            _remembered(request).add(listed, made)
+            _remembered(request).add(owner, listed, made)
 
     writer = ResponsesWriter(body, asked.toolbox, keep, asked.hosted)
     events: AsyncGenerator[LoopEvent | Listing, None]
@@ -77,18 +80,19 @@ async def response(request: Request) -> Response:
     """An answer as it was given; `stream` cannot repeat how it came."""
     if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
         raise UsageError("answers of the past are not streamed")
-    return json_response(_remembered(request).response(request.path_params["response"]))
+    name = request.path_params["response"]
+    return json_response(_remembered(request).response(owner_of(request), name))
 
 
 async def delete(request: Request) -> Response:
     name = request.path_params["response"]
-    _remembered(request).delete(name)
+    _remembered(request).delete(owner_of(request), name)
     return json_response(DeletedResponse(name))
 
 
 async def input_items(request: Request) -> Response:
     """Return what was asked, with what came before it: one page, the newest item first."""
-    items = _remembered(request).items(request.path_params["response"])
+    items = _remembered(request).items(owner_of(request), request.path_params["response"])
     query = request.query_params
     match query.get("order", "desc"):
         case "desc":
@@ -139,11 +143,13 @@ class _Asked(NamedTuple):
 
 async def _asked(request: Request, model: NamedModel, body: ResponsesBody) -> _Asked:
     """Return what is asked, after the tools that the server is to run have been started."""
-    items, owner, memory = body.items(_remembered(request)), owner_of(request), _memory(request)
-    raw = [item.raw or {"type": item.kind, "role": item.role} for item in items]
+    owner = owner_of(request)
+    items = body.items(_remembered(request), owner)
+    raw = [i.raw or {"type": i.kind, "role": i.role, "content": i.content} for i in items]
     hosted, toolbox = await _hosted(request, model, body, raw), Toolbox()
-    run_of = partial(memory.run, owner)
-    history = HostedHistory(raw, run_of, hosted.name_of if hosted else None)
+    history = HostedHistory(raw, partial(_memory(request).runs.get, owner), hosted)
+    if hosted:
+        hosted.question = history.question
 
     def make() -> ChatRequest:
         nonlocal toolbox
@@ -158,14 +164,12 @@ async def _hosted(
     request: Request, model: NamedModel, body: ResponsesBody, items: list[dict[str, Any]]
 ) -> HostedTools | None:
     """Make the tools ready that the server is to run: those of the same conversation, if it can."""
-    settings, memory = model.manager.settings, _memory(request)
-    entries = wanted(body.tools, settings)
+    permission = Permission(current_caller(), model.manager.settings)
+    memory, entries = _memory(request), wanted(body.tools, permission)
     if not entries:
         return None
-    state, pages = find_state(memory, owner_of(request), entries, items)
-    if pages:
-        await state.toolbox.new_chat(pages)
-    return await while_connected(request, prepare(entries, memory, state, settings))
+    state = await find_state(memory, owner_of(request), entries, items)
+    return await while_connected(request, prepare(entries, memory, state, permission))
 
 
 async def _run(

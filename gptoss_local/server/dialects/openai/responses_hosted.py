@@ -8,10 +8,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.harmony import Tool, ToolCall, ToolRequest
+from gptoss_local.errors import ForbiddenError, ToolError, UsageError
+from gptoss_local.harmony import ToolCall, ToolRequest
+from gptoss_local.server.access import Caller
 from gptoss_local.server.body import convert
-from gptoss_local.server.dialects.openai.tool_memory import Run, ToolMemory, ToolState
+from gptoss_local.server.dialects.openai.tool_memory import (
+    HostedTool,
+    Run,
+    ToolMemory,
+    ToolState,
+)
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools import Page, ToolResult
 from gptoss_local.talk.tools import Tool as ServerTool
@@ -43,11 +49,11 @@ class _Server(msgspec.Struct):
     authorization: Any = None
     headers: Any = None
 
-    def offers(self, name: str) -> bool:
-        """Return whether the request allows a tool of the server."""
+    @property
+    def allowed_names(self) -> list[str] | None:
+        """Return the tools that the request names; None: it allows all of them."""
         allowed = self.allowed_tools
-        names = allowed.tool_names if isinstance(allowed, _Filter) else allowed
-        return names is None or name in names
+        return allowed.tool_names if isinstance(allowed, _Filter) else allowed
 
     def asks(self, name: str) -> bool:
         """Return whether the client approves each call of a tool, as it does in doubt."""
@@ -59,28 +65,40 @@ class _Server(msgspec.Struct):
         return not is_never or name in (always.tool_names or ())
 
 
-class HostedTool(NamedTuple):
-    """A tool that the server runs.
+class Permission:
+    """Says what the server runs for a caller: the `tools` of its key, or else GPTOSS_API_TOOLS.
 
-    Attributes:
-        kind: The type of tool of the request.
-        server: The `server_label`; empty if it is built in.
-        name: As the client knows it.
-        tool: What is run.
-        asks: The client approves each call.
+    Both have entries such as `web_search`, `mcp:SERVER:TOOL` and `mcp:SERVER:*`; the setting also
+    `mcp`, which is every tool of every server.
     """
 
-    kind: str
-    server: str
-    name: str
-    tool: ServerTool
-    asks: bool = False
+    def __init__(self, caller: Caller, settings: Settings) -> None:
+        self._caller = caller
+        self.is_of_key = caller.kind == "key"
+        entries = caller.tools if self.is_of_key else settings.api_tools.split(",")
+        self._entries = [entry.strip().split(":", 2) for entry in entries]
 
-    @property
-    def declared(self) -> Tool:
-        """Return the tool as the model gets it."""
-        tool = self.tool
-        return Tool(tool.name, tool.description, tool.parameters, is_built_in=tool.is_built_in)
+    def has(self, *path: str) -> bool:
+        """Return whether an entry allows a type of tools, a server, or one of its tools."""
+        return any(_covers(entry, path) for entry in self._entries)
+
+    def may_waive(self, *path: str) -> bool:
+        """Return whether calls of a tool may be run without approval: by the owner, or if named."""
+        is_owners = self._caller.kind in ("owner", "page")
+        return is_owners or any(len(e) > 1 and _covers(e, path) for e in self._entries)
+
+    def refusal(self, *path: str) -> ForbiddenError:
+        what = ":".join(path)
+        if self.is_of_key:
+            return ForbiddenError(
+                f"the API key '{self._caller.name}' may not use {what}",
+                hint="The server's owner states the tools of a key: gptoss keys add NAME --tools.",
+            )
+        return ForbiddenError(f"requests may not use {what}", hint=_SETTING)
+
+
+def _covers(entry: Sequence[str], path: Sequence[str]) -> bool:
+    return all(stated in (wanted, "*") for stated, wanted in zip(entry, path, strict=False))
 
 
 class Listing(NamedTuple):
@@ -99,6 +117,9 @@ class HostedTools:
         state: The tools of the conversation.
         tools: Those that are offered.
         listings: Of the MCP servers.
+
+    Attributes:
+        question: A hash of what the user said last, by which an approval knows its conversation.
     """
 
     def __init__(
@@ -110,6 +131,7 @@ class HostedTools:
     ) -> None:
         self._memory = memory
         self.state = state
+        self.question = 0
         self.tools: dict[str, HostedTool] = {}  # as the model knows them
         for each in tools:
             self.tools.setdefault(each.tool.name, each)
@@ -130,13 +152,16 @@ class HostedTools:
         """Keep what an item of the answer stands for; a call without a result waits for it."""
         request = ToolRequest(call.name, call.arguments, call.id)
         text, pages = (result.text, result.pages) if result else (None, ())
-        run = Run(request, text, pages, self.state.container_id)
-        self._memory.add(self.state.owner, item_id, run)
+        tool, container = self.tools[call.name], self.state.container_id
+        run = Run(request, tool, text, pages, container, self.question)
+        self._memory.runs.put(self.state.owner, item_id, run)
 
-    def name_of(self, server: str, name: str) -> str:
+    def name_of(self, server: str, name: str, identity: str | None = None) -> str:
         """Return the model's name for a tool of an MCP server; empty if it is not offered."""
-        found = (n for n, t in self.tools.items() if (t.server, t.name) == (server, name))
-        return next(found, "")
+        for known, each in self.tools.items():
+            if (each.server, each.name) == (server, name):
+                return known if identity in (None, each.tool.identity) else ""
+        return ""
 
     def named(self, choice: Mapping[str, Any]) -> list[str]:
         """Return the tools that an entry of `tool_choice` names by their type."""
@@ -165,35 +190,41 @@ def not_offered(choice: dict[str, Any]) -> UsageError:
     return UsageError(f"tool_choice demands a call of {kind}, which is not offered", hint=_SETTING)
 
 
-def wanted(entries: Iterable[dict[str, Any]], settings: Settings) -> list[dict[str, Any]]:
-    """Return the tools of a request that the setting lets the server run; others are skipped.
+def wanted(entries: Iterable[dict[str, Any]], permission: Permission) -> list[dict[str, Any]]:
+    """Return the tools of a request that the server is to run.
 
-    A search that may not access the web has nothing to search.
+    Agents offer a search unasked, so types that GPTOSS_API_TOOLS does not list are skipped. A
+    search that may not access the web has nothing to search.
+
+    Raises:
+        ForbiddenError: the caller's key may not use one, or an MCP server is not allowed.
     """
-    allowed = {name.strip() for name in settings.api_tools.split(",")}
-    return [
-        entry
-        for entry in entries
-        if kind_of(entry) in allowed - {""} and entry.get("external_web_access") is not False
-    ]
+    found = []
+    for entry in entries:
+        kind = kind_of(entry)
+        if not kind or entry.get("external_web_access") is False:
+            continue
+        path = (kind, str(entry.get("server_label", ""))) if kind == MCP else (kind,)
+        if permission.has(*path):
+            found.append(entry)
+        elif permission.is_of_key or permission.has(kind):
+            raise permission.refusal(*path)
+    return found
 
 
-def find_state(
+async def find_state(
     memory: ToolMemory,
     owner: str,
     entries: Iterable[dict[str, Any]],
     items: Sequence[Mapping[str, Any]],
-) -> tuple[ToolState, list[Page]]:
+) -> ToolState:
     """Return the tools of a conversation: those that its last calls were run in, or new ones.
 
     Args:
         memory: Where tools and calls are remembered.
         owner: Whose conversation it is.
         entries: Tools of the request, one of which may name a container.
-        items: The conversation.
-
-    Returns:
-        The tools, and if they are new, the pages that the conversation may cite.
+        items: The conversation, whose pages new ones may cite.
 
     Raises:
         UsageError: the container is not there, or not any more.
@@ -202,23 +233,25 @@ def find_state(
         container = entry.get("container")
         if kind_of(entry) == CODE_INTERPRETER and isinstance(container, str):
             if state := memory.state(owner, container):
-                return state, []
+                return state
             hint = 'Use {"type": "auto"}. Containers that are not used are ended.'
             raise UsageError(f"container '{container}' not found", hint=hint)
     pages: list[Page] = []
     for item in reversed(items):
-        run = memory.run(owner, str(item.get("id")))
+        run = memory.runs.get(owner, str(item.get("id")))
         container = run.container_id if run else str(item.get("container_id"))
         if state := memory.state(owner, container):
-            return state, []
+            return state
         pages = [*run.pages, *pages] if run else pages
     state = memory.new_state(owner)
-    state.pages |= {page.cursor: page for page in pages}
-    return state, pages
+    if pages:
+        state.pages |= {page.cursor: page for page in pages}
+        await state.toolbox.new_chat(pages)
+    return state
 
 
 async def prepare(
-    entries: Sequence[dict[str, Any]], memory: ToolMemory, state: ToolState, settings: Settings
+    entries: Sequence[dict[str, Any]], memory: ToolMemory, state: ToolState, permission: Permission
 ) -> HostedTools:
     """Make the tools of a request ready, starting what is not.
 
@@ -226,9 +259,10 @@ async def prepare(
         entries: See `wanted`.
         memory: Where calls are remembered.
         state: The tools of the conversation.
-        settings: The server's.
+        permission: The caller's.
 
     Raises:
+        ForbiddenError: the caller may not use a tool that is named, or not without approval.
         UsageError: an entry asks for what there is not, or what must hold and cannot.
         ToolError: `python` or `browser` does not answer.
     """
@@ -240,7 +274,7 @@ async def prepare(
     for entry in entries:
         _check_built_in(entry)
     for server in servers:
-        _check_server(server, labels)
+        _check_server(server, labels, permission)
     async with state.preparing:
         toolbox.on |= known & {_SOURCES[kind] for kind in built_in}
         toolbox.on |= {server.server_label for server in servers}
@@ -255,7 +289,7 @@ async def prepare(
             raise ToolError(f"{kind} cannot be used: {problem}")
         tools += [HostedTool(kind, "", tool.name, tool) for tool in found]
     listings = [
-        _listing(server, toolbox.tools.values(), problems[server.server_label])
+        _listing(server, toolbox.tools.values(), problems[server.server_label], permission)
         for server in servers
     ]
     tools += [tool for listing in listings for tool in listing.tools]
@@ -271,7 +305,7 @@ def _check_built_in(entry: dict[str, Any]) -> None:
         raise UsageError("file_ids of code_interpreter are not supported")
 
 
-def _check_server(server: _Server, known: set[str]) -> None:
+def _check_server(server: _Server, known: set[str], permission: Permission) -> None:
     """Refuse a server that is not the user's, and what only the user's own file may say."""
     label = server.server_label
     hint = "Add it to those that the server knows: gptoss tools add."
@@ -284,15 +318,18 @@ def _check_server(server: _Server, known: set[str]) -> None:
         raise UsageError(
             "read_only of allowed_tools is not supported", hint="List tool_names instead."
         )
-    if isinstance(server.require_approval, str) and server.require_approval not in (
-        "always",
-        "never",
-    ):
+    approval = server.require_approval
+    if isinstance(approval, str) and approval not in ("always", "never"):
         raise UsageError("require_approval must be always, never, or an object with never")
+    for name in server.allowed_names or ():
+        if not permission.has(MCP, label, name):
+            raise permission.refusal(MCP, label, name)
 
 
-def _listing(server: _Server, tools: Iterable[ServerTool], problem: str) -> Listing:
-    label = server.server_label
+def _listing(
+    server: _Server, tools: Iterable[ServerTool], problem: str, permission: Permission
+) -> Listing:
+    label, names = server.server_label, server.allowed_names
     own = [tool for tool in tools if tool.source == label]
     if server.server_url and own and not any(_is_at(tool, server.server_url) for tool in own):
         raise UsageError(
@@ -300,11 +337,19 @@ def _listing(server: _Server, tools: Iterable[ServerTool], problem: str) -> List
             hint="The server connects to what its user has added only: gptoss tools add. "
             "Leave out server_url.",
         )
-    offered = (
-        HostedTool(MCP, label, name, tool, asks=server.asks(name))
-        for tool in own
-        if server.offers(name := tool.own_name or tool.name)
-    )
+    offered = []
+    for tool in own:
+        name = tool.own_name or tool.name
+        if not permission.has(MCP, label, name) or not (names is None or name in names):
+            continue
+        asks = server.asks(name)
+        if not (asks or permission.may_waive(MCP, label, name)):
+            raise ForbiddenError(
+                f"calls of mcp:{label}:{name} need approval, so require_approval cannot waive it",
+                hint=f"The server's owner may: by its key, or with mcp:{label}:{name} in "
+                "GPTOSS_API_TOOLS.",
+            )
+        offered.append(HostedTool(MCP, label, name, tool, asks))
     return Listing(label, tuple(offered), problem)
 
 

@@ -1,6 +1,7 @@
 """Items of a conversation about calls that the server has run, as the model wrote and read them.
 
-Clients send back what they got. What an item has no place for is remembered, as long as it is.
+Clients send back what they got. What an item has no place for is remembered, as long as it is. What
+runs after an approval is always what is remembered, never a client's copy.
 
 Source: OpenAI's API reference (Responses, input items).
 """
@@ -10,7 +11,14 @@ from typing import Any
 
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import ToolCall, ToolRequest
-from gptoss_local.server.dialects.history import left_out, read_arguments, read_output
+from gptoss_local.server.dialects.history import (
+    Part,
+    join_parts,
+    left_out,
+    read_arguments,
+    read_output,
+)
+from gptoss_local.server.dialects.openai.responses_hosted import HostedTools
 from gptoss_local.server.dialects.openai.tool_memory import Run
 
 KINDS = frozenset(
@@ -25,53 +33,104 @@ _NOT_APPROVED = "Error: the user did not approve this call."
 Step = ToolRequest | tuple[str, str]
 """A call, or the id of a call with its result."""
 RawItem = Mapping[str, Any]
+_Content = str | list[Part]
 
 
 class HostedHistory:
     """The calls and results that the items of one conversation stand for.
 
     Args:
-        items: All of them, in order; only the kinds above count.
+        items: All of them, in order; only the kinds above and the user's messages count.
         run_of: Finds what was run for an item, by its id.
-        name_of: Finds the model's name for a tool of an MCP server, if that is offered.
+        hosted: The tools that the request offers.
 
     Attributes:
-        approved: Calls that are to be run before the model continues, by the ids of the items that
-            asked; their results are empty.
+        answered: The answers to requests for approval that the model has not seen, by the ids of
+            the items that asked.
+        approved: Calls that are to be run before the model continues, by the same ids; their
+            results are empty.
+
+    Raises:
+        UsageError: an answer is not to a request that the server made here.
     """
 
     def __init__(
         self,
         items: Iterable[RawItem] = (),
         run_of: Callable[[str], Run | None] = lambda _: None,
-        name_of: Callable[[str, str], str] | None = None,
+        hosted: HostedTools | None = None,
     ) -> None:
         self._run_of = run_of
-        self._name_of = name_of or (lambda _server, _name: "")
+        self._hosted = hosted
+        self.answered: dict[str, RawItem] = {}
         self.approved: dict[str, ToolCall] = {}
-        self._requests: dict[str, RawItem] = {}
+        self._requests: dict[str, list[tuple[RawItem, _Content]]] = {}
         self._answers: dict[str, RawItem] = {}
-        self._new: set[str] = set()  # answers that the model has not seen
         self._run_ids: set[str] = set()  # of requests whose calls were run
+        self._question: _Content = ""
         for item in items:
             self._look_at(item)
-        for request_id in self._new - self._requests.keys():
-            raise UsageError(
-                f"mcp_approval_response answers '{request_id}', which is not in the conversation",
-                hint="Send previous_response_id, or all items.",
-            )
+        for request_id, answer in self.answered.items():
+            run = self._asked_for(request_id)
+            if answer.get("approve") is True:
+                self.approved[request_id] = self._approved(run)
+            elif answer.get("approve") is not False:
+                raise UsageError(f"approve must be true or false in the answer to '{request_id}'")
+
+    @property
+    def question(self) -> int:
+        """A hash of what the user said last, by which an approval knows its conversation."""
+        return hash(join_parts(self._question))
 
     def _look_at(self, item: RawItem) -> None:
         kind, request_id = text_in(item, "type"), text_in(item, "approval_request_id")
-        if kind == "mcp_approval_request" and (item_id := text_in(item, "id")):
-            self._requests[item_id] = item
+        if kind == "message" and item["role"].lower() == "user":
+            self._question = item["content"]
+        elif kind == "mcp_approval_request" and (item_id := text_in(item, "id")):
+            self._requests.setdefault(item_id, []).append((item, self._question))
         elif kind == "mcp_approval_response":
-            self._answers[request_id] = item
-            self._new.add(request_id)
+            if request_id in self.answered:
+                raise UsageError(f"the request has two answers to the approval '{request_id}'")
+            self._answers[request_id] = self.answered[request_id] = item
         elif kind == "mcp_call" and request_id:
             self._run_ids.add(request_id)
         if kind in _OF_MODEL or kind.endswith("_call") or item.get("role") == "assistant":
-            self._new.clear()
+            self.answered.clear()
+
+    def _asked_for(self, request_id: str) -> Run:
+        """Return the call that the server has asked for with an item of this conversation."""
+        run, what = self._run_of(request_id), f"mcp_approval_response answers '{request_id}', which"
+        if request_id not in self._requests:
+            raise UsageError(
+                f"{what} is not in the conversation",
+                hint="Send previous_response_id, or all items.",
+            )
+        if run is None:
+            hint = "Leave the answer out, and the model may ask again."
+            raise UsageError(f"{what} this server did not ask, or has forgotten", hint=hint)
+        asked = run.tool.server, run.tool.name, run.request.arguments, run.question
+        for item, question in self._requests[request_id]:
+            server, name = text_in(item, "server_label"), text_in(item, "name")
+            arguments = read_arguments(item.get("arguments"))
+            if (server, name, arguments, hash(join_parts(question))) != asked:
+                raise UsageError(f"{what} is not as the server asked it in this conversation")
+        return run
+
+    def _approved(self, run: Run) -> ToolCall:
+        """Return a call that is to be run now, by the name that its tool has now."""
+        tool, arguments = run.tool, run.request.arguments
+        assert isinstance(arguments, dict)  # of a call that the model has made
+        name = self._name_of(tool.server, tool.name, tool.tool.identity)
+        if not name:
+            raise UsageError(
+                f"the approved call of '{tool.name}' on '{tool.server}' is of a tool that is not "
+                "offered",
+                hint="Send the same tools as before.",
+            )
+        return ToolCall(len(self.approved), run.request.id, name, arguments)
+
+    def _name_of(self, server: str, name: str, identity: str | None = None) -> str:
+        return self._hosted.name_of(server, name, identity) if self._hosted else ""
 
     def steps(self, item: RawItem) -> list[Step] | None:
         """Return the calls and results of an item; None if nothing of it can be read."""
@@ -90,23 +149,21 @@ class HostedHistory:
 
     def _asked(self, item: RawItem, run: Run | None) -> list[Step]:
         call, item_id = self._call(item, run), text_in(item, "id")
+        if item_id in self.approved:
+            return [call, (call.id, "")]
         if item_id in self._run_ids:
             return [call]
         answer = self._answers.get(item_id, {})
-        reason = text_in(answer, "reason")
-        if answer.get("approve") is True and item_id in self._new:
-            self.approved[item_id] = self._approved(item, call)
-            return [call, (call.id, "")]
-        denied = "Error: the user denied this call."
-        told = f"{denied} {reason}".strip() if answer.get("approve") is False else _NOT_APPROVED
-        return [call, (call.id, told)]
+        denied = f"Error: the user denied this call. {text_in(answer, 'reason')}".strip()
+        return [call, (call.id, denied if answer.get("approve") is False else _NOT_APPROVED)]
 
     def _called(self, item: RawItem, run: Run | None) -> list[Step]:
         output = item.get("output")
         result = read_output(output) if output is not None else run and run.text
         result = _error_in(item) if result is None else result
         request_id = text_in(item, "approval_request_id")
-        if request := self._requests.get(request_id):
+        if request_id in self._requests:
+            request, _ = self._requests[request_id][0]
             return [(self._call(request, self._run_of(request_id)).id, result)]
         call = self._call(item, run)
         return [call, (call.id, result)]
@@ -119,19 +176,6 @@ class HostedHistory:
         own = text_in(item, "name")
         name = self._name_of(text_in(item, "server_label"), own) or own or "mcp"
         return ToolRequest(name, arguments, text_in(item, "id"))
-
-    def _approved(self, item: RawItem, call: ToolRequest) -> ToolCall:
-        """Return a call that is to be run now."""
-        server, own = text_in(item, "server_label"), text_in(item, "name")
-        name = self._name_of(server, own)
-        if not name:
-            raise UsageError(
-                f"the approved call of '{own}' on '{server}' is of a tool that is not offered",
-                hint="Send the same tools as before.",
-            )
-        if isinstance(call.arguments, str):
-            raise UsageError("the arguments of an approved call must be a JSON object")
-        return ToolCall(len(self.approved), call.id, name, call.arguments)
 
 
 def text_in(item: RawItem, name: str) -> str:

@@ -100,10 +100,12 @@ def with_unknown_aside(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def aside(item: Any) -> Any:
-    """Return an item, its fields in `raw` if its kind is unknown."""
-    kind = item.get("type") if isinstance(item, dict) else None
+    """Return an item, its fields in `raw` if its kind is unknown; a client's own `raw` is none."""
+    if not isinstance(item, dict):
+        return item
+    kind = item.get("type")
     is_unknown = isinstance(kind, str) and kind and kind not in _KINDS
-    return {"type": kind, "raw": item} if is_unknown else item
+    return {"type": kind, "raw": item} if is_unknown else item | {"raw": {}}
 
 
 def to_messages(

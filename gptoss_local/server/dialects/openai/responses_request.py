@@ -62,7 +62,7 @@ class ResponsesBody(Sampling, kw_only=True):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     prompt: dict[str, Any] = msgspec.field(default_factory=dict)
 
-    def items(self, remembered: ResponseStore) -> list[Item]:
+    def items(self, remembered: ResponseStore, owner: str) -> list[Item]:
         """Return the conversation: what comes before the request, and what it brings.
 
         Raises:
@@ -74,10 +74,10 @@ class ResponsesBody(Sampling, kw_only=True):
             own = [Item(type="message", role="user", content=own)] if own else []
         earlier: list[dict[str, Any]] = []
         if self.previous_response_id:
-            earlier = remembered.conversation(self.previous_response_id)
+            earlier = remembered.conversation(owner, self.previous_response_id)
         return convert(list(map(aside, earlier)), list[Item]) + [
-            convert(aside(remembered.output_item(item.id)), Item) if item.is_reference else item
-            for item in own
+            convert(aside(remembered.output_item(owner, i.id)), Item) if i.is_reference else i
+            for i in own
         ]
 
     def toolbox(self, items: list[Item], hosted: HostedTools | None = None) -> Toolbox:

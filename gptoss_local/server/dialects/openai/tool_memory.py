@@ -6,14 +6,17 @@ may look up calls.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from gptoss_local.harmony import ToolRequest
+from gptoss_local.errors import UsageError
+from gptoss_local.fair_store import FairStore
+from gptoss_local.harmony import Tool, ToolRequest
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.talk.tools import Page
+from gptoss_local.talk.tools import Tool as ServerTool
 from gptoss_local.talk.tools import Toolbox as ServerToolbox
 
 _N_STATES_MAX = 32
@@ -44,20 +47,48 @@ class ToolState:
         self.expiry: asyncio.TimerHandle | None = None
 
 
+class HostedTool(NamedTuple):
+    """A tool that the server runs.
+
+    Attributes:
+        kind: The type of tool of the request.
+        server: The `server_label`; empty if it is built in.
+        name: As the client knows it.
+        tool: What is run.
+        asks: The client approves each call.
+    """
+
+    kind: str
+    server: str
+    name: str
+    tool: ServerTool
+    asks: bool = False
+
+    @property
+    def declared(self) -> Tool:
+        """Return the tool as the model gets it."""
+        tool = self.tool
+        return Tool(tool.name, tool.description, tool.parameters, is_built_in=tool.is_built_in)
+
+
 class Run(NamedTuple):
     """A call that an item of an answer stands for.
 
     Attributes:
         request: The call, as the model made it.
-        text: The result; None: it waits for the user's approval.
+        tool: The tool that it names.
+        text: The result; None: it waits for approval; empty, too, once that was answered.
         pages: What can be cited since.
         container_id: Of the state that it was run in.
+        question: See `HostedTools`.
     """
 
     request: ToolRequest
+    tool: HostedTool
     text: str | None
     pages: tuple[Page, ...]
     container_id: str
+    question: int
 
 
 class ToolMemory:
@@ -65,9 +96,13 @@ class ToolMemory:
 
     Args:
         make: Makes the tools of a conversation.
-        n_states_max: Conversations whose tools are kept; the least recently used are ended.
+        n_states_max: Conversations whose tools are kept besides those in use; the owner with the
+            most loses the least recently used.
         idle_s: Seconds after which unused tools are ended.
-        max_bytes: Of calls and results, about; the oldest go first.
+        max_bytes: Of calls and results, about.
+
+    Attributes:
+        runs: What items of answers stand for, by their ids.
     """
 
     def __init__(
@@ -81,10 +116,8 @@ class ToolMemory:
         self._make = make
         self._n_states_max = n_states_max
         self._idle_s = idle_s
-        self._max_bytes = max_bytes
         self._states: OrderedDict[str, ToolState] = OrderedDict()  # the least recently used first
-        self._runs: OrderedDict[tuple[str, str], Run] = OrderedDict()
-        self._n_bytes = 0
+        self.runs = FairStore[Run](max_bytes, _n_bytes)
         self._closing: set[asyncio.Task[None]] = set()
 
     def new_state(self, owner: str) -> ToolState:
@@ -94,9 +127,6 @@ class ToolMemory:
         state = ToolState(owner, toolbox)
         self._states[state.container_id] = state
         self._rest(state)
-        idle = [each for each in self._states.values() if not each.n_users and each is not state]
-        for each in idle[: max(0, len(self._states) - self._n_states_max)]:
-            self._end(each)
         return state
 
     def state(self, owner: str, container_id: str) -> ToolState | None:
@@ -127,16 +157,12 @@ class ToolMemory:
             if not state.n_users:
                 self._rest(state)
 
-    def add(self, owner: str, item_id: str, run: Run) -> None:
-        """Keep what an item of an answer stands for."""
-        self._runs[owner, item_id] = run
-        self._n_bytes += _n_bytes(run)
-        while self._n_bytes > self._max_bytes:
-            self._n_bytes -= _n_bytes(self._runs.popitem(last=False)[1])
-
-    def run(self, owner: str, item_id: str) -> Run | None:
-        """Return what an item of an answer stands for; None if that is not known."""
-        return self._runs.get((owner, item_id))
+    def settle(self, owner: str, item_id: str) -> None:
+        """Take note that a request for approval is answered. Raise UsageError: it was before."""
+        run = self.runs.get(owner, item_id)
+        if run is None or run.text is not None:
+            raise UsageError(f"the approval '{item_id}' was answered before")
+        self.runs.put(owner, item_id, run._replace(text=""))
 
     async def close(self) -> None:
         """End all tools."""
@@ -145,11 +171,15 @@ class ToolMemory:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _rest(self, state: ToolState) -> None:
-        """End tools later, unless they are used again."""
+        """End tools later, unless they are used again, and others now if there are too many."""
         if state.expiry:
             state.expiry.cancel()
         loop = asyncio.get_running_loop()
         state.expiry = loop.call_later(self._idle_s, self._end, state)
+        idle = [each for each in self._states.values() if not each.n_users]
+        if len(idle) > self._n_states_max:
+            n_of = Counter(each.owner for each in idle)
+            self._end(max(idle, key=lambda each: n_of[each.owner]))
 
     def _end(self, state: ToolState) -> None:
         if state.expiry:

@@ -1,0 +1,62 @@
+"""Keep what several owners have made, within one bound for all, without favour for the busiest."""
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class FairStore(Generic[V]):
+    """Values by owner and id. Threads may share it.
+
+    Over the bound, the owner that has the most loses what it has used least recently. So no owner
+    can push out all that another one keeps.
+
+    Args:
+        max_bytes: Of all values together.
+        n_bytes_of: Measures a value.
+    """
+
+    def __init__(self, max_bytes: int, n_bytes_of: Callable[[V], int]) -> None:
+        self._max_bytes = max_bytes
+        self._n_bytes_of = n_bytes_of
+        self._values: dict[str, OrderedDict[str, V]] = {}  # the least recently used first
+        self._n_bytes = Counter[str]()
+        self._lock = threading.RLock()
+
+    def get(self, owner: str, key: str) -> V | None:
+        """Return a value of an owner, and count that as a use."""
+        with self._lock:
+            values = self._values.get(owner)
+            if values is None or key not in values:
+                return None
+            values.move_to_end(key)
+            return values[key]
+
+    def put(self, owner: str, key: str, value: V) -> list[V]:
+        """Keep a value; return those that had to make room for it, maybe itself."""
+        with self._lock:
+            self.pop(owner, key)
+            self._values.setdefault(owner, OrderedDict())[key] = value
+            self._n_bytes[owner] += self._n_bytes_of(value)
+            gone: list[V] = []
+            while self._n_bytes.total() > self._max_bytes:
+                most = max(self._n_bytes, key=self._n_bytes.__getitem__)
+                oldest = next(iter(self._values[most]))
+                gone += [self._values[most][oldest]]
+                self.pop(most, oldest)
+            return gone
+
+    def pop(self, owner: str, key: str) -> V | None:
+        """Take a value out."""
+        with self._lock:
+            values = self._values.get(owner, OrderedDict())
+            value = values.pop(key, None)
+            if value is not None:
+                self._n_bytes[owner] -= self._n_bytes_of(value)
+            if not values:
+                self._values.pop(owner, None)
+                self._n_bytes.pop(owner, None)
+            return value
