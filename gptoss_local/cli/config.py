@@ -21,6 +21,7 @@ _MEANINGS: dict[str, tuple[Any, str]] = {
     "vram": ("", "what is free"),
     "api_key": ("", "none"),
     "api_keys_file": (None, "none"),
+    "allowed_hosts": ("", "none besides this machine's"),
     "origins": ("", "none besides this machine's"),
     "keys": ({}, "none"),
     "tools": ({}, "none"),

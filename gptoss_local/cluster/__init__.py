@@ -1,1 +1,1 @@
-"""What a cluster needs and the owner of one PC never meets: capacity, and workers of Dynamo."""
+"""Serve many users: how many machines they take, and workers of Dynamo."""

@@ -1,4 +1,4 @@
-"""Who asks, and whether they may use the endpoint that was matched: the one place for both.
+"""Tell callers apart, and say which endpoints each may use: the one place for both.
 
 An endpoint states its `access`; `Access.admit` is called by its route and by nothing else.
 docs/api.md shows the table, SECURITY.md says what it defends.
@@ -27,13 +27,13 @@ from gptoss_local.whole_file import write_whole
 
 _log = logging.getLogger("gptoss")
 
-Kind = Literal["owner", "page", "key", "nobody"]
+Kind = Literal["owner", "page", "key", "anonymous"]
 Level = Literal["open", "key", "models", "page", "owner"]
 
 _LINK_S = 3600.0  # for which a link of `gptoss web` may be opened
 _N_LINKS_MAX = 100
 _MAY_USE: Mapping[Level, frozenset[Kind]] = {
-    "open": frozenset(("owner", "page", "key", "nobody")),
+    "open": frozenset(("owner", "page", "key", "anonymous")),
     "key": frozenset(("owner", "page", "key")),
     "models": frozenset(("owner", "page")),
     "page": frozenset(("owner", "page")),
@@ -45,17 +45,17 @@ OWN_ORIGIN: frozenset[Level] = frozenset(("page", "owner"))
 
 
 class Caller(NamedTuple):
-    """Who sent a request.
+    """The sender of a request.
 
     Attributes:
         kind: `owner`: with GPTOSS_API_KEY or the secret of this account; `page`: our page, opened
-            by the owner; `key`: with a key of the keys' file; `nobody`: without any of them.
+            by the owner; `key`: with a key of the keys' file; `anonymous`: without any of them.
         name: Of the key.
         priority: Of the key.
         tools: Those that the server runs for the key.
     """
 
-    kind: Kind = "nobody"
+    kind: Kind = "anonymous"
     name: str = ""
     priority: int = 0
     tools: tuple[str, ...] = ()
@@ -165,12 +165,12 @@ class Access:
         return self.page_token
 
     def _refusal(self, caller: Caller, level: Level) -> UnauthorizedError:
-        if caller.kind == "nobody" and level in _OPEN_WITHOUT_KEYS:
+        if caller.kind == "anonymous" and level in _OPEN_WITHOUT_KEYS:
             return UnauthorizedError(
                 "the API key is missing or wrong",
                 hint="Send it as 'Authorization: Bearer KEY'.",
             )
-        if level == "page" and caller.kind == "nobody":
+        if level == "page" and caller.kind == "anonymous":
             hint = "Open the page by `gptoss web`; programs send what `gptoss keys owner` prints."
         else:
             hint = "Send GPTOSS_API_KEY, or what `gptoss keys owner` prints, as the API key."

@@ -79,7 +79,7 @@ async def root(request: Request) -> Response:
 async def new_link(request: Request) -> Response:
     """Make an address that opens the page in one browser, which then has the page's token.
 
-    The secret is behind the `#`, which no browser sends, so it is in no log and no Referer. A
+    The secret follows the `#`, which no browser sends, so it is in no log and no Referer. A
     cookie would be sent to each port of this name, also to servers of other accounts.
     """
     return json_response(Link(f"/#open={_access(request).new_link()}"))
@@ -92,7 +92,7 @@ async def open_link(request: Request) -> Response:
     if is_other_account(request.scope.get("client"), request.scope.get("server")):
         raise ForbiddenError(
             "another account of this machine has opened the link of `gptoss web`",
-            hint="Nobody got in. `gptoss web` opens a new one.",
+            hint="It was refused. `gptoss web` opens a new one.",
         )
     return json_response(Token(token))
 

@@ -115,7 +115,7 @@ async def _load_or_unload(model: NamedModel, body: ChatBody | GenerateBody) -> s
         if keep_alive_s is None:
             raise UnauthorizedError(
                 "unloading a model is for the owner of the server",
-                hint="It leaves by itself once nobody has used it for a while.",
+                hint="It leaves by itself once it has been idle for a while.",
             )
         await manager.unload(model.entry)
         return "unload"
