@@ -39,7 +39,6 @@ from gptoss_local.models.store import (
     unusable_models,
 )
 from gptoss_local.models.store.blobs import remove_unused
-from gptoss_local.models.store.manifests import remove_unnamed_weights
 from gptoss_local.settings import Settings, config_path, load_settings
 from gptoss_local.talk.history import History, check_file
 from gptoss_local.talk.presets import Preset, presets_path, save_preset
@@ -122,7 +121,6 @@ def test_weights_of_an_unknown_manifest_stay(from_the_future: tuple[Settings, Pa
     for _ in range(2):
         assert find_garbage(settings, quiet_s=-1) == []
         remove_unused(settings)
-        remove_unnamed_weights(settings, older_than_s=-1)
         assert weights.is_file()
         assert blob.is_file()
     delete_model("mine", settings)

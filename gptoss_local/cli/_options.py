@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gptoss_local.cli._output import progress_bar
+from gptoss_local.cli._output import print_error, progress_bar
 from gptoss_local.errors import ModelNotFoundError, UsageError
 from gptoss_local.quantities import parse_keep_alive
 from gptoss_local.settings import Settings
@@ -110,10 +110,24 @@ def keep_alive_of(text: str) -> str | int:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
+def say_unreadable(settings: Settings) -> list[dict[str, str]]:
+    """Say of which models the manifest cannot be read; return that for JSON, too."""
+    from gptoss_local.models.store import unreadable_manifests
+
+    found = unreadable_manifests(settings)
+    for error in found.values():
+        print_error(error)
+    return [
+        {"path": str(path), "error": error.message, "hint": error.hint}
+        for path, error in found.items()
+    ]
+
+
 def running_server(settings: Settings) -> "Client":
     """Return a client of the server, which is started unless it runs."""
     from gptoss_local.api.client import Client
 
+    say_unreadable(settings)
     client = Client(settings)
     client.ensure_running()
     return client

@@ -8,6 +8,7 @@ from rich.filesize import decimal
 
 from gptoss_local.cli._output import print_json, progress_bar
 from gptoss_local.errors import ConvertError, ModelLoadError, ModelNotFoundError, VerifyError
+from gptoss_local.models.names import name_of
 from gptoss_local.printable import on_one_line
 from gptoss_local.settings import Settings
 from gptoss_local.types import Progress
@@ -45,9 +46,10 @@ def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
     Raises:
         VerifyError: some are.
     """
-    from gptoss_local.models.store import list_models
+    from gptoss_local.models.store import list_models, unreadable_manifests
 
-    damaged: dict[str, str] = {}
+    unreadable = unreadable_manifests(settings)
+    damaged = {name_of(path): f"{e.message}. {e.hint}" for path, e in unreadable.items()}
     entries = [entry for entry in list_models(settings) if entry.path is not None]
     is_quiet = json or quiet
     for entry in entries:
@@ -64,8 +66,8 @@ def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
     if damaged:
         found = "".join(f"\n  - {name}: {message}" for name, message in damaged.items())
         raise VerifyError(
-            f"{len(damaged)} of {len(entries)} models are damaged:{found}",
-            hint="Delete and fetch them again: gptoss rm NAME, gptoss pull NAME.",
+            f"{len(damaged)} of {len(entries) + len(unreadable)} models are damaged:{found}",
+            hint="Delete and fetch damaged weights again: gptoss rm NAME, gptoss pull NAME.",
         )
 
 

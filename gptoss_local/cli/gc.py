@@ -1,14 +1,18 @@
 """`gptoss gc`: remove what no model needs. Works on the disk, needs no server."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json
+from gptoss_local.cli._options import Json, say_unreadable
 from gptoss_local.cli._output import print_json, print_table
+from gptoss_local.errors import ModelLoadError
 from gptoss_local.settings import load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.models.store import Leftover
 
 
 def gc(
@@ -20,31 +24,42 @@ def gc(
 ) -> None:
     """Remove files that no model needs.
 
-    These are uploads of which nothing was made, and what killed processes left, also in the cache.
-    What was touched in the models folder in the last ten minutes stays.
+    These are uploads of which nothing was made in ten minutes, and what killed processes left,
+    also in the cache. While a manifest cannot be read, weights and uploads stay, with exit code 10.
     """
     from gptoss_local.models.store import find_garbage
 
-    found = find_garbage(load_settings())
+    settings = load_settings()
+    unreadable = say_unreadable(settings)
+    found = find_garbage(settings)
     going = [each for each in found if interrupted or each.kind != "interrupted"]
     if not dry_run:
         for each in going:
             each.remove()
-    n_bytes = sum(each.size_bytes for each in going)
     kept = [each for each in found if each not in going]
     if json:
-        print_json(files=going, freed_bytes=n_bytes, removed=not dry_run, kept=kept)
-        return
+        n_bytes = sum(each.size_bytes for each in going)
+        removed = {"files": going, "freed_bytes": n_bytes, "removed": not dry_run, "kept": kept}
+        print_json(**removed, unreadable=unreadable)
+    else:
+        _print(going, kept, "could be freed" if dry_run else "freed")
+    if unreadable:
+        raise typer.Exit(ModelLoadError.exit_code)
+
+
+def _print(going: "list[Leftover]", kept: "list[Leftover]", what: str) -> None:
     if going:
         print_table(
             ("FILE", "SIZE", "WHAT"),
             [(each.path.name, decimal(each.size_bytes), each.kind) for each in going],
         )
-    what = "could be freed" if dry_run else "freed"
-    print(f"{decimal(n_bytes)} {what}", file=sys.stderr)
+    print(f"{_size(going)} {what}", file=sys.stderr)
     if kept:
-        n_kept_bytes = sum(each.size_bytes for each in kept)
         print(
-            f"{decimal(n_kept_bytes)} belong to interrupted pulls; --interrupted removes them",
+            f"{_size(kept)} belong to interrupted pulls; --interrupted removes them",
             file=sys.stderr,
         )
+
+
+def _size(files: "list[Leftover]") -> str:
+    return decimal(sum(each.size_bytes for each in files))

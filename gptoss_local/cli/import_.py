@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json
+from gptoss_local.cli._options import Json, say_unreadable
 from gptoss_local.cli._output import print_json, print_table
 from gptoss_local.errors import ModelNotFoundError, UsageError
 from gptoss_local.models.catalog import closest
@@ -40,7 +40,9 @@ def import_(
     else:
         path = _chosen(source, find_elsewhere())
         name = name or _name_in(source)
-    entry = adopt_file(path, load_settings(), name)
+    settings = load_settings()
+    say_unreadable(settings)
+    entry = adopt_file(path, settings, name)
     if json:
         print_json(name=entry.name, path=str(entry.path), size_bytes=entry.size_bytes)
     else:

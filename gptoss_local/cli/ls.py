@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import Json, NamesOnly
-from gptoss_local.cli._output import human_age, print_error, print_json, print_names, print_table
+from gptoss_local.cli._options import Json, NamesOnly, say_unreadable
+from gptoss_local.cli._output import human_age, print_json, print_names, print_table
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 
 def ls(quiet: NamesOnly = False, json: Json = False) -> None:
     """List the models on this machine."""
-    from gptoss_local.models.store import list_models, newer_manifests
+    from gptoss_local.models.store import list_models
 
     settings = load_settings()
     entries = list_models(settings)
-    for error in newer_manifests(settings).values():
-        print_error(error)
+    unreadable = say_unreadable(settings)
     if json:
         models = [
             {
@@ -34,7 +33,7 @@ def ls(quiet: NamesOnly = False, json: Json = False) -> None:
             }
             for entry in entries
         ]
-        print_json(models=models)
+        print_json(models=models, unreadable=unreadable)
         return
     if quiet:
         print_names(entry.name for entry in entries)

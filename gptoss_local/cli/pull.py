@@ -7,7 +7,7 @@ import typer
 from rich.filesize import decimal
 
 from gptoss_local.cli._fetch import fetch, take_from_disk
-from gptoss_local.cli._options import DenseType, Json, Quiet
+from gptoss_local.cli._options import DenseType, Json, Quiet, say_unreadable
 from gptoss_local.cli._output import RESUMABLE, print_facts, print_json, progress_bar
 from gptoss_local.cli._repository import repository
 from gptoss_local.errors import ModelNotFoundError, UsageError
@@ -66,6 +66,7 @@ def pull(
 
         _print_preview(preview_pull(known, settings, gguf=gguf), json)
         return
+    say_unreadable(settings)
     was_here = _is_here(known, settings, dense) or (
         not (quiet or json or dense) and take_from_disk(known, settings)
     )

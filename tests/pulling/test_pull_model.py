@@ -1,5 +1,6 @@
 """A model of the catalogue comes to this machine: as a checkpoint, as a GGUF, from a cache."""
 
+import contextlib
 import hashlib
 import os
 import random
@@ -25,6 +26,7 @@ from gptoss_local.models.pulling.preview import preview_pull
 from gptoss_local.models.pulling.pull import pull_model
 from gptoss_local.models.store import delete_model, find_garbage, find_model, known_sha256
 from gptoss_local.settings import Settings
+from tests.conftest import wait_until
 from tests.convert.tiny import tiny_config, write_tiny
 from tests.hub.conftest import no_account, short_waits  # noqa: F401
 from tests.hub.server import Fault, HubServer, run_hub
@@ -295,6 +297,34 @@ def test_two_at_once_do_not_mix(hub: HubServer, model: CatalogModel, settings: S
     )
     assert third.returncode == 0, third.stderr
     assert left_in(settings) == {"gpt-oss-20b.gguf"}
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [("gguf", "m-00001-of-00002.gguf"), ("checkpoint", LAST), ("checkpoint", "config.json")],
+)
+def test_a_pull_that_waits_for_the_hub_is_not_garbage(
+    hub: HubServer, model: CatalogModel, settings: Settings, what: str, name: str
+) -> None:
+    """Hours may pass, as on a laptop that slept; a pull that was killed is garbage at once."""
+    hub.strike(name, Fault(n_times=1, stall_after=100))
+    process = subprocess.Popen(
+        pull_command(model, settings, what), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        wait_until(lambda: hub.sent[name], timeout_s=30)
+        for path in settings.models_dir.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # it writes others meanwhile
+                os.utime(path, (0, 0))
+        assert find_garbage(settings) == []
+    finally:
+        process.kill()
+        process.communicate()
+    found = find_garbage(settings)
+    assert {each.kind for each in found} == {"interrupted"}
+    for each in found:
+        each.remove()
+    assert left_in(settings) == set()
 
 
 @pytest.mark.parametrize("what", ["gguf", "checkpoint"])

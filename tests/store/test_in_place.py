@@ -157,7 +157,8 @@ def test_gc_removes_what_nobody_needs(settings: Settings, nano_gguf: Path) -> No
     (folder / "m.gguf.download" / "m").mkdir(parents=True)
     (folder / "m.gguf.download" / "m" / "shard").write_bytes(b"1234567")
     (folder / "m.gguf.partial").write_bytes(b"1")
-    assert find_garbage(settings) == []  # all of it may be somebody's work
+    # The others may be somebody's work.
+    assert {each.kind for each in find_garbage(settings)} == {"interrupted"}
     found = find_garbage(settings, quiet_s=-1)
     assert sorted((each.kind, each.size_bytes) for each in found) == [
         ("blob", 2),

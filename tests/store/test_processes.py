@@ -58,7 +58,8 @@ for n in itertools.count():
                 add_model("copy", entry.path, settings, entry.defaults, in_place=entry.is_in_place)
             case 5:
                 list_models(settings)
-                find_garbage(settings)
+                for each in find_garbage(settings):
+                    each.remove()
     except ModelNotFoundError:
         pass
     except GptOssError as error:  # another process was faster: told as an error, never half done

@@ -21,12 +21,12 @@ from gptoss_local.models.store import (
     delete_model,
     file_for,
     find_blob,
+    find_garbage,
     find_model,
     list_models,
     read_info,
     read_tokens,
 )
-from gptoss_local.models.store.manifests import remove_unnamed_weights
 from gptoss_local.settings import Settings
 
 
@@ -275,7 +275,8 @@ def test_a_change_that_dies_leaves_old_or_new(
         assert names(settings) == {"mine": after}
         delete_model("mine", settings)
         assert names(settings) == {}
-        remove_unnamed_weights(settings, older_than_s=-1)
+        for each in find_garbage(settings, quiet_s=-1):
+            each.remove()
         assert not list(settings.models_dir.rglob("*.gguf"))
     assert left, "more calls than were tried"
 

@@ -52,10 +52,11 @@ def open_checkpoint(
             checkpoint.stop()
 
 
+@contextlib.contextmanager
 def download_files(
     source: str, folder: Path, names: Sequence[str], *, progress: Progress = _no_progress
-) -> list[tuple[Path, HubFile]]:
-    """Fetch files of a repository; what an earlier call began is continued.
+) -> Iterator[list[tuple[Path, HubFile]]]:
+    """Fetch files of a repository, and keep `folder` locked; an earlier call is continued.
 
     Args:
         source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
@@ -63,7 +64,7 @@ def download_files(
         names: Their paths in the repository.
         progress: Called with the bytes of all of them.
 
-    Returns:
+    Yields:
         Each file where it lies now, and what the hub says of it, in the order of `names`.
 
     Raises:
@@ -82,7 +83,7 @@ def download_files(
         done = transfer.tally("downloading", files, (), progress)
         for _ in transfer.fetch(files, 2, done):
             pass
-        return [(kept.path(file), file) for file in files]
+        yield [(kept.path(file), file) for file in files]
 
 
 @contextlib.contextmanager

@@ -86,11 +86,11 @@ def published_of(model: CatalogModel, *, gguf: bool) -> PublishedGGUF | None:
 def _pull_published(name: str, gguf: PublishedGGUF, settings: Settings, progress: Progress) -> None:
     """Fetch a GGUF. The model exists from `add_model` on; then its files become blobs."""
     folder = download_folder(file_for(name, settings), gguf=True)
-    files = download_files(gguf.repo, folder, gguf.files, progress=progress)
-    add_model(name, files[0][0], settings)
-    for (path, file), part in zip(files, find_model(name, settings).files, strict=True):
-        if file.checksum.startswith("sha256:") and path.samefile(part):
-            add_blob(path, file.checksum, settings)
+    with download_files(gguf.repo, folder, gguf.files, progress=progress) as files:
+        add_model(name, files[0][0], settings)
+        for (path, file), part in zip(files, find_model(name, settings).files, strict=True):
+            if file.checksum.startswith("sha256:") and path.samefile(part):
+                add_blob(path, file.checksum, settings)
     shutil.rmtree(folder)
 
 

@@ -12,7 +12,7 @@ from gptoss_local.models.store.changes import (
 )
 from gptoss_local.models.store.checks import check_usable, unusable_models
 from gptoss_local.models.store.garbage import Leftover, find_garbage
-from gptoss_local.models.store.manifests import ModelDefaults, newer_manifests
+from gptoss_local.models.store.manifests import ModelDefaults, unreadable_manifests
 from gptoss_local.models.store.modelfile import parameter_lines, render_modelfile
 from gptoss_local.models.store.models import ModelEntry, file_for, find_model, list_models
 
@@ -36,10 +36,10 @@ __all__ = [
     "known_sha256",
     "list_models",
     "look_at_file",
-    "newer_manifests",
     "parameter_lines",
     "read_info",
     "read_tokens",
     "render_modelfile",
+    "unreadable_manifests",
     "unusable_models",
 ]

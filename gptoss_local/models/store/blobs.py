@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gptoss_local.errors import ModelNotFoundError, UsageError, disk_error
-from gptoss_local.models.store.manifests import newer_manifests
+from gptoss_local.models.store.lock import hold, is_held
+from gptoss_local.models.store.manifests import unreadable_manifests
 from gptoss_local.settings import Settings
 
 _DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
@@ -65,6 +66,7 @@ class BlobWriter:
             self._target.parent.mkdir(parents=True, exist_ok=True)
             remove_unused(self._settings)
             self._file = self._part.open("xb")
+            hold(self._file)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -135,9 +137,9 @@ def unused_blobs(
 ) -> list[Path]:
     """Return blobs and parts that only `garbage` shares, and that were not touched recently.
 
-    What a manifest of a later version needs is not known, so then all are kept.
+    What a manifest that cannot be read needs is not known, so then all are kept.
     """
-    if newer_manifests(settings):
+    if unreadable_manifests(settings):
         return []
     now_s, found, n_garbage = time.time(), [], Counter[tuple[int, int]]()
     for path in garbage:
@@ -148,7 +150,8 @@ def unused_blobs(
         with contextlib.suppress(OSError):  # another process may remove it
             stat = path.stat()
             n_links = stat.st_nlink - n_garbage[stat.st_dev, stat.st_ino]
-            if n_links == 1 and now_s - stat.st_mtime > older_than_s:
+            is_old = now_s - stat.st_mtime > older_than_s
+            if n_links == 1 and is_old and not is_held(path):
                 found.append(path)
     return found
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.errors import ModelLoadError, ModelNotFoundError, NewerModelError, UsageError
 from gptoss_local.formats.gguf_file import split_files
 from gptoss_local.models.catalog import canonical_name, known_model
 from gptoss_local.models.names import name_for
@@ -25,11 +25,12 @@ from gptoss_local.models.store.manifests import (
     Manifest,
     ModelDefaults,
     link_or_copy,
-    newer_manifests,
-    place_weights,
+    named_weights,
+    placed_weights,
     read_manifest,
+    read_manifests,
     remove_files,
-    remove_unnamed_weights,
+    unreadable_manifests,
 )
 from gptoss_local.models.store.models import (
     ModelEntry,
@@ -66,8 +67,9 @@ def add_model(
         DiskError: the folder cannot be written.
     """
     target, manifest = file_for(name, settings), manifest_file(name, settings)
-    if newer := newer_manifests(settings).get(manifest):
-        raise newer
+    error = unreadable_manifests(settings).get(manifest)
+    if isinstance(error, NewerModelError) or (error and manifest.is_dir()):
+        raise error
     check_usable(source)
     parts = split_files(source)
     known = known_model(canonical_name(name))
@@ -85,12 +87,17 @@ def add_model(
         return
     if known and defaults.are_none:
         defaults = catalog_defaults(known)
-    file, weights = (os.path.abspath(source), "") if in_place else ("", _weights(parts, settings))
-    data = msgspec.json.encode(Manifest(file=file, weights=weights, defaults=defaults))
-    with _made(manifest, lambda part: _write_synced(part, data)) as part, changing(settings):
-        old = _weights_of(manifest, settings)
+    with contextlib.ExitStack() as stack:
+        file, weights = os.path.abspath(source), ""
+        if not in_place:
+            with disk_errors():
+                file, weights = "", stack.enter_context(placed_weights(parts, settings))
+        data = msgspec.json.encode(Manifest(file=file, weights=weights, defaults=defaults))
+        part = stack.enter_context(_made(manifest, lambda part: _write_synced(part, data)))
+        stack.enter_context(changing(settings))
+        old = _weights_of(manifest)
         part.replace(manifest)  # weights came first: from now on the model is there
-        _forget(old, settings)
+        _remove_lost(old, settings)
         target.unlink(missing_ok=True)
 
 
@@ -122,7 +129,7 @@ def delete_model(name: str, settings: Settings) -> None:
     """
     check_deletable(name, settings)
     target, manifest = file_for(name, settings), manifest_file(name, settings)
-    files = [target, *split_files(_weights_of(manifest, settings) or target)]
+    files = [*split_files(target), *_weights_of(manifest)]
     blobs = {blob for file in files if (blob := blob_of(file, settings))}
     with disk_errors(), changing(settings):
         target.unlink(missing_ok=True)  # first: a manifest, if any, hides it anyway
@@ -187,32 +194,25 @@ def look_at_file(file: Path, settings: Settings) -> ModelEntry:
     return entry_of_file(file)
 
 
-def _weights(parts: list[Path], settings: Settings) -> str:
-    """Place the files of a model, and return the name that its manifest has for them."""
-    with disk_errors():
-        return place_weights(parts, settings).name
-
-
 def _remove_manifest(manifest: Path, settings: Settings) -> None:
-    old = _weights_of(manifest, settings)
+    old = _weights_of(manifest)
     manifest.unlink(missing_ok=True)
-    _forget(old, settings)
+    _remove_lost(old, settings)
 
 
-def _weights_of(manifest: Path, settings: Settings) -> Path | None:
+def _remove_lost(weights: list[Path], settings: Settings) -> None:
+    """Remove weights that lost their manifest, unless there is a copy of it."""
+    named = named_weights(read_manifests(settings)[0])
+    remove_files(part for part in weights if part.name not in named)
+
+
+def _weights_of(manifest: Path) -> list[Path]:
     """Return the weights that go with a manifest; never a file that lies elsewhere."""
     try:
         found = read_manifest(manifest)
     except (OSError, ModelLoadError):  # there is none, or it is broken and will be replaced
-        return None
-    return found.path(settings) if found.weights else None
-
-
-def _forget(weights: Path | None, settings: Settings) -> None:
-    """Remove weights that lost their manifest, and others that never got one."""
-    if weights is not None:
-        remove_files(split_files(weights))
-    remove_unnamed_weights(settings)
+        return []
+    return split_files(found.path(manifest)) if found.weights else []
 
 
 def _write_synced(path: Path, data: bytes) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from gptoss_local.errors import GptOssError, ModelLoadError, UsageError
 from gptoss_local.formats.gguf_file import GGUFInfo, read_info, split_files
-from gptoss_local.models.names import MANIFEST_SUFFIX, name_of
+from gptoss_local.models.names import name_of
+from gptoss_local.models.store.manifests import read_manifests
 from gptoss_local.models.store.models import find_model, list_models
 from gptoss_local.settings import Settings
 
@@ -57,7 +58,8 @@ def check_usable(path: Path) -> None:
 def unusable_models(settings: Settings) -> Iterator[tuple[str, GptOssError]]:
     """Yield the models that have a name here and cannot be loaded, and why."""
     listed = [entry.name for entry in list_models(settings) if entry.path and not entry.embedded]
-    manifests = sorted(settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"))
+    manifests, unreadable = read_manifests(settings)
+    yield from ((name_of(path), error) for path, error in unreadable.items())
     for name in dict.fromkeys([*listed, *map(name_of, manifests)]):
         try:
             if path := find_model(name, settings).path:

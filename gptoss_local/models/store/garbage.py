@@ -1,7 +1,8 @@
 """Files of the models folder that no model needs, and what interrupted pulls left.
 
-Nothing here is locked: what was touched in the last minutes may belong to a process at work, and
-is left alone.
+What a living process holds, as each pull and each upload is, is left alone, however long it has not
+been touched. A pull that no process holds is interrupted. A change that takes no lock is done in
+minutes, as is the `create` that a complete upload waits for.
 """
 
 import contextlib
@@ -12,12 +13,15 @@ from typing import Literal
 
 import msgspec
 
+from gptoss_local.formats.gguf_file import SPLIT_NAME
+from gptoss_local.models.names import WEIGHTS_SUFFIX
 from gptoss_local.models.nano import leftovers
 from gptoss_local.models.store.blobs import unused_blobs
+from gptoss_local.models.store.lock import is_held
 from gptoss_local.models.store.manifests import remove_files, unnamed_weights
 from gptoss_local.settings import Settings
 
-QUIET_S = 600.0  # every writer touches its file more often
+QUIET_S = 600.0
 
 Kind = Literal["blob", "weights", "part", "nano", "interrupted"]
 
@@ -48,7 +52,7 @@ def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftov
 
     Args:
         settings: Where the models are.
-        quiet_s: Seconds that it has not been touched for.
+        quiet_s: Seconds for which a file has not been touched, unless it is of a pull.
     """
     folder = settings.models_dir
     weights = unnamed_weights(settings, quiet_s)
@@ -57,38 +61,36 @@ def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftov
         *settings.cache_dir.glob("measured/*.part"),
         *settings.prefix_dir.glob("*/*.partial"),
     ]
-    parts = [path for path in unfinished if _is_quiet(path, quiet_s)]
+    parts = [path for path in unfinished if _is_quiet(path, quiet_s) and not is_held(path)]
     kinds: tuple[tuple[Kind, list[Path]], ...] = (
         ("weights", weights),
         ("part", parts),
         ("blob", unused_blobs(settings, quiet_s, garbage=[*weights, *parts])),
         ("nano", leftovers(settings.cache_dir)),
-        ("interrupted", list(_interrupted(folder, quiet_s))),
+        ("interrupted", list(_interrupted(folder))),
     )
     found = ((path, kind) for kind, paths in kinds for path in paths)
     return [Leftover(path, _freed_bytes(path, kind), kind) for path, kind in found]
 
 
-def _interrupted(folder: Path, quiet_s: float) -> Iterator[Path]:
-    """Downloads, partial files and journals, unless one of a target is being written."""
+def _interrupted(folder: Path) -> Iterator[Path]:
+    """Downloads, partial files and journals, unless a process holds one of the same target."""
     targets: dict[str, list[Path]] = {}
     for suffix in (".download", ".partial", ".journal"):
         for path in folder.glob(f"*.gguf{suffix}"):
-            # Parts of one output have its name and a number.
-            targets.setdefault(path.name.removesuffix(suffix), []).append(path)
+            target = SPLIT_NAME.sub(WEIGHTS_SUFFIX, path.name.removesuffix(suffix))
+            targets.setdefault(target, []).append(path)
     for paths in targets.values():
-        if all(_is_quiet(path, quiet_s) for path in paths):
+        if not any(map(is_held, paths)):
             yield from paths
 
 
 def _is_quiet(path: Path, quiet_s: float) -> bool:
-    return time.time() - max(_times(path), default=0.0) > quiet_s
-
-
-def _times(path: Path) -> Iterator[float]:
-    for each in (path, *path.rglob("*")):
-        with contextlib.suppress(OSError):  # another process may remove it
-            yield each.stat().st_mtime
+    with contextlib.suppress(OSError):  # another process may remove it
+        stat = path.stat()
+        # A link is as old as the file that it shares.
+        return time.time() - (stat.st_ctime if stat.st_nlink > 1 else stat.st_mtime) > quiet_s
+    return False
 
 
 def _freed_bytes(path: Path, kind: Kind) -> int:

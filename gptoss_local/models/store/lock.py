@@ -1,4 +1,4 @@
-"""One process at a time changes which names there are.
+"""Locks of the store: one process at a time changes names, and no other removes what it makes.
 
 A change renames one file of a name into place and removes the other kind. A process that looks for
 both in between may miss a model that is there all the time, and two changes of one name might each
@@ -7,6 +7,8 @@ remove what the other has placed.
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
 
 from gptoss_local.settings import Settings
 
@@ -27,3 +29,31 @@ def changing(settings: Settings, *, timeout_s: float = _TIMEOUT_S) -> Iterator[N
 
     with FileLock(settings.cache_dir / "models.lock", timeout=timeout_s, poll_interval=0.005):
         yield
+
+
+def hold(file: IO[bytes]) -> None:
+    """Keep others from taking a file for a leftover until it is closed, or this process ends."""
+    from filelock import lock_descriptor
+
+    with contextlib.suppress(OSError):  # no locks here: then nothing is taken for a leftover
+        lock_descriptor(file.fileno(), blocking=False)
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a living process holds a file, or one in a folder; in doubt it does.
+
+    It decides what a leftover is: a pull may wait for the hub for hours, and a killed one for none.
+    """
+    from filelock import lock_descriptor
+
+    for each in (path, *path.rglob("*")):
+        try:
+            if each.is_file():  # a pipe would be waited for
+                with each.open("rb") as file:
+                    if not lock_descriptor(file.fileno(), blocking=False):
+                        return True
+        except FileNotFoundError:  # another process has removed it
+            pass
+        except OSError:
+            return True
+    return False

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,13 @@ import msgspec
 
 from gptoss_local.errors import ModelLoadError, NewerModelError, UsageError, newer_file
 from gptoss_local.formats.gguf_file import split_files
-from gptoss_local.models.names import MANIFEST_SUFFIX
+from gptoss_local.models.names import MANIFEST_SUFFIX, name_of
+from gptoss_local.models.store.lock import hold, is_held
 from gptoss_local.settings import Settings
 from gptoss_local.validation import in_words
 
 _VERSION = 1
-_UNUSED_S = 24 * 3600  # weights whose manifest has not come, as when a process died between the two
+_WEIGHTS = "weights"
 
 
 class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,9 +77,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     file: str = ""
     defaults: ModelDefaults = ModelDefaults()
 
-    def path(self, settings: Settings) -> Path:
-        """Return the file to load."""
-        return Path(self.file) if self.file else weights_folder(settings) / self.weights
+    def path(self, manifest: Path) -> Path:
+        """Return the file to load; `manifest` is where this was read from."""
+        return Path(self.file) if self.file else manifest.parent / _WEIGHTS / self.weights
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -97,11 +98,11 @@ def read_manifest(path: Path) -> Manifest:
     """
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
-        raise FileNotFoundError(errno.ENOENT, "no file", str(path))
+        raise FileNotFoundError(errno.ENOENT, "it is not a file", str(path))
     return _read(path, found.st_mtime_ns, found.st_ino)
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(1 << 14)
 def _read(path: Path, _mtime_ns: int, _inode: int) -> Manifest:
     """PERF: every request lists the models; parsing is most of the work."""
     try:
@@ -109,49 +110,96 @@ def _read(path: Path, _mtime_ns: int, _inode: int) -> Manifest:
         if (version := msgspec.json.decode(data, type=_Version).version) > _VERSION:
             raise newer_file(NewerModelError, path, version, _VERSION)
         manifest = msgspec.json.decode(data, type=Manifest)
+    except PermissionError as error:
+        raise _unclear(path, f"cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = in_words(error) if isinstance(error, msgspec.DecodeError) else error
-        raise ModelLoadError(f"{path} is broken: {why}", hint="Create the model again.") from error
+        raise _unclear(path, f"is broken: {why}") from error
     if manifest.weights != Path(manifest.weights).name:
-        raise ModelLoadError(f"{path} names weights outside their folder")
+        raise _unclear(path, "names weights outside their folder")
     is_spelled = "\0" not in manifest.weights + manifest.file
     if not is_spelled or bool(manifest.weights) == Path(manifest.file).is_absolute():
-        raise ModelLoadError(f"{path} does not say where its weights are")
+        raise _unclear(path, "does not say where its weights are")
     return manifest
 
 
-def newer_manifests(settings: Settings) -> dict[Path, NewerModelError]:
-    """Return the manifests of later versions of gptoss, and what to say of each."""
-    found = {}
-    for path in settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"):
+def _unclear(path: Path, what: str) -> ModelLoadError:
+    how = f"Correct or restore it, or give the model up: gptoss rm {name_of(path)}, gptoss gc"
+    return ModelLoadError(f"{path} {what}", hint=how)
+
+
+def read_manifests(settings: Settings) -> tuple[dict[Path, Manifest], dict[Path, ModelLoadError]]:
+    """Read all manifests; the errors are of those that do not say which weights they need.
+
+    Raises:
+        OSError: the models folder cannot be read.
+    """
+    manifests: dict[Path, Manifest] = {}
+    unreadable: dict[Path, ModelLoadError] = {}
+    names = os.listdir(settings.models_dir) if settings.models_dir.is_dir() else []
+    for path in (settings.models_dir / name for name in sorted(names)):
+        if path.suffix != MANIFEST_SUFFIX:
+            continue
         try:
-            read_manifest(path)
-        except NewerModelError as error:
-            found[path] = error
-        except (OSError, ModelLoadError):
-            pass
-    return found
+            manifest = read_manifest(path)
+            parts = split_files(manifest.path(path)) if manifest.weights else []
+            gone = next((part for part in parts if not part.is_file()), None)
+            if gone and read_manifest(path) == manifest:  # nor was it replaced between two looks
+                raise _unclear(path, f"names {gone}, which is not there")
+            manifests[path] = manifest
+        except ModelLoadError as error:
+            unreadable[path] = error
+        except OSError as error:
+            if os.path.lexists(path):  # else another process has just removed it
+                unreadable[path] = _unclear(path, f"cannot be read: {error.strerror}")
+    for each in unreadable.values():
+        _log(each.message, each.hint)
+    return manifests, unreadable
+
+
+def unreadable_manifests(settings: Settings) -> dict[Path, ModelLoadError]:
+    """Return the manifests that cannot be read or name missing weights, and what to say of each.
+
+    While there is one, what it needs is not known, and nothing without a name is removed.
+    """
+    return read_manifests(settings)[1]
+
+
+@functools.lru_cache(256)
+def _log(message: str, hint: str) -> None:
+    """Tell the log of a server, once; commands say it themselves."""
+    import logging
+
+    log = logging.getLogger("gptoss")
+    if log.hasHandlers():
+        log.warning("%s, so weights and uploads without a name stay. %s", message, hint)
 
 
 def weights_folder(settings: Settings) -> Path:
-    return settings.models_dir / "weights"
+    return settings.models_dir / _WEIGHTS
 
 
-def place_weights(sources: Sequence[Path], settings: Settings) -> Path:
-    """Link or copy the files of a model under new names, and return the first of these."""
+@contextlib.contextmanager
+def placed_weights(sources: Sequence[Path], settings: Settings) -> Iterator[str]:
+    """Link or copy the files of a model under new names, held until their manifest is there.
+
+    Yields the first of these names.
+    """
     folder = weights_folder(settings)
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{int(time.time())}-{secrets.token_hex(8)}"
     n = len(sources)
     parts = [f"-{i:05d}-of-{n:05d}" for i in range(1, n + 1)] if n > 1 else [""]
     paths = [folder / f"{stem}{part}.gguf" for part in parts]
-    try:
-        for source, path in zip(sources, paths, strict=True):
-            link_or_copy(source, path)
-    except BaseException:
-        remove_files(paths)
-        raise
-    return paths[0]
+    with contextlib.ExitStack() as stack:
+        try:
+            for source, path in zip(sources, paths, strict=True):
+                link_or_copy(source, path)
+                hold(stack.enter_context(path.open("rb")))  # copying the next may take long
+        except BaseException:
+            remove_files(paths)
+            raise
+        yield paths[0].name
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -172,31 +220,22 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 
 def unnamed_weights(settings: Settings, older_than_s: float) -> list[Path]:
-    """Return the weights that no manifest names, unless a manifest for them may yet come.
+    """Return the weights that no manifest names, unless one for them may yet come.
 
-    What a manifest of a later version names is not known, so then all are kept.
+    While a manifest cannot be read, all may be its.
     """
-    if newer_manifests(settings):
-        return []
-    named = set(_named_weights(settings))
-    found = []
-    for path in weights_folder(settings).glob("*.gguf"):
+    manifests, unreadable = read_manifests(settings)
+    named, found = named_weights(manifests), []
+    for path in weights_folder(settings).glob("*.gguf") if not unreadable else ():
         with contextlib.suppress(OSError, ValueError):  # another process may remove it
             # A copy is fresh while it grows; a link is as old as the file that it shares.
             begun_s = max(int(path.name.partition("-")[0]), path.stat().st_ctime)
-            if path.name not in named and time.time() - begun_s > older_than_s:
+            is_old = time.time() - begun_s > older_than_s
+            if path.name not in named and is_old and not is_held(path):
                 found.append(path)
     return found
 
 
-def remove_unnamed_weights(settings: Settings, older_than_s: float = _UNUSED_S) -> None:
-    """Remove weights that processes left that died between them and their manifest."""
-    remove_files(unnamed_weights(settings, older_than_s))
-
-
-def _named_weights(settings: Settings) -> Iterator[str]:
-    for path in settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"):
-        with contextlib.suppress(OSError, ModelLoadError):
-            manifest = read_manifest(path)
-            if manifest.weights:
-                yield from (part.name for part in split_files(manifest.path(settings)))
+def named_weights(manifests: Mapping[Path, Manifest]) -> set[str]:
+    paths = [manifest.path(path) for path, manifest in manifests.items() if manifest.weights]
+    return {part.name for path in paths for part in split_files(path)}

@@ -98,10 +98,12 @@ def list_models(settings: Settings) -> list[ModelEntry]:
     """
     files = weight_files(settings.models_dir)
     files += [Path(model.file) for model in catalog() if model.is_local]
-    found = [entry for file in files if (entry := _entry(_name_at(file), file))]
-    for manifest in settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"):
-        if entry := _entry_of(manifest, settings):
-            found = [other for other in found if other.name != entry.name] + [entry]
+    entries = [entry for file in files if (entry := _entry(_name_at(file), file))]
+    paths = list(settings.models_dir.glob(f"*{MANIFEST_SUFFIX}"))
+    named = {entry.name: entry for path in paths if (entry := _entry_of(path))}
+    if len(named) < len(paths):
+        manifests.unreadable_manifests(settings)  # tells the log
+    found = [entry for entry in entries if entry.name not in named] + [*named.values()]
     found.sort(key=lambda entry: entry.modified_ns, reverse=True)
     elsewhere = [_elsewhere(model, model.upstream) for model in catalog() if model.upstream]
     names = {entry.name for entry in elsewhere}
@@ -223,7 +225,7 @@ def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
         built = nano.cached_gguf(settings.cache_dir)
         return _entry(name, built, embedded=True) if built else None
     manifest = settings.models_dir / (_stem(name) + MANIFEST_SUFFIX)
-    return _entry_of(manifest, settings) or _entry(name, _place(known, name, settings))
+    return _entry_of(manifest) or _entry(name, _place(known, name, settings))
 
 
 def _place(known: CatalogModel | None, name: str, settings: Settings) -> Path:
@@ -244,7 +246,8 @@ def _promised_file(name: str, settings: Settings) -> Path | None:
     if known is not None and known.is_local:
         return Path(known.file)
     try:
-        path = manifests.read_manifest(manifest_file(name, settings)).path(settings)
+        manifest = manifest_file(name, settings)
+        path = manifests.read_manifest(manifest).path(manifest)
     except (OSError, ValueError):  # no manifest, or no name that a file could have
         path = _place(known, name, settings)
         return Path(os.readlink(path)) if os.path.islink(path) else None
@@ -296,14 +299,14 @@ def _elsewhere(model: CatalogModel, upstream: UpstreamAddress) -> ModelEntry:
     )
 
 
-def _entry_of(path: Path, settings: Settings) -> ModelEntry | None:
+def _entry_of(path: Path) -> ModelEntry | None:
     """Read an entry; None if a file is not a manifest, or is gone; `find_model` says which."""
     for _ in range(2):  # replaced between two looks, it names other weights
         try:
             manifest, modified_ns = manifests.read_manifest(path), path.stat().st_mtime_ns
         except (OSError, ModelLoadError):
             return None
-        if entry := _entry(name_of(path), manifest.path(settings)):
+        if entry := _entry(name_of(path), manifest.path(path)):
             return msgspec.structs.replace(
                 entry,
                 manifest=path,
