@@ -78,6 +78,21 @@ def pip(log: Log, python: Path, *arguments: str | Path, doing: str) -> None:
     )
 
 
+def install_dependencies(log: Log, python: Path, *options: str, is_cuda: bool = False) -> None:
+    """Install what gptoss needs: these files, by their hashes, or nothing."""
+    names = ["requirements.txt", *(["requirements-cuda.txt"] if is_cuda else [])]
+    files = [Path(__file__).with_name(name) for name in names]
+    wanted = [word for file in files for word in ("--requirement", file)]
+    pip(
+        log,
+        python,
+        *("install", "--require-hashes", "--only-binary=:all:"),
+        *options,
+        *wanted,
+        doing="install what gptoss needs",
+    )
+
+
 def get_resuming_pip(log: Log, python: Path) -> None:
     """Upgrade pip to one that resumes a broken download, before files of hundreds of MB."""
     pip(log, python, "install", "--upgrade", "pip>=25.1", doing="upgrade itself")

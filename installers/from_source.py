@@ -59,7 +59,8 @@ def main(arguments: list[str]) -> int:
 def set_up(extra: str) -> None:
     """Install this clone and its dependencies into `.venv`, unless they are there already."""
     pyproject = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    wanted = pyproject + CONSTRAINTS.read_text(encoding="utf-8")
+    files = (CONSTRAINTS, CONSTRAINTS.with_name("requirements.txt"))
+    wanted = pyproject + "".join(path.read_text(encoding="utf-8") for path in files)
     version, args = pinned_version(pyproject), llama_wheel.cmake_args()
     cache = llama_wheel.cache_folder()
     wheels = llama_wheel.wheel_folder(cache, version, args)
@@ -80,6 +81,7 @@ def set_up(extra: str) -> None:
     if str(wheels) not in done:  # pip would take another build of the same version as good enough
         options = ("--force-reinstall", "--no-deps")
         environments.pip(log, PYTHON, "install", *options, wheel, doing="install llama.cpp")
+    environments.install_dependencies(log, PYTHON)
     links = ("--find-links", wheels, "--constraint", CONSTRAINTS)
     environments.pip(log, PYTHON, "install", *links, "--editable", target, doing="install gptoss")
     STAMP.write_text(stamp)

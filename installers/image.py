@@ -86,6 +86,8 @@ def fill(log: Log, environment: Path, wheel: Path, architectures: tuple[str, ...
         package = make_package(log, python, str(ROOT), Path(folder))
         packages: list[str | Path] = [wheel, package.wheel]
         packages += [cuda_toolkit.RUNTIME] if architectures else []
+        is_cuda = bool(architectures)
+        environments.install_dependencies(log, python, "--no-cache-dir", is_cuda=is_cuda)
         options = ("--no-cache-dir", "--constraint", CONSTRAINTS)
         pip(log, python, "install", *options, *packages, doing="install gptoss")
     if architectures:

@@ -138,7 +138,9 @@ def _fill(log: Log, environment: Path, package: Package, order: Order) -> str:
     """Install gptoss with the first llama.cpp that suits; return how it was obtained."""
     python, choice = environments.python_of(environment), order.choice
     reason = ""
-    options: list[str | Path] = ["--constraint", CONSTRAINTS] if CONSTRAINTS.is_file() else []
+    environments.install_dependencies(log, python, is_cuda=choice.is_cuda)
+    # Of a newer gptoss, named by --source, more may be missing.
+    options: list[str | Path] = ["--constraint", CONSTRAINTS]
     packages: list[str | Path] = [package.wheel]
     packages += [cuda_toolkit.RUNTIME] if choice.is_cuda else []
     for how, wheel in _candidates(log, python, package.llama, order):

@@ -1,5 +1,6 @@
 """Parts of an installation whose faults cannot be had from outside."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -290,3 +291,21 @@ def write_wheel(path: Path, tag: str) -> None:
         archive.writestr(f"{about}/METADATA", metadata)
         archive.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
         archive.writestr(f"{about}/RECORD", "")
+
+
+def test_a_package_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
+    """As an index would serve it that somebody has got into."""
+    folder = tmp_path / "installers"
+    shutil.copytree(INSTALLERS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "requirements.txt").write_text(f"idna==3.20 --hash=sha256:{'0' * 64}\n")
+    code = (
+        "import environments, sys; from pathlib import Path; from steps import Log; "
+        "environments.install_dependencies(Log(Path('log')), Path(sys.executable))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(folder), "PIP_TARGET": str(tmp_path / "out")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode != 0
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in (tmp_path / "log").read_text()
+    assert not (tmp_path / "out" / "idna").exists()
