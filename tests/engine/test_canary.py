@@ -83,11 +83,20 @@ def keep_no_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chains, "ggml", all_but)
 
 
-@pytest.mark.parametrize("damage", [damage_logits, make_nan, keep_no_outputs])
+@pytest.mark.parametrize(
+    ("damage", "on_device"),
+    [
+        *((damage_logits, True), (make_nan, True), (keep_no_outputs, True)),
+        *((damage_logits, False), (make_nan, False)),  # nothing is drawn: logits alone can tell
+    ],
+)
 def test_what_is_damaged_is_noticed(
-    smooth_model: Model, monkeypatch: pytest.MonkeyPatch, damage: Callable[..., None]
+    smooth_model: Model,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: Callable[..., None],
+    on_device: bool,
 ) -> None:
-    engine = make_engine(smooth_model)
+    engine = make_engine(smooth_model, on_device=on_device)
     engine.rest()
     ask(engine, [KINDS[1]] * 8)
     damage(monkeypatch)

@@ -63,6 +63,24 @@ def test_a_cut_answer_continues_as_the_same_one(page: Page) -> None:
     assert prose(page).inner_text().split() == [f"{n}," for n in range(1, 400)]
 
 
+def test_a_reader_who_scrolls_up_stays_there_while_an_answer_streams(page: Page) -> None:
+    ask(page, "Write a long program")
+    ask(page, "Count slowly", waits=False)
+    expect(prose(page)).to_contain_text("5,")
+    top = "document.querySelector('.transcript').scrollTop"
+    page.locator(".turn.user").last.hover()
+    page.mouse.wheel(0, -600)
+    down = page.get_by_role("button", name="To the end")
+    expect(down).to_be_visible()
+    where = page.evaluate(top)
+    expect(prose(page)).to_contain_text("40,")
+    assert page.evaluate(top) == where
+    down.click()
+    until(page, f"{top} > {where}")
+    expect(down).to_have_count(0)
+    press(page, "Stop")
+
+
 def test_a_failure_says_why_and_can_be_tried_again(page: Page) -> None:
     ask(page, "Fail now")
     expect(last_answer(page).locator(".state")).to_contain_text("Failed: the script says that")

@@ -31,6 +31,19 @@ def test_new_chats_are_listed_and_opened(page: Page) -> None:
     expect(prose(page)).to_have_text("The capital of Italy is Rome.")
 
 
+def test_a_chat_that_a_search_opens_stays_at_the_turn_that_was_found(page: Page) -> None:
+    ask(page, "What is the capital of France?")
+    ask(page, "Write a long program")
+    new_chat(page)
+    page.get_by_role("searchbox").fill("capital of France")
+    page.get_by_label("Found").get_by_role("link").first.click()
+    found = page.locator(".turn.user").first
+    expect(found).to_be_in_viewport()
+    page.get_by_role("searchbox").fill("")  # the page is painted again
+    expect(page.locator(".row.current")).to_be_visible()
+    expect(found).to_be_in_viewport()
+
+
 def test_search_finds_words_marks_them_and_opens_their_branch(page: Page) -> None:
     ask(page, "What is the capital of France?")
     press(page, "Edit the message")

@@ -112,3 +112,8 @@ def test_an_open_block_of_code_is_not_painted_again(page: Page) -> None:
     assert page.evaluate("window.first === document.querySelector('.piece')")
     expect(prose(page).locator(".hljs-keyword").first).to_be_visible()
     expect(prose(page).locator(".piece")).to_have_count(0)
+
+
+def test_the_language_of_code_is_shown_as_it_was_written(page: Page) -> None:
+    (block,) = page.evaluate(RENDER, ["```<i>c</i>\nx\n```\n"])["whole"]
+    assert "<span>&lt;i&gt;c&lt;/i&gt;</span>" in block
