@@ -22,8 +22,10 @@ from gptoss_local.validation import in_words
 _AS_IN = 'As in: [[model]] name = "mine" and checkpoint = { repo = "OWNER/NAME" }.'
 _OURS = Path(__file__).parents[2] / "models.toml"
 
-# `[host/][namespace/]model[:tag]`, each part of 1 to 80 characters (Ollama's types/model/name.go).
-_PART = r"[a-z0-9_][a-z0-9_.-]{0,79}"
+# `[host/][namespace/]model[:tag]`, each part of 1 to 80 characters (Ollama's types/model/name.go),
+# and one that a file may have on Windows: no device, also with a suffix, and no dot at its end.
+_DEVICE = r"(?:con|prn|aux|nul|com\d|lpt\d)(?![a-z0-9_-])"
+_PART = rf"(?!{_DEVICE})[a-z0-9_](?:[a-z0-9_.-]{{0,78}}[a-z0-9_-])?"
 NAME = re.compile(rf"(?:{_PART}/){{0,2}}{_PART}(?::{_PART})?")
 
 _Size = Annotated[int, msgspec.Meta(ge=0)]

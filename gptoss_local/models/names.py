@@ -47,7 +47,7 @@ def name_for(file: Path) -> str:
     stem = SPLIT_NAME.sub("", file.name) if SPLIT_NAME.search(file.name) else file.stem
     letters = unicodedata.normalize("NFKD", stem.lower())
     plain = "".join(c for c in letters if not unicodedata.combining(c))
-    name = re.sub(r"[^a-z0-9_.-]+", "-", plain).strip(".-")[:70]
+    name = re.sub(r"[^a-z0-9_.-]+", "-", plain).strip(".-")[:70].rstrip(".")
     if all(c.isascii() or not c.isalnum() for c in plain):
         return name or "model"
     digest = hashlib.sha256(stem.encode(errors="surrogatepass")).hexdigest()[:6]

@@ -171,6 +171,16 @@ def test_create_refuses(cli: Cli, arguments: list[str], text: str) -> None:
     assert text in done.stderr
 
 
+def test_names_that_no_file_can_have_on_windows(home_cli: Cli, nano_gguf: Path) -> None:
+    place = ("--url", "http://localhost:1", "--kind", "vllm", "--model", "served")
+    add = ("upstream", "add", "aux", *place)
+    for arguments in (("cp", "nano", "CON"), ("import", str(nano_gguf), "nul.7b"), add):
+        done = home_cli(*arguments)
+        assert done.returncode == 2
+        assert "is invalid" in done.stderr or "is not a name" in done.stderr
+    assert listed(home_cli) == ["nano"]
+
+
 def test_rm_checks_all_before_the_first_goes(home_cli: Cli) -> None:
     home_cli("cp", "nano", "a")
     assert home_cli("rm", "-y", "a", "nope").returncode == 3

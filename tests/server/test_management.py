@@ -144,6 +144,25 @@ def test_refusals(
     assert text in (error["message"] if path.startswith("/v1") else error)
 
 
+@pytest.mark.parametrize("name", ["CON", "nul.gguf", "com1.a.b", "x..", "x.", "a./b", "a/aux:7b"])
+def test_a_name_that_no_file_can_have_on_windows(http: httpx.Client, name: str) -> None:
+    for path, body in (
+        ("/api/copy", {"source": "nano", "destination": name}),
+        ("/api/create", {"model": name, "from": "nano", "system": "x"}),
+        ("/api/create", {"model": name, "from": "nano"}),
+    ):
+        reply = http.post(path, json=body | {"stream": False})
+        assert reply.status_code == 400
+        assert f'name "{name}" is invalid' in reply.json()["error"]
+    assert names(http) == {"nano"}
+
+
+@pytest.mark.parametrize("name", ["console", "com10", "con-x", "a.con", "x.y", "nul_", "x"])
+def test_a_name_that_looks_like_one_is_free(http: httpx.Client, name: str) -> None:
+    assert http.post("/api/copy", json={"source": "nano", "destination": name}).status_code == 200
+    assert http.request("DELETE", "/api/delete", json={"model": name}).status_code == 200
+
+
 def test_no_request_reaches_a_file_by_its_path(server: RunningServer, nano_gguf: Path) -> None:
     for path in (str(nano_gguf), f"../cache/{nano_gguf.name}", nano_gguf.as_uri()):
         for where, field in (

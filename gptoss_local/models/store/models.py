@@ -178,7 +178,10 @@ def file_for(name: str, settings: Settings) -> Path:
             hint="Take it out of models.toml; the file is yours to delete.",
         )
     if not NAME.fullmatch(wanted):
-        raise UsageError(f'name "{name}" is invalid')
+        raise UsageError(
+            f'name "{name}" is invalid',
+            hint="Letters, digits, _, - and ., no dot at the end, and no device of Windows (CON).",
+        )
     if SPLIT_NAME.search(wanted + WEIGHTS_SUFFIX):
         raise UsageError(
             f'name "{name}" is invalid: it ends like that of one file of several',

@@ -183,7 +183,9 @@ async def copy(request: Request) -> Response:
     try:
         file_for(body.destination, settings)
     except UsageError as error:
-        raise UsageError(f'destination "{body.destination}" is invalid: {error.message}') from error
+        raise UsageError(
+            f'destination "{body.destination}" is invalid: {error.message}', hint=error.hint
+        ) from error
     try:
         entry = find_model(body.source, settings)
     except ModelNotFoundError as error:
