@@ -15,6 +15,7 @@ import msgspec
 
 from gptoss_local.engine import protocol
 from gptoss_local.engine.environment import environment
+from gptoss_local.engine.interface import caller
 from gptoss_local.engine.last_words import LastWords
 from gptoss_local.engine.protocol import (
     BlocksChanged,
@@ -181,6 +182,7 @@ class EngineClient:
             # Wide steps round differently from narrow ones, and a seed promises the same answer.
             drafts=sampling.seed is None,
             n_logprobs=n_logprobs, reports_prefill=reports_prefill, priority=priority,
+            caller=caller.get(),
         )  # fmt: skip
         is_over = False
         try:

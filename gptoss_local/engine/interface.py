@@ -1,10 +1,14 @@
 """The engine of a model as `gptoss_local.harmony` sees it: token ids in, token ids out."""
 
 from collections.abc import AsyncGenerator
+from contextvars import ContextVar
 from typing import Protocol
 
 from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
 from gptoss_local.types import SamplingParams
+
+caller: ContextVar[str] = ContextVar("caller", default="")
+"""Who asks: requests of equal priority are served in turn by callers, where the engine can."""
 
 
 class Engine(Protocol):

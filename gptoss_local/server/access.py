@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from gptoss_local.engine.interface import caller as served_in_turn
 from gptoss_local.errors import ForbiddenError, UnauthorizedError, UsageError
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.server.limits import KeyUse, Limits
@@ -113,6 +114,7 @@ class Access:
         if not (is_let_in or is_open):
             raise self._refusal(caller, level)
         _caller.set(caller)
+        served_in_turn.set(_turns_of(caller, request))
         if caller.kind == "key" and self._limits and is_metered:
             self._limits.admit(caller.name)
 
@@ -212,6 +214,16 @@ def is_other_account(client: tuple[str, int] | None, server: tuple[str, int] | N
                 if local.endswith(here) and remote.endswith(there):
                     uids.add(int(uid))
     return len(uids - {0, os.getuid()}) > 0
+
+
+def _turns_of(caller: Caller, request: Request) -> str:
+    """Return who takes turns with others: a key, or else an address; on this machine a connection,
+    as all callers have the same address here.
+    """
+    if caller.kind == "key":
+        return caller.name
+    host, port = request.client or ("", 0)
+    return f"{host}:{port}" if host in ("127.0.0.1", "::1") else host
 
 
 def _is_same(sent: str, known: str) -> bool:

@@ -210,6 +210,7 @@ class Interleaving:
             grammar=grammar,
             n_logprobs=n_logprobs,
             priority=rng.choice([0, 0, 0, 1, -1]),
+            caller="abc"[len(self.asked) % 3],
         )
 
     def _prompt(self) -> list[int]:

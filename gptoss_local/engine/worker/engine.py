@@ -116,7 +116,8 @@ class Engine:
         has_masks = self._compiling.is_possible
         if reason := refusal(request, self._context.n_ctx, has_masks=has_masks):
             return [failure(reason, request.seq_id)]
-        sequence = Sequence(request, self._n_arrived, Sampler(request.sampling))
+        turn = self._scheduler.callers.turn(request.caller)
+        sequence = Sequence(request, self._n_arrived, Sampler(request.sampling), turn)
         self._speculation.start(sequence)
         self._n_arrived += 1
         self._sequences[request.seq_id] = sequence
@@ -250,8 +251,7 @@ class Engine:
             if error is None:
                 self._scheduler.add(sequence)
             else:
-                sequence.sampler.close()
-                del self._sequences[sequence.request.seq_id]
+                self._forget(sequence)
                 events.append(failure(error, sequence.request.seq_id))
         return events
 
@@ -317,5 +317,10 @@ class Engine:
         self._speculation.finish(sequence)
         if not self._compiling.cancel(sequence):
             self._scheduler.release(sequence, is_intact=is_intact)
+        self._forget(sequence)
+
+    def _forget(self, sequence: Sequence) -> None:
+        n_tokens = len(sequence.tokens) - sequence.n_cached if sequence.admitted_ns else 0
+        self._scheduler.callers.end(sequence.turn, n_tokens)
         sequence.sampler.close()
         del self._sequences[sequence.request.seq_id]

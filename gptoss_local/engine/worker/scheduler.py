@@ -11,6 +11,7 @@ from gptoss_local.engine.worker.cache.archive import Archive
 from gptoss_local.engine.worker.cache.common_prefix import common_prefix
 from gptoss_local.engine.worker.cache.prefix_cache import Match, PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slots
+from gptoss_local.engine.worker.callers import Callers
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.pace import PrefillPace
 from gptoss_local.engine.worker.sequence import Sequence
@@ -38,7 +39,7 @@ class Work(NamedTuple):
 
 
 class Scheduler:
-    """First come, first served among equals: both lists are in order of priority, then of arrival.
+    """Both lists are in order of priority, then of callers' turns, then of arrival.
 
     Only of running prompts, a short one may be read before a long one; see `in_order`.
 
@@ -62,6 +63,7 @@ class Scheduler:
         self._speculation = speculation
         self._costs = speculation.costs
         self._n_batch = n_batch
+        self.callers = Callers()
         self.pace = PrefillPace(n_batch)
         self._pace_alone = PrefillPace(n_batch, prompt_step_s, n_first=n_batch, n_unit=_UNIT)
         self.waiting: list[Sequence] = []
@@ -85,6 +87,7 @@ class Scheduler:
             del self.waiting[0]
             sequence.slot = self._cache.place(sequence.tokens, match, n_asked=sequence.n_prompt)
             sequence.admit()
+            self.callers.serve(sequence.turn)
             insort(self.running, sequence, key=lambda s: s.rank)
             admitted.append(sequence)
         return admitted

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from gptoss_local.engine.llama import Sampler
 from gptoss_local.engine.protocol import Event, Generate, Prefilled
 from gptoss_local.engine.worker.cache.slots import Slot
+from gptoss_local.engine.worker.callers import Turn
 from gptoss_local.engine.worker.drafts.draft import Drafter
 from gptoss_local.engine.worker.sampling.mask import Mask
 from gptoss_local.errors import ContextOverflowError, EngineError, GptOssError
@@ -22,6 +23,7 @@ class Sequence:
 
     Attributes:
         arrival: Number of the request in the order they came.
+        turn: Its caller's turn.
         slot: Where its cache is; None while it waits.
         mask: What its tokens may be; None: anything.
         drafter: Where guesses of its next tokens come from; None: it has no drafts.
@@ -33,6 +35,7 @@ class Sequence:
     request: Generate
     arrival: int
     sampler: Sampler
+    turn: Turn = Turn()  # noqa: RUF009 (immutable)
     slot: Slot | None = None
     mask: Mask | None = None
     drafter: Drafter | None = None
@@ -57,9 +60,9 @@ class Sequence:
             self.n_cached = self.n_past
 
     @property
-    def rank(self) -> tuple[int, int]:
+    def rank(self) -> tuple[int, float, int]:
         """Return what orders sequences: the first one is served first."""
-        return -self.request.priority, self.arrival
+        return -self.request.priority, self.turn.end, self.arrival
 
     @property
     def n_prompt(self) -> int:
