@@ -56,7 +56,7 @@ def test_recorded_arrivals(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ((str(H100),), 2, "Missing argument"),
+        ((str(H100),), 2, "missing argument"),
         ((str(H100), "0"), 2, "one user or more"),
         ((str(H100), "none.jsonl"), 2, "there is no file none.jsonl"),
         (("nano", "3"), 2, "there is no file nano"),
