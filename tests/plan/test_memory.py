@@ -13,6 +13,7 @@ from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.memory import (
     Shape,
     all_cache_bytes,
+    cache_bytes,
     compute_bytes,
     n_cells,
     output_bytes,
@@ -51,18 +52,30 @@ def test_contexts_take_what_was_predicted(unallocated: tuple[Model, ModelFacts])
         context = make_context(model, shape)
         cells = [int(n) for n in re.findall(r"MiB \( *(\d+) cells", whole_log())]
         caches = re.findall(r"size = +([0-9.]+) MiB \( *\d+ cells", whole_log())
-        cache_bytes = sum(round(float(n) * MIB) for n in caches)
+        held = sum(round(float(n) * MIB) for n in caches)
         (compute,) = (b.n_bytes for b in context.buffers if b.purpose == "compute")
         context.close()
         assert n_cells(facts, shape) == tuple(cells)
-        assert all_cache_bytes(facts, shape) == pytest.approx(cache_bytes, abs=0.02 * MIB)
+        assert all_cache_bytes(facts, shape) == pytest.approx(held, abs=0.02 * MIB)
         predicted = compute_bytes(facts, shape)
         assert predicted >= compute - 0.01 * MIB, shape
         # 3 % of what stands beside it, and of the buffer itself where that is the larger part
-        whole = facts.weight_bytes + cache_bytes + compute
+        whole = facts.weight_bytes + held + compute
         assert predicted - compute <= 0.03 * whole, shape
         if shape.n_batch >= 512 and shape.n_ctx >= 32_768 and shape.n_seq <= 16:
             assert predicted <= 1.05 * compute, shape
+
+
+def test_layers_slide_as_the_models_authors_say(facts: dict[str, ModelFacts]) -> None:
+    """Sums do not tell which ones do; where layers are dealt out it matters."""
+    from transformers import GptOssConfig
+
+    shape = Shape(n_ctx=131_072, n_batch=512, n_seq=1, n_outputs=1)
+    for each in facts.values():
+        config = GptOssConfig(num_hidden_layers=each.n_layers)
+        sizes = [cache_bytes(each, shape, layer) for layer in range(each.n_layers)]
+        sliding = [size == min(sizes) for size in sizes]
+        assert sliding == [kind == "sliding_attention" for kind in config.layer_types]
 
 
 @pytest.mark.parametrize("cache_type", ["q8_0", "q4_0", "bf16"])

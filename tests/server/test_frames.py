@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gptoss_local.harmony import ContentDelta, Done, ToolCall
+from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import (
     Timing,
     chat_event_frame,
     generate_event_frame,
 )
+from gptoss_local.server.dialects.openai.chat_frames import ChatCompletionWriter
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import Toolbox
@@ -41,3 +44,21 @@ def test_only_the_item_that_was_cut_is_incomplete(is_cut_in_text: bool) -> None:
     assert [i["status"] for i in done] == ["completed", "incomplete"][: len(events)]
     assert writer.whole()["output"] == done
     assert writer.whole()["status"] == "incomplete"
+
+
+@pytest.mark.parametrize(
+    ("writer", "field", "cut"),
+    [
+        (ChatCompletionWriter("nano", include_usage=False), "finish_reason", "length"),
+        (MessagesWriter("nano"), "stop_reason", "max_tokens"),
+    ],
+)
+def test_an_answer_that_was_cut_after_a_call_says_that_it_was_cut(
+    writer: ChatCompletionWriter | MessagesWriter, field: str, cut: str
+) -> None:
+    """An engine elsewhere may reach the limit there: there may be more calls."""
+    usage = Usage(n_prompt=1, n_cached=0, n_generated=1, prefill_ns=1, decode_ns=1)
+    events = [ToolCall(0, "call_x", "f", {"a": 1}), Done("length", usage, [])]
+    frames = [frame.data for event in events for frame in writer.feed(event)]
+    assert f'"{field}":"{cut}"' in msgspec.json.encode(frames).decode()
+    assert f'"{field}":"{cut}"' in msgspec.json.encode(writer.whole()).decode()

@@ -170,6 +170,21 @@ def test_a_model_is_replaced_at_once(tmp_path: Path, nano_gguf: Path) -> None:
     assert old.samefile(nano_gguf)
 
 
+def test_weights_that_are_written_over_are_others(tmp_path: Path, nano_gguf: Path) -> None:
+    """The file is the same, and as long as before: a server must load it again."""
+    file = tmp_path / "mine.gguf"
+    file.write_bytes(nano_gguf.read_bytes())
+    settings = Settings(home=tmp_path / "home")
+    before = adopt_file(file, settings)
+    with file.open("rb+") as written:
+        written.seek(-1, os.SEEK_END)
+        written.write(b"x")
+    os.utime(file, ns=(0, before.modified_ns + 10**9))
+    after = find_model("mine", settings)
+    assert after.size_bytes == before.size_bytes
+    assert after.weights_id != before.weights_id
+
+
 def test_a_file_is_adopted_where_it_lies(tmp_path: Path, nano_gguf: Path) -> None:
     settings = Settings(home=tmp_path / "home")
     file = tmp_path / "My Tune.gguf"
