@@ -150,7 +150,7 @@ def test_what_was_typed_before_a_question(msvcrt: Msvcrt, monkeypatch: pytest.Mo
     assert msvcrt.keys == []
 
 
-@reaches("gptoss_local/cli/launch.py", "_print_settings", "_start", "_is_windows")
+@reaches("gptoss_local/cli/launch/__init__.py", "_print_settings", "_start", "_is_windows")
 def test_launch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(launch, "sys", Faked(sys, platform="win32"))
     setup = Setup({"BASE": "it's", launch.KEY_VARIABLE: "x"}, ("--model", "a b"))

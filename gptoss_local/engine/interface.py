@@ -8,7 +8,7 @@ from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tok
 from gptoss_local.types import SamplingParams
 
 caller: ContextVar[str] = ContextVar("caller", default="")
-"""Who asks: requests of equal priority are served in turn by callers, where the engine can."""
+"""The caller: requests of equal priority are served in turn by callers, where the engine can."""
 
 
 class Engine(Protocol):

@@ -21,7 +21,7 @@ from tests.hub.server import run_hub
 # Somebody types for a command that wants a terminal. What doctor finds is this machine's affair.
 GPTOSS = f"""#!/bin/sh
 case "$1$#" in
-    chat*|run1|run2) [ -c /dev/stdin ] && exec "{sys.executable}" -m tests.docs.terminal "$@" ;;
+    chat[1-9]|run1|run2) [ -c /dev/stdin ] && exec "{sys.executable}" -m tests.docs.terminal "$@" ;;
     web1) exec "{sys.executable}" -m gptoss_local web --no-open ;;
     doctor*) "{sys.executable}" -m gptoss_local "$@" || [ $? = 1 ]; exit ;;
 esac

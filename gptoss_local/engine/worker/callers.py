@@ -41,7 +41,7 @@ class Callers:
     """A clock of the tokens that each caller could have had, if all had equally many.
 
     A turn begins now, or where the caller's turn before it ends, so those of one caller are in the
-    order in which it asks. The clock goes on with whatever is served, so nobody waits for ever.
+    order in which it asks. The clock advances with whatever is served, so no request waits forever.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Callers:
         return turn
 
     def serve(self, turn: Turn) -> None:
-        """Take note of a request that is served now, which may be far if nobody else asks."""
+        """Take note of a request that is served now, which may be far if it is alone."""
         self._now = max(self._now, turn.start)
 
     def end(self, turn: Turn, n_tokens: int) -> None:
