@@ -204,7 +204,8 @@ def _call(app: typer.Typer) -> None:
     """Run it; a wrong command line is an error like any other."""
     command = typer.main.get_command(app)
     try:
-        words = None if sys.argv[1:] else ["--help"]  # None: Windows' shells expand no patterns
+        is_help = not sys.argv[1:] and not _has_terminal()
+        words = ["--help"] if is_help else None  # None: Windows' shells expand no patterns
         code = command.main(words, "gptoss", standalone_mode=False)
     except _CommandLineError as error:
         wrong: Any = error
