@@ -215,6 +215,8 @@ def _call(app: typer.Typer) -> None:
         raise UsageError(message[:1].lower() + message[1:], hint=hint) from error
     except typer.Abort as error:
         raise KeyboardInterrupt from error
+    if is_help:
+        sys.exit(UsageError.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
 
 
