@@ -126,7 +126,7 @@ def test_a_link_is_asked_about_by_its_address(
     served: RunningServer, variables: dict[str, str], terminal: list[Terminal], site: Site
 ) -> None:
     variables |= {"GPTOSS_BROWSER_PRIVATE": "true", "no_proxy": "127.0.0.1"}
-    site.paths.clear()
+    site.requests.clear()
     chat = Terminal(served, "nano", "Open?", "--tools", "browser", **variables)
     terminal.append(chat)
     chat.read_until("n [REASON] no: ")

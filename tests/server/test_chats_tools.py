@@ -126,7 +126,7 @@ def test_a_link_is_asked_about_by_its_address(
         opens = [calls("browser.open", {"id": each}) for each in (f"{site.url}/page", 0)]
         script.say("Open it", *opens, answer("It is open."))
         settings = {"enabled_tools": "browser", "browser_private": "true"}
-        with run_scripted_server(tmp_path, script, **settings) as server, Page(server.url) as page:
+        with run_scripted_server(tmp_path, script, **settings) as server, Page(server) as page:
             chat_id = page.new()
             page.ask(chat_id, "Open it")
             first = asked(page, chat_id)
@@ -329,9 +329,12 @@ def test_a_page_of_another_site_allows_nothing(page: Page, served: RunningServer
     turn = asked(page, chat_id)
     body = {"turn_id": turn["id"], "scope": "once"}
     path = f"{served.url}/api/gptoss/chats/{chat_id}/allow"
-    for headers in ({"origin": "https://evil.example"}, {"x-gptoss-token": "guessed"}):
+    for headers, status in (
+        ({"origin": "https://evil.example"}, 403),
+        ({"x-gptoss-token": "guessed"}, 401),
+    ):
         reply = httpx.post(path, json=body, headers=headers, trust_env=False)
-        assert reply.status_code == 403
+        assert reply.status_code == status
     assert "question" in leaf(page, chat_id)["stats"]
     allow(page, turn, "no")
     settled(page, chat_id, "It is sunny.")

@@ -208,7 +208,7 @@ def test_show_accepts_name(http: httpx.Client) -> None:
         ({"host": "evil.example"}, 403),
         ({"host": "evil.example:11434", "origin": "http://evil.example:11434"}, 403),
         ({"host": "localhost:1"}, 200),
-        ({"host": "192.168.1.5:11434"}, 200),
+        ({"host": "192.0.2.5:11434"}, 403),
         ({"host": "8.8.8.8"}, 403),
     ],
 )

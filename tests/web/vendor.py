@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-VENDOR = ROOT / "gptoss_local" / "web" / "vendor"
+VENDOR = ROOT / "gptoss_local" / "server" / "web" / "vendor"
 PACKAGES = ROOT / "tests" / "npm" / "node_modules"
 LIST = VENDOR / "vendor.json"
 
