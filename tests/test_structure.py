@@ -30,7 +30,6 @@ LARGE = {
     "lay_out": "the options of a conversion",
     "generate": "what a request asks of the engine",
     "_rotations": "the settings of one way to rotate",
-    "pattern.py": "the grammar of ECMA-262's patterns, in its order",
 }
 """Classes with more public methods, functions with more parameters, longer modules; and why."""
 

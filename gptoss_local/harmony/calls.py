@@ -15,8 +15,16 @@ import msgspec
 
 from gptoss_local.harmony.built_in import PYTHON, code_arguments
 from gptoss_local.harmony.message import Tool
-from gptoss_local.harmony.schema_keywords import TYPES, has_type
 
+_TYPES: dict[str, Any] = {
+    "null": type(None),
+    "boolean": bool,
+    "number": (int, float),
+    "integer": int,
+    "string": str,
+    "array": list,
+    "object": dict,
+}
 _NEXT = re.compile(r"[\s,;]*(?={)")
 _EMPTY = re.compile(
     r"(?:```\w*)?\s*(?:null|None|\[\]|\"\"|''|\{\s*,?\s*\}|\(\s*\))?\s*(?:```)?[\s.;]*"
@@ -213,7 +221,16 @@ def _has_type(value: Any, schema: Any) -> bool:
     if names is None:
         return True
     names = names if isinstance(names, list) else [names]
-    return any(name not in TYPES or has_type(value, name) for name in names)
+    return any(_is(value, name) for name in names)
+
+
+def _is(value: Any, name: Any) -> bool:
+    """Return whether a value is of a type of JSON Schema, for which 1.0 is an integer."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(name, str) or name not in _TYPES:
+        return True
+    return name == "boolean" if isinstance(value, bool) else isinstance(value, _TYPES[name])
 
 
 def _properties(tool: Tool) -> tuple[dict[str, Any], set[str]]:

@@ -1,61 +1,126 @@
-"""The schema of a format -> the same demands in what llguidance enforces, or an error.
+"""A client's JSON schema -> the same demands in keywords that llguidance enforces, or an error.
 
-Every keyword that demands something is enforced or refused; what JSON Schema does not know is an
-annotation. What nothing refers to is not looked at. `oneOf` is left to `schema_values`.
+Every keyword that demands something is enforced, or refused by its name and place; what no draft
+knows is an annotation. What nothing refers to is not read.
 
 Source: JSON Schema 2020-12, OpenAPI 3.0 (`nullable`), and llguidance's docs/json_schema.md.
 """
 
-from typing import Any
+import difflib
+import functools
+import itertools
+import json
+import math
+import re
+from typing import Any, NoReturn
 
 from gptoss_local.errors import UsageError
-from gptoss_local.harmony import schema_containers, schema_scalars
-from gptoss_local.harmony.patience import Patience
-from gptoss_local.harmony.regex_algebra import Node
-from gptoss_local.harmony.schema_document import Document, Schema, Target
-from gptoss_local.harmony.schema_keywords import NOT_ENFORCED, TYPES, slip
-from gptoss_local.harmony.schema_reading import (
-    Reader,
-    Reading,
-    exact,
-    is_anything,
-    is_nothing,
-    short,
-)
+from gptoss_local.harmony import guidance
+from gptoss_local.harmony.pattern import LENGTH_MAX, literal, read_pattern
+from gptoss_local.harmony.schema_document import Document, Schema, Target, step, within
+from gptoss_local.harmony.string_formats import IMPLIED, NATIVE, PATTERNS
+
+_ENFORCED = {
+    "type", "enum", "const", "anyOf", "oneOf", "allOf", "not", "$ref", "nullable", "properties",
+    "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
+    "maxProperties", "items", "prefixItems", "additionalItems", "minItems", "maxItems",
+    "uniqueItems", "minLength", "maxLength", "pattern", "format", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "unevaluatedProperties",
+    "unevaluatedItems",
+}  # fmt: skip
+_NOT_ENFORCED = {
+    "if", "then", "else", "contains", "minContains", "maxContains", "dependentRequired",
+    "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef", "divisibleBy", "disallow",
+    "extends",
+}  # fmt: skip
+# These are no slip of another keyword, either. The last four are OpenAPI's.
+_NOTES = {
+    "$schema", "$vocabulary", "$comment", "$id", "id", "$anchor", "$dynamicAnchor",
+    "$recursiveAnchor", "$defs", "definitions", "title", "description", "default", "examples",
+    "deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType", "contentSchema",
+    "example", "discriminator", "externalDocs", "xml",
+}  # fmt: skip
+_KNOWN = _ENFORCED | _NOT_ENFORCED | _NOTES
+_BY_PLAIN = {re.sub(r"[^a-z0-9]", "", name.lower()): name for name in _KNOWN}
+_SHORT = {"min": "minimum", "max": "maximum", "item": "items", "prop": "properties"}
+_IN_PLACE = {"$ref", "allOf", "anyOf", "oneOf", "contains"}
+_OF_OBJECTS = ("properties", "patternProperties", "additionalProperties")
+_NOT_ARRAYS = ("null", "boolean", "number", "string", "object")
+_COUNTS = {
+    "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
+}  # fmt: skip
+# These are read after the keywords that they say something about, in this order.
+_LAST = ("unevaluatedItems", "unevaluatedProperties", "uniqueItems", "propertyNames")
 
 _EXACT_MAX = 2**53  # llguidance reads numbers as floats
-_CHOICES = {"enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
+_COUNT_MAX = 2**31 - 1
+# Beyond these llguidance fails. A bound that is further off becomes one of them, and is kept, too.
+_NUMBER_MAX = 10**18 - 1
+_INTEGER_MAX = 2**63 - 1
+_EXCLUSIVE = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
+ROOT = "0"  # the name of a schema's definition
+_N_LISTS_MAX = 500  # of unique items: all of 5 values take 326; more are too much for llguidance
+_N_NAME_PATTERNS_MAX = 100  # llguidance compares each with each, in 0.1 s
+_N_PARTS_MAX = 50_000  # llguidance takes no more
+_N_REFERENCES_MAX = 20  # from one to the next
 
 
 class Enforced:
-    """A schema in keywords that llguidance enforces, but for `oneOf`.
+    """A schema in keywords that llguidance knows.
 
     Attributes:
-        patience: How long it may take until it is a grammar.
-        schema: A reference to one of its `$defs`; it has no other references.
-        places: Of its parts in the client's schema, by their ids.
-        languages: Of the expressions in `patternProperties`.
+        definitions: All of it; each reference leads to one of them.
+        places: Of parts in the client's schema, by their ids.
+        patterns: That texts must match, each once.
+        n_joined: Schemas that hold of one value together with others.
+        n_name_patterns: Keys of `patternProperties`.
     """
 
-    def __init__(self, subject: str, patience: Patience) -> None:
+    def __init__(self, root: Any, subject: str) -> None:
+        """Translate a schema.
+
+        Args:
+            root: As a client sends it.
+            subject: What has it, for messages.
+
+        Raises:
+            UsageError: it has a keyword that cannot be enforced, at the place that is named.
+        """
         self._subject = subject
-        self.patience = patience
-        self.schema: Schema = {}
+        self._names: dict[str, str] = {}  # of definitions, by place
+        self._waiting: list[Target] = []
+        self.definitions: Schema = {}
         self.places: dict[int, str] = {}
-        self.languages: dict[str, Node] = {}
+        self.patterns: set[str] = set()
+        self.n_joined = self.n_name_patterns = 0
+        self.document = Document(root)
+        self.refer_to(Target(root, ""))
+        while self._waiting:
+            target = self._waiting.pop()
+            self.definitions[self._names[target.place]] = self.read(*target)
 
     @property
-    def definitions(self) -> dict[str, Any]:
-        definitions: dict[str, Any] = self.schema["$defs"]
-        return definitions
+    def schema(self) -> Schema:
+        return {"$ref": f"#/$defs/{ROOT}", "$defs": self.definitions}
 
-    def check_time(self) -> None:
-        """Raise UsageError if this takes too long, or no client waits for it any more."""
-        if self.patience.is_over:
-            raise self.refusal(
-                f"it takes longer than {self.patience.limit_s:g} s to prepare",
-                hint="Make the JSON schema smaller, especially what 'oneOf' and 'allOf' combine.",
-            )
+    def read(self, schema: Any, place: str) -> Any:
+        """Translate a part."""
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, dict):
+            raise self.refusal(f"{_short(schema)}{within(place)} is not a schema")
+        if len(self.places) > _N_PARTS_MAX:
+            raise self.refusal("it is too large or too complex")
+        result = _Reading(self, schema, place).read()
+        self.places[id(result)] = place
+        return result
+
+    def refer_to(self, target: Target) -> str:
+        """Return a reference to what a schema will become."""
+        if target.place not in self._names:
+            self._names[target.place] = str(len(self._names))
+            self._waiting.append(target)
+        return f"#/$defs/{self._names[target.place]}"
 
     def refusal(self, problem: str, hint: str = "") -> UsageError:
         return UsageError(
@@ -64,174 +129,288 @@ class Enforced:
         )
 
 
-def enforceable(schema: Any, subject: str, patience: Patience) -> Enforced:
-    """Translate a schema.
+class _Reading:
+    """A schema that is being translated: into `out`, and what must hold at the same time."""
 
-    Args:
-        schema: As a client sends it.
-        subject: What has it, for messages.
-        patience: How long it may take.
+    def __init__(self, whole: Enforced, schema: Schema, place: str) -> None:
+        self._whole = whole
+        self._schema = schema
+        self._place = place
+        self._out: Schema = {}
+        self._also: list[Any] = []
 
-    Raises:
-        UsageError: it has a keyword that cannot be enforced; the message names it and its place.
-    """
-    return _Translation(schema, Enforced(subject, patience)).run()
-
-
-class _Translation:
-    """Translates one schema, and what it refers to."""
-
-    def __init__(self, root: Any, result: Enforced) -> None:
-        self._root = root
-        self._result = result
-        self._document = Document(root)
-        self._names: dict[str, str] = {}  # of definitions, by place
-        self._waiting: list[Target] = []
-
-    def run(self) -> Enforced:
-        definitions: dict[str, Any] = {}
-        reference = self.refer_to(Target(self._root, ""))
-        while self._waiting:
-            schema, place = self._waiting.pop()
-            definitions[self._names[place]] = self.read(schema, place)
-        self._result.schema = {"$ref": reference, "$defs": definitions}
-        return self._result
-
-    def refer_to(self, target: Target) -> str:
-        if target.place not in self._names:
-            self._names[target.place] = str(len(self._names))
-            self._waiting.append(target)
-        return f"#/$defs/{self._names[target.place]}"
-
-    def resolve(self, reference: str, schema: Schema) -> Target | None:
-        return self._document.resolve(reference, schema)
-
-    def name_language(self, expression: str, language: Node) -> None:
-        self._result.languages[expression] = language
-
-    def check_time(self) -> None:
-        self._result.check_time()
-
-    def refusal(self, problem: str) -> UsageError:
-        return self._result.refusal(problem)
-
-    def read(self, schema: Any, place: str) -> Any:
-        self.check_time()
-        if isinstance(schema, bool):
-            return schema
-        at = Reading(self, schema, place)
-        if not isinstance(schema, dict):
-            at.refuse(short(schema), "is not a schema")
-        for keyword, value in schema.items():
-            if reader := _READERS.get(keyword):
-                reader(at, keyword, value)
-            elif keyword in NOT_ENFORCED:
-                if not _demands_nothing(schema, keyword, value):
-                    at.unsupported(keyword)
-            elif meant := slip(keyword, value):
+    def read(self) -> Any:
+        if _is_anything(self._schema.get("not", False)):
+            return False
+        for keyword in sorted(
+            self._schema, key=lambda name: name in _LAST and _LAST.index(name) + 1
+        ):
+            value = self._schema[keyword]
+            if keyword in _ENFORCED:
+                if not self._read_parts(keyword, value) and not self._read_value(keyword, value):
+                    self.refuse(f"'{keyword}'", f"must not be {_short(value)}")
+            elif keyword in _NOT_ENFORCED:
+                if not _is_idle(self._schema, keyword, value):
+                    self.refuse(f"'{keyword}'")
+            elif meant := _slip(keyword, value):
                 why = f"is not a keyword of JSON Schema; did you mean '{meant}'?"
-                at.refuse(f"'{keyword}'", why)
-        schema_containers.finish(at)
-        result = _joined(at)
-        self._result.places[id(result)] = place
-        return result
+                self.refuse(f"'{keyword}'", why)
+        return self._joined()
 
+    def refuse(self, what: str, why: str = "is not supported", way: str = "") -> NoReturn:
+        """Raise UsageError: something that is here, or a way from here, cannot be enforced."""
+        raise self._whole.refusal(f"{what}{within(self._place + way)} {why}")
 
-def _joined(at: Reading) -> Any:
-    """Return what has become of the keywords of a schema."""
-    if at.is_nothing:
-        return False
-    out = at.out
-    if "oneOf" in out and "anyOf" in out:  # one choice at a time
-        at.also.append({"oneOf": out.pop("oneOf")})
-    if at.also:
-        out["allOf"] = [*out.get("allOf", ()), *at.also]
-    if at.schema.get("nullable") is not True or not out:
+    def _joined(self) -> Any:
+        """Return what has become of the keywords."""
+        out = self._out
+        if out.get("minProperties", 0) > len(out.get("required", ())) + 1:
+            self.refuse("'minProperties'")  # llguidance counts a name that is written twice
+        if "patternProperties" in out:  # llguidance reads it with those next to it
+            out = {key: out[key] for key in _OF_OBJECTS if key in out} | out
+        if "oneOf" in out and "anyOf" in out:  # one choice at a time
+            self._also.append({"oneOf": out.pop("oneOf")})
+        if self._also:
+            out["allOf"] = [*out.get("allOf", ()), *self._also]
+        n_others = sum(key in out for key in _IN_PLACE) if len(out) > 1 else 0
+        self._whole.n_joined += len(out.get("allOf", ())) + n_others
+        if self._schema.get("nullable") is True and out:
+            return {"anyOf": [out, {"type": "null"}]}
         return out
-    if at.types and _CHOICES.isdisjoint(out):
-        return out | {"type": [name for name in TYPES if name in at.types or name == "null"]}
-    return {"anyOf": [out, {"type": "null"}]}
+
+    def _part(self, schema: Any, way: str) -> Any:
+        return self._whole.read(schema, self._place + way)
+
+    def _read_parts(self, keyword: str, value: Any) -> bool:
+        """Read a keyword for schemas within this one; return whether it is one."""
+        way, out = step(keyword), self._out
+        match keyword, value:
+            case "properties", dict():
+                out[keyword] = {name: self._part(v, way + step(name)) for name, v in value.items()}
+            case "patternProperties", dict():
+                keys = {"".join(self._expressions(name, way + step(name))): name for name in value}
+                self._whole.n_name_patterns += len(value)
+                if len(keys) < len(value) or self._whole.n_name_patterns > _N_NAME_PATTERNS_MAX:
+                    self.refuse(f"'{keyword}'", "has too many patterns, or one twice")
+                out[keyword] = {k: self._part(value[n], way + step(n)) for k, n in keys.items()}
+            case (("anyOf" | "oneOf" | "allOf" | "prefixItems" | "items"), list()):
+                parts = [self._part(part, f"{way}[{i}]") for i, part in enumerate(value)]
+                out["prefixItems" if keyword == "items" else keyword] = parts
+            case (("items" | "additionalProperties"), _):
+                out[keyword] = self._part(value, way)
+            case "additionalItems", _:  # as tuples were written before draft 2020-12
+                if isinstance(self._schema.get("items"), list):
+                    out["items"] = self._part(value, way)
+            case (("unevaluatedItems" | "unevaluatedProperties"), _):
+                rest = "items" if keyword == "unevaluatedItems" else "additionalProperties"
+                if rest not in out and not _is_anything(value):
+                    if not _IN_PLACE.isdisjoint(self._schema):  # other schemas have a say
+                        self.refuse(f"'{keyword}'")
+                    out[rest] = self._part(value, way)
+            case "propertyNames", _:
+                self._read_names(value)
+            case "$ref", _:
+                target = self._whole.document.resolve(value, self._schema)
+                if target is None:
+                    self.refuse(f"'$ref' to {_short(value)}", "leads to nothing within the schema")
+                out[keyword] = self._whole.refer_to(target)
+            case _:
+                return False
+        return True
+
+    def _read_value(self, keyword: str, value: Any) -> bool:
+        """Read a keyword for values; return whether it is one."""
+        match keyword, value:
+            case ("type", str() | list()) | ("multipleOf", int() | float()):
+                self._out[keyword] = value
+            case "required", list() if all(isinstance(name, str) for name in value):
+                self._out[keyword] = value
+            case ("enum", list()) | ("const", _):
+                self._out[keyword] = self._exact(value)
+            case "pattern", str():
+                if value != IMPLIED.get(str(self._schema.get("format"))):
+                    self._match(value)
+            case "format", str():
+                if value in NATIVE:
+                    self._whole.patterns.add(value)
+                    self._out[keyword] = value
+                elif value in PATTERNS:
+                    self._match(PATTERNS[value])
+            case (
+                ("minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum"),
+                int() | float(),
+            ):
+                self._read_bound(keyword, value)
+            case (("required" | "nullable"), bool()):  # `required` of draft 3
+                pass
+            case "uniqueItems", bool():
+                if value and self._out.get("maxItems", 2) > 1:
+                    self._read_unique()
+            case "not", _:
+                is_dict = isinstance(value, dict)
+                if not _is_anything(value.get("not")) if is_dict else value is not False:
+                    self.refuse(f"'{keyword}'")
+            case _, int() | float() if keyword in _COUNTS and value >= 0 and value % 1 == 0:
+                if keyword == "minLength" and value > LENGTH_MAX:
+                    self.refuse(f"'{keyword}'", f"is more than {LENGTH_MAX}")
+                self._out[keyword] = int(min(value, _COUNT_MAX))
+            case _:
+                return False
+        return True
+
+    def _match(self, pattern: str) -> None:
+        for expression in self._expressions(pattern):
+            if "pattern" in self._out:
+                self._also.append({"pattern": expression})
+            else:
+                self._out["pattern"] = expression
+
+    def _expressions(self, pattern: str, way: str = "") -> list[str]:
+        try:
+            expressions = read_pattern(pattern)
+        except ValueError as error:
+            self.refuse("the pattern", str(error), way)
+        if way and len(expressions) > 1:
+            self.refuse("the pattern", "has look-ahead, which names cannot have", way)
+        self._whole.patterns.update(expressions)
+        return expressions
+
+    def _exact(self, value: Any) -> Any:
+        """Return a value as llguidance has it: 1.0 is written 1."""
+        match value:
+            case dict():
+                return {self._exact(key): self._exact(item) for key, item in value.items()}
+            case list():
+                return [self._exact(item) for item in value]
+            case float() if value.is_integer():
+                return self._exact(int(value))
+            case int() if abs(value) > _EXACT_MAX:
+                self.refuse(_short(value), "is too large a number")
+            case str() if len(value) > LENGTH_MAX:
+                self.refuse("a text", f"has more than {LENGTH_MAX} characters")
+        return value
+
+    def _read_bound(self, keyword: str, value: float) -> None:
+        if isinstance(value, bool):
+            return  # draft 4, where it says how the other bound is meant
+        sign = 1 if keyword in ("maximum", "exclusiveMaximum") else -1
+        is_integer = self._schema.get("type") in ("integer", ["integer"], ["integer", "null"])
+        most = _INTEGER_MAX if is_integer and sign > 0 else _NUMBER_MAX
+        if value * sign < -_NUMBER_MAX:
+            self.refuse(f"'{keyword}'", "is too large a number")
+        exclusive = _EXCLUSIVE.get(keyword, keyword)
+        name = exclusive if self._schema.get(exclusive) is True else keyword
+        self._out[name] = min(value * sign, most) * sign
+
+    def _read_names(self, value: Any) -> None:
+        """Make names that are allowed properties, or a pattern of properties."""
+        value = self._followed(value)
+        if isinstance(value, dict) and "pattern" in value:  # of zod's, which says more
+            value = {key: part for key, part in value.items() if key != "format"}
+        names = self._part(value, ".propertyNames")
+        if names is False or (names is not True and "string" not in names.pop("type", "string")):
+            names = {"enum": []}
+        if names in (True, {}):
+            return
+
+        def may_be(name: Any) -> bool:
+            return guidance.may_exist(guidance.schema_problem({"allOf": [{"const": name}, names]}))
+
+        others = self._out.get("additionalProperties", True)
+        named = self._out.get("properties", {})
+        given = dict.fromkeys(self._out.get("required", ()), others) | named
+        given = {name: part if may_be(name) else False for name, part in given.items()}
+        if names.keys() == {"pattern"}:
+            pattern = names["pattern"]
+        elif names.keys() <= {"minLength", "maxLength"}:
+            pattern = f"^(?s:.{{{names.get('minLength', 0)},{names.get('maxLength', '')}}})$"
+        elif names.keys() <= {"enum", "const", "pattern", "minLength", "maxLength"}:
+            listed = names["enum"] if "enum" in names else [names["const"]]
+            rest = [n for n in listed if isinstance(n, str) and n not in given and may_be(n)]
+            pattern = f"^(?:{'|'.join(map(literal, rest))})$" if rest else ""
+            named = {key: self._schema[key] for key in _IN_PLACE if key in self._schema}
+        else:
+            self.refuse("'propertyNames'", "is supported for an enum, a pattern or a length only")
+        is_joined = named and ("enum" in names or "const" in names or not isinstance(others, bool))
+        if "patternProperties" in self._out or is_joined:
+            self.refuse("'propertyNames'", "is not supported next to other schemas of properties")
+        if pattern and others is not False:
+            self._out["patternProperties"] = {pattern: others}
+        self._out["properties"] = given
+        self._out["additionalProperties"] = False
+
+    def _read_unique(self) -> None:
+        """Write out all lists, if there are few; llguidance has no such keyword."""
+        items = self._followed(self._schema.get("items"))
+        listed = items if isinstance(items, dict) else {}
+        values = [listed["const"]] if "const" in listed else listed.get("enum")
+        if listed.get("type") == "boolean":
+            values = [False, True]
+        if not isinstance(values, list) or "prefixItems" in self._out:
+            self.refuse("'uniqueItems'", "is supported for items of a short enum only")
+        each = {json.dumps(value, sort_keys=True): value for value in map(self._exact, values)}
+        least, most = self._out.get("minItems", 0), self._out.get("maxItems", _COUNT_MAX)
+        sizes = range(least, min(most, len(each)) + 1)
+        if sum(math.perm(len(each), n) for n in sizes) > _N_LISTS_MAX:
+            why = f"allows more than {_N_LISTS_MAX} lists, which is not supported"
+            self.refuse("'uniqueItems'", why)
+        rows = [list(row) for n in sizes for row in itertools.permutations(each.values(), n)]
+        self._also.append({"anyOf": [{"enum": rows}, {"type": [*_NOT_ARRAYS]}]})
+
+    def _followed(self, schema: Any) -> Any:
+        """Follow a schema that is a reference and nothing else."""
+        for _ in range(_N_REFERENCES_MAX):
+            if not isinstance(schema, dict) or schema.keys() - _NOTES != {"$ref"}:
+                break
+            target = self._whole.document.resolve(schema["$ref"], self._schema)
+            schema = target.schema if target else {}
+        return schema
 
 
-def _demands_nothing(schema: Schema, keyword: str, value: Any) -> bool:
-    """Return whether a keyword that cannot be enforced need not be."""
+def _is_idle(schema: Schema, keyword: str, value: Any) -> bool:
+    """Return whether a keyword that cannot be enforced demands nothing here."""
     match keyword:
         case "if":
-            return all(is_anything(schema.get(then, True)) for then in ("then", "else"))
+            return schema.keys().isdisjoint({"then", "else"})
         case "then" | "else":
-            return "if" not in schema or is_anything(value)
+            return "if" not in schema
         case "contains":
             return schema.get("minContains") == 0 and "maxContains" not in schema
         case "minContains" | "maxContains":
             return "contains" not in schema or (keyword == "minContains" and value == 0)
-        case "dependentRequired" | "dependentSchemas" | "dependencies":
-            parts = value.values() if isinstance(value, dict) else [value]
-            return all(part == [] or is_anything(part) for part in parts)
         case "extends":  # of draft 3, unless it names a class
             return not isinstance(value, dict | list)
-    return False
+    return bool(value == {})
 
 
-def _type(at: Reading, keyword: str, value: Any) -> None:
-    names = value if isinstance(value, list) else [value]
-    for name in names:
-        if name not in TYPES:
-            at.refuse(short(name), "is not a type")
-    at.out[keyword] = value
-    at.is_nothing |= not names
+def _is_anything(schema: Any) -> bool:
+    """Return whether a schema plainly demands nothing."""
+    if isinstance(schema, dict):
+        return not schema.keys() & (_ENFORCED | _NOT_ENFORCED)
+    return schema is True
 
 
-def _enum(at: Reading, keyword: str, value: Any) -> None:
-    if not isinstance(value, list):
-        at.refuse(f"'{keyword}'", "must be a list")
-    at.out[keyword] = [_checked(at, exact(item)) for item in value]
-    at.is_nothing |= not value
+def _slip(keyword: str, value: Any) -> str:
+    """Return the keyword that is probably meant by one that does not exist; empty if none is.
+
+    What begins like `@type` or `ui:type` belongs to another vocabulary.
+    """
+    if keyword in _KNOWN or not re.match(r"(?!x-|_|\w+:\w)[\w\s$]", keyword):
+        return ""
+    if keyword == "ref" and not str(value).startswith("#"):
+        return ""  # Mongoose's, the name of a collection
+    meant = _meant(re.sub(r"[^a-z0-9]", "", keyword.lower()))
+    return "" if meant in _NOTES else meant
 
 
-def _const(at: Reading, keyword: str, value: Any) -> None:
-    at.out[keyword] = _checked(at, exact(value))
+@functools.lru_cache(maxsize=1000)
+def _meant(plain: str) -> str:
+    alike = [name for name in _BY_PLAIN if abs(len(name) - len(plain)) <= 1 and len(name) > 5]
+    near = [plain] if plain in _BY_PLAIN else difflib.get_close_matches(plain, alike, 1, 0.87)
+    return _SHORT.get(plain) or "".join(_BY_PLAIN[name] for name in near)
 
 
-def _checked(at: Reading, value: Any) -> Any:
-    """Return a value if llguidance has it right."""
-    if isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            _checked(at, part)
-    elif isinstance(value, int) and abs(value) > _EXACT_MAX:
-        at.refuse(short(value), "is too large a number")
-    return value
-
-
-def _options(at: Reading, keyword: str, value: Any) -> None:
-    if not isinstance(value, list):
-        at.refuse(f"'{keyword}'", "must be a list of schemas")
-    at.out[keyword] = [at.read(option, f".{keyword}[{i}]") for i, option in enumerate(value)]
-    at.is_nothing |= not value and keyword != "allOf"
-
-
-def _ref(at: Reading, keyword: str, value: Any) -> None:
-    target = at.resolve(value) if isinstance(value, str) else None
-    if target is None:
-        at.refuse(f"'$ref' to {short(value)}", "leads to nothing within the schema")
-    at.out[keyword] = at.refer_to(target)
-
-
-def _not(at: Reading, keyword: str, value: Any) -> None:
-    if is_anything(value):
-        at.is_nothing = True
-    elif not is_nothing(value):
-        at.unsupported(keyword)
-
-
-_READERS: dict[str, Reader] = {
-    **schema_scalars.READERS,
-    **schema_containers.READERS,
-    "type": _type,
-    "enum": _enum,
-    "const": _const,
-    "anyOf": _options,
-    "oneOf": _options,
-    "allOf": _options,
-    "$ref": _ref,
-    "not": _not,
-}
+def _short(value: Any) -> str:
+    """Return a value as a message has it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

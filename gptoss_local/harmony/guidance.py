@@ -1,6 +1,5 @@
 """llguidance, as far as the server needs it: what it makes of a grammar or a JSON schema."""
 
-import functools
 import json
 from typing import Any
 
@@ -27,8 +26,11 @@ def problem(text: str) -> str:
     return " ".join(messages[0].split()) if is_error else ""
 
 
-@functools.lru_cache(maxsize=10_000)
-def is_empty(schema: str) -> bool:
-    """Return whether llguidance finds that nothing satisfies a JSON schema."""
-    entry = json_schema(json.loads(schema))
-    return "Unsatisfiable" in problem(grammar({"name": "top", **entry}))
+def schema_problem(schema: dict[str, Any]) -> str:
+    """Return why llguidance refuses a JSON schema; empty if it does not."""
+    return problem(grammar({"name": "top", **json_schema(schema)}))
+
+
+def may_exist(problem: str) -> bool:
+    """Return whether a value may satisfy a schema that has this problem."""
+    return "Unsatisfiable" not in problem or "while processing" in problem

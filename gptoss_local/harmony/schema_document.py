@@ -5,15 +5,16 @@ Knows places in the client's words, such as `properties.path` or `$defs.Node.any
 Source: JSON Schema 2020-12, core, 8 and 9 (`$id`, `$anchor`, `$ref`), and RFC 6901.
 """
 
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import unquote, urljoin
 
 Schema = dict[str, Any]
 
 NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
+LISTED = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 SINGLE = (
     "items", "additionalProperties", "additionalItems", "propertyNames", "not", "if", "then",
     "else", "contains", "unevaluatedItems", "unevaluatedProperties",
@@ -31,41 +32,36 @@ class Target(NamedTuple):
 class Document:
     """One schema with all that is within it."""
 
-    def __init__(self, root: Schema) -> None:
-        self._root = root
-        self._resources: dict[str, Target] = {"": Target(root, "")}
-        self._anchors: dict[tuple[str, str], Target] = {}
-        self._bases: dict[int, str] = {}  # of the schemas within, by their ids
-        self._index(root, "", "")
+    def __init__(self, root: Any) -> None:
+        self._targets = {"": Target(root, "")}  # by URI, and by URI#anchor
+        self._bases: dict[int, str] = {}  # URIs that references are relative to, by id of a schema
+        self._index(Target(root, ""), "")
 
-    def resolve(self, reference: str, schema: Schema) -> Target | None:
+    def resolve(self, reference: Any, schema: Schema) -> Target | None:
         """Follow a reference of `schema`; None if it leads nowhere in this document."""
-        base = self._bases.get(id(schema), "")
-        uri, fragment = _address(base, reference)
-        if uri not in self._resources:
+        if not isinstance(reference, str):
             return None
+        base = self._bases.get(id(schema), "")
+        uri, _, fragment = _joined(base, reference).partition("#")
         if fragment and not fragment.startswith("/"):
-            return self._anchors.get((uri, unquote(fragment)))
-        found = _follow(self._resources[uri], fragment)
-        return found or (_follow(self._resources[""], fragment) if uri == base else None)
+            return self._targets.get(f"{uri}#{unquote(fragment)}")
+        if target := self._targets.get(uri):
+            target = _follow(target, fragment)
+        return target or (_follow(self._targets[""], fragment) if uri == base else None)
 
-    def _index(self, schema: Any, place: str, base: str) -> None:
-        if not isinstance(schema, dict):
-            return
-        target = Target(schema, place)
+    def _index(self, target: Target, base: str) -> None:
+        schema = target.schema
         if isinstance(name := schema.get("$id", schema.get("id")), str):
-            uri, fragment = _address(base, name)
-            if fragment:
-                self._anchors[uri, fragment] = target  # as drafts 4 to 7 name a place
-            else:
-                self._resources.setdefault(uri, target)
-                base = uri if "$id" in schema else base
+            uri = _joined(base, name).removesuffix("#")  # drafts 4 to 7 name a place as `#name`
+            self._targets.setdefault(uri, target)
+            base = uri if "$id" in schema and "#" not in uri else base
         for key in ("$anchor", "$dynamicAnchor"):
-            if isinstance(name := schema.get(key), str):
-                self._anchors[base, name] = target
+            if key in schema:
+                self._targets[f"{base}#{schema[key]}"] = target
         self._bases[id(schema)] = base
-        for part, step in parts(schema):
-            self._index(part, place + step, base)
+        for part, way in parts(schema):
+            if isinstance(part, dict):
+                self._index(Target(part, target.place + way), base)
 
 
 def parts(schema: Schema) -> Iterator[tuple[Any, str]]:
@@ -74,9 +70,9 @@ def parts(schema: Schema) -> Iterator[tuple[Any, str]]:
         if keyword in NAMED and isinstance(value, dict):
             for name, part in value.items():
                 yield part, step(keyword) + step(name)
-        elif isinstance(value, list) and (keyword in LISTED or keyword == "items"):
+        elif keyword in LISTED and isinstance(value, list):
             for i, part in enumerate(value):
-                yield part, step(keyword) + f"[{i}]"
+                yield part, f"{step(keyword)}[{i}]"
         elif keyword in SINGLE:
             yield value, step(keyword)
 
@@ -90,6 +86,7 @@ def all_schemas(root: Schema) -> Iterator[Schema]:
         waiting.extend(part for part, _ in parts(schema) if isinstance(part, dict))
 
 
+@functools.lru_cache(maxsize=10_000)
 def step(name: str) -> str:
     """Return the next step of a place: `.name`, or `["a b"]`."""
     if name.lstrip("$").isidentifier():
@@ -105,13 +102,11 @@ def within(place: str) -> str:
     return f" in {place}" if place else ""
 
 
-def _address(base: str, reference: str) -> tuple[str, str]:
-    """Return the URI that a reference means, and the fragment of it."""
+def _joined(base: str, reference: str) -> str:
     try:
-        uri, fragment = urldefrag(urljoin(base, reference))
+        return urljoin(base, reference)
     except ValueError:  # such as an IPv6 address that is not one
-        uri, _, fragment = reference.partition("#")
-    return uri, fragment
+        return reference
 
 
 def _follow(target: Target, pointer: str) -> Target | None:
@@ -119,9 +114,8 @@ def _follow(target: Target, pointer: str) -> Target | None:
     found, place = target
     for raw in pointer.split("/")[1:]:
         name = unquote(raw).replace("~1", "/").replace("~0", "~")
-        is_index = name.isdecimal() and len(name) < 10  # int() refuses thousands of digits
-        if isinstance(found, list) and is_index and int(name) < len(found):
-            found, place = found[int(name)], f"{place}[{int(name)}]"
+        if isinstance(found, list) and name in map(str, range(len(found))):
+            found, place = found[int(name)], f"{place}[{name}]"
         elif isinstance(found, dict) and name in found:
             found, place = found[name], place + step(name)
         else:

@@ -33,7 +33,6 @@ from gptoss_local.harmony.lineage import StartDates, lineage
 from gptoss_local.harmony.logprobs import ContentLogprobs
 from gptoss_local.harmony.message import ChatRequest, RawRequest
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
-from gptoss_local.harmony.patience import Patience
 from gptoss_local.harmony.reader import Reader
 from gptoss_local.harmony.recall import Recall
 from gptoss_local.harmony.render import (
@@ -201,22 +200,16 @@ def _is_bound(request: ChatRequest | RawRequest) -> bool:
 
 
 async def _make_grammar(request: ChatRequest | RawRequest, *, opens_final: bool) -> str | None:
-    """Make the grammar on a thread, as a large schema takes a while; it ends with its client.
+    """Make the grammar on a thread, as a large schema takes a while.
 
     None if the answer is free.
     """
     if not _is_bound(request):
         return None
-    patience = Patience()
-    make = functools.partial(
-        compile_grammar, request.format, opens_final=opens_final, patience=patience
-    )
+    make = functools.partial(compile_grammar, request.format, opens_final=opens_final)
     if isinstance(request, ChatRequest):
         make = functools.partial(make, tools=request.tools, must_call=request.must_call)
-    try:
-        return await asyncio.get_running_loop().run_in_executor(_grammar_threads, make)
-    finally:
-        patience.stop()
+    return await asyncio.get_running_loop().run_in_executor(_grammar_threads, make)
 
 
 async def n_prompt_tokens(request: ChatRequest, vocabulary: Vocabulary) -> int:

@@ -46,3 +46,9 @@ PATTERNS = {
     "ipv6": f"^(?:{_ipv6()})$",
 }
 """Enforced by patterns."""
+
+IMPLIED = {
+    "duration": r"^P(?:(\d+W)|(?!.*W)(?=\d|T\d)(\d+Y)?(\d+M)?(\d+D)?"
+    r"(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d+)?S)?)?)$",
+}
+"""Patterns that zod sends with a format, which demands more."""
