@@ -4,7 +4,6 @@ Models misspell functions, call those of other products, and write JSON that doe
 is repaired only where one reading fits the declared functions; whatever else is for the reader.
 """
 
-import contextlib
 import json
 import re
 from collections.abc import Sequence
@@ -30,7 +29,12 @@ _EMPTY = re.compile(
     r"(?:```\w*)?\s*(?:null|None|\[\]|\"\"|''|\{\s*,?\s*\}|\(\s*\))?\s*(?:```)?[\s.;]*"
 )
 _GLUED = re.compile(r"\s*[:=]?\s*(?:\((?P<inside>.*)\)|(?P<bare>.*))\s*", re.DOTALL)
-_ENVELOPES = ("arguments", "parameters", "input", "args", "kwargs", "tool_input", "function")
+_ENVELOPES = (
+    *("arguments", "parameters", "params", "input", "args", "kwargs", "payload"),
+    *("tool_input", "tool_args", "tool_arguments", "tool_parameters", "action_input"),
+    *("function_args", "function_arguments", "function_call", "tool_call", "tool_calls"),
+    *("function", "action"),
+)
 _DECODER = json.JSONDecoder()
 _PREFIX = "functions."
 
@@ -42,6 +46,7 @@ def find_calls(
     *,
     is_cut: bool = False,
     objects_only: bool = False,
+    is_json: bool = False,
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return names and arguments of the calls; none if the text is not a call.
 
@@ -54,6 +59,7 @@ def find_calls(
         is_cut: The answer ended inside the body, so what is missing there must not be guessed.
         objects_only: No header was closed before the body, so it may be prose: only an object is a
             call, or nothing at all where a function needs no arguments.
+        is_json: The header says that the body is JSON, so a sentence cannot be an argument.
     """
     tool = called(recipient, tools)
     if objects_only:
@@ -70,7 +76,7 @@ def find_calls(
         return [] if is_cut else [(PYTHON, code_arguments(text))]
     found = _in_a_row(text, tool, is_cut=is_cut)
     if found is None:
-        found = _arguments(text, tool, is_cut=is_cut, objects_only=objects_only)
+        found = _arguments(text, tool, is_cut, objects_only, is_json)
     return [(tool.name, arguments) for arguments in found]
 
 
@@ -95,7 +101,9 @@ def fits_so_far(arguments: Any, tool: Tool) -> bool:
     )
 
 
-def _arguments(text: str, tool: Tool, *, is_cut: bool, objects_only: bool) -> list[dict[str, Any]]:
+def _arguments(
+    text: str, tool: Tool, is_cut: bool, objects_only: bool, is_json: bool
+) -> list[dict[str, Any]]:
     """Return the arguments of a call or, from a list, of several; empty if it is not a call."""
     arguments = _parse(text) if text.strip() else None
     if arguments is not None:
@@ -113,7 +121,7 @@ def _arguments(text: str, tool: Tool, *, is_cut: bool, objects_only: bool) -> li
     for candidate in _unwrapped(value):
         if candidate and _fits(candidate, tool):
             return [candidate]
-    only = None if objects_only else _as_only_argument(text, tool)
+    only = None if objects_only else _as_only_argument(text, tool, is_json)
     return [] if only is None else [only]
 
 
@@ -175,7 +183,7 @@ def _unwrapped(value: Any) -> list[dict[str, Any]]:
         value = next((value[key] for key in _ENVELOPES if key in value), None)
 
 
-def _as_only_argument(text: str, tool: Tool) -> dict[str, Any] | None:
+def _as_only_argument(text: str, tool: Tool, is_json: bool) -> dict[str, Any] | None:
     """Take bare text, such as a script, as the argument of a tool that takes only one text.
 
     Harmony's own `python` takes bare code, so there the other arguments may be left out.
@@ -188,9 +196,10 @@ def _as_only_argument(text: str, tool: Tool) -> dict[str, Any] | None:
     ((name, schema),) = properties.items()
     if not isinstance(schema, dict) or schema.get("type") != "string":
         return None
-    with contextlib.suppress(msgspec.DecodeError):  # written as JSON, which the header promised
-        text = msgspec.json.decode(text, type=str)
-    return {name: text}
+    try:  # written as JSON, which the header promised
+        return {name: msgspec.json.decode(text, type=str)}
+    except msgspec.DecodeError:
+        return None if is_json and tool.name != PYTHON else {name: text}
 
 
 def _fits(arguments: Any, tool: Tool, *, strictly: bool = False) -> bool:

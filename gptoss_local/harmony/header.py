@@ -7,7 +7,8 @@ Each part is optional, and counts in its place alone: the role after `<|start|>`
 like a header: a sentence may speak of `to=functions.f`.
 
 Source: the harmony format as openai-harmony renders it, and slips of real models (no `<|message|>`,
-the recipient before the channel, no `<|constrain|>`, a body glued to the recipient).
+the recipient before the channel, no `<|constrain|>`, a body glued to the recipient, a function
+named without `to=` in the place of a role, a channel or a type).
 """
 
 import re
@@ -16,11 +17,17 @@ from typing import Literal
 
 Tag = Literal["", "channel", "constrain"]
 
-_ROLE = re.compile(r"\s*(assistant|user|system|developer|tool|functions\.[\w.-]+)(?![\w.])")
+_ROLE = re.compile(
+    r"\s*(assistant|user|system|developer|tool|functions\.[\w.-]+"
+    r"|(?:python|browser(?:\.\w+)?|container\.\w+)(?=\s*(?:to=|$)))(?![\w.])"
+)
+_OTHER_ROLE = re.compile(r"\s*(?!(?:to=|(?:analysis|commentary|final|json|code)\b))\w", re.I)
 _CHANNEL = re.compile(r"\s*(analysis|commentary|final)(?!\w)", re.IGNORECASE)
-_TYPE = re.compile(r"\s*(?:json|code)(?!\w)", re.IGNORECASE)
+_TYPE = re.compile(r"\s*(json|code)(?!\w)", re.IGNORECASE)
 _TYPE_OF_BODY = re.compile(_TYPE.pattern + r"(?=\s*(?:[{(\[:=]|$))", re.IGNORECASE)
-_TO = re.compile(r"\s*to=(?=\S)")
+_TO = re.compile(r"\s*to=\s*(?=\S)")
+_SPACE = re.compile(r"\s*")
+_AFTER_FUNCTION = re.compile(r"\s*(?:json|code)?\s*(?:$|(?P<body>[{(\[:=]))", re.IGNORECASE)
 _NAME = re.compile(r"[^\s<{(\[\"']+")
 _GLUE = re.compile(r"[ \t]*:?[ \t]*")
 _PREFIX = "functions."
@@ -35,12 +42,16 @@ class Header:
         role: Who speaks; empty if that is not said.
         channel: In lower case; empty if that is not said.
         recipient: Whom it is for, such as `functions.f`; empty if it has no recipient.
-        text: What is left.
+        function: A function that it names without `to=`; empty if there is none.
+        is_json: It says that the body is JSON.
+        text: The rest.
     """
 
     role: str = ""
     channel: str = ""
     recipient: str = ""
+    function: str = ""
+    is_json: bool = False
     text: str = ""
 
 
@@ -74,6 +85,16 @@ class HeaderReader:
         """Return whether anything but text says that this is a header."""
         return self.has_role or len(self._parts) > 1
 
+    @property
+    def is_of_other(self) -> bool:
+        """Return whether the role, which a tag follows, is not the assistant's."""
+        first = self._parts[0][1]
+        if not self.has_role:
+            return False
+        if role := _ROLE.match(first):
+            return role[1] != "assistant"
+        return _OTHER_ROLE.match(first) is not None
+
     def read(self, *, is_whole: bool) -> Header:
         """Return what the header says.
 
@@ -90,17 +111,19 @@ class HeaderReader:
         at = 0
         if tag == "" and self.has_role and (role := _ROLE.match(text)):
             header.role, at = role[1], role.end()
-        elif tag == "constrain" and is_whole and re.fullmatch(r"\s*\S*\s*", text):
-            return ""  # any one word is a type there
-        if tag == "channel" or (tag == "" and is_whole):
-            if channel := _CHANNEL.match(text, at):
-                header.channel, at = channel[1].lower(), channel.end()
-            elif tag == "channel" and is_whole and (word := re.fullmatch(r"\s*\w+\s*", text)):
-                at = word.end()  # the name of no channel
+            header.function = role[1] if role[1].startswith(_PREFIX) else ""
+        if (tag == "channel" or (tag == "" and is_whole)) and (channel := _CHANNEL.match(text, at)):
+            header.channel, at = channel[1].lower(), channel.end()
         kind = _TYPE if is_whole else _TYPE_OF_BODY
-        at = self._read_recipient(text, _end(kind, text, at), header, is_whole=is_whole)
-        at = _end(kind, text, at)
-        return text[_end(_GLUE, text, at) :] if at else text
+        at = _read_type(kind, text, at, header)
+        at = self._read_recipient(text, at, header, is_whole=is_whole)
+        at = self._read_function(text, at, header, is_whole=is_whole)
+        at = _read_type(kind, text, at, header)
+        rest = text[_end(_GLUE, text, at) :] if at else text
+        # Any one word is a type after <|constrain|>, and the name of no channel after <|channel|>.
+        no_channel = tag == "channel" and not header.channel and re.fullmatch(r"\s*\w+\s*", rest)
+        is_type = tag == "constrain" and re.fullmatch(r"\s*\S*\s*", rest)
+        return "" if is_whole and (no_channel or is_type) else rest
 
     def _read_recipient(self, text: str, at: int, header: Header, *, is_whole: bool) -> int:
         to = _TO.match(text, at)
@@ -113,6 +136,19 @@ class HeaderReader:
         header.recipient = name
         return to.end() + len(name)
 
+    def _read_function(self, text: str, at: int, header: Header, *, is_whole: bool) -> int:
+        """Note a function that stands there by itself, or before a body if there is one."""
+        if header.recipient or header.function:
+            return at
+        start = _end(_SPACE, text, at)
+        name = self._name(text, start)
+        is_name = name.startswith(_PREFIX) or name in self.names
+        after = _AFTER_FUNCTION.match(text, start + len(name)) if is_name else None
+        if after is None or (is_whole and after["body"]):
+            return at
+        header.function = name
+        return start + len(name)
+
     def _name(self, text: str, at: int) -> str:
         """Return the longest function name there, or all text up to where a name must end."""
         prefix = _PREFIX if text.startswith(_PREFIX, at) else ""
@@ -122,6 +158,15 @@ class HeaderReader:
             return prefix + max(found, key=len)
         name = _NAME.match(text, at)
         return name[0] if name else ""
+
+
+def _read_type(pattern: re.Pattern[str], text: str, at: int, header: Header) -> int:
+    """Note the type of the body, and return its end."""
+    found = pattern.match(text, at)
+    if found is None:
+        return at
+    header.is_json = header.is_json or found[1].lower() == "json"
+    return found.end()
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:

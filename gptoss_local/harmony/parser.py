@@ -5,6 +5,9 @@ show, no word is lost, and nothing raises. What a header is, `header` says; text
 for one. A header that no `<|message|>` ends has its body inside: an object of arguments is a call,
 any other text is the answer, unless a proper message follows: then it is reasoning.
 
+`<|call|>` says that the message was a call, even if its header forgot to: it is one if it fits
+exactly one function, and otherwise a bad call, which the session corrects.
+
 openai-harmony's own StreamableParser is not used: when the model forgets `<|end|>` it delivers
 `<|start|>` and the next header as content.
 """
@@ -13,7 +16,7 @@ import codecs
 import secrets
 import string
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony.calls import called, find_calls
@@ -34,6 +37,18 @@ from gptoss_local.harmony.vocabulary import (
 
 _BORDERS = frozenset((START, END, *STOP_TOKENS))
 _ID_ALPHABET = string.ascii_lowercase + string.digits
+
+
+class BadCall(NamedTuple):
+    """A message that ended with `<|call|>`, and calls nothing that can be called.
+
+    Attributes:
+        recipient: As the model wrote it; empty if it wrote none.
+        problem: The function is not declared, no function is named, or the arguments do not fit.
+    """
+
+    recipient: str
+    problem: Literal["undeclared", "unnamed", "unfit"]
 
 
 class HarmonyParser:
@@ -68,26 +83,39 @@ class HarmonyParser:
         self._is_reasoning, self._is_preamble = opens_analysis, False
         self._recipient = ""
         self._arguments = ""
+        self._header = Header(channel="final" if opens_final else "analysis")
+        self._is_object: bool | None = False  # whether a body without a recipient begins like one
+        self._body: list[str] = []  # of a message without a recipient that may be a call
         self._streams_calls = streams_calls
         self._growing: GrowingCall | None = None
         self._held = ""  # text of broken headers: the answer, unless a proper message follows
         self._n_calls = 0
         self._has_reasoning, self._has_content = opens_analysis, False
+        self._has_final = False  # one that is whole
         self._begins_message = False
         self.n_reasoning = 0
         """Tokens of analysis so far, without tags and headers."""
         self.broken_call = ""
         """The function whose call broke off after a part of it had been returned."""
-        self.undeclared_call = ""
-        """The recipient of the last message, if that is not a declared function."""
+        self.bad_call: BadCall | None = None
+        """The last message, if it was a call that no client can answer."""
+        self.is_over = False
+        """After a whole call or answer the model begins to write what another speaker says."""
 
     def is_content(self, token: int) -> bool:
         """Return whether `token`, fed next, is text of the content."""
         is_open = self._reader is None and not self._recipient and not self._is_reasoning
-        return is_open and token < FIRST_SPECIAL
+        if not is_open or token >= FIRST_SPECIAL or self._header.function:
+            return False
+        is_object = self._is_object
+        if is_object is None:
+            is_object = self._token_bytes[token].lstrip().startswith(b"{")
+        return self._is_final or not is_object
 
     def feed(self, token: int) -> list[Delta]:
         """Take one token and return the events it completes, mostly none or one."""
+        if self.is_over:
+            return []
         if token < FIRST_SPECIAL:
             return self._text(self._decoder.decode(self._token_bytes[token]))
         if token in _BORDERS:
@@ -99,6 +127,8 @@ class HarmonyParser:
             events = self._close(is_cut=True)
         if self._reader is not None and token in (CHANNEL, CONSTRAIN, MESSAGE):
             self._reader.text(self._decoder.decode(b"", final=True))
+            if self._reader.is_of_other and self._is_whole:
+                return self._end()
             if token == MESSAGE:
                 return self._open(self._reader.read(is_whole=True))
             self._reader.tag("channel" if token == CHANNEL else "constrain")
@@ -106,9 +136,14 @@ class HarmonyParser:
 
     def finish(self) -> list[Delta]:
         """Close what is open when the tokens end; a message that is open then was cut off."""
-        events = self._close(is_cut=True)
+        events = [] if self.is_over else self._close(is_cut=True)
         held, self._held, self._is_preamble = self._held, "", False
         return events + self._message(held, is_reasoning=False)
+
+    def _end(self) -> list[Delta]:
+        """Leave out what the model makes another speaker say after a whole call or answer."""
+        self.is_over, self._reader, self._recipient = True, None, ""
+        return []
 
     def _text(self, text: str) -> list[Delta]:
         if self._reader is not None:
@@ -118,6 +153,19 @@ class HarmonyParser:
             self._arguments += text
             return [*self._growing.feed(text)] if self._growing else []
         self.n_reasoning += self._is_reasoning
+        return self._body_text(text)
+
+    def _body_text(self, text: str) -> list[Delta]:
+        """Pass on text of a message without a recipient; what may be a call waits for its end."""
+        if self._is_object is None:
+            text = "".join([*self._body, text])
+            self._body.clear()
+            if text.strip():
+                self._is_object = text.lstrip().startswith("{")
+        if self._is_object is not False or self._header.function:
+            self._body.append(text)
+            if self._is_object is None or self._header.function or not self._is_final:
+                return []
         return self._delta(text, is_reasoning=self._is_reasoning)
 
     def _open(self, header: Header) -> list[Delta]:
@@ -125,8 +173,11 @@ class HarmonyParser:
         self._reader = None
         self._is_reasoning = _is_reasoning(header)
         self._recipient = "" if self._is_reasoning and not _is_call(header) else header.recipient
+        self._header = header
+        self._is_object = None if self._tools else False
         self._is_preamble = header.channel == "commentary" and not self._recipient
         self._arguments, self._begins_message = "", True
+        self._body.clear()
         if header.text.lstrip().startswith("{") and self._recipient:
             self._arguments = header.text
         else:
@@ -141,7 +192,7 @@ class HarmonyParser:
 
     def _close(self, *, is_cut: bool, is_called: bool = False) -> list[Delta]:
         """End the current message and expect a header."""
-        self.undeclared_call = ""
+        self.bad_call = None
         tail = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         if self._reader is not None:
@@ -151,29 +202,62 @@ class HarmonyParser:
             body = self._arguments + tail
             events = self._call(self._recipient, body, is_cut=is_cut, is_called=is_called)
         else:
-            events = self._delta(tail, is_reasoning=self._is_reasoning)
+            self._body.append(tail)
+            events = self._close_body(is_cut=is_cut, is_called=is_called)
+            self._has_final |= self._is_final and not (is_cut or self._is_reasoning)
         self._reader, self._recipient = HeaderReader(self._names), ""
         return events
 
     def _close_header(self, reader: HeaderReader, *, is_cut: bool, is_called: bool) -> list[Delta]:
         """Close a header that never met `<|message|>`: what is left of it is the body."""
         header = reader.read(is_whole=False)
+        if header.role not in ("", "assistant") and self._is_whole:
+            return self._end()
         if _is_call(header) and (reader.has_tags or not is_cut):
             calls = find_calls(
                 header.recipient, header.text, self._tools, is_cut=is_cut, objects_only=True
             )
             if calls:
                 return [*self._release(), *self._deliver(calls)]
-            if is_called and called(header.recipient, self._tools) is None:
-                return [*self._release(), *self._undeclared(header.recipient, header.text)]
+            if is_called:
+                return self._bad_call(header.recipient, header.text)
+        elif is_called and header.function:
+            return self._named_call(header.function, header.text)
+        elif header.function:
+            header.text = reader.whole
         if _is_reasoning(header):
             return self._message(header.text, is_reasoning=True)
         self._hold(header.text if reader.has_tags else reader.whole)
         return []
 
+    def _close_body(self, *, is_cut: bool, is_called: bool) -> list[Delta]:
+        """End a message without a recipient: a call that forgot it, or the text of its channel."""
+        body, function = "".join(self._body), self._header.function
+        is_of_other = self._header.role not in ("", "assistant")
+        was_shown = not function and (
+            self._is_object is False or (self._is_final and self._is_object is True)
+        )
+        fitting = find_calls("", body, self._tools) if body else []
+        if is_called and (fitting or function):
+            return self._deliver(fitting) if fitting else self._named_call(function, body)
+        if is_called and not (self._has_content or self._n_calls):
+            self.bad_call = BadCall("", "unnamed")
+        elif function and fitting and not (is_cut or is_of_other):
+            tool = called(function, self._tools)
+            if tool is not None and tool.name == fitting[0][0]:
+                return self._deliver(fitting)
+        return self._delta(self._body[-1] if was_shown else body, self._is_reasoning)
+
+    def _named_call(self, name: str, text: str) -> list[Delta]:
+        """Return the calls of a function that a header names without `to=`."""
+        calls = find_calls(name, text, self._tools, objects_only=True)
+        return self._deliver(calls) if calls else self._bad_call(name, text)
+
     def _call(self, recipient: str, text: str, *, is_cut: bool, is_called: bool) -> list[Delta]:
         """Return one function call or several; what is not one is kept as text."""
-        calls = find_calls(recipient, text, self._tools, is_cut=is_cut)
+        calls = find_calls(
+            recipient, text, self._tools, is_cut=is_cut, is_json=self._header.is_json
+        )
         growing, self._growing = self._growing, None
         if growing and growing.has_begun:
             if not calls or not growing.is_beginning_of(calls[0][1]):
@@ -182,17 +266,20 @@ class HarmonyParser:
             return self._deliver(calls, growing.id)
         if calls:
             return self._deliver(calls)
+        if is_called:
+            return self._bad_call(recipient, text)
         if called(recipient, self._tools) is not None:
             return self._delta(text, is_reasoning=False)
-        if is_called:
-            return self._undeclared(recipient, text)
         self._hold(text)
         return []
 
-    def _undeclared(self, recipient: str, text: str) -> list[Delta]:
-        """Note a call of a tool that does not exist, which the session can answer with an error."""
-        self.undeclared_call = recipient
-        return self._message(text, is_reasoning=True)
+    def _bad_call(self, recipient: str, text: str) -> list[Delta]:
+        """Note a call that no client can answer; it is the answer unless the session corrects it."""
+        is_declared = called(recipient, self._tools) is not None
+        self.bad_call = BadCall(recipient, "unfit" if is_declared else "undeclared")
+        events = self._release()
+        self._hold(text)
+        return events
 
     def _deliver(
         self, calls: Sequence[tuple[str, dict[str, Any]]], first_id: str = ""
@@ -218,7 +305,16 @@ class HarmonyParser:
         self._begins_message = True
         return self._delta(text, is_reasoning=is_reasoning)
 
-    def _delta(self, text: str, *, is_reasoning: bool) -> list[Delta]:
+    @property
+    def _is_final(self) -> bool:
+        return self._header.channel in ("final", "")
+
+    @property
+    def _is_whole(self) -> bool:
+        """Return whether the answer has a whole call or final message."""
+        return self._has_final or self._n_calls > 0
+
+    def _delta(self, text: str, is_reasoning: bool) -> list[Delta]:
         """Return the text of the open message; a second one of a kind starts a new paragraph."""
         if not text:
             return []
@@ -252,7 +348,7 @@ class RawParser:
     """Tokens as text with the tags spelled out, for prompts without a template."""
 
     n_reasoning = 0  # not told apart here
-    broken_call = undeclared_call = ""  # as there are none
+    broken_call, bad_call, is_over = "", None, False  # as there are none
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary

@@ -34,6 +34,11 @@ class Reader:
     @property
     def is_over(self) -> bool:
         """Return whether the answer has ended, whatever the model writes."""
+        return self._is_cut or self._parser.is_over
+
+    @property
+    def _is_cut(self) -> bool:
+        """Return whether nothing that follows is shown."""
         return self.stop.is_stopped or (self._one_call and self._has_call)
 
     def feed(self, token: int, logprob: Logprob | None = None) -> list[Delta]:
@@ -55,7 +60,7 @@ class Reader:
         if self._scored:
             self._scored.parsed(deltas)
         for delta in deltas:
-            if self.is_over:
+            if self._is_cut:
                 break
             self._has_call = self._has_call or isinstance(delta, ToolCall)
             if not isinstance(delta, ContentDelta):

@@ -24,6 +24,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.harmony.budget import TokenBudget
 from gptoss_local.harmony.built_in import body_of, is_built_in, namespaces
 from gptoss_local.harmony.message import ChatRequest, JsonFormat, Message, Tool
+from gptoss_local.harmony.parser import BadCall
 from gptoss_local.harmony.parts import Part
 from gptoss_local.harmony.turns import arrange, is_final
 from gptoss_local.harmony.typescript import render_tools
@@ -102,17 +103,23 @@ def render_chat(
     return tokens
 
 
-def correction(recipient: str, tools: Sequence[Tool], vocabulary: Vocabulary) -> list[int]:
-    """Return the answer to a call of what does not exist, and the header of what comes next.
+def correction(bad_call: BadCall, tools: Sequence[Tool], vocabulary: Vocabulary) -> list[int]:
+    """Return the reply to a bad call, and the beginning of the next message's header.
 
     Args:
-        recipient: What the model called.
-        tools: What it may call.
+        bad_call: The call.
+        tools: The declared ones.
         vocabulary: Of the model.
     """
+    recipient, problem = bad_call
     names = [t.name if t.is_built_in else f"functions.{t.name}" for t in tools]
     known = f"There are: {', '.join(names)}." if names else "There are no tools: answer without."
-    text = f"Error: there is no tool {recipient[:_MAX_NAME]}. {known}"
+    name = recipient[:_MAX_NAME]
+    text = {
+        "undeclared": f"Error: there is no tool {name}. {known}",
+        "unnamed": f"Error: this call names no tool with to=. {known}",
+        "unfit": f"Error: the arguments of {name} must be a JSON object that fits it. Call again.",
+    }[problem]
     author = recipient if _NAME.fullmatch(recipient) else f"functions.{_UNNAMED}"
     part = Part(Role.TOOL, text, "commentary", "assistant", name=author)
     rendered = vocabulary.rendered.tokens(part, TokenBudget())

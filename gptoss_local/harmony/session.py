@@ -43,11 +43,11 @@ from gptoss_local.harmony.render import (
     render_history,
 )
 from gptoss_local.harmony.truncation import shorten
-from gptoss_local.harmony.vocabulary import STOP_TOKENS, Vocabulary
+from gptoss_local.harmony.vocabulary import START, STOP_TOKENS, Vocabulary
 from gptoss_local.off_loop import Check, run_off_loop
 from gptoss_local.types import Usage
 
-_N_CORRECTIONS = 3  # of calls of functions that do not exist, in one answer
+_N_CORRECTIONS = 3  # of bad calls in one answer
 
 _start_dates = StartDates()  # of all conversations with this server
 _recall = Recall()
@@ -303,7 +303,7 @@ class _Reading:
         return self._reader.is_over
 
     def correct(self, finished: Finished, n_ctx: int) -> bool:
-        """Tell a model that called what does not exist; returns whether it may try again.
+        """Tell the model of its bad call; returns whether it may try again.
 
         A client could not answer such a call: it knows its own functions alone.
 
@@ -311,12 +311,12 @@ class _Reading:
             finished: The end of what the model wrote.
             n_ctx: Tokens that prompt and answer may have.
         """
-        recipient = self._start.parser.undeclared_call
-        if finished.reason != "stop" or not recipient or self.is_over:
+        bad_call = self._start.parser.bad_call
+        if finished.reason != "stop" or bad_call is None or self.is_over:
             return False
         request = self._start.request
         tools = request.tools if isinstance(request, ChatRequest) else ()
-        prompt = [*self._tokens, *correction(recipient, tools, self._vocabulary)]
+        prompt = [*self._tokens, *correction(bad_call, tools, self._vocabulary)]
         if self.max_tokens is not None:
             self.max_tokens -= finished.usage.n_generated
         if len(prompt) >= n_ctx or self.max_tokens == 0:
@@ -355,6 +355,9 @@ class _Reading:
                 self._tokens.append(token)
                 yield from reader.feed(token, logprob)
                 _check_calls(parser)
+                if parser.is_over:  # the next turn must not repeat the other's header
+                    while self._tokens.pop() != START:
+                        pass
 
 
 def _sum(usages: Sequence[Usage]) -> Usage:

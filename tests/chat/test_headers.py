@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -274,3 +275,115 @@ def test_one_wrong_tag_loses_no_word_and_makes_no_call(vocabulary: Vocabulary, n
         assert all(word in shown for word in TEXTS[number]), ("".join(mutated), shown)
         assert all(call in CALLS[number] for call in calls), ("".join(mutated), calls)
         assert len(calls) <= 1
+
+
+A = "⟨C⟩analysis⟨M⟩think⟨E⟩⟨S⟩assistant"
+BODY = '⟨M⟩{"city":"Oslo"}'
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"{A}⟨C⟩functions.get_weather ⟨K⟩json",
+        f"{A}⟨C⟩get_weather",
+        f"{A}⟨C⟩commentary functions.get_weather ⟨K⟩json",
+        f"{A}⟨C⟩commentary get_weather json",
+        f"{A}⟨C⟩commentary ⟨K⟩functions.get_weather",
+        f"{A}⟨C⟩commentary to= functions.get_weather",
+        f"{A} functions.get_weather⟨C⟩commentary",
+        f"{A} to=assistant⟨C⟩analysis",
+        f"{A}⟨C⟩commentary",
+        f"{A}⟨C⟩analysis",
+        f"{A}⟨C⟩analysis functions.get_weather",
+        f"{A}⟨C⟩analysis functions.getWeather",
+        "⟨S⟩functions.get_weather⟨C⟩commentary",
+        "functions.get_weather⟨C⟩commentary",
+        "⟨C⟩functions.get_weather ⟨K⟩json",
+    ],
+)
+def test_a_call_whose_header_forgets_the_recipient(vocabulary: Vocabulary, header: str) -> None:
+    reasoning, content, calls = read(vocabulary, f"{header}{BODY}⟨L⟩")
+    assert (reasoning, content, calls) == ("think" if A in header else "", "", OSLO)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(data=st.data())
+def test_no_slip_of_a_header_loses_a_call(vocabulary: Vocabulary, data: st.DataObject) -> None:
+    """The function is named anywhere a header has a place for a word, and `<|call|>` ends it."""
+    draw = data.draw
+    name, arguments = draw(
+        st.sampled_from([("get_weather", OSLO[0][1]), ("grep", {"pattern": "x"})])
+    )
+    written = draw(st.sampled_from(["functions.", ""])) + name
+    to = draw(st.sampled_from(["", "to=", "to= ", " to=", " "])) + written
+    channel = draw(st.sampled_from(["commentary", "analysis", "Commentary", ""]))
+    kind = draw(st.sampled_from(["", " ⟨K⟩json", " json", "⟨K⟩json ", " code"]))
+    header = draw(
+        st.sampled_from(
+            [
+                f" {to}⟨C⟩{channel or 'commentary'}{kind}",
+                f"⟨S⟩assistant {to}⟨C⟩{channel or 'commentary'}{kind}",
+                f"⟨C⟩{channel} {to}{kind}",
+                f"⟨C⟩{channel or 'commentary'}⟨K⟩{to.strip()}",
+                f"⟨C⟩{channel or 'commentary'}⟨C⟩{channel} {to}{kind}",
+            ]
+        )
+    )
+    before = draw(st.sampled_from(["", A, f"{A}⟨C⟩commentary⟨M⟩I look.⟨E⟩⟨S⟩assistant"]))
+    text = f"{before}{header}⟨M⟩{msgspec.json.encode(arguments).decode()}⟨L⟩"
+    reasoning, content, calls = read(vocabulary, text)
+    assert calls == [(name, arguments)], text
+    assert (reasoning, content) == ("think" * (A in before), "I look." * ("look" in before)), text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{A}⟨C⟩functions.bash⟨M⟩We should run bash.⟨E⟩", ("think", "We should run bash.", [])),
+        ("⟨C⟩analysis functions.bash⟨M⟩We run it.⟨E⟩", ("We run it.", "", [])),
+        ("⟨C⟩commentary⟨M⟩Use {} here.⟨E⟩", ("", "Use {} here.", [])),
+        (f"⟨C⟩commentary{BODY}⟨E⟩", ("", '{"city":"Oslo"}', [])),
+        (f"⟨C⟩final{BODY}⟨R⟩", ("", '{"city":"Oslo"}', [])),
+        (f"⟨C⟩final{BODY}⟨E⟩", ("", '{"city":"Oslo"}', [])),
+        (f"⟨S⟩functions.get_weather⟨C⟩commentary{BODY}⟨E⟩", ('{"city":"Oslo"}', "", [])),
+        (f"⟨C⟩commentary functions.get_weather{BODY}⟨E⟩", ("", "", OSLO)),
+    ],
+)  # fmt: skip
+def test_what_names_a_function_is_no_call_without_its_tag(
+    vocabulary: Vocabulary, text: str, expected: tuple[str, str, list[Any]]
+) -> None:
+    assert read(vocabulary, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("⟨C⟩commentary to=functions.bash ⟨K⟩json⟨M⟩First `rm -rf build`, but…⟨L⟩", "unfit"),
+        ("⟨C⟩commentary ⟨K⟩functions.bash⟨M⟩First remove it.⟨L⟩", "unfit"),
+        ("⟨C⟩functions.nothing⟨M⟩{}⟨L⟩", "undeclared"),
+        ("⟨C⟩analysis⟨M⟩I call it now.⟨L⟩", "unnamed"),
+        ('⟨C⟩analysis to=assistant⟨M⟩{"town": "Oslo"}⟨L⟩', "unnamed"),
+        ("⟨C⟩commentary⟨M⟩I look.⟨L⟩", None),
+    ],
+)
+def test_a_call_that_fits_nothing_can_be_corrected(
+    vocabulary: Vocabulary, text: str, problem: str | None
+) -> None:
+    parser = HarmonyParser(vocabulary, TOOLS)
+    events = [e for token in vocabulary.encode_tagged(tagged(text)) for e in parser.feed(token)]
+    assert not any(isinstance(event, ToolCall) for event in events)
+    assert (parser.bad_call.problem if parser.bad_call else None) == problem
+    assert events + parser.finish()
+
+
+@pytest.mark.parametrize("role", ["functions.get_weather to=assistant", "user", "weather", "tool"])
+@pytest.mark.parametrize("first", [f"⟨C⟩commentary to=get_weather{BODY}⟨E⟩", "⟨C⟩final⟨M⟩So.⟨E⟩"])
+def test_an_answer_ends_where_somebody_else_speaks(
+    vocabulary: Vocabulary, first: str, role: str
+) -> None:
+    more = f'⟨S⟩{role}⟨C⟩commentary⟨M⟩{{"temp":9}}⟨E⟩⟨S⟩assistant⟨C⟩final⟨M⟩It is 9.⟨R⟩'
+    assert read(vocabulary, first + more) == read(vocabulary, first)
+    parser = HarmonyParser(vocabulary, TOOLS)
+    for token in vocabulary.encode_tagged(tagged(first + more)):
+        parser.feed(token)
+    assert parser.is_over

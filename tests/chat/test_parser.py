@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony import ContentDelta, ReasoningDelta, Tool, ToolCall, Vocabulary
-from gptoss_local.harmony.parser import HarmonyParser, RawParser
+from gptoss_local.harmony.parser import BadCall, HarmonyParser, RawParser
 
 ALL_TAGS = (
     "<|start|>",
@@ -133,7 +133,7 @@ def test_broken_arguments_become_content(vocabulary: Vocabulary, arguments: str)
         (
             "<|channel|>final<|message|>a<|end|><|start|>functions.f to=assistant"
             "<|channel|>commentary<|message|>made up<|end|>",
-            ("made up", "a"),
+            ("", "a"),
         ),
     ],
 )
@@ -172,7 +172,9 @@ def test_what_others_are_made_to_say_is_no_answer(
         f"<|start|>{role}{opening}And of Italy?<|end|>"
         "<|start|>assistant<|channel|>final<|message|>Rome.<|return|>"
     )
-    assert parse(vocabulary, text) == ("And of Italy?", "Paris.\n\nRome.", [])
+    assert parse(vocabulary, text) == ("", "Paris.", [])
+    thought = "<|channel|>analysis<|message|>Hm.<|end|>"
+    assert parse(vocabulary, thought + text.partition("Paris.<|end|>")[2])[1:] == ("Rome.", [])
     call = f"<|start|>{role} to=functions.f<|message|>{{}}<|call|>"
     assert len(parse(vocabulary, "<|end|>" + call)[2]) == 1
 
@@ -197,16 +199,14 @@ def test_what_others_are_made_to_say_is_no_answer(
 def test_calls_of_undeclared_functions(
     vocabulary: Vocabulary, text: str, recipient: str, body: str
 ) -> None:
-    """A call that can be answered is reasoning; what only looks like one may be the answer."""
+    """It is the answer, unless the session corrects it: then it is reasoning."""
     parser = HarmonyParser(vocabulary, TOOLS)
-    deltas = [d for token in vocabulary.encode_tagged(text) for d in parser.feed(token)]
-    assert parser.undeclared_call == recipient
-    reasoning, content, calls = join(
-        HarmonyParser(vocabulary, TOOLS), vocabulary.encode_tagged(text)
-    )
-    assert calls == []
-    assert (reasoning, content) == ((body, "") if recipient else ("", body))
-    assert bool(deltas) == bool(recipient)
+    tokens = vocabulary.encode_tagged(text)
+    assert [d for token in tokens for d in parser.feed(token)] == []
+    assert parser.bad_call == (BadCall(recipient, "undeclared") if recipient else None)
+    assert join(HarmonyParser(vocabulary, TOOLS), tokens) == ("", body, [])
+    more = vocabulary.encode_tagged("<|channel|>final<|message|>Well.<|return|>")
+    assert join(HarmonyParser(vocabulary, TOOLS), tokens + more) == (body, "Well.", [])
 
 
 @pytest.mark.parametrize(

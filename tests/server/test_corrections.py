@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gptoss_local.harmony import Vocabulary
-from tests.scripted_engine import Script, answer, calls, calls_built_in
+from tests.scripted_engine import Reply, Script, answer, calls, calls_built_in
 from tests.server.asked import Asked, run_asked
 
 F: Any = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -20,6 +20,14 @@ def asked(nano_home: Path, vocabulary: Vocabulary) -> Iterator[Asked]:
     script = Script(vocabulary)
     script.say("Compute", *TRIES)
     script.say("Forever", calls_built_in("python", "print(2)"))
+    bash = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+    script.say("Prose", Reply(text=f"{bash}First `rm -rf x`.<|call|>"), calls("f", {}))
+    named = '<|channel|>commentary <|constrain|>functions.f<|message|>{"x": 1}<|call|>'
+    script.say("Named", Reply(text=named))
+    invented = '<|start|>functions.f to=assistant<|channel|>commentary<|message|>{"t": 9}<|end|>'
+    call = '<|channel|>commentary to=functions.f<|message|>{"x": 1}<|end|>'
+    glued = f"{call}{invented}<|start|>assistant<|channel|>final<|message|>9 degrees.<|return|>"
+    script.say("Invent", Reply(text=glued), answer("It is 4."))
     script.say("Guess", calls("g", {"x": 1}), calls("f", {}), answer("Done."))
     with run_asked(nano_home, vocabulary, script) as running:
         yield running
@@ -75,8 +83,8 @@ def test_a_model_that_never_learns_is_ended(asked: Asked) -> None:
     n_before = len(asked.prompts)
     reply = chat(asked, "Forever")
     assert len(asked.prompts) - n_before == 4
-    assert reply["message"].get("content", "") == ""
-    assert reply["message"]["thinking"].count("print(2)") == 4
+    assert reply["message"]["content"] == "print(2)"  # rather than nothing
+    assert reply["message"]["thinking"].count("print(2)") == 3
     assert reply["done_reason"] == "stop"
 
 
@@ -108,3 +116,44 @@ def test_built_in_tools_go_to_the_client(asked: Asked) -> None:
     assert "## python" in asked.prompt()
     assert asked.done()[-1] == ("analysis", "python", "print(1)")
     assert asked.texts("python") == ["1\n"]
+
+
+FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}
+ONE_TEXT = {"type": "object", "properties": {"command": {"type": "string"}}}
+
+
+def test_a_sentence_is_no_json(asked: Asked) -> None:
+    f = {"type": "function", "function": FUNCTION | {"parameters": ONE_TEXT}}
+    message = chat(asked, "Prose", tools=[f])["message"]
+    assert message["tool_calls"][0]["function"]["arguments"] == {}
+    assert message["content"] == ""
+    assert "must be a JSON object" in asked.texts("functions.f")[0]
+
+
+@pytest.mark.parametrize("question", ["Named", "Invent"])
+@pytest.mark.parametrize("streams", [False, True])
+def test_calls_with_a_slip_reach_every_client(asked: Asked, question: str, streams: bool) -> None:
+    """No header is the answer, and what the model invents after its call is left out."""
+    ask = [{"role": "user", "content": question}]
+    nested = {"type": "function", "function": FUNCTION}
+    schema = {"name": "f", "input_schema": FUNCTION["parameters"]}
+    for path, body in (
+        ("/api/chat", {"messages": ask, "tools": [nested]}),
+        ("/v1/chat/completions", {"messages": ask, "tools": [nested]}),
+        ("/v1/responses", {"input": question, "tools": [{"type": "function", **FUNCTION}]}),
+        ("/v1/messages", {"messages": ask, "tools": [schema], "max_tokens": 99}),
+    ):
+        text = asked.post(path, **body, stream=streams).text
+        assert '"f"' in text, path
+        assert "x" in text
+        assert "9 degrees" not in text
+
+
+def test_the_next_turn_repeats_the_call_alone(asked: Asked) -> None:
+    tools = [{"type": "function", "function": FUNCTION}]
+    message = chat(asked, "Invent", tools=tools)["message"]
+    question, result = {"role": "user", "content": "Invent"}, {"role": "tool", "content": "4"}
+    done = asked.post("/api/chat", messages=[question, message, result], tools=tools).json()
+    assert done["message"]["content"] == "It is 4."
+    assert asked.texts("functions.f") == ["4"]
+    assert asked.prompt().count("to=functions.f") == 1
