@@ -179,11 +179,14 @@ def half_deleted(large: Path, tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     shutil.copytree(large, source)
     with pytest.raises(KeyboardInterrupt):
         convert_checkpoint(
-            source, target, delete_source=True, progress=Interrupt(KeyboardInterrupt("stop"))
+            source,
+            target,
+            delete_source=True,
+            progress=Interrupt(KeyboardInterrupt("stop")),
+            n_workers=1,  # several stop in the middle of different shards
         )
-    n_left = len(list(source.glob("*.safetensors")))
-    assert 0 < n_left < 4
-    assert len(finished_shards(source, target)) == 4 - n_left
+    assert len(list(source.glob("*.safetensors"))) == 2
+    assert len(finished_shards(source, target)) == 2
     return source, target
 
 
