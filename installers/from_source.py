@@ -28,16 +28,14 @@ VENV = ROOT / ".venv"
 PYTHON = environments.python_of(VENV)
 STAMP = VENV / "gptoss-setup"
 CONSTRAINTS = ROOT / "installers" / "constraints.txt"
-_ONCE_MORE = ("--reruns=1", "-raR")
 CHECKS = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
     ("mypy",),
     ("lint-imports",),
     # Tests wait for processes and clocks half of the time, so there are more of them than cores. In
-    # their own order the long ones with few tests are not the last ones. Some measure time, in
-    # which another process may have had the machine: what fails is run once more, and listed.
-    ("pytest", "--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder", *_ONCE_MORE),
+    # their own order the long ones with few tests are not the last ones.
+    ("pytest", "--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder"),
 )
 
 

@@ -434,6 +434,7 @@ TOO_MUCH: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("schema", "words"), TOO_MUCH, ids=lambda value: str(value)[:40])
 def test_what_llguidance_cannot_take_is_refused_at_once(schema: dict[str, Any], words: str) -> None:
     start_s = time.monotonic()
@@ -442,6 +443,7 @@ def test_what_llguidance_cannot_take_is_refused_at_once(schema: dict[str, Any], 
     assert time.monotonic() - start_s < 5
 
 
+@pytest.mark.timing
 def test_what_is_large_and_of_real_programs_is_not_refused() -> None:
     start_s = time.monotonic()
     noted = {"type": "string", "markdownDescription": "x", "enumDescriptions": []}

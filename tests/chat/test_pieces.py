@@ -16,6 +16,7 @@ N = 300_000  # characters: 40 s in one piece
 WORDS = ["a", " ", "\n", "👋🏽", "a\u0301", "漢", ".", "─", "ACGT", "\r\n", "A", "'s", "é"]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("word", WORDS)
 def test_long_words_take_a_moment(vocabulary: Vocabulary, word: str) -> None:
     """Each a thing that a tool prints: dots, lines, an alphabet that knows no spaces."""
@@ -90,6 +91,7 @@ def test_any_text_has_the_tokens_of_the_whole_where_a_piece_ends_at_a_border(
         assert tokens == vocabulary.encoding.encode(text, disallowed_special=()), parts
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "text",
     ["All of it is plain words. " * 40_000, "0123456789" * 10_000, "漢字かな交じり文。" * 20_000],

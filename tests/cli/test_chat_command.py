@@ -168,6 +168,7 @@ def test_chat_needs_a_terminal(fresh: dict[str, str]) -> None:
     assert "gptoss run" in done.stderr
 
 
+@pytest.mark.timing
 def test_cold_start(fresh: dict[str, str], terminals: list[ChatTerminal]) -> None:
     """CPU time to the first prompt, as wall time would tell what else the machine does.
 

@@ -153,6 +153,7 @@ def test_a_silent_program_on_the_port(fresh: dict[str, str]) -> None:
     assert "GPTOSS_PORT=11435" in done.stderr
 
 
+@pytest.mark.timing
 def test_a_server_that_cannot_start_says_why(fresh: dict[str, str]) -> None:
     environment = fresh | {"GPTOSS_HOST": "nowhere.invalid", "GPTOSS_API_KEY": "k"}
     started_s = time.monotonic()

@@ -210,6 +210,7 @@ def test_preempted_sequence_finds_its_tokens_again(start: Callable[..., Run]) ->
     assert max(run.errors()) <= TOLERANCE
 
 
+@pytest.mark.timing
 def test_long_prefixes_are_compared_fast() -> None:
     one = array("i", text(1, 30_000))
     other = one[:-1] + array("i", [5])

@@ -178,6 +178,7 @@ def test_close_ends_what_streams(history_path: Path) -> None:
     again.close()
 
 
+@pytest.mark.timing
 def test_large_files_open_fast(history: History) -> None:
     """1,000 chats, one of them with 500 turns of 2 KB and 3 versions each."""
     for n in range(999):

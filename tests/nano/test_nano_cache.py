@@ -90,6 +90,7 @@ def test_version_follows_the_content(cache_dir: Path) -> None:
     assert (cache.GGUF_VERSION, hashlib.sha256(path.read_bytes()).hexdigest()) == pinned
 
 
+@pytest.mark.timing
 def test_second_call_is_instant(cache_dir: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in cache_dir.iterdir()}
     started = time.perf_counter()

@@ -122,6 +122,7 @@ def test_two_tabs_and_another_process_lose_and_double_nothing(
         assert page.call("GET", f"chats/{chat_id}")["chat"]["n_turns"] == 100
 
 
+@pytest.mark.timing
 def test_what_another_process_does_arrives_soon(page: Page, served: RunningServer) -> None:
     chat_id = page.new()
     history = History(served.home / "chats.sqlite3")
@@ -231,6 +232,7 @@ def test_a_server_that_ends_gives_answers_their_grace(
     assert (left.state, left.content) == ("done", LONG)
 
 
+@pytest.mark.timing
 def test_a_server_that_ends_keeps_what_there_is(home: Path, script: Script) -> None:
     """A tab that only listens does not hold it up."""
     with run_scripted_server(home, script, grace_s="1") as server, Page(server) as page:
@@ -251,6 +253,7 @@ def test_a_server_that_ends_keeps_what_there_is(home: Path, script: Script) -> N
     assert left.content.startswith(seen)
 
 
+@pytest.mark.timing
 def test_a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(
     page: Page, served: RunningServer
 ) -> None:
@@ -282,6 +285,7 @@ def test_a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(
     assert received < 25 << 20  # it ended, and did not get all 30 MB
 
 
+@pytest.mark.timing
 def test_nobody_is_told_when_nothing_changes(page: Page, served: RunningServer) -> None:
     chat_id = page.new()
     process = served.process.pid

@@ -54,6 +54,7 @@ def limited(home: Path, soft: int, hard: int) -> Iterator[RunningServer]:
         yield server
 
 
+@pytest.mark.timing
 def test_more_connections_than_descriptors(
     nano_home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +105,7 @@ def test_running_answers_are_not_cut_for_new_connections(nano_home: Path) -> Non
                 text += piece
 
 
+@pytest.mark.timing
 def test_headers_have_a_time_limit(own_server: RunningServer) -> None:
     """However they come: nothing, a half, a byte every now and then, after an answer or before."""
     with ExitStack() as stack:

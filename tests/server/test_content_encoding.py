@@ -96,6 +96,7 @@ def test_pieces_are_the_whole(encoding: str) -> None:
         decoder.finish()
 
 
+@pytest.mark.timing
 @ENCODINGS
 def test_frames_without_content_are_bounded(http: httpx.Client, encoding: str) -> None:
     start_s = time.monotonic()

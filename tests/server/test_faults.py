@@ -63,6 +63,7 @@ def is_idle(server: RunningServer) -> bool:
     return sum(engine.cpu_times()[:2]) - before < 0.02
 
 
+@pytest.mark.timing
 def test_leaving_mid_stream_frees_the_engine(http: httpx.Client, own_server: RunningServer) -> None:
     with streaming(http, COUNT):
         assert not is_idle(own_server)
@@ -70,6 +71,7 @@ def test_leaving_mid_stream_frees_the_engine(http: httpx.Client, own_server: Run
     assert says_hello(http)
 
 
+@pytest.mark.timing
 def test_leaving_before_the_answer_frees_the_engine(
     http: httpx.Client, own_server: RunningServer
 ) -> None:
@@ -140,6 +142,7 @@ def test_eight_clients_at_once_get_what_each_would_alone(
         assert list(pool.map(ask, questions)) == alone
 
 
+@pytest.mark.timing
 def test_long_prefill_does_not_stall_a_stream(
     http: httpx.Client, own_server: RunningServer
 ) -> None:
@@ -163,6 +166,7 @@ def test_long_prefill_does_not_stall_a_stream(
     assert stalled_s < 0.4 * reply["prompt_eval_duration"] * 1e-9
 
 
+@pytest.mark.timing
 def test_many_clients_come_and_go(http: httpx.Client, own_server: RunningServer) -> None:
     """Forty requests from ten threads, some left half-way, some cut by a limit or a stop string."""
     r = random.Random(3)

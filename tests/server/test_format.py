@@ -231,6 +231,7 @@ def test_what_cannot_be_enforced_is_refused_in_every_dialect(
             assert problem in reply.text, path
 
 
+@pytest.mark.timing
 def test_slow_schemas_keep_no_other_client_waiting(
     server: RunningServer, sdk: ollama.Client
 ) -> None:

@@ -28,6 +28,7 @@ def as_arguments(text: str) -> bytes:
     return f'{{"model":"nano","messages":{messages}}}'.encode()
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("path", [*PATHS, "/api/push", "/api/gptoss/inspect"])
 def test_a_small_gzip_of_ten_million_values(
     server: RunningServer, http: httpx.Client, path: str
@@ -43,6 +44,7 @@ def test_a_small_gzip_of_ten_million_values(
     assert_undisturbed(server.url, attack)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "content",
     [TEN_MILLION, KEYS, as_arguments(INNER)],
@@ -59,6 +61,7 @@ def test_plain_bodies_of_many_values(
     assert_undisturbed(server.url, attack)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "x", ["[" + "{}," * 65_000 + "{}]", json.dumps(dict.fromkeys(map(str, range(32_000))))]
 )
@@ -97,6 +100,7 @@ def test_cut_arguments_change_nothing_about_the_next_ones(
     assert reply.status_code == status
 
 
+@pytest.mark.timing
 def test_a_path_of_many_parts_is_no_attack(server: RunningServer, http: httpx.Client) -> None:
     def attack() -> None:
         assert http.get("/a" * 25_000).status_code == 404

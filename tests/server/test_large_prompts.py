@@ -61,6 +61,7 @@ def loaded(http: httpx.Client) -> None:
     ask(http)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("path", BODIES)
 def test_others_are_served_meanwhile(server: RunningServer, path: str) -> None:
     def attack() -> None:
@@ -70,6 +71,7 @@ def test_others_are_served_meanwhile(server: RunningServer, path: str) -> None:
     assert_undisturbed(server.url, attack)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("path", ["/api/chat", "/v1/messages/count_tokens"])
 def test_a_question_is_answered_beside_large_ones(
     server: RunningServer, http: httpx.Client, path: str
@@ -82,6 +84,7 @@ def test_a_question_is_answered_beside_large_ones(
             waits_s.append(ask(http))
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("path", BODIES)
 def test_what_no_client_waits_for_is_not_rendered(server: RunningServer, path: str) -> None:
     process = psutil.Process(server.process.pid)
@@ -107,6 +110,7 @@ def test_a_prompt_that_cannot_fit_is_refused(http: httpx.Client, path: str) -> N
     assert "tokens > " in reply.text
 
 
+@pytest.mark.timing
 def test_a_prompt_that_cannot_fit_is_refused_unread(http: httpx.Client) -> None:
     """Blanks are the longest tokens there are, and 17 million of them more than any context."""
     start_s = time.process_time()

@@ -223,6 +223,7 @@ def test_pull_that_is_left_stops_and_continues(
     assert last in {name for name, n in hub.sent.items() if n != sent.get(name, 0)}
 
 
+@pytest.mark.timing
 def test_a_stalled_pull_does_not_hold_up_the_end(
     hub: HubServer, http: httpx.Client, home_server: RunningServer
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_choice_may_name_a_tool_of_a_namespace(asked: Asked) -> None:
     assert asked.post("/v1/responses", tool_choice=other, **sent).status_code == 400
 
 
+@pytest.mark.timing
 def test_many_calls_of_many_tools_are_named_at_once() -> None:
     toolbox = Toolbox({"type": "function", "name": f"f{i}"} for i in range(5000))
     begin_s = time.process_time()

@@ -176,6 +176,7 @@ async def test_a_wait_that_is_given_up_as_it_ends(room: Room) -> None:
     assert free_bytes(room) == ROOM_BYTES
 
 
+@pytest.mark.timing
 def test_many_large_bodies(own_server: RunningServer) -> None:
     """They are answered or refused, take no more memory than a few, and disturb nobody."""
     process = psutil.Process(own_server.process.pid)

@@ -132,6 +132,7 @@ def test_a_model_that_is_wanted_by_clients_who_left_still_loads(nano_home: Path)
         assert server.engine() == first
 
 
+@pytest.mark.timing
 def test_a_load_tells_how_far_it_is_and_can_be_stopped(nano_home: Path) -> None:
     with run_server(nano_home) as server, client(server) as http, ThreadPoolExecutor(2) as pool:
         http.headers.update(server.owner)
@@ -210,6 +211,7 @@ def test_shutdown_lets_answers_finish_and_refuses_new_ones(nano_home: Path) -> N
         assert server.process.wait(10) == 0
 
 
+@pytest.mark.timing
 def test_shutdown_cuts_what_is_too_long_with_an_error(nano_home: Path) -> None:
     """A stream, a whole answer and one that waits for its turn."""
     with run_server(nano_home, num_parallel="1") as server, client(server) as http:

@@ -204,6 +204,7 @@ async def _gaps(url: str, dialect: str, question: str) -> list[float]:
     return gaps
 
 
+@pytest.mark.timing
 async def test_events_come_while_nothing_else_does(url: str) -> None:
     """A client that waits for the next event, as most do, waits for ten seconds at most."""
     asked = [(dialect, question) for dialect in ALL for question in ("Late", "Slow")]

@@ -237,6 +237,7 @@ def slow_pdf() -> bytes:
     return data.getvalue()
 
 
+@pytest.mark.timing
 async def test_a_pdf_that_takes_long_is_read_in_part_beside_the_chat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

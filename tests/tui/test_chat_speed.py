@@ -36,6 +36,7 @@ async def lag_p95(chat: Chat) -> float:
     return (await measuring).p95_s
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("first", "line", "n_lines", "per_s"),
     [
@@ -66,6 +67,7 @@ async def test_event_loop_lag(
 _MIXED = "\n\n".join(BLOCKS.values()) + "\n\n"
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("first", "unit"),
     [
@@ -95,6 +97,7 @@ async def test_lag_of_an_answer_of_100_kb(first: str, unit: str, history_path: P
     raise AssertionError(f"keys wait {p95_s * 1000:.1f} ms")
 
 
+@pytest.mark.timing
 async def test_opening_a_long_chat(history_path: Path) -> None:
     history = History(history_path)
     chat_id, parent_id = history.new_chat("nano", "medium"), None

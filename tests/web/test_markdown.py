@@ -3,6 +3,7 @@
 import json
 import random
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.tui.documents import at_random, every_pair, pieces
@@ -79,6 +80,7 @@ def test_formulas_that_fail_and_delimiters_without_partner_stay_as_written(page:
     assert "$x$y$" in paragraph
 
 
+@pytest.mark.timing
 def test_a_long_answer_costs_little_at_its_end(page: Page) -> None:
     """100 kB that stream: what is finished is not made again, whatever comes after it."""
     measured = page.evaluate(

@@ -57,6 +57,7 @@ async def test_one_that_does_not_exist(prepared: Prepare, tmp_path: Path) -> Non
     assert not toolbox.tools
 
 
+@pytest.mark.timing
 async def test_one_that_hangs_at_the_start(
     prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +83,7 @@ async def test_a_start_that_nobody_waits_for(
     assert not processes_of_servers()
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("call", "why"),
     [
@@ -176,6 +178,7 @@ async def test_a_server_that_dies_between_requests(prepared: Prepare, tmp_path: 
     assert (await toolbox.run("f", {})).text == "{}"
 
 
+@pytest.mark.timing
 async def test_a_server_that_dies_again_and_again(prepared: Prepare, tmp_path: Path) -> None:
     toolbox, news = await prepared(dies=bad("dies-at-list", tmp_path))
     assert "ended. Its log ends with: no database" in news[0]

@@ -158,6 +158,7 @@ async def test_a_process_that_dies_between_calls(make_python: MakePython) -> Non
     assert await run(python, "1 + 1") == "ok: 2\n"
 
 
+@pytest.mark.timing
 async def test_cancelling_stops_the_code(make_python: MakePython) -> None:
     python = make_python()
     for code in ("while True:\n    pass", "10 ** 10 ** 8", "import time\ntime.sleep(1000)"):
