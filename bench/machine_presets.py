@@ -22,9 +22,9 @@ from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Load, PrefixOptions
 from gptoss_local.machine.hardware import read_machine
 from gptoss_local.machine.nvidia import read_gpus
-from gptoss_local.machine.plan.comparison import changes
-from gptoss_local.machine.plan.objective import OBJECTIVES
+from gptoss_local.machine.plan.options import OBJECTIVES
 from gptoss_local.machine.plan.result import Plan
+from gptoss_local.machine.plan.words import changes
 from gptoss_local.runner.planning import plan_load
 from gptoss_local.settings import load_settings
 from gptoss_local.types import Preset, SamplingParams, Usage

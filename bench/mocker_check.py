@@ -32,13 +32,12 @@ from unittest import mock
 import msgspec
 import numpy as np
 
-from gptoss_local.cluster.capacity.arrivals import read_arrivals
 from gptoss_local.cluster.capacity.profile import Profile
 from gptoss_local.cluster.capacity.replay import Request, Route, prefix_aware, replay
 from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
 from gptoss_local.cluster.capacity.sizing import Service, summarize
-from gptoss_local.cluster.capacity.source import read_bench
-from gptoss_local.engine.worker.pace import PrefillPace
+from gptoss_local.cluster.capacity.source import read_arrivals, read_bench
+from gptoss_local.engine.worker.costs import PrefillPace
 from tests.dynamo.packages import dynamo_packages
 
 BLOCK_TRACE, BLOCK = 512, 16  # tokens that a hash stands for; of a block of vLLM's

@@ -21,7 +21,7 @@ from typing import NamedTuple, get_args
 import msgspec
 
 from gptoss_local.engine.llama import Context, Model
-from gptoss_local.engine.llama.memory import logged_buffers
+from gptoss_local.engine.llama.library import logged_buffers
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Failed, Generate
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.machine.nvidia import read_gpus

@@ -13,7 +13,7 @@ def main() -> None:
 
 def _run() -> None:
     if sys.argv[1:2] == ["__complete"]:
-        from gptoss_local.cli._complete import print_candidates
+        from gptoss_local.cli.completion import print_candidates
 
         print_candidates(sys.argv[2:])
         return

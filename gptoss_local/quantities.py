@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them."""
+"""Sizes, durations and options of requests as people write them."""
 
 import contextlib
 import math
@@ -11,6 +11,23 @@ _MOST_BYTES = 2.0**60  # far below what 64 bits can say
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 _FOREVER_S = 1e9
+
+
+OptionValue = float | bool
+_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "top_k": (0, 1000),
+    "min_p": (0, 1),
+    "seed": (0, 2**31 - 1),
+    "num_predict": (1, 2**31 - 1),
+    "num_ctx": (1, 131_072),
+    "repeat_penalty": (0.1, 10),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+}
+_WHOLE = ("top_k", "seed", "num_predict", "num_ctx")
+_SWITCHES = {"on": True, "true": True, "off": False, "false": False}
 
 
 def parse_size(text: str, source: str) -> int:
@@ -70,3 +87,26 @@ def _duration_s(text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != digits:
         raise UsageError(f'invalid duration "{text}"', hint="Use e.g. 5m, 1h30m, 300 or -1.")
     return sign * sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+
+
+def parse_option(name: str, text: str) -> OptionValue:
+    """Return the value of an option as people write it; `truncate` is on or off.
+
+    Raises:
+        UsageError: there is no such option, or it cannot be that.
+    """
+    if name == "truncate":
+        if text.lower() not in _SWITCHES:
+            raise UsageError("truncate is on or off")
+        return _SWITCHES[text.lower()]
+    if name not in _RANGES:
+        names = ", ".join((*_RANGES, "truncate"))
+        raise UsageError(f"there is no option '{name}'", hint=f"There are {names}.")
+    low, high = _RANGES[name]
+    try:
+        value = int(text) if name in _WHOLE else float(text)
+    except ValueError:
+        value = high + 1
+    if not low <= value <= high:
+        raise UsageError(f"{name} is a {'whole ' * (name in _WHOLE)}number from {low} to {high}")
+    return value

@@ -18,7 +18,7 @@ KvType = Literal["f16", "q8_0", "q4_0"]
 """Those that a user may ask for: bf16 is as large as f16, and slower on GPUs."""
 
 Preset = Literal["balanced", "latency", "throughput", "quiet"]
-"""The purpose that a model is loaded for; see `gptoss_local.machine.plan.objective`."""
+"""The purpose that a model is loaded for; see `gptoss_local.machine.plan.options`."""
 
 LoadMode = Literal["auto", "none", "mmap", "direct_io", "pinned"]
 """The way to read a model's file; see `ModelParams`."""

@@ -1,6 +1,7 @@
 """Options that several commands share, and what these need before they ask the server."""
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +17,15 @@ if TYPE_CHECKING:
     from gptoss_local.api.client import Client
     from gptoss_local.models.store import ModelEntry
 
-_PATHS = ("/", ".", "~")  # with which a path begins, and no name
+_PART = r"[A-Za-z0-9][\w.-]*"
+_NAME = re.compile(rf"{_PART}/{_PART}(?:@\S+)?")
+_ADDRESS = re.compile(
+    rf"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/({_PART}/{_PART})"
+    r"(?:/(?:tree|blob|resolve)/([^/?#\s]+)[^?#]*)?/?(?:[?#].*)?"
+)
 
+
+_PATHS = ("/", ".", "~")  # with which a path begins, and no name
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 NamesOnly = Annotated[bool, typer.Option("--quiet", "-q", help="Print names only.")]
@@ -52,6 +60,19 @@ Plot = Annotated[
 ]
 Dark = Annotated[bool, typer.Option("--dark", help="Draw it on a dark background.")]
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name, or path of a GGUF file.")]
+
+
+def repository(text: str) -> str | None:
+    """Return `OWNER/NAME` or `OWNER/NAME@REVISION`; None if the text names no repository.
+
+    Args:
+        text: Such a name, `https://huggingface.co/OWNER/NAME`, `hf.co/OWNER/NAME`,
+            `.../tree/REVISION`, or `hf://OWNER/NAME`.
+    """
+    text = text.removeprefix("hf://")
+    if match := _ADDRESS.fullmatch(text):
+        return match[1] if match[2] is None else f"{match[1]}@{match[2]}"
+    return text if _NAME.fullmatch(text) else None
 
 
 def is_path(text: str) -> bool:

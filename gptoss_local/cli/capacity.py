@@ -111,8 +111,8 @@ def _assumptions(source: "Source", goal: "Goal") -> list[str]:
 
 
 def _replay(source: "Source", promise: "Promise", arrivals: Path, json: bool) -> None:
-    from gptoss_local.cluster.capacity.arrivals import read_arrivals
     from gptoss_local.cluster.capacity.sizing import size_recorded
+    from gptoss_local.cluster.capacity.source import read_arrivals
 
     requests = read_arrivals(arrivals, source.profile.n_ctx)
     found = size_recorded(source.profile, promise, requests, _tell)

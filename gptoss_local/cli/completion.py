@@ -4,18 +4,17 @@ It asks the command as it was typed, so that a shell completes for the gptoss th
 shell evaluates what it prints.
 """
 
+import re
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
+import msgspec
 import typer
 
-
-class Shell(StrEnum):
-    bash = "bash"
-    zsh = "zsh"
-    fish = "fish"
-    powershell = "powershell"
-
+from gptoss_local.errors import GptOssError
+from gptoss_local.settings import Settings, load_settings
 
 # From bash 3.2 on, which macOS has, and without the package bash-completion.
 _BASH = r"""# Completion of gptoss for bash: source <(gptoss completion bash)
@@ -36,7 +35,6 @@ _gptoss() {
 }
 complete -o default -F _gptoss gptoss
 """
-
 # Sourced, or as a file `_gptoss` in a folder of `fpath`.
 _ZSH = r"""#compdef gptoss
 # Completion of gptoss for zsh: source <(gptoss completion zsh)
@@ -55,7 +53,6 @@ else
     compdef _gptoss gptoss
 fi
 """
-
 _FISH = r"""# Completion of gptoss for fish: gptoss completion fish | source
 function __gptoss_offers
     set -l words (commandline -opc)
@@ -64,7 +61,6 @@ function __gptoss_offers
 end
 complete -c gptoss -n __gptoss_offers -f -a '$__gptoss_offered'
 """
-
 _POWERSHELL = r"""# gptoss completion powershell | Out-String | Invoke-Expression
 Register-ArgumentCompleter -Native -CommandName gptoss -ScriptBlock {
     param($word, $ast, $position)
@@ -80,6 +76,19 @@ Register-ArgumentCompleter -Native -CommandName gptoss -ScriptBlock {
     }
 }
 """
+_NameKind = Literal["installed", "loaded", "known"]
+_KINDS: dict[str, _NameKind] = {"stop": "loaded", "pull": "known"}  # all others: installed
+_TIMEOUT_S = 0.5
+# Any file of the models folder is a name, and a shell might obey what one says.
+_PLAIN = re.compile(r"[a-z0-9_.:/-]+")
+
+
+class Shell(StrEnum):
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+    powershell = "powershell"
+
 
 _SCRIPTS = {
     Shell.bash: _BASH,
@@ -102,3 +111,109 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> 
 def script_for(shell: Shell) -> str:
     """Return the completion script of a shell."""
     return _SCRIPTS[shell]
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Running(msgspec.Struct):
+    models: list[_Named]
+
+
+def print_candidates(words: Sequence[str]) -> None:
+    """Print what the last word may become, after those before it; nothing if that is any word."""
+    *before, word = words or [""]
+    word = word.strip("\"'")  # Windows PowerShell passes an empty word on only in quotes
+    for candidate, about in _candidates(before, word):
+        if candidate.startswith(word):
+            print(f"{candidate}\t{about}" if about else candidate)
+
+
+def _candidates(before: Sequence[str], word: str) -> Iterable[tuple[str, str]]:
+    from gptoss_local.cli.main import COMMANDS, make_app
+
+    if not before:
+        root = {"--help": "Show the help.", "--version": "Show the version."}
+        return (root if word.startswith("-") else COMMANDS).items()
+    if before[0] not in COMMANDS:
+        return ()
+    group: Any = typer.main.get_command(make_app(before[:1]))
+    command = group.commands[before[0]]
+    options = {
+        flag: each
+        for each in command.get_params(typer.Context(command))
+        for flag in (*each.opts, *each.secondary_opts)
+        if flag.startswith("-") and not each.hidden
+    }
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    pending, n = None, 0
+    for each in before[1:]:
+        if pending is not None:
+            pending = None
+        elif each in options and not options[each].is_flag:
+            pending = options[each]
+        elif not each.startswith("-"):
+            n += 1
+    if pending is not None:
+        return _values(pending, before[0])
+    if word.startswith("-"):
+        return [(flag, each.help or "") for flag, each in options.items()]
+    if n >= len(arguments) and arguments and arguments[-1].nargs == -1:
+        n = len(arguments) - 1
+    return _values(arguments[n], before[0]) if n < len(arguments) else ()
+
+
+def _values(parameter: Any, command: str) -> list[tuple[str, str]]:
+    """Return the words that an argument or an option may have, if they are few."""
+    words = getattr(parameter.type, "choices", ())
+    if (parameter.metavar or "").startswith("MODEL"):
+        is_option = parameter.param_type_name == "option"
+        words = _plain_names("installed" if is_option else _KINDS.get(command, "installed"))
+    elif parameter.metavar == "AGENT":
+        from gptoss_local.cli.launch.agents import AGENTS
+
+        words = [*AGENTS]
+    return [(str(each), "") for each in words]
+
+
+def _plain_names(kind: _NameKind) -> list[str]:
+    """Return the names of a kind of models; none where they cannot be found out."""
+    try:
+        return list(filter(_PLAIN.fullmatch, _names(kind, load_settings())))
+    except GptOssError:  # the command itself will say it
+        return []
+
+
+def _names(kind: _NameKind, settings: Settings) -> list[str]:
+    match kind:
+        case "installed":
+            from gptoss_local.models.names import installed_names
+
+            return installed_names(settings.models_dir)
+        case "known":
+            from gptoss_local.models.catalog import catalog
+
+            return [model.name for model in catalog() if model.repo]
+        case "loaded":
+            return _loaded(settings)
+
+
+def _loaded(settings: Settings) -> list[str]:
+    """Return the names of the models that the server has in memory.
+
+    PERF: a socket, as importing http.client takes 15 ms, and httpx 60.
+    """
+    import socket
+
+    url = urlsplit(settings.url)
+    key = f"Authorization: Bearer {settings.api_key}\r\n" if settings.api_key else ""
+    request = f"GET /api/ps HTTP/1.0\r\nHost: {url.netloc}\r\n{key}\r\n"
+    try:
+        with socket.create_connection((url.hostname or "", url.port or 0), _TIMEOUT_S) as server:
+            server.sendall(request.encode())
+            answer = server.makefile("rb").read(1 << 20)
+        running = msgspec.json.decode(answer.partition(b"\r\n\r\n")[2], type=_Running)
+    except (OSError, msgspec.DecodeError):  # no server, or another one
+        return []
+    return [model.name for model in running.models]

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._options import DenseType, Json, Quiet, Tokenizer, Workers
+from gptoss_local.cli._options import DenseType, Json, Quiet, Tokenizer, Workers, repository
 from gptoss_local.cli._output import RESUMABLE, print_json, print_table, progress_bar
-from gptoss_local.cli._repository import repository
 from gptoss_local.quantities import parse_size
 from gptoss_local.settings import load_settings
 

@@ -115,7 +115,7 @@ def _empty_app() -> typer.Typer:
 
 def _make_welcome_app() -> typer.Typer:
     """Return what `gptoss` alone is on a terminal; elsewhere it prints the help."""
-    from gptoss_local.cli._welcome import welcome
+    from gptoss_local.cli.chat import welcome
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(welcome)

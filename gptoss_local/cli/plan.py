@@ -62,10 +62,9 @@ def plan(
     from msgspec.structs import replace
 
     from gptoss_local.machine.hardware import read_machine
-    from gptoss_local.machine.plan.comparison import changes, explain_preset
     from gptoss_local.machine.plan.hypothetical import imagine
     from gptoss_local.machine.plan.measured import Measured
-    from gptoss_local.machine.plan.words import explain
+    from gptoss_local.machine.plan.words import changes, explain, explain_preset
 
     settings = load_settings(
         context_length=ctx,

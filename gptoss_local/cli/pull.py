@@ -7,9 +7,8 @@ import typer
 from rich.filesize import decimal
 
 from gptoss_local.cli._fetch import fetch, take_from_disk
-from gptoss_local.cli._options import DenseType, Json, Quiet, say_unreadable
+from gptoss_local.cli._options import DenseType, Json, Quiet, repository, say_unreadable
 from gptoss_local.cli._output import RESUMABLE, print_facts, print_json, progress_bar
-from gptoss_local.cli._repository import repository
 from gptoss_local.errors import ModelNotFoundError, UsageError
 from gptoss_local.formats.ggml_types import GGML_TYPES
 from gptoss_local.formats.gguf_file import read_info

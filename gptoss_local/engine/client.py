@@ -14,9 +14,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from gptoss_local.engine import protocol
-from gptoss_local.engine.environment import environment
+from gptoss_local.engine.child import LastWords, environment
 from gptoss_local.engine.interface import caller
-from gptoss_local.engine.last_words import LastWords
 from gptoss_local.engine.protocol import (
     BlocksChanged,
     Cancel,

@@ -20,8 +20,7 @@ from gptoss_local.machine.plan.measured import read_measured
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.runner.loading import load_command, load_model
-from gptoss_local.runner.planning import measured_file, plan_load
-from gptoss_local.runner.retries import Attempt
+from gptoss_local.runner.planning import Attempt, measured_file, plan_load
 from gptoss_local.settings import Settings
 from gptoss_local.types import SamplingParams
 

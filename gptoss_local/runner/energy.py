@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from gptoss_local.harmony import Done, Started
-from gptoss_local.machine.energy import Meters
 from gptoss_local.machine.hardware import read_usable_gpus
+from gptoss_local.machine.nvidia import Meters
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 

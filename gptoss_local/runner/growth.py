@@ -16,8 +16,7 @@ from gptoss_local.harmony import ChatRequest, Growing, RawRequest
 from gptoss_local.machine.plan.measured import read_measured
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
-from gptoss_local.runner.planning import measured_file, plan_load
-from gptoss_local.runner.retries import Attempt
+from gptoss_local.runner.planning import Attempt, measured_file, plan_load
 from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss")

@@ -26,13 +26,19 @@ from gptoss_local.machine.plan.measured import (
     plan_id,
     read_measured,
 )
-from gptoss_local.machine.plan.objective import OBJECTIVES
+from gptoss_local.machine.plan.options import OBJECTIVES
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import GGUFInfo, ModelEntry, read_info, read_tokens
 from gptoss_local.runner.calibration import calibrate, is_due, keep
 from gptoss_local.runner.loads import LoadProgress
-from gptoss_local.runner.planning import free_vram, measured_file, plan_load
-from gptoss_local.runner.retries import MAX_TRIES, Attempt, next_attempt
+from gptoss_local.runner.planning import (
+    MAX_TRIES,
+    Attempt,
+    free_vram,
+    measured_file,
+    next_attempt,
+    plan_load,
+)
 from gptoss_local.settings import Settings
 from gptoss_local.types import ModelParams
 

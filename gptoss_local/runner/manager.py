@@ -23,7 +23,7 @@ from gptoss_local.harmony import (
     Vocabulary,
     answer,
 )
-from gptoss_local.machine.plan.objective import most_answers
+from gptoss_local.machine.plan.options import most_answers
 from gptoss_local.models.store import ModelEntry, find_model, read_info
 from gptoss_local.progress import each_step
 from gptoss_local.runner.counters import Counters
@@ -32,8 +32,7 @@ from gptoss_local.runner.energy import Energy
 from gptoss_local.runner.growth import Growth
 from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
 from gptoss_local.runner.loads import LoadProgress, Loads, LoadStatus
-from gptoss_local.runner.planning import choose_unload, plan_load
-from gptoss_local.runner.retries import Attempt
+from gptoss_local.runner.planning import Attempt, choose_unload, plan_load
 from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss")

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gptoss_local.machine.plan.objective import most_answers
+from gptoss_local.machine.plan.options import most_answers
 from gptoss_local.settings import Settings
 
 _log = logging.getLogger("gptoss.connections")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 
 from gptoss_local.errors import UsageError
-from gptoss_local.request_options import OptionValue, parse_option
+from gptoss_local.quantities import OptionValue, parse_option
 from gptoss_local.settings import config_path
 from gptoss_local.types import Effort
 from gptoss_local.whole_file import write_whole

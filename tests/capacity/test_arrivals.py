@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gptoss_local.cluster.capacity.arrivals import read_arrivals
+from gptoss_local.cluster.capacity.source import read_arrivals
 from gptoss_local.errors import ContextOverflowError, PathNotFoundError, UsageError
 
 LINE = '{"timestamp": 1500, "input_length": 700, "output_length": 9, "hash_ids": [%s]}'

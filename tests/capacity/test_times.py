@@ -11,7 +11,7 @@ import pytest
 from gptoss_local.cluster.capacity.profile import Profile
 from gptoss_local.cluster.capacity.replay import Request, replay
 from gptoss_local.cluster.capacity.simulated_engine import SimulatedEngine
-from gptoss_local.engine.worker.pace import PrefillPace
+from gptoss_local.engine.worker.costs import PrefillPace
 
 BENCH = Path(__file__).parents[2] / "bench"
 N_CTX, N_BATCH, N_SEQ, N_STREAMS = 2048, 512, 3, 5

@@ -200,7 +200,7 @@ def test_notes_are_shown(environment: dict[str, str], tmp_path: Path) -> None:
     ],
 )
 def test_repositories_as_people_name_them(text: str, name: str | None) -> None:
-    from gptoss_local.cli._repository import repository
+    from gptoss_local.cli._options import repository
 
     assert repository(text) == name
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.cli import _first_model
-from gptoss_local.cli._welcome import _facts
+from gptoss_local.cli.chat import _facts
 from gptoss_local.machine.hardware import Machine, free_bytes
 from gptoss_local.settings import Settings
 from tests.cli.conftest import run_cli

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from gptoss_local.cli.launch.merge import Default, Item, merge
+from gptoss_local.cli.launch.settings_file import Default, Item, merge
 from gptoss_local.errors import UsageError
 
 NAMES = st.text("abcdefgh äü漢-_/:.", min_size=1, max_size=8).filter(lambda t: t.strip() == t)

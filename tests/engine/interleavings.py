@@ -32,9 +32,8 @@ from gptoss_local.engine.protocol import (
     Tokens,
 )
 from gptoss_local.engine.worker.cache import archive, prefix_cache
-from gptoss_local.engine.worker.costs import StepCosts
+from gptoss_local.engine.worker.costs import PrefillPace, StepCosts
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.engine.worker.pace import PrefillPace
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from gptoss_local.types import CacheType, ContextParams, Penalties, SamplingParams
 from tests.engine.prefix_run import END, Reference, text

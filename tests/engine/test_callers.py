@@ -8,8 +8,8 @@ import pytest
 
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Finished, Generate
-from gptoss_local.engine.worker.callers import Callers, Turn
 from gptoss_local.engine.worker.engine import Engine
+from gptoss_local.engine.worker.sequence import Callers, Turn
 from gptoss_local.types import ContextParams, SamplingParams
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from gptoss_local.engine.environment import environment
+from gptoss_local.engine.child import environment
 from gptoss_local.types import ModelParams
 from tests.engine.run import load_of
 

@@ -13,7 +13,7 @@ import pytest
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate, Logprob, Tokens
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.engine.worker.sampling.logprobs import logprob
+from gptoss_local.engine.worker.sampling.draw import logprob
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony.vocabulary import RETURN, STOP_TOKENS

@@ -2,8 +2,8 @@
 
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate
+from gptoss_local.engine.worker.costs import PrefillPace
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.engine.worker.pace import PrefillPace
 from gptoss_local.types import ContextParams
 from tests.engine.run import GREEDY
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gptoss_local.engine.worker.cache.common_prefix import common_prefix
+from gptoss_local.engine.worker.cache.slots import common_prefix
 from gptoss_local.errors import ContextOverflowError
 from tests.engine.prefix_run import END, Run, in_memory, text
 from tests.engine.smooth_model import TOLERANCE

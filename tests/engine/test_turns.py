@@ -7,9 +7,8 @@ import pytest
 
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate, StepTimes, Tokens
-from gptoss_local.engine.worker.costs import StepCosts
+from gptoss_local.engine.worker.costs import PrefillPace, StepCosts
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.engine.worker.pace import PrefillPace
 from gptoss_local.types import ContextParams, SamplingParams
 
 # H100, ms: bench/results/row-costs.md

@@ -3,8 +3,7 @@
 import pynvml
 import pytest
 
-from gptoss_local.machine.energy import Meters
-from gptoss_local.machine.nvidia import Gpu
+from gptoss_local.machine.nvidia import Gpu, Meters
 from tests.machine.test_hardware import fake_driver
 
 CARD = Gpu(index=0, name="NVIDIA H100", uuid="GPU-1", total_bytes=1, free_bytes=1)

@@ -4,14 +4,12 @@ import pytest
 
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
-from gptoss_local.machine.plan.comparison import changes, explain_preset
 from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.measured import Tuning
-from gptoss_local.machine.plan.objective import OBJECTIVES, most_answers
-from gptoss_local.machine.plan.options import plan_options
+from gptoss_local.machine.plan.options import OBJECTIVES, most_answers, plan_options
 from gptoss_local.machine.plan.planner import FLOOR_CTX, make_plan
 from gptoss_local.machine.plan.result import Plan
-from gptoss_local.machine.plan.words import explain
+from gptoss_local.machine.plan.words import changes, explain, explain_preset
 from gptoss_local.settings import Settings
 from gptoss_local.types import Preset
 from tests.plan.machines import LARGE, SMALL, gpu, machine

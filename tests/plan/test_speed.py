@@ -5,7 +5,7 @@ import pytest
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import ModelFacts, published_facts
 from gptoss_local.machine.plan.memory import Shape
-from gptoss_local.machine.plan.objective import Objective
+from gptoss_local.machine.plan.options import Objective
 from gptoss_local.machine.plan.placement import Placement, iter_placements
 from gptoss_local.machine.plan.speed import HostWeights, Speed, estimate_speed
 from tests.plan.machines import GIB, gpu, machine

@@ -10,7 +10,7 @@ import pynvml
 import pytest
 
 from gptoss_local.harmony import Done, Started
-from gptoss_local.machine.energy import Meters
+from gptoss_local.machine.nvidia import Meters
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner import energy as module
 from gptoss_local.runner.energy import AnswerEnergy, Energy, ModelEnergy

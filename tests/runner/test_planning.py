@@ -27,8 +27,13 @@ from gptoss_local.runner import loading, planning
 from gptoss_local.runner.loading import LoadedModel, load_command
 from gptoss_local.runner.loads import LoadStatus
 from gptoss_local.runner.manager import ModelManager
-from gptoss_local.runner.planning import choose_unload, measured_file, plan_load
-from gptoss_local.runner.retries import STEP_BYTES, Attempt
+from gptoss_local.runner.planning import (
+    STEP_BYTES,
+    Attempt,
+    choose_unload,
+    measured_file,
+    plan_load,
+)
 from gptoss_local.settings import Settings
 from tests.plan.machines import GIB, gpu, machine
 

@@ -3,7 +3,7 @@
 from gptoss_local.errors import EngineCrashedError, ModelLoadError
 from gptoss_local.machine.plan.options import PlanOptions
 from gptoss_local.machine.plan.planner import make_plan
-from gptoss_local.runner.retries import STEP_BYTES, Attempt, next_attempt
+from gptoss_local.runner.planning import STEP_BYTES, Attempt, next_attempt
 from tests.plan.machines import GIB, LARGE, gpu, machine
 
 HERE = machine(gpu(16))

@@ -6,7 +6,7 @@ from rich.filesize import decimal
 
 from gptoss_local.errors import UsageError
 from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model
-from gptoss_local.request_options import parse_option
+from gptoss_local.quantities import parse_option
 from gptoss_local.talk.conversation.tool_choice import without_tools
 from gptoss_local.types import Effort
 from tui.chat_parts import ChatParts

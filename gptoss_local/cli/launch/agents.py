@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.cli.launch.merge import Default, Item
-from gptoss_local.cli.launch.settings_file import SettingsFile
+from gptoss_local.cli.launch.settings_file import Default, Item, SettingsFile
 
 KEY_VARIABLE = "GPTOSS_API_KEY"
 """The variable that files and arguments name instead of the key."""

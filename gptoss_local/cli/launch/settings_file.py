@@ -1,18 +1,227 @@
-"""A program's settings file: what would change in it, and the change made without loss."""
+"""Changes a program's settings file without loss: everything else in it stays, comments too.
+
+Knows JSON (with comments and trailing commas) and YAML; knows no program.
+"""
 
 import contextlib
 import difflib
+import io
+import json
 import os
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping, MutableSequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from gptoss_local.cli.launch.merge import Format, merge
 from gptoss_local.errors import UsageError
+
+Format = Literal["json", "yaml"]
+_WORDS = ("null", "true", "false", "Infinity", "NaN")
+
+
+@dataclass(frozen=True)
+class Item:
+    """An entry of a list. One that has the same value of `key` is changed, or else it is added.
+
+    Attributes:
+        is_first: Added before the others instead of after them.
+    """
+
+    key: str
+    value: Mapping[str, Any]
+    is_first: bool = False
+
+
+@dataclass(frozen=True)
+class Default:
+    """A value for a name that has none; one that the user or the program has set stays."""
+
+    value: Any
+
+
+def merge(text: str, wanted: Mapping[str, Any], form: Format) -> str:
+    """Return the text with the wanted values in it; the same text if it has them.
+
+    Args:
+        text: Of the file; empty if there is none.
+        wanted: Nested mappings down to plain values, `Item` or `Default`.
+        form: What the text is written in.
+
+    Raises:
+        UsageError: the text cannot be read, or has another kind of value where one must go.
+    """
+    return _merge_json(text, wanted) if form == "json" else _merge_yaml(text, wanted)
+
+
+def _put(data: MutableMapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> None:
+    """Put the wanted values into parsed data."""
+    for key, value in wanted.items():
+        place, present = f"{where}{key}", data.get(key)
+        if isinstance(value, Default):
+            if present is None:
+                data[key] = value.value
+        elif isinstance(value, Item):
+            if present is None:
+                present = data[key] = []
+            _require(present, MutableSequence, f"{place} is not a list")
+            _put_item(present, value, place)
+        elif isinstance(value, Mapping):
+            if present is None:
+                present = data[key] = {}
+            _require(present, MutableMapping, f"{place} has no names and values")
+            _put(present, value, f"{place}.")
+        elif not _is_same(present, value):
+            data[key] = value
+
+
+def _put_item(entries: MutableSequence[Any], item: Item, place: str) -> None:
+    for old in entries:
+        if isinstance(old, MutableMapping) and old.get(item.key) == item.value[item.key]:
+            return _put(old, item.value, f"{place}.")
+    entry: dict[str, Any] = {}
+    _put(entry, item.value, f"{place}.")
+    entries.insert(0 if item.is_first else len(entries), entry)
+
+
+def _is_same(present: Any, value: Any) -> bool:
+    return bool(present == value) and isinstance(present, bool) == isinstance(value, bool)
+
+
+def _require(value: Any, kind: type, otherwise: str) -> None:
+    if not isinstance(value, kind):
+        raise UsageError(otherwise)
+
+
+# YAML
+
+
+def _merge_yaml(text: str, wanted: Mapping[str, Any]) -> str:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 1 << 20  # no line is wrapped
+    if not re.search(r"^- ", text, re.MULTILINE):  # else lists stand as far left as their keys
+        yaml.indent(mapping=2, sequence=4, offset=2)
+    try:
+        data, before = yaml.load(text), YAML(typ="safe").load(text)
+    except YAMLError as error:
+        raise UsageError(str(error)) from error
+    if data is None:  # nothing but comments
+        data, before = {}, None
+    _require(data, MutableMapping, "the file has no names and values")
+    _put(data, wanted)
+    if data == before:
+        return text
+    out = io.StringIO()
+    yaml.dump(data, out)
+    if before is None and text.strip():
+        return f"{text.rstrip()}\n{out.getvalue()}"
+    return out.getvalue()
+
+
+# JSON: the text is parsed twice, as data and as nodes with places; where the two differ once the
+# settings are in the data, the text is changed.
+
+
+def _merge_json(text: str, wanted: Mapping[str, Any]) -> str:
+    from json5.loader import ModelLoader, loads
+    from json5.utils import JSON5DecodeError
+
+    text = text if text.strip() else "{}\n"
+    try:
+        root, data = loads(text, loader=ModelLoader()).value, loads(text)
+    except JSON5DecodeError as error:
+        raise UsageError(str(error).replace("\t", "")) from error
+    _require(data, MutableMapping, "the file has no names and values")
+    _put(data, wanted)
+    edits = _Edits(text)
+    edits.change(root, data, 0)
+    return edits.applied()
+
+
+class _Edits:
+    """Changes of a JSON text, each a range and its new text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._edits: list[tuple[int, int, str]] = []
+        found = re.search(r"\n([ \t]+)\"", text)
+        self._unit = found[1] if found else "  "
+
+    def applied(self) -> str:
+        text = self._text
+        for start, end, new in sorted(self._edits, reverse=True):
+            text = text[:start] + new + text[end:]
+        return text
+
+    def change(self, node: Any, value: Any, depth: int) -> None:
+        """Make the text of a node that of a value, by as little as possible.
+
+        Args:
+            node: From json5's model; `_tok` and `_end_tok` are its first and last token.
+            value: What it is to be.
+            depth: How deep it is nested.
+        """
+        kind = type(node).__name__
+        if kind == "JSONObject" and isinstance(value, dict):
+            keys = [_plain(self._text_of(key)) for key in node.keys]
+            for key, child in zip(keys, node.values, strict=True):
+                self.change(child, value[key], depth + 1)
+            added = {key: each for key, each in value.items() if key not in keys}
+            members = [f"{json.dumps(k)}: {self._json(v, depth + 1)}" for k, v in added.items()]
+            self._add(node, members, depth)
+        elif kind == "JSONArray" and isinstance(value, list) and len(value) >= len(node.values):
+            for child, each in zip(node.values, value, strict=False):
+                self.change(child, each, depth + 1)
+            added_items = value[len(node.values) :]
+            self._add(node, [self._json(each, depth + 1) for each in added_items], depth)
+        elif not _is_same(_plain(self._text_of(node)), value):  # also a list that gets shorter
+            self._edits.append((*_span(node), self._json(value, depth)))
+
+    def _add(self, node: Any, members: list[str], depth: int) -> None:
+        """Add members before the closing bracket, after any comment there."""
+        if not members:
+            return
+        start, end = _span(node)
+        close = end - 1
+        at = len(self._text[:close].rstrip())
+        is_on_one_line = "\n" not in self._text[start:end]
+        tail = f"\n{self._unit * depth}" if is_on_one_line else self._text[at:close]
+        if "\n" not in tail:
+            tail = f"\n{self._unit * depth}"
+        before = f"\n{self._unit * (depth + 1)}"
+        new = ",".join(f"{before}{member}" for member in members) + tail
+        if node.values and node.trailing_comma is None:
+            last = _span(node.values[-1])[1]
+            if last == at:
+                new = f",{new}"
+            else:
+                self._edits.append((last, last, ","))
+        self._edits.append((at, close, new))
+
+    def _json(self, value: Any, depth: int) -> str:
+        text = json.dumps(value, indent=self._unit, ensure_ascii=False)
+        return text.replace("\n", f"\n{self._unit * depth}")
+
+    def _text_of(self, node: Any) -> str:
+        start, end = _span(node)
+        return self._text[start:end]
+
+
+def _span(node: Any) -> tuple[int, int]:
+    return node._tok.index, node._end_tok.end
+
+
+def _plain(text: str) -> Any:
+    from json5.loader import loads
+
+    return loads(text) if text[:1] in "{[\"'-+.0123456789" or text in _WORDS else text
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 from gptoss_local.cluster.capacity.profile import Profile
 from gptoss_local.engine.protocol import Generate, PrefixOptions
-from gptoss_local.engine.worker.cache.common_prefix import common_prefix
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
-from gptoss_local.engine.worker.cache.slots import Slots
+from gptoss_local.engine.worker.cache.slots import Slots, common_prefix
 from gptoss_local.engine.worker.costs import StepCosts
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.scheduler import Scheduler, Work

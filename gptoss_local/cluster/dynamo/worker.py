@@ -1,10 +1,16 @@
-"""Load a model and serve it through a frontend of Dynamo until the process is told to end."""
+"""Load a model and serve it through a frontend of Dynamo until the process is told to end.
+
+The frontend reads vocabulary and limits of the model from a folder; there are no weights in it.
+"""
 
 import asyncio
 import math
 import os
 import signal
+import tempfile
 from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from dynamo.common.backend import WorkerConfig
@@ -13,8 +19,11 @@ from dynamo.llm.exceptions import DynamoException
 
 from gptoss_local.cluster.dynamo.address import variables
 from gptoss_local.cluster.dynamo.engine import DynamoEngine
-from gptoss_local.cluster.dynamo.model_folder import write_model_folder
-from gptoss_local.errors import ServerUnavailableError
+from gptoss_local.errors import ServerUnavailableError, disk_error
+from gptoss_local.formats.o200k import VOCAB_SIZE
+from gptoss_local.harmony.vocabulary import STOP_TOKENS, Vocabulary
+from gptoss_local.models.nano.materialize import GENERATION_CONFIG
+from gptoss_local.models.nano.tokenizer import tokenizer_config, tokenizer_json
 from gptoss_local.models.store import ModelEntry, find_model
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
@@ -33,6 +42,9 @@ frontends have to notice that a worker is about to end; Dynamo waits five second
 Progressing = AbstractContextManager[Progress]
 
 _MARGIN_S = 10  # between the end of the answers and of Dynamo's patience
+
+
+_VERSION = 1  # of what is written; another one has another folder
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,3 +128,48 @@ def _config(place: Place, folder: str) -> WorkerConfig:
         request_plane=os.environ["DYN_REQUEST_PLANE"],
         event_plane=os.environ["DYN_EVENT_PLANE"],
     )
+
+
+def write_model_folder(cache_dir: Path, vocabulary: Vocabulary, n_ctx_train: int) -> Path:
+    """Return a folder in Hugging Face's layout, written unless it is there.
+
+    It is the same for all gpt-oss models with this context, and has no chat template: the model is
+    registered for completions alone, since only our own renderer is known to render harmony right.
+
+    Args:
+        cache_dir: The user's.
+        vocabulary: Of the model.
+        n_ctx_train: The longest context that it was made for.
+
+    Raises:
+        DiskError: it cannot be written.
+    """
+    folder = cache_dir / "dynamo" / f"o200k_harmony-{n_ctx_train}-{_VERSION}"
+    if folder.is_dir():
+        return folder
+    config = {
+        "architectures": ["GptOssForCausalLM"],
+        "model_type": "gpt_oss",
+        "vocab_size": VOCAB_SIZE,
+        "max_position_embeddings": n_ctx_train,
+        "eos_token_id": STOP_TOKENS[0],
+    }
+    files: dict[str, dict[str, Any]] = {
+        "config.json": config,
+        "generation_config.json": GENERATION_CONFIG,
+        "tokenizer.json": tokenizer_json(vocabulary.token_bytes),
+        "tokenizer_config.json": tokenizer_config(),
+    }
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+            written = Path(place) / folder.name
+            written.mkdir()
+            for name, content in files.items():
+                (written / name).write_bytes(msgspec.json.encode(content))
+            written.rename(folder)
+    except OSError as error:
+        if not folder.is_dir():  # another worker may have been faster
+            message = f"{folder} cannot be written: {error.strerror}"
+            raise disk_error(message, error, hint="GPTOSS_HOME says where it is.") from error
+    return folder

@@ -20,8 +20,7 @@ from gptoss_local.engine.llama.batch import Batch
 from gptoss_local.engine.llama.canary import Canary
 from gptoss_local.engine.llama.context import Context, State
 from gptoss_local.engine.llama.devices import Device, list_devices
-from gptoss_local.engine.llama.library import has_gpu, library_version
-from gptoss_local.engine.llama.memory import MemoryBuffer
+from gptoss_local.engine.llama.library import MemoryBuffer, has_gpu, library_version
 from gptoss_local.engine.llama.model import Model
 from gptoss_local.engine.llama.sampler import Sampler
 

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from gptoss_local.engine.llama.batch import Batch
 from gptoss_local.engine.llama.chains import Chains
-from gptoss_local.engine.llama.library import forget_log, recent_log
-from gptoss_local.engine.llama.memory import logged_buffers
+from gptoss_local.engine.llama.library import forget_log, logged_buffers, recent_log
 from gptoss_local.engine.llama.model import Model
 from gptoss_local.errors import ContextOverflowError, EngineError, ModelLoadError
 from gptoss_local.types import CacheType, ContextParams

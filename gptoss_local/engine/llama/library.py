@@ -1,18 +1,20 @@
 """Start the shared library and keep its log.
 
 llama.cpp reports the reason of a failure, and the sizes of its buffers, only in its log, so the
-last lines are kept: they are quoted in our errors and read by `memory`.
+last lines are kept: they are quoted in our errors and read by `logged_buffers`.
 """
 
 import contextlib
 import functools
 import os
+import re
 import sys
 from collections import deque
 from ctypes import c_char_p, c_size_t, c_void_p
 from typing import Any
 
 import llama_cpp
+import msgspec
 from llama_cpp.llama_cpp import _base_path, _lib
 
 from gptoss_local.errors import ModelLoadError
@@ -111,3 +113,29 @@ def _function(name: str) -> Any:
 
         return libggml[name]
     raise ModelLoadError(f"llama.cpp's libraries have no {name}")
+
+
+_BUFFER = re.compile(
+    r": +(\S+) +(model|KV|output|compute) buffer size = +([0-9.]+) MiB", re.IGNORECASE
+)
+
+
+class MemoryBuffer(msgspec.Struct, frozen=True):
+    """One allocation: `CUDA0`, `CPU_Mapped`, `CUDA_Host`, …; what for; its size to 0.01 MiB."""
+
+    place: str
+    purpose: str
+    n_bytes: int
+
+
+def logged_buffers() -> list[MemoryBuffer]:
+    """Return the buffers reported since the log was last forgotten.
+
+    The compute buffer may be reported more than once, as it grows; the last one counts.
+    """
+    found: list[MemoryBuffer] = []
+    for place, purpose, mebibytes in _BUFFER.findall(whole_log()):
+        if purpose == "compute":
+            found = [b for b in found if (b.place, b.purpose) != (place, purpose)]
+        found.append(MemoryBuffer(place, purpose.lower(), round(float(mebibytes) * 2**20)))
+    return found

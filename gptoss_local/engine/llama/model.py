@@ -11,8 +11,7 @@ from typing import Any, Protocol
 import llama_cpp
 
 from gptoss_local.engine.llama.devices import CPU, buffer_type, device_handle
-from gptoss_local.engine.llama.library import forget_log, recent_log, start_library
-from gptoss_local.engine.llama.memory import logged_buffers
+from gptoss_local.engine.llama.library import forget_log, logged_buffers, recent_log, start_library
 from gptoss_local.engine.llama.pinning import can_pin, pin, unpin
 from gptoss_local.errors import EngineError, ModelLoadError
 from gptoss_local.types import LoadMode, ModelParams

@@ -32,8 +32,8 @@ from gptoss_local.engine.worker.sampling.draw import (
     move_to_cpu,
     place_sampler,
     prepare_samplers,
+    score,
 )
-from gptoss_local.engine.worker.sampling.logprobs import score
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.engine.worker.scheduler import Scheduler, Work, fill_batch
 from gptoss_local.engine.worker.sequence import Sequence, refusal

@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 from gptoss_local.engine.llama import Batch
 from gptoss_local.engine.worker.cache.archive import Archive
-from gptoss_local.engine.worker.cache.common_prefix import common_prefix
 from gptoss_local.engine.worker.cache.prefix_cache import Match, PrefixCache
-from gptoss_local.engine.worker.cache.slots import Slots
-from gptoss_local.engine.worker.callers import Callers
+from gptoss_local.engine.worker.cache.slots import Slots, common_prefix
+from gptoss_local.engine.worker.costs import PrefillPace
 from gptoss_local.engine.worker.drafts.speculation import Speculation
-from gptoss_local.engine.worker.pace import PrefillPace
-from gptoss_local.engine.worker.sequence import Sequence
+from gptoss_local.engine.worker.sequence import Callers, Sequence
 
 # Cells that must be free for every sequence to grow into before another one is admitted, so that
 # it does not push one out again a few tokens later.

@@ -14,7 +14,7 @@ from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import ModelFacts
 from gptoss_local.machine.plan.memory import MAX_HOST_BATCH, Shape
-from gptoss_local.machine.plan.objective import BALANCED, N_ANSWER, N_PROMPT, Objective
+from gptoss_local.machine.plan.options import BALANCED, N_ANSWER, N_PROMPT, Objective
 from gptoss_local.machine.plan.placement import Placement
 
 Bound = Literal["GPU memory", "GPU compute", "RAM", "CPU", "PCIe", "disk"]

@@ -6,13 +6,23 @@ from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Gpu
 from gptoss_local.machine.plan.facts import EXPERT_PARTS, ModelFacts
 from gptoss_local.machine.plan.memory import all_cache_bytes
-from gptoss_local.machine.plan.objective import N_ANSWER, N_PROMPT
-from gptoss_local.machine.plan.options import PlanOptions
+from gptoss_local.machine.plan.options import N_ANSWER, N_PROMPT, PlanOptions
 from gptoss_local.machine.plan.planner import FLOOR_CTX, half_ctx_costs
 from gptoss_local.machine.plan.result import Plan
+from gptoss_local.types import Preset
 
 _UNTUNED = "until `gptoss tune` has measured it"
 _UNLOADED = "until its first load has measured it"
+
+
+_WORDS = {
+    "n_seq": "answers at the same time",
+    "n_ctx": "tokens of context",
+    "n_batch": "tokens of a batch",
+    "n_host_expert_layers": "layers with experts in RAM",
+    "n_threads_prefill": "threads for prompts",
+    "n_threads_decode": "threads for answers",
+}
 
 
 def explain(
@@ -192,3 +202,35 @@ def _speed(facts: ModelFacts, options: PlanOptions, plan: Plan, *, is_tuned: boo
         f"An estimate, {'corrected by what was measured here' if is_tuned else unknown}.",
         f"That is {_request(options, plan)}, by which this plan was chosen{context}.",
     ]
+
+
+def changes(balanced: Plan, plan: Plan) -> dict[str, tuple[int, int]]:
+    """Return the numbers that differ, by name: of the balanced plan, and of the other."""
+    pairs = zip(_numbers(balanced), _numbers(plan), strict=True)
+    return {name: pair for name, pair in zip(_WORDS, pairs, strict=True) if pair[0] != pair[1]}
+
+
+def explain_preset(preset: Preset, facts: ModelFacts, balanced: Plan, plan: Plan) -> list[str]:
+    """Say what a preset changes, and what it cannot."""
+    found = changes(balanced, plan)
+    parts = [f"{_WORDS[name]} ({old:,} to {new:,})" for name, (old, new) in found.items()]
+    lines = [f"The preset {preset} changes {', '.join(parts) or 'nothing here'}."]
+    if preset == "quiet" and plan.uses_gpu:
+        if plan.placement.expert_bytes_on_host(facts):
+            lines.append("CPU threads sleep while the GPU computes.")
+        lines.append(
+            "Only an administrator can lower a GPU's power: `sudo nvidia-smi --power-limit=WATTS`."
+        )
+    return lines
+
+
+def _numbers(plan: Plan) -> tuple[int, ...]:
+    shape = plan.shape
+    return (
+        shape.n_seq,
+        shape.n_ctx,
+        shape.n_batch,
+        len(plan.placement.host_experts) + len(plan.placement.host_parts),
+        plan.n_threads_prefill,
+        plan.n_threads_decode,
+    )

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 from gptoss_local.engine.protocol import BlocksChanged, StoredBlocks
-from gptoss_local.engine.worker.cache.common_prefix import common_prefix
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
-from gptoss_local.engine.worker.cache.slots import Slots
+from gptoss_local.engine.worker.cache.slots import Slots, common_prefix
 
 
 class BlockReporter:

@@ -10,7 +10,7 @@ from array import array
 from gptoss_local.engine.llama import Batch, Context
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.slots import Slot, Slots
-from gptoss_local.engine.worker.pace import PrefillPace
+from gptoss_local.engine.worker.costs import PrefillPace
 from gptoss_local.errors import GptOssError
 
 

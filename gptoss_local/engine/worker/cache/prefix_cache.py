@@ -14,8 +14,7 @@ from typing import NamedTuple
 from gptoss_local.engine.llama import Context, State
 from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.checkpoints import Checkpoint, Checkpoints
-from gptoss_local.engine.worker.cache.common_prefix import common_prefix
-from gptoss_local.engine.worker.cache.slots import Slot, Slots
+from gptoss_local.engine.worker.cache.slots import Slot, Slots, common_prefix
 from gptoss_local.errors import EngineError
 
 _log = logging.getLogger("gptoss")

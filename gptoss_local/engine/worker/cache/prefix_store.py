@@ -22,7 +22,7 @@ import numpy as np
 from gptoss_local.engine.llama import Context, State, library_version
 from gptoss_local.engine.protocol import PrefixOptions
 from gptoss_local.engine.worker.cache.checkpoints import Checkpoint
-from gptoss_local.engine.worker.cache.common_prefix import common_prefix
+from gptoss_local.engine.worker.cache.slots import common_prefix
 from gptoss_local.errors import EngineError
 
 _log = logging.getLogger("gptoss")

@@ -1,1 +1,1 @@
-"""The next token: `draw` samples it, from those that a `mask` allows; `logprobs` scores it."""
+"""The next token: `draw` samples and scores it, from those that a `mask` allows."""

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from gptoss_local.errors import AnsweringError, ChatNotFoundError, GptOssError, UsageError
 from gptoss_local.models.pulling.jobs import Status
-from gptoss_local.request_options import parse_option
+from gptoss_local.quantities import parse_option
 from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import read_body, read_text
 from gptoss_local.server.chats import Answers

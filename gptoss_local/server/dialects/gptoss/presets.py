@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local.models.pulling.jobs import Status
-from gptoss_local.request_options import OptionValue, parse_option
+from gptoss_local.quantities import OptionValue, parse_option
 from gptoss_local.server.body import read_body
 from gptoss_local.server.streaming import json_response
 from gptoss_local.talk.presets import Preset, read_presets, remove_preset, save_preset
