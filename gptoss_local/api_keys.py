@@ -68,10 +68,7 @@ def read_keys(path: Path) -> list[ApiKey]:
 def add_key(path: Path, name: str, **fields: int | Sequence[str] | None) -> str:
     """Make a key, and write its hash; the file is made if it is not there.
 
-    Args:
-        path: The file.
-        name: Whose key it is.
-        fields: Its limits and tools, by their names in `ApiKey`.
+    `fields` are its limits and tools, by their names in `ApiKey`.
 
     Returns:
         The key, which cannot be had again.

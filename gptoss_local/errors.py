@@ -47,9 +47,8 @@ _Error = TypeVar("_Error", bound="GptOssError")
 class GptOssError(Exception):
     """Base of the tree: one sentence that says what happened, one that says what to do.
 
-    Args:
-        message: What happened, a full sentence without trailing advice.
-        hint: The next thing to do, ideally a command; empty when there is nothing to add.
+    `message` says what happened, in a full sentence without trailing advice. `hint` is the next
+    thing to do, ideally a command; empty when there is nothing to add.
     """
 
     exit_code: ClassVar[int] = 1
@@ -155,10 +154,7 @@ class ServerBusyError(ServerUnavailableError):
 class RateLimitError(ServerUnavailableError):
     """An API key is over a limit of its own.
 
-    Args:
-        message: As for all errors.
-        hint: As for all errors.
-        retry_after_s: Whole seconds after which the next request is admitted.
+    The next request is admitted after `retry_after_s` whole seconds.
     """
 
     http_status = 429
@@ -171,12 +167,8 @@ class RateLimitError(ServerUnavailableError):
 class ContextOverflowError(GptOssError):
     """A prompt, or a prompt and its answer, are longer than the context.
 
-    Args:
-        message: As for all errors.
-        hint: As for all errors.
-        n_prompt: Tokens of a prompt that nothing has been done with yet; None: something has.
-        n_ctx: Tokens of the context that it does not fit in.
-        n_ctx_max: Most tokens that the model can read.
+    `n_prompt` are the tokens of a prompt that nothing has been done with yet (None: something has),
+    `n_ctx` those of the context that it does not fit in. The model can read `n_ctx_max`.
     """
 
     exit_code = 8
@@ -261,11 +253,7 @@ def disk_error(message: str, error: OSError, *, hint: str) -> DiskError:
 def newer_file(kind: type[_Error], path: object, version: int, known: int) -> _Error:
     """Return the error for a file that a later version of gptoss wrote, which must stay.
 
-    Args:
-        kind: Its class.
-        path: The file.
-        version: That of the file.
-        known: The latest one that this program knows.
+    `known` is the latest version that this program knows.
     """
     return kind(
         f"{path} was written by a newer gptoss (version {version} of the file, this one knows "

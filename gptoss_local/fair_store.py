@@ -13,10 +13,6 @@ class FairStore(Generic[V]):
 
     Over the bound, the owner that has the most loses what it has used least recently. So no owner
     can push out all that another one keeps.
-
-    Args:
-        max_bytes: Of all values together.
-        n_bytes_of: Measures a value.
     """
 
     def __init__(self, max_bytes: int, n_bytes_of: Callable[[V], int]) -> None:

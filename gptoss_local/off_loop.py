@@ -29,9 +29,8 @@ class NotWantedError(Exception):
 async def run_off_loop(work: Callable[[Check], T], n_bytes: int) -> T:
     """Run work in a thread and return its result; a cancelled wait ends the work, too.
 
-    Args:
-        work: Is called with a function to call between its steps.
-        n_bytes: How much text it goes through, which decides where it waits.
+    `work` gets a function to call between its steps. The `n_bytes` of text that it goes through
+    decide where it waits.
     """
     is_wanted = True
 

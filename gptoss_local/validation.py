@@ -26,9 +26,7 @@ _MAX_SHOWN = 40  # characters of a value
 def in_words(error: msgspec.DecodeError | msgspec.ValidationError, values: Any = None) -> str:
     """Say what is wrong, e.g. `port must be a whole number, not 'abc'`.
 
-    Args:
-        error: Of decoding or converting.
-        values: What was converted, if it is to be quoted.
+    With `values`, which were converted, the wrong one is quoted.
     """
     said, at, place = str(error).rpartition(" - at `")
     if not at:

@@ -18,11 +18,8 @@ def write_whole(
 ) -> None:
     """Replace the text of a file, which keeps its mode, and stays a link if it is one.
 
-    Args:
-        path: The file; its folder is made if it is not there.
-        text: What it has from then on.
-        is_private: Only its user may read a new one.
-        check: Called with the new file before it takes the place of the old one; may raise.
+    Its folder is made if it is not there. With `is_private`, only its user may read a new one.
+    `check` is called with the new file before it takes the place of the old one; it may raise.
 
     Raises:
         UsageError: it cannot be written.

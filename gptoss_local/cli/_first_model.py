@@ -59,10 +59,6 @@ def offer_download(name: str, settings: Settings) -> bool:
 def ask_for_model(settings: Settings, machine: "Machine | None" = None) -> str:
     """Show what this machine can run, and fetch what is wished until it is here.
 
-    Args:
-        settings: Where models go.
-        machine: This one, if it has been read already.
-
     Raises:
         KeyboardInterrupt: the user leaves.
     """

@@ -65,9 +65,8 @@ ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name, or path o
 def repository(text: str) -> str | None:
     """Return `OWNER/NAME` or `OWNER/NAME@REVISION`; None if the text names no repository.
 
-    Args:
-        text: Such a name, `https://huggingface.co/OWNER/NAME`, `hf.co/OWNER/NAME`,
-            `.../tree/REVISION`, or `hf://OWNER/NAME`.
+    Also reads `https://huggingface.co/OWNER/NAME`, `hf.co/OWNER/NAME`, `.../tree/REVISION` and
+    `hf://OWNER/NAME`.
     """
     text = text.removeprefix("hf://")
     if match := _ADDRESS.fullmatch(text):

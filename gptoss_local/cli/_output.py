@@ -141,10 +141,8 @@ def progress_bar(
 
     Nothing else may be printed at the same time.
 
-    Args:
-        tenths: Where stderr is not a terminal, print a line per 10 % instead of one per step.
-        quiet: Show nothing.
-        if_interrupted: What to say after Ctrl-C, which then ends the command.
+    With `tenths`, a stderr that is not a terminal gets a line per 10 % instead of one per step.
+    `if_interrupted` is said after Ctrl-C, which then ends the command.
     """
     try:
         with _shown_progress(tenths=tenths, quiet=quiet) as report:

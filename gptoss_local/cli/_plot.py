@@ -34,11 +34,8 @@ _DARK = _Colours("#16191d", "#e6e8ea", "#3a4048", "#4fd1a5", "#ffae57")
 def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = False) -> None:
     """Write the picture.
 
-    Args:
-        found: What was measured, and what the planner expected.
-        measured_on: The machine, the versions and the date, for the line below.
-        path: Its end says in which format, of `FORMATS`.
-        is_dark: On a dark ground.
+    `measured_on` names machine, versions and date, for the line at the bottom. The suffix of `path`
+    is one of `FORMATS`.
 
     Raises:
         OSError: the file cannot be written.

@@ -47,11 +47,7 @@ def environment(load: Load) -> dict[str, str]:
 
 
 class LastWords:
-    """Copies one process' stderr to ours.
-
-    Args:
-        stream: Its end of the pipe.
-    """
+    """Copies one process' stderr to ours."""
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
         self._stream = stream
@@ -61,9 +57,8 @@ class LastWords:
     async def reason(self, *, is_signal: bool) -> str:
         """Return the first line that says what went wrong, once the process is dead; or nothing.
 
-        Args:
-            is_signal: A signal ended it. Then seconds may have passed since its last words, in
-                which the system stored its memory.
+        After a signal (`is_signal`), seconds may have passed since its last words, in which the
+        system stored its memory.
         """
         with contextlib.suppress(TimeoutError):  # a child of it may hold the pipe
             await asyncio.wait_for(asyncio.shield(self._copying), 1.0)

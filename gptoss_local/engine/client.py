@@ -73,9 +73,7 @@ class EngineClient:
     ) -> "EngineClient":
         """Start a process and load a model into it.
 
-        Args:
-            load: What to load, and how.
-            on_progress: Called with 0.0 .. 1.0 while the weights load.
+        `on_progress` gets 0.0 .. 1.0 while the weights load.
 
         Raises:
             ModelLoadError: llama.cpp refused the model or the context.
@@ -96,10 +94,7 @@ class EngineClient:
     ) -> Tuned:
         """Measure a model in a process of its own, which ends with it.
 
-        Args:
-            load: What to load, and how.
-            what: See `Load.tunes`.
-            on_progress: Called with 0.0 .. 1.0 while the weights load.
+        `what` is as in `Load.tunes`. `on_progress` gets 0.0 .. 1.0 while the weights load.
 
         Raises:
             ModelLoadError: llama.cpp refused the model or the context.

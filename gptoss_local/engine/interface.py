@@ -40,16 +40,8 @@ class Engine(Protocol):
     ) -> AsyncGenerator[Prefilled | Tokens | Finished, None]:
         """Yield the events of a sequence, Finished last; closing the iterator cancels it.
 
-        Args:
-            prompt: Token ids.
-            sampling: How tokens are drawn.
-            stop_tokens: Ids that end the sequence; the one that did is its last token.
-            max_tokens: Most tokens of the answer; None: until a stop token or a full context.
-            grammar: What the answer must follow; see `Generate`.
-            n_logprobs: How many of the likeliest tokens to report in each place; None: none, and
-                no log-probabilities at all.
-            reports_prefill: Whether to yield Prefilled, where the engine knows.
-            priority: The highest is served first, where the engine can.
+        The fields are those of the frame `Generate`. Prefilled comes, and priority counts, where
+        the engine can.
 
         Raises:
             ContextOverflowError: the prompt does not fit.

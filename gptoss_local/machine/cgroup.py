@@ -30,12 +30,7 @@ class Memory(NamedTuple):
 
 
 def memory(sys_dir: Path, proc_dir: Path) -> Memory | None:
-    """Look at the memory of the process's groups; None without a limit.
-
-    Args:
-        sys_dir: /sys.
-        proc_dir: /proc.
-    """
+    """Look at the memory of the process's groups; None without a limit."""
     names = (
         ("memory.max", "memory.current"),
         ("memory.high", "memory.current"),  # beyond it the kernel takes pages back, all the time

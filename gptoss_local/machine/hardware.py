@@ -95,8 +95,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 def read_machine(models_dir: Path) -> Machine:
     """Look at this machine; takes some milliseconds, more with a GPU.
 
-    Args:
-        models_dir: A path, there or not, on the disk in question.
+    `models_dir` need not exist.
     """
     driver, gpus = read_gpus()
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")

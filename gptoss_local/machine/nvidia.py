@@ -238,9 +238,8 @@ class Meters:
 
     Reading costs milliseconds, and may wake a GPU that sleeps. Thread: one at a time.
 
-    Args:
-        gpus: Those that models use, in llama.cpp's order. A card without a counter is left out,
-            and so is a part of a card (MIG).
+    `gpus` are in llama.cpp's order. A card without a counter is left out, and so is a part of a
+    card (MIG).
     """
 
     def __init__(self, gpus: Iterable[Gpu]) -> None:

@@ -67,10 +67,7 @@ async def measure(
 ) -> Benchmark:
     """Load a model and measure it in a minute or a few; slow machines skip long prompts.
 
-    Args:
-        entry: The model; another copy of it in a server takes memory from this one.
-        settings: The user's options.
-        report: Called with what is measured next, in words.
+    Another copy of the model in a server takes memory from this one.
 
     Raises:
         DoesNotFitError: there is no room for the model.

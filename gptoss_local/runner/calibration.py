@@ -42,13 +42,6 @@ async def calibrate(
     """Measure in a few seconds what a plan cannot know: from how many tokens a GPU is faster.
 
     A failure does not keep the model from loading; only the failure is remembered then.
-
-    Args:
-        plan: For a model, without any tuning.
-        load: The same for the process.
-        known: What is known already.
-        known_path: Where to keep what is found, together with `known`.
-        progress: Called with how far the weights are read.
     """
     path = Path(load.model_path)
     progress.begin_measuring(read_info(path).size_bytes)
@@ -79,10 +72,7 @@ def keep(path: Path, known: Measured) -> None:
 def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
     """Draw the consequences of measured figures.
 
-    Args:
-        facts: Of the model.
-        plan: That it was measured under, made without any tuning.
-        tuned: The figures.
+    `plan`, made without any tuning, is the one that was measured.
     """
     n_decode, decode_tok_s = best_threads(tuned.decode, plan.n_threads_decode)
     n_prefill, prefill_tok_s = best_threads(tuned.prefill, plan.n_threads_prefill)

@@ -93,9 +93,6 @@ class AnswerEnergy:
 class Energy:
     """The energy of all answers since the server's start.
 
-    Args:
-        open_meters: Opens those of this machine; not called before a GPU computes an answer.
-
     Attributes:
         answers: Joules of answers, by model and GPU.
     """

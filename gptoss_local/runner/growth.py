@@ -27,10 +27,7 @@ _ROOM = 2048  # tokens that an answer should find free after its prompt
 class Growth:
     """The context of one answer, which grows once if its prompt needs more.
 
-    Args:
-        request: What is asked.
-        settings: A context that the user has set does not grow.
-        n_ctx: Nor does one that the request asks for.
+    A context that the user has set does not grow, nor one that the request asks for.
 
     Attributes:
         n_ctx: Tokens to load the model with; None leaves it to the plan.

@@ -123,13 +123,7 @@ async def load_as_fits(
 ) -> LoadedModel:
     """Load a model as planned, or smaller where memory turns out to be shorter than planned for.
 
-    Args:
-        entry: The name it is wanted by.
-        path: Its file.
-        n_ctx: Context that a request needs; None leaves it to the plan.
-        settings: The user's.
-        progress: Called with every try.
-        make_room: Unloads other models, before each try, where its plan needs that.
+    `make_room` unloads other models, before each try, where its plan needs that.
 
     Raises:
         DoesNotFitError: there is no plan that keeps to the options.
@@ -216,13 +210,7 @@ async def load_model(
 ) -> LoadedModel:
     """Start an engine process with a model, placed as planned.
 
-    Args:
-        entry: The name it is wanted by.
-        info: What its header says.
-        plan: Where its parts go.
-        load: The same for the process; see `load_command`.
-        settings: The user's.
-        on_progress: Called with 0.0 .. 1.0 while the weights are read.
+    `on_progress` gets 0.0 .. 1.0 while the weights are read.
 
     Raises:
         ModelLoadError: the file is broken, or llama.cpp refused it.

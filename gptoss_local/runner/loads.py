@@ -128,11 +128,7 @@ class Load:
 
 
 class Loads:
-    """The loads under way, by the weights of their models.
-
-    Args:
-        spawn: Makes a task that lives as long as the server.
-    """
+    """The loads under way, by the weights of their models."""
 
     def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self._spawn = spawn

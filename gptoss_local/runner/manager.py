@@ -41,11 +41,7 @@ _CLAIM_S = 10.0  # a model that was loaded for clients who have left meanwhile s
 
 
 class ModelManager:
-    """Owner of the engine processes.
-
-    Args:
-        settings: Folders, default context, threads, keep-alive, and how many requests may run.
-    """
+    """Owner of the engine processes."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -103,11 +99,8 @@ class ModelManager:
     ) -> AsyncIterator[LoadedModel | RemoteModel]:
         """Hold a model for one request, loading it first where needed.
 
-        Args:
-            entry: The model.
-            n_ctx: Context the request needs, in tokens; a loaded model with more is kept.
-            keep_alive_s: New keep-alive of the model; it stays until another request changes it.
-                This and `n_ctx` mean nothing to a model that is computed elsewhere.
+        A loaded model with more context than `n_ctx` is kept. A new `keep_alive_s` stays until
+        another request changes it. Neither means anything to a model that is computed elsewhere.
 
         Raises:
             ServerBusyError: too many requests wait already.

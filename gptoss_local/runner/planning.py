@@ -48,12 +48,7 @@ def next_attempt(
 ) -> Attempt | None:
     """Return the attempt after one that failed; None if no smaller plan would help.
 
-    Args:
-        last: The one that failed.
-        plan: What it tried.
-        error: How it failed.
-        free_before: Bytes free on each GPU when it was planned.
-        free_now: The same after it.
+    `free_before` and `free_now` are bytes on each GPU, when it was planned and after the failure.
     """
     was_killed = isinstance(error, EngineCrashedError) and error.was_killed
     if plan.host.weights and (was_killed or "allocate CPU" in error.message):
@@ -81,13 +76,7 @@ def plan_load(
 ) -> Plan:
     """Plan the load of a model into what is free; asks the driver, so not in the event loop.
 
-    Args:
-        model: The file, or what is known of one that need not be on the disk.
-        settings: The user's options.
-        n_ctx: Context that a request needs; None leaves it to the plan.
-        freed: Engines whose memory counts as free.
-        attempt: What to leave free, after others that failed.
-        tuning: What was measured of the model here.
+    Memory of the engines `freed` counts as free.
 
     Raises:
         DoesNotFitError: there is no plan that keeps to the options.
@@ -107,13 +96,7 @@ def choose_unload(
 ) -> EngineClient | None:
     """Return the loaded model to unload for another; None if both fit about as well together.
 
-    Args:
-        path: The file of the other.
-        settings: The user's options.
-        n_ctx: Context that it needs.
-        others: The loaded ones, the first to go in front. The first that makes room by itself is
-            returned, or else the first of all.
-        attempt: What to leave free.
+    Of `others`, the first that makes room by itself is returned, or else the first of all.
 
     Raises:
         DoesNotFitError: there is no room even without all of them.

@@ -36,10 +36,8 @@ async def tune(
 ) -> TuneResult:
     """Load a model, measure it, and keep what was found.
 
-    Args:
-        entry: The model; another copy of it in a server takes memory from this one.
-        settings: The user's options. Numbers of threads that are wished are not tuned.
-        on_progress: Called with 0.0 .. 1.0 while the weights are read.
+    Another copy of the model in a server takes memory from this one. Thread counts that the user
+    has set are not tuned. `on_progress` gets 0.0 .. 1.0 while the weights are read.
 
     Raises:
         DoesNotFitError: there is no room for the model.

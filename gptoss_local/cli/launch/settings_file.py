@@ -46,10 +46,8 @@ class Default:
 def merge(text: str, wanted: Mapping[str, Any], form: Format) -> str:
     """Return the text with the wanted values in it; the same text if it has them.
 
-    Args:
-        text: Of the file; empty if there is none.
-        wanted: Nested mappings down to plain values, `Item` or `Default`.
-        form: What the text is written in.
+    An empty text stands for no file. `wanted` nests mappings down to plain values, `Item` or
+    `Default`.
 
     Raises:
         UsageError: the text cannot be read, or has another kind of value where one must go.
@@ -163,10 +161,7 @@ class _Edits:
     def change(self, node: Any, value: Any, depth: int) -> None:
         """Make the text of a node that of a value, by as little as possible.
 
-        Args:
-            node: From json5's model; `_tok` and `_end_tok` are its first and last token.
-            value: What it is to be.
-            depth: How deep it is nested.
+        `node` comes from json5's model: `_tok` and `_end_tok` are its first and last token.
         """
         kind = type(node).__name__
         if kind == "JSONObject" and isinstance(value, dict):

@@ -53,10 +53,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         In a step of both, the weights are read once: what a first row costs beyond each further one
         counts once.
 
-        Args:
-            depths: Tokens before that of each stream.
-            chunks: Tokens that a prompt has in the cache, and how many more this step prefills.
-            n_cells_held: Cells in use, by running sequences or cached prefixes.
+        `depths` are the tokens before each stream's, `chunks` pairs of a prompt's cached tokens and
+        those that this step prefills. `n_cells_held` counts cells of running sequences and cached
+        prefixes.
         """
         seconds, n_tokens = 0.0, sum(n for _, n in chunks)
         if depths:
@@ -98,13 +97,8 @@ def from_benchmark(
 ) -> Profile:
     """Return what `gptoss bench` has measured.
 
-    Args:
-        depths: Prompts and answers alone, short ones first; at least one.
-        widths: Answers at the same time, few first. No more sequences run than were measured.
-        n_ctx: Cells of the cache.
-        n_batch: Most tokens of a step.
-        n_seq: Most sequences at the same time.
-        has_gpu: The model is in VRAM, at least in part.
+    `depths` (at least one) begin with the shortest, `widths` with the narrowest; no more sequences
+    run than were measured. `has_gpu`: at least a part of the model is in VRAM.
     """
 
     def n_seen(n_rows: int, n_own: float, n_cached: int) -> float:
@@ -168,10 +162,8 @@ def _fit(
 ) -> list[float]:
     """Return what each term costs, by least squares of the relative error; 0 at least.
 
-    Args:
-        terms: How much of each there was, by measurement.
-        seconds: What it took.
-        choices: Terms to explain it with, the best set first; the last one is of one term.
+    `terms` are amounts by measurement. Of `choices`, the sets of terms to explain it with, the best
+    comes first and the last has one term.
     """
     import numpy as np
 

@@ -64,10 +64,7 @@ def replay(
 ) -> list[Served]:
     """Return what became of each request, in their order.
 
-    Args:
-        requests: In any order of their times.
-        engines: Fresh ones.
-        route: Chooses the engine of a request when it arrives.
+    `route` chooses the engine of a request when it arrives.
     """
     served = [Served(number, 0.0) for number in range(len(requests))]
     followers: defaultdict[int, list[int]] = defaultdict(list)

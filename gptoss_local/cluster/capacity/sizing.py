@@ -114,11 +114,6 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _: None) -> Capacity:
     """Return how many machines of this profile it takes.
 
-    Args:
-        profile: Of each machine.
-        goal: What is promised.
-        report: Called with what is simulated next, in words.
-
     Raises:
         ContextOverflowError: not even one prompt and its answer fit into the cache.
         DoesNotFitError: not even one user alone gets what is promised.
@@ -165,10 +160,7 @@ def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _:
 def simulate(profile: Profile, goal: Goal, n_streams: float) -> Load:
     """Return what one machine does with random arrivals (Poisson).
 
-    Args:
-        profile: Of the machine.
-        goal: How long prompts and answers are, and how fast an answer is read.
-        n_streams: Answers under way on average, if they come as fast as they are read.
+    `n_streams` answers are under way on average, if they come as fast as they are read.
     """
     rate = n_streams * goal.tokens_per_user_s / goal.n_answer
     dice = random.Random(0)  # the same for every load, so that loads can be compared
@@ -245,12 +237,6 @@ def size_recorded(
     report: Callable[[str], None] = lambda _: None,
 ) -> list[Routed]:
     """Return what more and more machines do with recorded requests, until all that is promised.
-
-    Args:
-        profile: Of each machine.
-        promise: What is promised.
-        requests: When they came, and how long they are.
-        report: Called with what is simulated next, in words.
 
     Raises:
         DoesNotFitError: more machines do not help.

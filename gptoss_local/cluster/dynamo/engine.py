@@ -95,12 +95,7 @@ _EXCEPTIONS: dict[type[GptOssError], type[Exception]] = {
 class DynamoEngine(LLMEngine):  # type: ignore[misc]
     """A loaded model with the methods that Dynamo's `Worker` calls.
 
-    Args:
-        manager: Has the model; it starts an engine process that has died again.
-        entry: The model.
-        folder: What the frontend reads of it.
-        served_name: The name that clients of the frontend ask for.
-        grace_s: Seconds that answers have to finish once the worker is told to end.
+    Once the worker is told to end, answers have `grace_s` seconds to finish.
 
     Thread: one event loop.
     """

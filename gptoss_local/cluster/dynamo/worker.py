@@ -66,11 +66,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 def run_worker(entry: ModelEntry, place: Place, settings: Settings, progress: Progressing) -> None:
     """Serve until SIGTERM or SIGINT, and then until the answers that run are complete; blocks.
 
-    Args:
-        entry: The model.
-        place: Where frontends look for it.
-        settings: Those of the server, as far as they are about models and answers.
-        progress: Entered for the load; what it gives is called with the bytes of weights read.
+    `progress` is entered for the load, and reports the bytes of weights that are read.
 
     Raises:
         EngineError: the model cannot be loaded.
@@ -135,11 +131,6 @@ def write_model_folder(cache_dir: Path, vocabulary: Vocabulary, n_ctx_train: int
 
     It is the same for all gpt-oss models with this context, and has no chat template: the model is
     registered for completions alone, since only our own renderer is known to render harmony right.
-
-    Args:
-        cache_dir: The user's.
-        vocabulary: Of the model.
-        n_ctx_train: The longest context that it was made for.
 
     Raises:
         DiskError: it cannot be written.

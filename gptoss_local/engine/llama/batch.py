@@ -64,11 +64,7 @@ class Batch:
     ) -> int:
         """Append tokens at consecutive positions, and return the row of the last one.
 
-        Args:
-            tokens: Ids, no more than there are rows left.
-            position: Position of the first one in its sequence.
-            seq_id: The sequence.
-            n_outputs: Logits are wanted for so many of the last tokens.
+        `tokens` are no more than the rows left. Logits are wanted for the last `n_outputs` of them.
         """
         start, end = self.n_tokens, self.n_tokens + len(tokens)
         self.tokens[start:end] = tokens

@@ -28,11 +28,7 @@ then: up to 0.05 on nano. With wrong weights or inputs it is above 1.
 
 
 class Canary:
-    """Check one context, which must not be used at the same time.
-
-    Args:
-        context: What to check.
-    """
+    """Check one context, which must not be used at the same time."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -47,9 +43,8 @@ class Canary:
         draws from the same logits with the same random state. Without a free cell for each row
         nothing is checked.
 
-        Args:
-            ends: For each sequence that can have one more token, which is removed again, the
-                position after its last.
+        `ends` has the position after the last token of each sequence that can have one more, which
+        is removed again.
 
         Raises:
             ComputeError: the device computes something else.

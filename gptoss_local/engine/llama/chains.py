@@ -61,11 +61,7 @@ class Chain(msgspec.Struct, frozen=True):
 
 
 class Chains:
-    """The chains of one context, by sequence; it owns them.
-
-    Args:
-        handle: Address of the `llama_context`.
-    """
+    """The chains of one context, by sequence; it owns them."""
 
     def __init__(self, handle: int) -> None:
         self._handle: int | None = handle

@@ -93,10 +93,7 @@ class Context:
     def decode(self, tokens: Sequence[int], *, position: int, seq_id: int = 0) -> None:
         """Run tokens of one sequence through the model; logits are kept for the last one only.
 
-        Args:
-            tokens: At most `n_batch` ids, which take the positions `position`, `position + 1`, ….
-            position: Position of the first id in its sequence.
-            seq_id: The sequence they belong to.
+        At most `n_batch` ids take the positions `position`, `position + 1`, ….
 
         Raises:
             ContextOverflowError: the cache has no cell left.
@@ -159,9 +156,7 @@ class Context:
     def decode_extra(self, batch: Batch, tokens: Sequence[int]) -> int:
         """Run a batch, and with it `tokens` of a sequence of our own that is empty again after.
 
-        Args:
-            batch: What else is decoded; `tokens` are appended to it.
-            tokens: Ids, of which the last one has logits.
+        `tokens` are appended to `batch`; the last one has logits.
 
         Returns:
             The row of the last token.
@@ -226,11 +221,9 @@ class Context:
     def save(self, seq_id: int, *, partial: bool = False, end: int | None = None) -> State:
         """Copy the cache of `seq_id` to host memory.
 
-        Args:
-            seq_id: The sequence.
-            partial: Only the sliding layers, without what no token after the last one sees: enough
-                to return to this position while the other layers still hold what is before it.
-            end: As if the sequence had been cut to this position, which must be resumable.
+        With `partial`, only the sliding layers, without what no token after the last one sees:
+        enough to return to this position while the other layers still hold what is before it. With
+        `end`, as if the sequence had been cut to this position, which must be resumable.
 
         Raises:
             EngineError: there is nothing to save, or no memory to save it in.

@@ -26,10 +26,7 @@ class Closeable(Protocol):
 class Model:
     """A loaded model. Close it (or the process) to give its memory back.
 
-    Args:
-        path: The GGUF file.
-        params: Where the weights go.
-        on_progress: Called with 0.0 .. 1.0 while the weights load.
+    `on_progress` gets 0.0 .. 1.0 while the weights load.
 
     Raises:
         ModelLoadError: llama.cpp refused the file; its own reason is quoted.

@@ -41,10 +41,6 @@ def pin(path: Path, is_wanted: Callable[[str], bool]) -> list[int]:
 
     NOTE: a process that has the file mapped twice does not know which of both it locks.
 
-    Args:
-        path: The file.
-        is_wanted: Which tensors, by name.
-
     Returns:
         The addresses of what was locked; nothing if any of it cannot be: the driver refuses, or a
         tensor is in another file.

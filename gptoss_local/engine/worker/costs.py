@@ -177,10 +177,8 @@ class StepCosts:
         Maximizes the tokens per second of the whole step, in which every other row yields one, and
         which bears the whole switch if the step before had no draft.
 
-        Args:
-            n_rows: Rows of the step without the draft, the sequence's own one among them.
-            acceptance: The chance that a token of the draft is right, given those before it.
-            n_max: Most tokens of a draft.
+        `n_rows` counts the step without the draft. `acceptance` is the chance that a token of the
+        draft is right, given those before it.
         """
         table = self.streams if self.streams.is_known else self.drafts
         without_s = table.seconds(n_rows)
@@ -213,11 +211,8 @@ def measured_costs(
 ) -> StepCosts:
     """Time steps of sequences that are empty before and after.
 
-    Args:
-        context: Whose steps.
-        n_draft_max: Most tokens of a draft; 0: their steps are not timed.
-        n_streams: Most streams of a step; theirs are timed if they may be too many for one.
-        known: All that an earlier process has measured; None: nothing was.
+    An `n_draft_max` of 0 skips drafts. Streams are timed if `n_streams` may be too many for one
+    step. Nothing is timed that an earlier process has measured (`known`).
     """
     costs, batch = StepCosts(), Batch(context.n_batch)
 
@@ -246,11 +241,7 @@ def measured_costs(
 class PrefillPace:
     """Sizes prefill chunks so that a step takes about `target_s`, learning from every step.
 
-    Args:
-        n_max: Most tokens of a chunk: the batch.
-        target_s: What a step should take.
-        n_first: Tokens of the first chunk.
-        n_unit: Chunks that are smaller than `n_max` have a multiple of it.
+    Chunks that are smaller than `n_max`, the batch, have a multiple of `n_unit` tokens.
     """
 
     def __init__(

@@ -237,11 +237,7 @@ def rehearse(
     Weights and cache are known to the byte; the graph's buffer is predicted. That it does not fit
     would otherwise be found out when all weights have been read.
 
-    Args:
-        path: The GGUF file.
-        params: Where the weights go.
-        context: Of the context over them.
-        budget_bytes: For the graph's buffer, by place, such as `CUDA0`.
+    `budget_bytes` is by place, such as `CUDA0`.
 
     Raises:
         ModelLoadError: it would; the message says what cannot be allocated.

@@ -179,12 +179,7 @@ class Sequence:
         return n_room if self.n_left is None else min(n_room, self.n_left)
 
     def append(self, tokens: list[int], n_ctx: int) -> tuple[list[int], FinishReason | None]:
-        """Add drawn tokens while there is room, up to the end; return these, and why it ended.
-
-        Args:
-            tokens: At least one.
-            n_ctx: Tokens that the context holds.
-        """
+        """Add drawn tokens while there is room, up to the end; return these, and why it ended."""
         n_room = self.n_room(n_ctx)
         is_over = len(tokens) <= n_room and self.mask is not None and self.mask.is_complete
         tokens = tokens[:n_room]

@@ -12,11 +12,6 @@ class Timing:
     Steps of prompts may overlap, as the host does not wait for one that samples nothing. While a
     GPU computes it, `llama_decode` prepares the next one, which takes the host a third of that
     time, then waits and launches it. So the time of a step is known when the next one is launched.
-
-    Args:
-        scheduler: Sizes steps of prompts by what they take.
-        costs: What steps of single tokens and drafts take.
-        overlaps: Whether steps of prompts overlap.
     """
 
     def __init__(self, scheduler: Scheduler, costs: StepCosts, *, overlaps: bool) -> None:

@@ -44,12 +44,8 @@ def imagine(
 ) -> tuple[Machine, list[str]]:
     """Replace parts of this machine by others; with cards and RAM it is another PC altogether.
 
-    Args:
-        here: This machine.
-        vram_bytes: Of each card; computes like the smallest known one that is as large.
-        ram_bytes: All of it, of which nine tenths count as available.
-        n_cores: Physical ones, with SMT.
-        ram_bytes_s: Peak bandwidth of the RAM.
+    Each card computes like the smallest known one that is as large. Nine tenths of the RAM count as
+    available. Cores are physical ones, with SMT.
 
     Returns:
         The machine, and what it has that the arguments do not say, such as `8 cores`.

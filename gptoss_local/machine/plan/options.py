@@ -87,13 +87,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 def plan_options(
     settings: Settings, n_draft_max: int, *, min_ctx: int | None = None
 ) -> PlanOptions:
-    """Return the user's options from the settings.
-
-    Args:
-        settings: The user's.
-        n_draft_max: Most tokens of a draft, if there are any.
-        min_ctx: The context that a request asks for.
-    """
+    """Return the user's options from the settings."""
     return PlanOptions(
         objective=OBJECTIVES[settings.preset],
         n_ctx=settings.context_length if settings.context_length > 0 else None,

@@ -128,14 +128,9 @@ def iter_placements(
 
     There is one for a single GPU, and one for every way to deal the layers out (`_splits`).
 
-    Args:
-        facts: The model.
-        shape: Of the context.
-        budgets: Bytes that may be used of each GPU.
-        n_gpu_layers: As requested, at least 1; None is all.
-        n_cpu_moe: Layers, from the first, whose experts stay on the host, as requested; None is as
-            few as possible.
-        copies_host: Pinned weights are a copy in buffers of the driver.
+    `budgets` are the bytes of each GPU that may be used. An `n_gpu_layers` of None is all. The
+    experts of the first `n_cpu_moe` layers stay on the host; None is as few as possible. With
+    `copies_host`, pinned weights are a copy in buffers of the driver.
     """
     n = facts.n_layers + 1 if n_gpu_layers is None else min(n_gpu_layers, facts.n_layers + 1)
     is_exact = n_cpu_moe is not None or n_gpu_layers is not None

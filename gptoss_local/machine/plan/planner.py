@@ -61,12 +61,6 @@ def make_plan(
 ) -> Plan:
     """Choose the best plan for a model on a machine.
 
-    Args:
-        facts: Of the model.
-        machine: As it is now, or imagined.
-        options: What the user asked for.
-        tuning: What was measured of the model on this machine.
-
     Raises:
         DoesNotFitError: no plan does what the user asked for; it says which memory is too small.
         UsageError: the model's keys cannot be stored as the cache type that was asked for.

@@ -37,9 +37,6 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
         """Return the share of the host's weights for which the page cache has no room.
 
         They are read from the disk again whenever they are used.
-
-        Args:
-            available_bytes: Of RAM.
         """
         missing_bytes = min(self.mapped, max(0, self.total - available_bytes))
         return missing_bytes / max(1, self.mapped + self.weights)

@@ -95,16 +95,7 @@ def estimate_speed(
     host: HostWeights,
     objective: Objective = BALANCED,
 ) -> Speed:
-    """Estimate a placement's speed on a machine.
-
-    Args:
-        facts: The model.
-        shape: Of the context.
-        placement: Of the weights.
-        machine: Its GPUs, cores and disk.
-        host: Its weights.
-        objective: The request whose time is estimated, too.
-    """
+    """Estimate a placement's speed on a machine."""
     share = _PINNED if host.pinned else _PAGEABLE
     missing_share = host.missing_share
 

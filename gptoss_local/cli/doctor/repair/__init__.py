@@ -20,10 +20,6 @@ def find_faults(settings: Settings, completion_script: Callable[[str], str]) -> 
     """Look at files, folders, the store and the shell, in the order in which to repair them.
 
     Later ones are looked for once earlier ones have been taken, as a repair may show more.
-
-    Args:
-        settings: Those in effect, without a config.toml that cannot be read.
-        completion_script: Returns the script for a shell by its name.
     """
     yield from settings_faults(settings)
     yield from folder_faults(settings)

@@ -25,15 +25,7 @@ _N_POINTS = 8  # checkpoints that a file has: the last ones before its end
 
 
 class Archive:
-    """Moves prefixes between the cache and the disk.
-
-    Args:
-        context: The cache itself.
-        slots: Its books.
-        cache: Its prefixes.
-        store: The files.
-        options: When prefixes are written, and leave the cache.
-    """
+    """Moves prefixes between the cache and the disk."""
 
     def __init__(
         self,
@@ -76,8 +68,7 @@ class Archive:
     def wait_s(self, n_done: int) -> float | None:
         """Return in how many idle seconds to call `rest`; None: never.
 
-        Args:
-            n_done: Grows with whatever the engine computes; questions about it do not count.
+        `n_done` grows with whatever the engine computes; questions about it do not count.
         """
         if n_done != self._n_done:
             self._n_done, self._rest_at_s = n_done, time.monotonic() + self._idle_s

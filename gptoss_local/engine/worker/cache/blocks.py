@@ -19,11 +19,6 @@ class BlockReporter:
 
     PERF: no part of the cache reports its changes. Each slot is compared with the tokens it was
     last told with: 20 us for 30k tokens, once a step.
-
-    Args:
-        cache: The prefixes.
-        slots: Their tokens.
-        n_block_tokens: Tokens of a block.
     """
 
     def __init__(self, cache: PrefixCache, slots: Slots, n_block_tokens: int) -> None:

@@ -19,12 +19,6 @@ class Prefetcher:
 
     Between two steps a prefix is a cached one like any other, so work that arrives waits for one
     chunk at most, and nothing has to be undone for it. A prefix without room is given up.
-
-    Args:
-        context: The cache.
-        slots: Its books.
-        cache: Its prefixes.
-        pace: How many tokens a chunk may have.
     """
 
     def __init__(

@@ -47,11 +47,6 @@ class PrefixCache:
     """Slots with their cached prefixes, and checkpoints within these.
 
     A linear scan over the slots finds the longest common prefix: 20 us for 30k tokens each.
-
-    Args:
-        context: The cache itself.
-        slots: The books of its cells.
-        options: Of its checkpoints.
     """
 
     def __init__(self, context: Context, slots: Slots, options: PrefixOptions) -> None:
@@ -79,10 +74,7 @@ class PrefixCache:
         A continuation takes the slot. Anything else leaves it to those who may come back to it,
         and shares its cells in an empty slot or the least recently used one.
 
-        Args:
-            tokens: Of the sequence.
-            match: What `match` found for them.
-            n_asked: How many of the tokens were asked for; the others are an answer.
+        The first `n_asked` of the tokens are the prompt; the others are an answer.
         """
         slot = self._choose(match)
         try:

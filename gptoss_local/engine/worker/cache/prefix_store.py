@@ -75,10 +75,9 @@ def open_store(options: PrefixOptions, context: Context) -> "PrefixStore | None"
 class PrefixStore:
     """The files of one model as one build of the engine makes them, in a folder of their own.
 
-    Args:
-        folder: Parent of the folders of all models.
-        key: Everything that must be equal for a state to be valid; another key, another folder.
-        max_bytes: Of all files of all keys. The one not used for the longest time goes first.
+    `folder` is the parent of the folders of all models. `key` has everything that must be equal for
+    a state to be valid; another key has another folder. `max_bytes` is for all files of all keys;
+    the one not used for the longest time goes first.
 
     Thread: `write` may run at the same time as the others.
     """

@@ -109,11 +109,8 @@ class Slots:
     def cut(self, slot: Slot, n_tokens: int, window: State | None = None) -> None:
         """Drop all but the first `n_tokens`, and the cells that no other slot shares.
 
-        Args:
-            slot: The slot.
-            n_tokens: What stays. Unless the slot is live there, nothing can be decoded after it
-                until a window is restored.
-            window: Partial state to restore.
+        Unless the slot is live at `n_tokens`, nothing can be decoded after it until a window, a
+        partial state, is restored.
 
         Raises:
             EngineError: the window does not fit in; the slot is empty then.
@@ -127,11 +124,7 @@ class Slots:
     def share(self, source: Slot, target: Slot, n_tokens: int, window: State | None = None) -> None:
         """Give the empty `target` the first `n_tokens` of `source`; only the window is copied.
 
-        Args:
-            source: A slot that is live there, if no window is given.
-            target: The slot to fill.
-            n_tokens: How many.
-            window: Partial state of exactly these tokens.
+        Without a window, a partial state of exactly these tokens, `source` must be live there.
 
         Raises:
             EngineError: the window does not fit in; the target is empty then.

@@ -20,8 +20,7 @@ _N_RECENT = 32_768  # tokens of one generation of `RecentAnswers`
 class NgramIndex:
     """Remember where each run of `N_GRAM` tokens was last seen in a list that only grows.
 
-    Args:
-        tokens: The list itself; what is appended to it is indexed by `update`.
+    `update` indexes tokens that were appended.
     """
 
     def __init__(self, tokens: "array[int]") -> None:
@@ -69,9 +68,7 @@ class RecentAnswers:
 class Drafter:
     """Find drafts for one sequence, and learn how good they are.
 
-    Args:
-        tokens: Prompt and answer of the sequence, the list that it appends to.
-        recent: Where to look for what the conversation does not hold.
+    `tokens` is the list that the sequence appends to; `recent` is searched for what it lacks.
     """
 
     def __init__(self, tokens: "array[int]", recent: RecentAnswers | None = None) -> None:

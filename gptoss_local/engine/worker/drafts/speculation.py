@@ -15,10 +15,8 @@ from gptoss_local.engine.worker.sequence import Sequence
 class Speculation:
     """Drafts for all sequences of one engine.
 
-    Args:
-        context: Where drafts are decoded; it must have room for the logits of every row.
-        n_draft_max: Most tokens of all drafts of a step.
-        costs: What steps take.
+    `context` must have room for the logits of every row. All drafts of a step have `n_draft_max`
+    tokens at most.
     """
 
     def __init__(self, context: Context, n_draft_max: int, costs: StepCosts) -> None:
@@ -39,9 +37,8 @@ class Speculation:
     ) -> dict[Sequence, list[int]]:
         """Return what to decode after the last token of each stream; most have nothing.
 
-        Args:
-            streams: Sequences of which one token is to be decoded: all rows of the step.
-            find_room: Makes room for a number of rows; returns for how many there is room.
+        One token of each of the `streams` is to be decoded. `find_room` makes room for a number of
+        rows, and returns for how many there is room.
         """
         drafts: dict[Sequence, list[int]] = {}
         n_rows, n_left = len(streams), self.n_draft_max

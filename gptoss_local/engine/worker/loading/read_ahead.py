@@ -22,9 +22,8 @@ _SHARE = 0.9  # of a load from a cold disk; the rest is what llama.cpp does with
 def read_ahead(path: Path, on_progress: Callable[[float], None]) -> float:
     """Read what the page cache does not hold, unless RAM could not hold it.
 
-    Args:
-        path: The model, or the first of its files.
-        on_progress: Called with how much of the load is done, from 0.0 up to what is returned.
+    `path` is the model or the first of its files. `on_progress` gets the part of the load that is
+    done, from 0.0 up to the result.
 
     Returns:
         The part of the load that this was: 0.0 if all was there, or the system does not say.

@@ -29,11 +29,8 @@ def tune(
 ) -> Tuned:
     """Measure; takes some 10 s on a slow machine, less on a fast one.
 
-    Args:
-        model: Whose process has GGML_OP_OFFLOAD_MIN_BATCH at 1 or so.
-        params: Of the context that it is served with.
-        backend_sampling: Whether the device samples.
-        has_host_experts: A GPU computes, and experts lie on the host.
+    The process must have GGML_OP_OFFLOAD_MIN_BATCH at 1 or so. `has_host_experts`: a GPU computes,
+    and experts lie on the host.
     """
     counts = _thread_counts(params)
     context = Context(model, params)
@@ -67,9 +64,7 @@ def tune(
 def tune_offload(model: Model, params: ContextParams) -> Tuned:
     """Measure what a first load must know where experts lie on the host, in some seconds.
 
-    Args:
-        model: Whose process has GGML_OP_OFFLOAD_MIN_BATCH at 1.
-        params: Of the context that it is served with.
+    The process must have GGML_OP_OFFLOAD_MIN_BATCH at 1.
     """
     offload = _offload(model, params, _FEW_SIZES)
     _, token_s, gpu_s = offload[0]

@@ -11,8 +11,7 @@ from gptoss_local.errors import GptOssError
 class Compiling:
     """Holds sequences until they have their masks.
 
-    Args:
-        masks: Compiles grammars; None: no sequence may need one.
+    Without `masks` no sequence may need one.
     """
 
     def __init__(self, masks: MaskCompiler | None) -> None:

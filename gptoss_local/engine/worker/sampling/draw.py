@@ -48,12 +48,8 @@ def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -
     filters such as top_p the first draw filters all tokens and the second one the allowed tokens,
     so that there is always one left.
 
-    Args:
-        sequence: Whose token it is.
-        context: Where the batch was decoded.
-        row: The row of its last token; those of `draft` follow.
-        draft: What was decoded after it. As long as the drawn token is the one in the draft, the
-            next one can be drawn from the next row.
+    `draft` was decoded after the row's token, in the rows that follow. As long as the drawn token
+    is the one in the draft, the next one can be drawn from the next row.
 
     Returns:
         One token, and those after it that a draft had right, or that the mask forces; nothing if
@@ -111,11 +107,8 @@ def move_to_cpu(sequence: Sequence, context: Context, cache: PrefixCache) -> Non
 def score(n_top: int | None, context: Context, row: int, tokens: Seq[int]) -> list[Logprob]:
     """Look up what was drawn from row `row` of the last batch.
 
-    Args:
-        n_top: How many of the likeliest tokens to include; None: no log-probabilities at all.
-        context: Where the batch was decoded; the CPU must have drawn from it.
-        row: The row.
-        tokens: What was drawn: one token, or nothing.
+    `n_top` is how many of the likeliest tokens to include; None: no log-probabilities at all. The
+    CPU must have drawn `tokens`, one or none, from the row.
     """
     if n_top is None:
         return []

@@ -71,9 +71,6 @@ class MaskCompiler:
 
     The first one waits for the tokenizer: about a second, and 85 MB that stay. The library holds
     Python's lock during that time, so a step that runs at that moment ends only after it.
-
-    Args:
-        model_path: The GGUF whose vocabulary the tokens are of.
     """
 
     def __init__(self, model_path: Path) -> None:
