@@ -4,7 +4,6 @@ import sys
 
 
 def main() -> None:
-    """Entry point of `gptoss`."""
     try:
         _run()
     except KeyboardInterrupt:  # while it imports, or ends

@@ -52,7 +52,6 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def hash_key(key: bytes) -> str:
-    """Return what the file has of a key."""
     return sha256(key).hexdigest()
 
 
@@ -139,7 +138,7 @@ def _parse(text: str, path: Path) -> list[ApiKey]:
 
 
 def _change(path: Path, change: "Callable[[TOMLDocument], None]") -> None:
-    """Change the file: all of it or nothing, and only to what can be read again."""
+    """Change the file: all of it or nothing, and only to readable content."""
     import tomlkit  # PERF: 60 ms; to read takes none
 
     text = _read(path) if path.exists() else ""

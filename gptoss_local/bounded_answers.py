@@ -21,8 +21,6 @@ def bound(response: httpx2.Response, n_most: float) -> None:
 
 
 class _Bounded(httpx2.SyncByteStream, httpx2.AsyncByteStream):
-    """The body of an answer, whichever way it is read."""
-
     def __init__(self, response: httpx2.Response, n_most: float) -> None:
         self._response, self._n_left, self._n_most = response, n_most, n_most
         self._stream: Any = response.stream

@@ -216,7 +216,7 @@ class ModelLoadError(EngineError):
 
 
 class NewerModelError(ModelLoadError):
-    """A later version of gptoss wrote what says where the model is."""
+    """A later version of gptoss wrote the model's manifest."""
 
 
 class ComputeError(EngineError):
@@ -245,7 +245,7 @@ class EngineCrashedError(EngineError):
 
 
 def disk_error(message: str, error: OSError, *, hint: str) -> DiskError:
-    """Return the error for something that the disk refused; a full one has a class of its own."""
+    """A full disk has a class of its own."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return (DiskFullError if is_full else DiskError)(message, hint=hint)
 

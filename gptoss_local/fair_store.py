@@ -46,7 +46,6 @@ class FairStore(Generic[V]):
             return gone
 
     def pop(self, owner: str, key: str) -> V | None:
-        """Take a value out."""
         with self._lock:
             values = self._values.get(owner, OrderedDict())
             value = values.pop(key, None)

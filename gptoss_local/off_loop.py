@@ -50,7 +50,7 @@ async def run_off_loop(work: Callable[[Check], T], n_bytes: int) -> T:
 
 
 def _pool(n_bytes: int) -> Executor | None:
-    """Return the thread for work of a size; None stands for asyncio's own threads."""
+    """The thread for work of a size; None stands for asyncio's own threads."""
     if n_bytes <= SMALL_BYTES:
         return None
     return _medium if n_bytes <= _MEDIUM_BYTES else _large

@@ -37,13 +37,11 @@ def each_tenth(say: Callable[[str], None]) -> Progress:
 
 
 class _Tenths:
-    """The part of one step that has been reported."""
-
     def __init__(self, n_before: int) -> None:
         self._n_before, self._start_s, self._last = n_before, time.monotonic(), 0
 
     def line(self, done: int, total: int) -> str:
-        """Describe where it stands, or nothing before the next tenth."""
+        """Nothing before the next tenth."""
         tenth = 10 * done // max(total, 1)
         if tenth <= self._last:
             return ""

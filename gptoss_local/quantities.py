@@ -47,7 +47,6 @@ def parse_size(text: str, source: str) -> int:
 
 
 def per_token(joules: float) -> str:
-    """Write `0.42 J/token`."""
     return f"{joules:,.0f} J/token" if joules >= 10 else f"{joules:.2g} J/token"
 
 

@@ -144,12 +144,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def models_dir(self) -> Path:
-        """GGUF files, one per model."""
         return self._folder("models", platformdirs.user_data_path(_APP) / "models")
 
     @property
     def cache_dir(self) -> Path:
-        """Return the folder of what can be made again: the nano GGUF, the vocabulary."""
+        """Files that can be made again: the nano GGUF, the vocabulary."""
         return self._folder("cache", platformdirs.user_cache_path(_APP))
 
     @property
@@ -159,12 +158,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def history_path(self) -> Path:
-        """Return the SQLite file of `gptoss chat`, with `-wal` and `-shm` files while in use."""
+        """The SQLite file of `gptoss chat`, with `-wal` and `-shm` files while in use."""
         return self._folder("chats.sqlite3", platformdirs.user_data_path(_APP) / "chats.sqlite3")
 
     @property
     def input_history(self) -> Path:
-        """Return the file of what was typed at `gptoss run`, for its Up key."""
+        """Lines typed at `gptoss run`, for its Up key."""
         return self._folder("run_history", platformdirs.user_data_path(_APP) / "run_history")
 
     @property
@@ -173,18 +172,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def server_log(self) -> Path:
-        """Return the log of servers that commands start; `gptoss serve` logs to its terminal."""
+        """The log of servers that commands start; `gptoss serve` logs to its terminal."""
         return self.log_dir / "server.log"
 
     @property
     def owner_secret_path(self) -> Path:
-        """Return the file by which programs of this account prove that to a running server."""
+        """The proof to a running server that a program is of this account."""
         name = re.sub(r"[^\w.-]+", "-", self.url.removeprefix("http://"))
         return self._folder("run", platformdirs.user_data_path(_APP) / "run") / f"{name}.secret"
 
     @property
     def url(self) -> str:
-        """Return the address at which a client on this machine reaches the server."""
+        """The address of the server for a client on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
@@ -202,13 +201,12 @@ def load_settings(**flags: Any) -> Settings:
 
 
 def environment_without_secrets() -> dict[str, str]:
-    """Return this process's variables for a child that needs no key and no token."""
     secrets = {*SECRETS, *_named_secrets}
     return {name: value for name, value in os.environ.items() if name not in secrets}
 
 
 def keep_from_children(variable: str) -> None:
-    """Take note of a variable with a key, which a file of the user names."""
+    """Note a variable with a key, which a file of the user names."""
     _named_secrets.add(variable)
 
 
@@ -234,12 +232,12 @@ def explain_settings() -> tuple[Settings, dict[str, str]]:
 
 
 def config_path() -> Path:
-    """Return the user's config.toml, which need not be there."""
+    """The user's config.toml, which need not be there."""
     return platformdirs.user_config_path(_APP) / "config.toml"
 
 
 def unknown_variables() -> list[str]:
-    """Return the variables that look like settings, of ours or of Ollama, and are not read."""
+    """Variables that look like settings, of ours or of Ollama, and are not read."""
     known = {*_OLLAMA, *map(_variable, Settings.__struct_fields__), *_NO_SETTINGS}
     return sorted(v for v in os.environ if v.startswith(("GPTOSS_", "OLLAMA_")) and v not in known)
 
@@ -268,7 +266,7 @@ def _merge(sources: list[tuple[str, dict[str, Any]]]) -> Settings:
 
 
 def _sources() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what is set outside the command line, the weakest source first."""
+    """Yield the sources besides the command line, the weakest first."""
     if (path := config_path()).is_file():
         yield str(path), _read_config(path)
     yield from _variables()
@@ -309,7 +307,7 @@ def _parse_host(text: str, source: str) -> dict[str, Any]:
 
 
 def _unless_zero(name: str) -> "_Parser":
-    """Read a number of which Ollama's zero leaves the choice to the program, as our default."""
+    """Ollama's zero leaves the choice to the program, as our default does."""
     return lambda text, source: {name: text} if text != "0" else {}
 
 

@@ -55,7 +55,7 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shares_experts(self) -> bool:
-        """Return whether GPUs use experts on the host; with several, an override is the head."""
+        """GPUs use experts on the host; with several GPUs, an override may be the head."""
         on_host = any(device == "CPU" for _, device in self.tensor_overrides)
         return on_host and self.n_gpu_layers != 0
 
@@ -122,7 +122,7 @@ class SamplingParams(msgspec.Struct, frozen=True):
 
     @property
     def has_filters(self) -> bool:
-        """Return whether some tokens cannot be drawn however likely the others are."""
+        """Some tokens cannot be drawn however likely the others are."""
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
 

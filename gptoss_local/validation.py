@@ -52,7 +52,7 @@ def _either(kinds: list[str]) -> str:
 
 
 def _bound(text: str) -> str:
-    """Return a bound as msgspec writes it, in words: ` >= 0`, ` of length >= 1`."""
+    """Put msgspec's bound into words: ` >= 0`, ` of length >= 1`."""
     words = text.strip().removesuffix(".0")
     for sign, meaning in _BOUNDS.items():
         if words.startswith(f"{sign} "):
@@ -62,7 +62,7 @@ def _bound(text: str) -> str:
 
 
 def _quoted(values: Any, place: str) -> str:
-    """Return the plain value at, e.g., `$.options.stop[0]`; empty if it cannot be shown."""
+    """Quote the plain value at, e.g., `$.options.stop[0]`; empty if it cannot be shown."""
     for name, index in _STEP.findall(place):
         try:
             values = values[name] if name else values[int(index)]

@@ -21,13 +21,12 @@ class CleanConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Yield the pieces of what is to be printed."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(shown(segment.text), segment.style)
 
 
 class _Raw:
-    """A clean stream as Rich needs it: what comes from its console is clean already."""
+    """A clean stream for Rich, whose output is clean already."""
 
     def __init__(self, stream: CleanStream) -> None:
         self._stream = stream

@@ -45,7 +45,7 @@ def chosen_model(settings: Settings) -> str:
 
 
 def offer_download(name: str, settings: Settings) -> bool:
-    """Ask whether to download a model of the catalogue that is not here; False if it is not."""
+    """Ask whether to download a model of the catalogue; False if it is not downloaded."""
     known = known_model(name)
     if known is None or not known.repo or not _has_terminal():
         return False
@@ -57,7 +57,7 @@ def offer_download(name: str, settings: Settings) -> bool:
 
 
 def ask_for_model(settings: Settings, machine: "Machine | None" = None) -> str:
-    """Show what this machine can run, and fetch what is wished until it is here.
+    """Show what this machine can run, and download the chosen model.
 
     Raises:
         KeyboardInterrupt: the user leaves.
@@ -113,7 +113,7 @@ def _ask(settings: Settings) -> str:
 
 
 def _what_it_takes(models: list[CatalogModel], best: int | None, settings: Settings) -> str:
-    """Say which model to take, how long its download lasts, and where it goes."""
+    """Suggest a model, with the time and place of its download."""
     if best is None:
         return (
             f"No large model is expected to reach reading speed, {_READING_TOK_S:.0f} tokens/s, "
@@ -128,7 +128,7 @@ def _what_it_takes(models: list[CatalogModel], best: int | None, settings: Setti
 
 
 def _fit(model: CatalogModel, machine: "Machine", settings: Settings) -> tuple[float, str]:
-    """Return the expected speed of answers in tokens/s, 0 if it cannot be used, and words."""
+    """Return the expected tokens/s of answers (0: unusable) and a description."""
     from gptoss_local.engine.protocol import N_DRAFT_MAX
     from gptoss_local.machine.hardware import free_bytes
     from gptoss_local.machine.plan.facts import published_facts

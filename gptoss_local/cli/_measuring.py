@@ -8,7 +8,6 @@ _LOOK_S, _BUSY_PERCENT = 0.3, 25
 
 
 def warn_if_busy() -> None:
-    """Warn if other programs use the processor."""
     import psutil
 
     percent = psutil.cpu_percent(_LOOK_S)
@@ -20,7 +19,7 @@ def warn_if_busy() -> None:
 
 
 def unload(name: str, settings: Settings) -> None:
-    """Make a server give the model's memory back, so that it is measured as it will be loaded."""
+    """Have a server unload the model, so that it is measured with all of the memory."""
     from gptoss_local.api.client import Client
     from gptoss_local.errors import ServerUnavailableError
 

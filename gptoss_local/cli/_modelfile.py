@@ -51,7 +51,7 @@ def parse_modelfile(text: str) -> dict[str, Any]:
 
 
 def parse_parameter(parameters: dict[str, Any], key: str, text: str) -> None:
-    """Add a parameter: a number where it looks like one; each `stop` is one more stop string."""
+    """Add a parameter, a number where possible; each `stop` adds a stop string."""
     if key == "stop":
         parameters.setdefault("stop", []).append(_unquoted(text))
         return

@@ -75,7 +75,6 @@ def repository(text: str) -> str | None:
 
 
 def is_path(text: str) -> bool:
-    """Return whether what stands in the place of a model is the path of a file."""
     return text.lower().endswith(".gguf") or text.startswith(_PATHS)
 
 
@@ -131,7 +130,7 @@ def keep_alive_of(text: str) -> str | int:
 
 
 def say_unreadable(settings: Settings) -> list[dict[str, str]]:
-    """Say of which models the manifest cannot be read; return that for JSON, too."""
+    """Report unreadable manifests; return them for JSON, too."""
     from gptoss_local.models.store import unreadable_manifests
 
     found = unreadable_manifests(settings)
@@ -144,7 +143,7 @@ def say_unreadable(settings: Settings) -> list[dict[str, str]]:
 
 
 def running_server(settings: Settings) -> "Client":
-    """Return a client of the server, which is started unless it runs."""
+    """Return a client of the server, starting one unless it runs."""
     from gptoss_local.api.client import Client
 
     say_unreadable(settings)

@@ -40,22 +40,21 @@ _ABOUT = {"minute": "About a minute", "hour": "About an hour"}
 
 
 def is_read_aloud() -> bool:
-    """Return whether a screen reader reads what we print, as the variable `ACCESSIBLE` says."""
+    """A screen reader sets the variable `ACCESSIBLE`."""
     return os.environ.get("ACCESSIBLE", "") not in ("", "0")
 
 
 def is_linear() -> bool:
-    """Return whether text can only be added, as on a terminal that cannot be drawn on."""
+    """Text can only be added, as on a terminal that cannot be drawn on."""
     return os.environ.get("TERM") == "dumb" or is_read_aloud()
 
 
 def is_plain() -> bool:
-    """Return whether the terminal gets no control sequences, though it is one."""
+    """The terminal gets no control sequences, though it is one."""
     return bool(os.environ.get("NO_COLOR")) or is_linear()
 
 
 def print_json(**data: Any) -> None:
-    """Print one JSON object with the version of its format."""
     text = msgspec.json.encode({"version": JSON_VERSION, **data}, enc_hook=os.fspath)  # paths
     print(text.decode(), flush=True)
 
@@ -96,7 +95,7 @@ def _print_pieces(pieces: Sequence[str], end: str) -> None:
 
 
 def shortened(text: str) -> str:
-    """Return a text on one line, for a column of a table; a Chinese character is two cells wide."""
+    """Fit a text on one line of a table; a Chinese character is two cells wide."""
     from rich.cells import cell_len, set_cell_size
 
     line = " ".join(text.split())
@@ -106,13 +105,12 @@ def shortened(text: str) -> str:
 
 
 def print_names(names: Iterable[str]) -> None:
-    """Print one name per line."""
     for name in names:
         print(on_one_line(name))
 
 
 def print_facts(facts: Mapping[str, str], file: TextIO | None = None) -> None:
-    """Print a line per fact, its name in a column; further lines of a value are set in."""
+    """Print a line per fact, its name in a column; further lines of a value are indented."""
     for name, value in facts.items():
         first, *others = value.splitlines() or [""]
         print(f"{on_one_line(name):<16}{first}", file=file)
@@ -121,12 +119,12 @@ def print_facts(facts: Mapping[str, str], file: TextIO | None = None) -> None:
 
 
 def say(text: str) -> None:
-    """Print what is not data, on stderr."""
+    """Print on stderr; stdout is for data."""
     print(text, file=sys.stderr, flush=True)
 
 
 def say_rows(title: str, rows: Sequence[tuple[str, str]], before: str = "") -> None:
-    """Say what there is: a title, and names with what they do; `before` stands before each name."""
+    """Say a title, and a row per name with its description; `before` stands before each name."""
     width = max(len(before + name) for name, _ in rows) + 2
     say(title)
     for name, text in rows:
@@ -214,7 +212,7 @@ def seconds_until(timestamp: str) -> float:
 
 
 def print_error(error: GptOssError) -> None:
-    """Print what happened, and below it what to do; further lines of either are set in."""
+    """Print the message, and the hint below it; further lines of either are indented."""
     print(f"gptoss: {_set_in(error.message)}", file=sys.stderr)
     if error.hint:
         print(f"  {_set_in(error.hint)}", file=sys.stderr)

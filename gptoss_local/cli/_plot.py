@@ -99,7 +99,6 @@ def _curve(
     rates: Sequence[float],
     colours: _Colours,
 ) -> None:
-    """Draw what was measured, each point with its number."""
     axis.set_title(title, fontsize=10)
     axis.set_xlabel(label)
     axis.plot(counts, rates, marker="o", color=colours.measured, label="measured", gid="measured")
@@ -130,7 +129,7 @@ def _expect(axis: "Axes", expected: float, colours: _Colours) -> None:
 
 
 def _scale(axis: "Axes", counts: Sequence[int], rates: Sequence[float]) -> None:
-    """Name every count below; from 0 up, unless the rates differ too much for that."""
+    """Label every count. The rates begin at 0, unless they differ too much for that."""
     from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
     axis.set_xscale("log", base=2)

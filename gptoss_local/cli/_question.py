@@ -63,7 +63,7 @@ def _read_plain(question: str) -> str:
 
 
 def _read_key_by_key(question: str) -> str:
-    """Read a line of which Esc is noticed without Enter."""
+    """Read a line; Esc is noticed without Enter."""
     from prompt_toolkit import PromptSession  # PERF: 0.15 s
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.output import create_output

@@ -43,11 +43,11 @@ def read_stdin() -> str:
 
 
 def discard_stdout() -> None:
-    """Discard what is still to be written: the last flush would fail once more."""
+    """Discard unwritten output: the last flush would fail once more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def system_error(error: OSError) -> GptOssError:
-    """Say what the operating system refused: a full disk, a folder of another user."""
+    """Translate an error of the operating system: a full disk, a folder of another user."""
     what = f"{error.filename}: " if error.filename else ""
     return GptOssError(f"{what}{error.strerror or error}", hint="GPTOSS_DEBUG=1 shows where.")

@@ -64,7 +64,7 @@ def bench(
 
 
 def check_plot(plot: Path) -> None:
-    """Refuse what cannot be drawn, before minutes of measuring."""
+    """Refuse an impossible chart before minutes of measuring."""
     from gptoss_local.cli._plot import FORMATS
 
     if plot.suffix.lower() not in FORMATS:

@@ -74,7 +74,7 @@ def chat(
 
 
 def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settings) -> str:
-    """Find the model to use, make sure of its file and of a server; returns its name."""
+    """Return the name of the model to use, once its file and a server are there."""
     from gptoss_local.models.store import find_model, list_models
 
     installed = [entry.name for entry in list_models(settings)]
@@ -96,7 +96,7 @@ def _talk(
     chat_id: int | None,
     preset: tuple[str, Preset] | None,
 ) -> int | None:
-    """Talk line by line; returns the chat that was open last."""
+    """Talk line by line; return the chat that was open last."""
     from gptoss_local.cli._answer import Printer
     from gptoss_local.cli._repl import Repl
     from gptoss_local.cli._saved_chat import SavedChat
@@ -131,7 +131,7 @@ def _show(
     chat_id: int | None,
     preset: tuple[str, Preset] | None,
 ) -> int | None:
-    """Run the app until it is left; returns the chat that was open then."""
+    """Run the app until the user leaves; return the chat that was open then."""
     import asyncio
 
     from gptoss_local.api.client import AsyncClient

@@ -96,7 +96,7 @@ def _plain_hit(hit: "Hit") -> dict[str, Any]:
 
 
 def _pieces(hit: "Hit") -> tuple[str, ...]:
-    """Split what was found: every second piece is what was looked for."""
+    """Split a snippet; every second piece matches the query."""
     from gptoss_local.talk.history import MATCH_END, MATCH_START
 
     return tuple(re.split(f"[{MATCH_START}{MATCH_END}]", hit.snippet))

@@ -109,7 +109,6 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> 
 
 
 def script_for(shell: Shell) -> str:
-    """Return the completion script of a shell."""
     return _SCRIPTS[shell]
 
 
@@ -122,7 +121,7 @@ class _Running(msgspec.Struct):
 
 
 def print_candidates(words: Sequence[str]) -> None:
-    """Print what the last word may become, after those before it; nothing if that is any word."""
+    """Print the possible last words, after those before it; nothing if any word may follow."""
     *before, word = words or [""]
     word = word.strip("\"'")  # Windows PowerShell passes an empty word on only in quotes
     for candidate, about in _candidates(before, word):
@@ -165,7 +164,7 @@ def _candidates(before: Sequence[str], word: str) -> Iterable[tuple[str, str]]:
 
 
 def _values(parameter: Any, command: str) -> list[tuple[str, str]]:
-    """Return the words that an argument or an option may have, if they are few."""
+    """The words that an argument or an option may have, if they are few."""
     words = getattr(parameter.type, "choices", ())
     if (parameter.metavar or "").startswith("MODEL"):
         is_option = parameter.param_type_name == "option"
@@ -178,7 +177,6 @@ def _values(parameter: Any, command: str) -> list[tuple[str, str]]:
 
 
 def _plain_names(kind: _NameKind) -> list[str]:
-    """Return the names of a kind of models; none where they cannot be found out."""
     try:
         return list(filter(_PLAIN.fullmatch, _names(kind, load_settings())))
     except GptOssError:  # the command itself will say it

@@ -69,7 +69,7 @@ def config(
 
 
 def _meaning(name: str, value: Any) -> str:
-    """Return what a value that leaves the choice to gptoss means; empty for any other."""
+    """The meaning of a value that leaves the choice to gptoss; empty for any other."""
     automatic, meaning = _MEANINGS.get(name, (value, ""))
     return meaning if value == automatic else ""
 
@@ -82,7 +82,7 @@ def _with_meaning(name: str, value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as config.toml would have it, but without quotes."""
+    """A value as in config.toml, but without quotes."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

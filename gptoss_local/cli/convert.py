@@ -101,7 +101,6 @@ def _dry_run(source: str, target: Path, options: "ConvertOptions", json: bool) -
 
 
 def _maker(source: str, download_dir: Path | None, original: bool) -> Callable[..., list[Path]]:
-    """Choose between a folder and a repository."""
     repo = None if Path(source).exists() else repository(source)
     if repo is None:
         from convert import convert_checkpoint

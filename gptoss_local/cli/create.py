@@ -51,7 +51,7 @@ def create(
 
 
 def _read(file: str) -> tuple[dict[str, Any], Path]:
-    """Return a Modelfile as a request, and the folder from which its paths are meant."""
+    """Return a Modelfile as a request, and the folder that its paths are relative to."""
     if file == "-":
         return parse_modelfile(read_stdin()), Path()
     try:
@@ -66,7 +66,7 @@ def _read(file: str) -> tuple[dict[str, Any], Path]:
 
 
 def _warn_of_unknown(parameters: dict[str, Any]) -> None:
-    """Say which are kept and have no effect: Ollama has more of them, and some are misspelt."""
+    """Name parameters without effect: Ollama has more of them, and some are misspelt."""
     from difflib import get_close_matches
 
     from gptoss_local.server.dialects.ollama.options import Options

@@ -50,7 +50,7 @@ def import_(
 
 
 def _name_in(listed: str) -> str:
-    """Make a model's name of a name in the list: for a file, as for any other file."""
+    """Turn a listed name into a model's name."""
     from gptoss_local.models.names import name_for
 
     name = listed.rpartition("/")[2]
@@ -58,7 +58,6 @@ def _name_in(listed: str) -> str:
 
 
 def _chosen(name: str, found: "list[FoundModel]") -> Path:
-    """Return the file of a listed model that can be used."""
     each = next((each for each in found if each.name == name), None)
     if each is None:
         close = closest(name, [each.name for each in found])

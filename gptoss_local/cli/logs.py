@@ -65,5 +65,5 @@ def _open(path: Path) -> TextIO:
 
 
 def _is_replaced(file: TextIO, path: Path) -> bool:
-    """Return whether another file has the name now: a server that starts replaces a large log."""
+    """A server that starts replaces a large log."""
     return path.is_file() and not os.path.samestat(os.fstat(file.fileno()), path.stat())

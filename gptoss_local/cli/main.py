@@ -69,8 +69,6 @@ _FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
 
 
 class _Groups(typer.core.TyperGroup):
-    """Lists the commands of the help by what they are for."""
-
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, commands in GROUPS.items():
             with formatter.section(title):
@@ -78,7 +76,6 @@ class _Groups(typer.core.TyperGroup):
 
 
 def make_app(names: Iterable[str] = (*COMMANDS, *_HIDDEN)) -> typer.Typer:
-    """Return the command line with these commands alone."""
     app = _empty_app()
     for name in names:
         function = _FUNCTIONS.get(name, name)
@@ -114,7 +111,7 @@ def _empty_app() -> typer.Typer:
 
 
 def _make_welcome_app() -> typer.Typer:
-    """Return what `gptoss` alone is on a terminal; elsewhere it prints the help."""
+    """`gptoss` alone on a terminal; elsewhere it prints the help."""
     from gptoss_local.cli.chat import welcome
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -221,7 +218,6 @@ def _call(app: typer.Typer) -> None:
 
 
 def _known(error: GptOssError | OSError | UnicodeEncodeError) -> GptOssError:
-    """Return what happened as one of our errors."""
     if isinstance(error, GptOssError):
         return error
     if isinstance(error, OSError):

@@ -86,7 +86,6 @@ def _name(words: list[str]) -> str:
 
 
 def _entry(command: list[str], url: str, env: list[str], headers: list[str]) -> dict[str, Any]:
-    """Return what is written into the file."""
     if bool(command) == bool(url):
         raise UsageError(
             "a server needs either a command or --url",

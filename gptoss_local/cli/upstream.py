@@ -135,7 +135,7 @@ def _verdict(found: dict[str, Any]) -> str:
 
 
 async def _look(entry: "ModelEntry", settings: "Settings") -> list[dict[str, Any]]:
-    """Test each address by itself: whether it is well, is gpt-oss, and how soon a token comes."""
+    """Test each address: health, model, and seconds to the first token."""
     import time
 
     import msgspec

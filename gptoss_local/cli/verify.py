@@ -105,7 +105,7 @@ def _check_usage(file: str, against: str, all_models: bool) -> None:
 def _download(
     repo: str, folder: Path | None, progress: Progress
 ) -> Iterator[tuple[Path, Iterable[Path], Callable[[Path], None]]]:
-    """Fetch a checkpoint: its folder, the shards as they arrive, and what to do with used ones."""
+    """Fetch a checkpoint: yield its folder, arriving shards, and a function for used ones."""
     name = repository(repo)
     if name is None:
         raise UsageError(
@@ -228,7 +228,7 @@ def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
 
 
 def _check(entry: "ModelEntry", settings: Settings, progress: Progress) -> str:
-    """Check one model; by what, in words."""
+    """Check one model; return how, in words."""
     from convert.verify import verify_model
 
     assert entry.path is not None
@@ -243,7 +243,7 @@ def _check(entry: "ModelEntry", settings: Settings, progress: Progress) -> str:
 
 
 def _check_sums(entry: "ModelEntry", settings: Settings, progress: Progress) -> Iterator[Path]:
-    """Yield the files that have the sha256 that is known of them."""
+    """Yield the files with the right sha256, as far as it is known."""
     from gptoss_local.models.store import known_sha256
 
     for path in entry.files:
@@ -269,7 +269,6 @@ def _sha256(path: Path, what: str, progress: Progress) -> str:
 
 
 def as_error(file: Path, report: "Report") -> VerifyError:
-    """Say all that was found, as far as it can be read."""
     several = len(report.files) > 1
     lines = [f"{f'{each.file}: ' if several else ''}{each.message}" for each in report.findings]
     if len(lines) > _MAX_PRINTED:

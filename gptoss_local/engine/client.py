@@ -128,7 +128,6 @@ class EngineClient:
 
     @property
     def loaded(self) -> Loaded:
-        """Return what the process reported after loading."""
         if self._loaded is None:
             raise RuntimeError("the engine has not been started with start()")
         return self._loaded
@@ -143,7 +142,6 @@ class EngineClient:
 
     @property
     def n_active(self) -> int:
-        """Sequences that wait or run."""
         return len(self._sequences)
 
     async def generate(
@@ -195,12 +193,10 @@ class EngineClient:
                 self.cancel(seq_id)
 
     def cancel(self, seq_id: int) -> None:
-        """End a sequence early; its iterator still yields Finished, with the reason `cancelled`."""
         if self.is_alive:
             self._send(Cancel(seq_id))
 
     def prefetch(self, lineage: str, tokens: list[int]) -> None:
-        """Say what the next prompt of a conversation will begin with; nothing waits for it."""
         if self.is_alive:
             self._send(Prefetch(lineage, tokens))
 
@@ -269,7 +265,7 @@ class EngineClient:
         return event
 
     async def _death(self) -> EngineCrashedError:
-        """Return why the process is gone, if it did not say so itself."""
+        """Say why the process is gone, if it did not say so itself."""
         code = await self._process.wait()
         what = f"signal {-code}" if code < 0 else f"exit code {code}"
         was_killed = code == -_KILLED

@@ -245,7 +245,6 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", kw_only=True):
 
 
 def failure(error: GptOssError, seq_id: int | None) -> Failed:
-    """Return the frame that carries `error` to the client."""
     return Failed(seq_id=seq_id, error=type(error).__name__, message=error.message, hint=error.hint)
 
 

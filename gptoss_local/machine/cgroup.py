@@ -30,7 +30,6 @@ class Memory(NamedTuple):
 
 
 def memory(sys_dir: Path, proc_dir: Path) -> Memory | None:
-    """Look at the memory of the process's groups; None without a limit."""
     names = (
         ("memory.max", "memory.current"),
         ("memory.high", "memory.current"),  # beyond it the kernel takes pages back, all the time
@@ -59,7 +58,6 @@ def n_cpus(sys_dir: Path, proc_dir: Path) -> int | None:
 
 
 def read(path: Path) -> str | None:
-    """Return the kernel's word on something, if it says anything."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -81,7 +79,7 @@ def _groups(sys_dir: Path, proc_dir: Path, controller: str) -> Iterator[Path]:
 
 
 def _cached_bytes(group: Path) -> int:
-    """Return what the kernel gives back when needed. v1 also has the sums of groups below."""
+    """Memory that the kernel gives back when needed. v1 also has the sums of groups below."""
     text = read(group / "memory.stat") or ""
     sums = "\n".join(line for line in text.splitlines() if line.startswith("total_"))
     return sum(map(int, _RECLAIMABLE.findall(sums or text)))

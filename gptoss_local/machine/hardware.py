@@ -80,7 +80,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lacks(self) -> str:
-        """The instructions that llama.cpp's fast code for MXFP4 needs, if the CPU has them not."""
+        """The instructions of llama.cpp's fast code for MXFP4, if the CPU lacks them."""
         if self.has_avx2 is False:
             return "AVX2"
         is_old_arm = self.arm_features is not None and "dotprod" not in self.arm_features
@@ -126,14 +126,13 @@ def read_machine(models_dir: Path) -> Machine:
 
 
 def read_usable_gpus() -> tuple[Gpu, ...]:
-    """Return the GPUs that llama.cpp can use, at this moment; asks nothing but the driver."""
     if not has_cuda_build():
         return ()
     return tuple(visible(read_gpus()[1], os.environ.get("CUDA_VISIBLE_DEVICES")))
 
 
 def llama_version() -> str:
-    """Return the version of llama-cpp-python; "not installed" without it. Loads nothing."""
+    """The version of llama-cpp-python; "not installed" without it. Loads nothing."""
     try:
         return importlib.metadata.version("llama-cpp-python")
     except importlib.metadata.PackageNotFoundError:
@@ -141,7 +140,7 @@ def llama_version() -> str:
 
 
 def has_cuda_build() -> bool:
-    """Return whether the llama.cpp that will be used brings its CUDA library; loads nothing."""
+    """llama.cpp brings its CUDA library; loads nothing."""
     return _cuda_library() is not None
 
 
@@ -158,7 +157,6 @@ def _cuda_library() -> Path | None:
 
 
 def _cuda_build() -> int | None:
-    """Return the major version of the CUDA libraries that llama.cpp is linked with, if any."""
     library = _cuda_library()
     return None if library is None else _linked_cuda(library, library.stat().st_mtime_ns)
 
@@ -196,7 +194,6 @@ def _platform() -> Platform:
 
 
 def _n_cores(sys_dir: Path, proc_dir: Path) -> tuple[int | None, int | None, int | None]:
-    """Count physical cores, fast ones, and logical ones that this process may run on."""
     n_cores, n_logical = psutil.cpu_count(logical=False), psutil.cpu_count()
     if sys.platform != "linux":
         return n_cores, None, n_logical
@@ -208,7 +205,7 @@ def _n_cores(sys_dir: Path, proc_dir: Path) -> tuple[int | None, int | None, int
 
 
 def _n_performance_cores(sys_dir: Path, n_cores: int | None, usable: set[int]) -> int | None:
-    """Count the physical cores of the fast kind: all, unless the kernel knows two kinds."""
+    """Count the fast physical cores: all, unless the kernel knows two kinds."""
     fast, n_all = _fast_cpus(sys_dir, usable), _n_physical(sys_dir, usable)
     if fast is None:
         return _least(n_cores, n_all)
@@ -241,7 +238,7 @@ def _n_physical(sys_dir: Path, cpus: set[int]) -> int | None:
 
 
 def _least(*numbers: int | None) -> int | None:
-    """Return the smallest of those that are known."""
+    """The smallest of the known ones."""
     return min((n for n in numbers if n is not None), default=None)
 
 
@@ -267,7 +264,7 @@ def _arm_features(cpuinfo: Path) -> tuple[str, ...] | None:
 
 
 def _cpu_flags(cpuinfo: Path, title: str, machines: tuple[str, ...]) -> set[str] | None:
-    """Return what all cores can do, in the kernel's words; None on other machines."""
+    """The features of all cores, in the kernel's words; None on other machines."""
     if platform.machine().lower() not in machines:
         return None
     lines = re.findall(rf"^{title}\s*:(.*)$", read(cpuinfo) or "", re.M)

@@ -54,7 +54,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_mig(self) -> bool:
-        """Return whether it is a part of a card."""
+        """A part of a card."""
         return self.uuid.startswith("MIG-")
 
 
@@ -137,7 +137,7 @@ def _driver(n_silent: int) -> Driver:
 
 
 def _mig_handles(handle: Any) -> list[Any]:
-    """Return the parts that a card is divided into; none of most cards."""
+    """The parts that a card is divided into; most cards have none."""
     current, _ = _known(pynvml.nvmlDeviceGetMigMode, handle) or (pynvml.NVML_DEVICE_MIG_DISABLE, 0)
     if current != pynvml.NVML_DEVICE_MIG_ENABLE:
         return []
@@ -190,7 +190,7 @@ def _gpu(index: int, handle: Any) -> Gpu | None:
 
 
 def _known(read: Callable[..., T], *arguments: Any) -> T | None:
-    """Return one fact, or None where this card or driver does not know it."""
+    """Return one fact, or None if this card or driver does not know it."""
     try:
         return read(*arguments)
     except (pynvml.NVMLError, AttributeError):  # the latter: a library older than the binding
@@ -253,20 +253,19 @@ class Meters:
                     self._open(f"gpu{gpu.index}", gpu.index)
 
     def of(self, llama_names: Iterable[str]) -> frozenset[str]:
-        """Return the GPUs that count, of those that llama.cpp calls `CUDA0` and so on."""
+        """The GPUs that count, by llama.cpp's names (`CUDA0`)."""
         return frozenset(self._names.get(name, "") for name in llama_names) & self._handles.keys()
 
     def joules(self) -> dict[str, float]:
-        """Return each GPU's counter, `gpu0` and so on by NVML's index."""
+        """Each GPU's counter, by NVML's index (`gpu0`)."""
         return self._read(lambda gpu: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1e3)
 
     def watts(self, llama_names: Iterable[str]) -> dict[str, float]:
-        """Return the power of these GPUs now; of Ampere and newer the driver averages a second."""
+        """The power of these GPUs now; of Ampere and newer the driver averages a second."""
         found = self._read(lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1e3)
         return {name: found[name] for name in self.of(llama_names) & found.keys()}
 
     def close(self) -> None:
-        """Let the driver go."""
         self._handles = {}
         if self._is_open:
             self._is_open = False
@@ -281,7 +280,7 @@ class Meters:
         self._handles[name] = handle
 
     def _read(self, ask: Callable[[Any], float]) -> dict[str, float]:
-        """Return what each GPU answers; one that does not answer now is left out."""
+        """Return each GPU's answer; one without an answer now is left out."""
         found = {}
         for name, handle in self._handles.items():
             with suppress(pynvml.NVMLError):

@@ -109,13 +109,11 @@ def _depths(n_ctx: int) -> list[int]:
 
 
 def _widths(n_seq: int, n_ctx: int) -> list[int]:
-    """Return the numbers of answers that fit into the context together; none may have to wait."""
+    """Numbers of answers that fit into the context together; none may have to wait."""
     return [n for n in _WIDTHS if n <= n_seq and n * (WIDTH_PROMPT + N_ANSWER) <= n_ctx]
 
 
 class _Prober:
-    """Asks one engine."""
-
     def __init__(self, engine: EngineClient) -> None:
         self._engine = engine
         self._rng = random.Random(0)
@@ -123,7 +121,6 @@ class _Prober:
     async def all(
         self, n_seq: int, report: Callable[[str], None]
     ) -> tuple[list[AtDepth], list[AtWidth]]:
-        """Measure everything, with at most `n_seq` simultaneous answers; report each part first."""
         await self.answer(DEPTHS[0])  # warms up
         n_ctx = self._engine.loaded.n_ctx
         depths: list[AtDepth] = []
@@ -139,7 +136,7 @@ class _Prober:
         return depths, widths
 
     async def answer(self, n_tokens: int) -> tuple[Finished, list[float]]:
-        """Run a request of random tokens; return the time of each token of its answer, too."""
+        """Run a request of random tokens; also return the time of each token of its answer."""
         prompt = [self._rng.randrange(FIRST_SPECIAL) for _ in range(n_tokens)]
         times: list[float] = []
         events = self._engine.generate(prompt, _SAMPLING, stop_tokens=[], max_tokens=N_ANSWER)
@@ -173,5 +170,5 @@ class _Prober:
         return AtWidth(n_streams, rate, n_cells_cached)
 
     async def _n_cells_cached(self, n_own: int) -> int:
-        """Return the cells that others had besides what was measured just now."""
+        """Cells of other sequences, besides those that were just measured."""
         return max(0, (await self._engine.stats()).n_cells_cached - n_own)

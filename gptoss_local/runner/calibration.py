@@ -62,7 +62,7 @@ async def calibrate(
 
 
 def keep(path: Path, known: Measured) -> None:
-    """Write it to the disk; a failure to do so does not keep the model from loading."""
+    """Write it to the disk; a failure does not keep the model from loading."""
     try:
         write_measured(path, known)
     except OSError as error:
@@ -94,7 +94,7 @@ def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
 
 
 def _link_bytes_s(facts: ModelFacts, plan: Plan, tuned: Tuned) -> float | None:
-    """Return the bytes a second of experts on their way to the GPU, its computing included."""
+    """Bytes a second of experts on their way to the GPU, including its computing."""
     n_bytes = plan.placement.expert_bytes_on_host(facts)
     rates = [n_bytes / gpu_s for n, _, gpu_s in tuned.offload if n >= _MANY]
     return max(rates, default=None)

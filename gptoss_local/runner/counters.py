@@ -88,7 +88,6 @@ class Counters:
             self.n_active -= 1
 
     def add(self, record: AnswerRecord, event: ChatEvent) -> None:
-        """Take note of an event of an answer, before it is passed on."""
         match event:
             case Started():
                 record.n_prompt = event.n_prompt
@@ -116,5 +115,4 @@ class Counters:
             watcher(record)
 
     def crashed(self, model: str, error: GptOssError) -> None:
-        """Count an engine process that ended unasked."""
         self.crashes[model, type(error).__name__] += 1

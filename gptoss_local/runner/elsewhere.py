@@ -43,7 +43,7 @@ class RemoteModels:
 
     @property
     def connected(self) -> list[RemoteModel]:
-        """The models that have answered, the one that was connected last at the end."""
+        """The models that have answered, the latest connection at the end."""
         return list(self._models.values())
 
     async def get(self, entry: ModelEntry, address: UpstreamAddress) -> RemoteModel:
@@ -71,7 +71,6 @@ class RemoteModels:
             task.add_done_callback(self._leaving.pop)
 
     async def close(self) -> None:
-        """Close all connections, with whatever runs on them."""
         leaving = list(self._leaving.items())
         for task, _ in leaving:
             task.cancel()
@@ -108,6 +107,6 @@ async def connect(entry: ModelEntry, address: UpstreamAddress, settings: Setting
 
 
 async def own_vocabulary(settings: Settings) -> Vocabulary:
-    """Return the vocabulary of gpt-oss, for which the embedded model is built if need be."""
+    """Return the vocabulary of gpt-oss; builds the embedded model for it if need be."""
     path = await asyncio.to_thread(nano.ensure_gguf, settings.cache_dir)
     return await asyncio.to_thread(read_vocabulary, path, settings)

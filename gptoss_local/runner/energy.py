@@ -40,7 +40,6 @@ class ModelEnergy(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 def _gpus_of(model: LoadedModel | RemoteModel) -> Sequence[str]:
-    """Return the GPUs that compute a model, as llama.cpp names them."""
     return (model.plan.devices or ()) if isinstance(model, LoadedModel) else ()
 
 
@@ -64,7 +63,6 @@ class AnswerEnergy:
         self._beginning: asyncio.Task[None] | None = None
 
     def add(self, n_tokens: int) -> None:
-        """Take note of tokens that were generated."""
         self.n_new += n_tokens
 
     async def note(self, event: Started | Done, model: LoadedModel | RemoteModel) -> Started | Done:
@@ -85,7 +83,7 @@ class AnswerEnergy:
         return msgspec.structs.replace(event, joules=joules)
 
     def end(self) -> asyncio.Task[None] | None:
-        """Take no part any more, once the counters are read; None if it takes none."""
+        """Stop once the counters are read; None if it never began."""
         beginning, self._beginning = self._beginning, None
         return self._energy.spawn(self._energy.end(self, beginning)) if beginning else None
 
@@ -110,7 +108,6 @@ class Energy:
 
     @contextmanager
     def answering(self, model: str) -> Iterator[AnswerEnergy]:
-        """Yield an answer's part, which ends with the block."""
         part = AnswerEnergy(self, model)
         try:
             yield part
@@ -118,20 +115,17 @@ class Energy:
             part.end()
 
     async def begin(self, part: AnswerEnergy, names: Sequence[str]) -> None:
-        """Let an answer take part from now on, on GPUs of llama.cpp's names."""
         meters = await self._in_thread(self._opened)
         await self._settle()
         part.devices, part.n_new = meters.of(names), 0
         self._active.add(part)
 
     async def end(self, part: AnswerEnergy, beginning: asyncio.Task[None]) -> None:
-        """Let an answer take part no more."""
         await beginning
         await self._settle()
         self._active.discard(part)
 
     async def of(self, model: LoadedModel) -> ModelEnergy | None:
-        """Return the figures of a model; None where nothing is known."""
         found = ModelEnergy()
         if not (names := _gpus_of(model)):
             return None
@@ -145,19 +139,18 @@ class Energy:
         return found if found != ModelEnergy() else None
 
     async def rest(self) -> None:
-        """Let the driver go, as no model is in memory."""
+        """Close the driver, as no model is in memory."""
         if self._meters is not None:
             await self._in_thread(self._close_meters)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run what no one may wait for."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _settle(self) -> None:
-        """Read the counters and share what was used; who asks while they are read waits for it."""
+        """Read the counters and share the energy; a second caller waits for the same reading."""
         if self._reading is None:
             self._reading = self._in_thread(self._joules)
             self._reading.add_done_callback(self._share_out)
@@ -185,7 +178,7 @@ class Energy:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _opened(self) -> Meters:
-        """Return the meters; call it in the thread."""
+        """Call it in the thread."""
         if self._meters is None:
             self._meters = self._open_meters()
         return self._meters

@@ -46,11 +46,10 @@ class Growth:
 
     @property
     def news(self) -> list[Growing]:
-        """Return what a client that watches the prefill hears before the model is loaded again."""
         return [self._grown] if self._grown and self._is_watched else []
 
     def n_room(self, model: LoadedModel | RemoteModel) -> int:
-        """Return the tokens that must be free after the prompt, or else the context grows."""
+        """The tokens that must be free after the prompt, or else the context grows."""
         return _ROOM if isinstance(model, LoadedModel) and self._can_grow(model) else 0
 
     @asynccontextmanager
@@ -78,7 +77,7 @@ class Growth:
         return self._may_grow and not self._has_tried and not self._limit(model)
 
     def _limit(self, model: LoadedModel) -> str:
-        """Name what says how large the context is to be; empty if nothing does."""
+        """Name the setting that fixes the context; empty without one."""
         if self._asked_n_ctx:
             return "num_ctx"
         if model.entry.defaults.n_ctx:
@@ -86,7 +85,7 @@ class Growth:
         return "GPTOSS_CONTEXT_LENGTH" if self._settings.context_length else ""
 
     def _advise(self, error: ContextOverflowError, model: LoadedModel) -> None:
-        """Say what can be done about a prompt that the model could read and this context cannot."""
+        """Add a hint for a prompt that the model could read and this context cannot."""
         if error.n_prompt is None or error.n_prompt >= error.n_ctx_max:
             return
         if limit := self._limit(model):

@@ -89,7 +89,6 @@ class LoadedModel:
                 await asyncio.wait_for(self.idle.wait(), _LOOK_S)
 
     def stop_expiry(self) -> None:
-        """Stop the keep-alive clock."""
         self.expires_s = None
         if self.expiry is not None:
             self.expiry.cancel()
@@ -109,7 +108,7 @@ def read_vocabulary(path: Path, settings: Settings) -> Vocabulary:
 
 @functools.lru_cache(maxsize=8)
 def _vocabulary(path: Path, cache_dir: Path, _size_bytes: int, _mtime_ns: int) -> Vocabulary:
-    """Once per file: each thread that does it keeps 25 MB in an arena of its own (glibc)."""
+    """Cached by file: each thread that reads it keeps 25 MB in an arena of its own (glibc)."""
     return Vocabulary.from_model(read_tokens(path), cache_dir)
 
 
@@ -194,7 +193,7 @@ def load_command(
 
 
 def _model_params(plan: Plan, settings: Settings) -> ModelParams:
-    """Return what is planned; GPUs not from NVIDIA cannot be, so llama.cpp fills them."""
+    """The planned parameters; llama.cpp fills GPUs of other makers, which are not planned."""
     if plan.n_gpus or has_cuda_build():
         return plan.model_params
     return msgspec.structs.replace(plan.model_params, n_gpu_layers=settings.gpu_layers)
@@ -236,7 +235,6 @@ async def load_model(
 def _remember(
     path: Path, known: Measured, model: LoadedModel, attempt: Attempt, n_tries: int
 ) -> None:
-    """Keep what a load has shown."""
     outcome = Outcome(
         plan_id=plan_id(model.plan),
         extra_margin_bytes=attempt.extra_margin_bytes,

@@ -53,7 +53,6 @@ class LoadProgress:
         self._begin(n_bytes, after="measuring", n_more_bytes=n_bytes)
 
     def begin_try(self, n_bytes: int) -> None:
-        """Begin to read `n_bytes` of weights, perhaps once more."""
         self._begin(n_bytes, after="starting", n_tries=self._status.n_tries + 1)
 
     def _begin(self, n_bytes: int, *, after: str, n_more_bytes: int = 0, n_tries: int = 0) -> None:
@@ -68,7 +67,6 @@ class LoadProgress:
         )
 
     def report(self, fraction: float) -> None:
-        """Take note that so much of this part's weights is read, 0.0 .. 1.0."""
         done_bytes = self._base_bytes + round(min(1.0, fraction) * self._part_bytes)
         done_bytes = max(done_bytes, self._status.completed)
         total_bytes = self._status.total
@@ -84,7 +82,7 @@ class LoadProgress:
 
 
 class Load:
-    """A task that loads a model, shared by all who wait for it, and how far it is."""
+    """A task that loads a model, shared by all requests that wait for it."""
 
     def __init__(self, progress: LoadProgress, task: asyncio.Task[None]) -> None:
         self.progress = progress
@@ -112,12 +110,12 @@ class Load:
             ) from None
 
     async def stop(self) -> None:
-        """End it; returns when nothing of it is left."""
+        """Returns when nothing of it is left."""
         self._task.cancel()
         await asyncio.wait((self._task,))
 
     async def watch(self, work: asyncio.Future[None]) -> AsyncGenerator[LoadStatus, None]:
-        """Yield what changes until `work`, which waits for the load, is over; then how it was."""
+        """Yield changes until `work`, which waits for the load, is over; then the last one."""
         seen, is_over = None, False
         while not is_over:
             is_over = work.done()
@@ -145,7 +143,6 @@ class Loads:
     def share(
         self, key: str, model: str, start: Callable[[LoadProgress], Coroutine[Any, Any, None]]
     ) -> Load:
-        """Return the load under way for some weights, or begin it."""
         if load := self.get(key):
             return load
         progress = LoadProgress(model)

@@ -41,8 +41,6 @@ _CLAIM_S = 10.0  # a model that was loaded for clients who have left meanwhile s
 
 
 class ModelManager:
-    """Owner of the engine processes."""
-
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.counters = Counters()
@@ -56,17 +54,14 @@ class ModelManager:
 
     @property
     def loaded(self) -> list[LoadedModel]:
-        """The models in memory whose engines live."""
         return [model for model in self._models.values() if model.engine.is_alive]
 
     @property
     def remote(self) -> list[RemoteModel]:
-        """The models that are computed elsewhere, as far as they have been used."""
         return self._remote.connected
 
     @property
     def loading(self) -> list[LoadStatus]:
-        """Report the progress of the loads under way."""
         return self._loads.statuses
 
     async def load(
@@ -209,7 +204,7 @@ class ModelManager:
             await self._let_go(model)  # also if the client leaves while it waits
 
     async def close(self) -> None:
-        """End the engines now, with whatever runs on them."""
+        """End the engines now, with their answers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -236,7 +231,7 @@ class ModelManager:
             entry = find_model(entry.name, self.settings)  # an embedded model has a file now
 
     async def _start(self, name: str, n_ctx: int | None, progress: LoadProgress) -> None:
-        """Task: load a model, after whatever has to go for it."""
+        """Task: load a model, after unloading others for it."""
         async with self._room:
             entry = find_model(name, self.settings)
             path = await asyncio.to_thread(entry.ensure_file, self.settings, each_step(_log.info))
@@ -274,11 +269,11 @@ class ModelManager:
             await self._let_go(models[engines.index(engine)])
 
     def _next_to_go(self) -> list[LoadedModel]:
-        """Those that leave anyway, then idle ones, then others; the least recently used first."""
+        """Leaving models first, then idle ones; among equals the least recently used."""
         return sorted(self._models.values(), key=lambda m: (not m.is_leaving, m.n_users > 0))
 
     async def _let_go(self, model: LoadedModel) -> None:
-        """Unload a model, also if the load that needs its room is stopped meanwhile."""
+        """Unload a model, even if the load that needs its room is stopped meanwhile."""
         await asyncio.shield(self._spawn(self._unload(model)))
 
     async def _unload(self, model: LoadedModel) -> None:
@@ -327,7 +322,7 @@ class ModelManager:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Take note of an error that perhaps no request waits for any more."""
+        """Log an error that perhaps no request waits for any more."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             _log.debug("%s", error)

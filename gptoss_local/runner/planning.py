@@ -39,7 +39,6 @@ class Attempt(msgspec.Struct, frozen=True):
 
     @classmethod
     def after(cls, known: Measured) -> "Attempt":
-        """Return the first try, where an earlier load has shown what it takes."""
         return cls(known.extra_margin_bytes, known.maps_host)
 
 
@@ -117,13 +116,12 @@ def choose_unload(
 
 
 def measured_file(entry: ModelEntry, settings: Settings) -> Path:
-    """Return the file of what loads and `gptoss tune` have found out about a model here."""
     machine = read_machine(settings.models_dir)
     return measured_path(settings.cache_dir, entry.weights_id, machine)
 
 
 def free_vram(settings: Settings) -> list[int]:
-    """Return the bytes free on each GPU now; asks the driver."""
+    """Bytes free on each GPU now; asks the driver."""
     return [gpu.free_bytes for gpu in read_machine(settings.models_dir).usable_gpus]
 
 
@@ -145,7 +143,7 @@ def _is_as_good(facts: ModelFacts, plan: Plan, other: Plan, options: PlanOptions
 
 
 def _without(machine: Machine, engines: Iterable[EngineClient]) -> Machine:
-    """Return the machine as it will be when these engines have ended."""
+    """The machine once these engines have ended."""
     gpus = list(machine.gpus)
     available_bytes = machine.available_bytes
     for engine in engines:

@@ -77,7 +77,7 @@ def doctor(
 
 
 def _settings() -> Settings:
-    """Return the settings, without config.toml if that is what is wrong."""
+    """The settings, without config.toml if that cannot be read."""
     try:
         return load_settings()
     except UsageError:
@@ -107,7 +107,6 @@ def _print(fault: "Fault") -> None:
 
 
 def _print_below(fault: "Fault", outcome: Outcome | None) -> None:
-    """Print what was done, or what can be."""
     if below := outcome.text if outcome else fault.finding.fix:
         print(f"        {below}")
 
@@ -160,7 +159,7 @@ def _look_around(settings: Settings) -> "Surroundings":
 
 
 def _llama_problem() -> str:
-    """Return why llama.cpp cannot be loaded; empty if it can. A process of its own tries it."""
+    """Say why llama.cpp cannot be loaded; empty if it can. A process of its own tries it."""
     import signal
     import subprocess
 

@@ -171,7 +171,7 @@ def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
 def _print_settings(
     agent: Agent, setup: Setup, arguments: list[str], settings: Settings, *, json: bool
 ) -> None:
-    """Print what starts the program as `launch` would, for a shell; the key only by its name."""
+    """Print the start of the program as a shell's commands; the key only by its name."""
     environment = {k: v for k, v in setup.environment.items() if k != KEY_VARIABLE}
     command = [agent.program, *_arguments(setup, arguments)]
     if json:
@@ -210,7 +210,7 @@ def _start(program: Path, setup: Setup, arguments: list[str], settings: Settings
 
 
 def _environment(program: Path, setup: Setup, settings: Settings) -> dict[str, str]:
-    """Return the user's variables and the program's; no proxy gets requests for this server."""
+    """The user's variables and the program's; no proxy gets requests for this server."""
     environment: dict[str, str] = {**os.environ, **setup.environment}
     if settings.api_key:
         environment[KEY_VARIABLE] = settings.api_key
@@ -229,5 +229,5 @@ def _without_proxy(environment: Mapping[str, str], host: str) -> dict[str, str]:
 
 
 def _is_windows() -> bool:
-    """Return whether this is Windows, where a process cannot become another program."""
+    """On Windows a process cannot become another program."""
     return sys.platform == "win32"

@@ -102,7 +102,6 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     is_tried: bool = True
 
     def setup(self, server: Target) -> Setup:
-        """Return how the program is started for a server."""
         path = next(filter(None, map(_path, self.file)), None)
         values = server.values() | {"file": str(path)}
 
@@ -130,7 +129,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return Setup(environment, tuple(arguments), self.alone, file)
 
     def find(self) -> Path | None:
-        """Find where the program is, by PATH or in the usual places."""
+        """Search PATH, then the usual places."""
         home = Path.home()
         places = [home / place for place in _FOLDERS] + [Path("/opt/homebrew/bin")]
         places += [Path("/usr/local/bin"), Path(os.environ.get("APPDATA", home), "npm")]
@@ -141,7 +140,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def _path(place: str) -> Path | None:
-    """Return a path that begins with `~` or a variable; None if the variable is not set."""
+    """Expand a leading `~` or variable; None if the variable is not set."""
     start, _, rest = place.partition("/")
     folder = Path.home() if start == "~" else os.environ.get(start)
     return Path(folder, rest) if folder else None

@@ -38,7 +38,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Default:
-    """A value for a name that has none; one that the user or the program has set stays."""
+    """A value for a missing name; one that the user or the program has set stays."""
 
     value: Any
 
@@ -56,7 +56,6 @@ def merge(text: str, wanted: Mapping[str, Any], form: Format) -> str:
 
 
 def _put(data: MutableMapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> None:
-    """Put the wanted values into parsed data."""
     for key, value in wanted.items():
         place, present = f"{where}{key}", data.get(key)
         if isinstance(value, Default):
@@ -233,7 +232,7 @@ class SettingsFile:
 
 @dataclass(frozen=True)
 class Change:
-    """A file's bytes, and what they would become. `before` is None if there is no file."""
+    """The bytes of a file before and after; `before` is None if there is no file."""
 
     path: Path
     before: bytes | None
@@ -244,7 +243,6 @@ class Change:
         return self.before != self.after
 
     def diff(self) -> str:
-        """Return the lines that differ, with some around them, as `diff -u` shows them."""
         before, after = (data.decode().splitlines() for data in (self.before or b"", self.after))
         name = str(self.path)
         lines = difflib.unified_diff(before, after, name, name, lineterm="", n=2)
@@ -311,7 +309,7 @@ def make_change(change: Change) -> Path | None:
 
 
 def _back_up(path: Path) -> Path:
-    """Copy a file to a name that says when; an older backup is never overwritten."""
+    """Copy a file to a dated name; an older backup is never overwritten."""
     base = f"{path.name}.{time.strftime('%Y-%m-%dT%H-%M-%S')}"
     backup, n = path.with_name(f"{base}.bak"), 1
     while backup.exists():

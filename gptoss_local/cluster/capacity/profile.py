@@ -42,7 +42,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def n_rows_max(self) -> int:
-        """Return the rows of the widest step that was measured."""
         return int(self.decode[-1][0])
 
     def step_s(
@@ -142,14 +141,14 @@ def from_benchmark(
 
 
 def _n_seen(n_own: float, n_rows: int, n_held: float, *, has_gpu: bool) -> float:
-    """Return how many own cells cost as much as what a step of decoding looks at."""
+    """Weigh the cells that a decode step looks at, in own cells."""
     if has_gpu:
         return n_held
     return n_own + _MASKED * max(0.0, n_rows * n_held - n_own)
 
 
 def _prompt_terms(depth: AtDepth, n_batch: int, n_others: int) -> tuple[float, ...]:
-    """Return the steps of a prompt, its tokens, and the cells these look at: in a step, before."""
+    """A prompt's steps, tokens, and the cells these look at: within a step, before it."""
     starts = range(0, depth.n_tokens, n_batch)
     chunks = [(n_past, min(n_batch, depth.n_tokens - n_past)) for n_past in starts]
     n_pairs = sum(n * n for _, n in chunks)
@@ -180,7 +179,7 @@ def _fit(
 
 
 def _at(points: Points, x: float) -> float:
-    """Return what lies at `x` on the line through `points`, which continues as it ends."""
+    """Interpolate `points` at `x`; the line continues as it ends."""
     if x <= points[0][0] or len(points) == 1:
         return points[0][1]
     (left, low), (right, high) = next(

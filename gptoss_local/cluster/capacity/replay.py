@@ -31,7 +31,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> "array[int]":
-        """Return the ids of the prompt, one by one."""
         tokens = array("i")
         for token, n in self.prompt:
             tokens.extend(array("i", [token]) * n)
@@ -39,7 +38,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def least_outstanding(engines: Sequence[SimulatedEngine], prompt: "array[int]") -> SimulatedEngine:
-    """Return the engine with the fewest requests that run or wait."""
     return min(engines, key=lambda engine: engine.n_outstanding)
 
 

@@ -72,7 +72,7 @@ class Served:
 
     @property
     def tok_s(self) -> float:
-        """Return tokens a second after the first one; of an answer of one token, infinity."""
+        """Tokens a second after the first one; infinity for an answer of one token."""
         seconds = self.times_s[-1] - self.times_s[0]
         return (len(self.times_s) - 1) / seconds if seconds else float("inf")
 
@@ -98,31 +98,27 @@ class SimulatedEngine:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a step is under way."""
         return bool(self._plan)
 
     @property
     def n_outstanding(self) -> int:
-        """Return how many requests run or wait."""
         return len(self._served)
 
     @property
     def n_tokens_unread(self) -> int:
-        """Return the tokens that were not cached of the prompts that have no first token yet."""
+        """Uncached tokens of the prompts without a first token."""
         return sum(self._n_unread.values())
 
     def n_tokens_held(self, prompt: "array[int]") -> int:
-        """Return the tokens of all prompts that run or wait, and this one; what they share once."""
+        """Tokens of all prompts that run or wait, and this one; shared ones count once."""
         prompts = sorted([prompt, *(s.tokens[: s.n_prompt] for s in self._served)])
         n_shared = sum(common_prefix(*pair) for pair in pairwise(prompts))
         return sum(map(len, prompts)) - n_shared
 
     def n_cached(self, prompt: "array[int]") -> int:
-        """Return how many tokens of a prompt need no prefill here now."""
         return self._cache.match(prompt, len(prompt) - 1).n_tokens
 
     def add(self, served: Served, prompt: "array[int]", n_answer: int) -> None:
-        """Queue a request."""
         request = Generate(
             seq_id=served.number,
             prompt=cast(list[int], prompt),  # it is only measured and copied
@@ -153,7 +149,7 @@ class SimulatedEngine:
         return self._step_s
 
     def end_step(self, now_s: float) -> list[Served]:
-        """Give every stream of the step its token; return the requests that are complete."""
+        """Give every stream of the step its token; return the complete requests."""
         plan, self._plan = self._plan, []
         complete = []
         for work in plan:

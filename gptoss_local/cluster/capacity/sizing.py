@@ -65,7 +65,6 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     cached_share: float
 
     def keeps(self, promise: Promise) -> bool:
-        """Return whether this is what was promised."""
         is_fast = self.user_tok_s >= promise.tokens_per_user_s
         return is_fast and self.first_token_s <= promise.first_token_s
 
@@ -83,7 +82,7 @@ class Load(Service, frozen=True, kw_only=True):
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """The demand of all users together, on whatever serves them."""
+    """The demand of all users together."""
 
     n_streams: float
     tok_s: float
@@ -112,11 +111,11 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _: None) -> Capacity:
-    """Return how many machines of this profile it takes.
+    """Return how many machines of this profile keep the promise.
 
     Raises:
         ContextOverflowError: not even one prompt and its answer fit into the cache.
-        DoesNotFitError: not even one user alone gets what is promised.
+        DoesNotFitError: a user alone does not get the promised speed.
     """
     n_cells = goal.n_prompt + goal.n_answer
     if n_cells > profile.n_ctx:
@@ -179,7 +178,6 @@ def simulate(profile: Profile, goal: Goal, n_streams: float) -> Load:
 
 
 def summarize(served: Sequence[Served], requests: Sequence[Request]) -> Service:
-    """Return what the requests were served with, of which there is at least one."""
     first_s = [each.first_token_s for each in served]
     gaps_s = [
         later - sooner for each in served for sooner, later in itertools.pairwise(each.times_s)
@@ -199,7 +197,6 @@ def summarize(served: Sequence[Served], requests: Sequence[Request]) -> Service:
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """Return the value that `share` of the values do not exceed."""
     return sorted(values)[min(len(values) - 1, math.floor(share * len(values)))]
 
 
@@ -221,7 +218,7 @@ def _check_alone(profile: Profile, goal: Goal) -> None:
 
 
 class Routed(Service, frozen=True, kw_only=True):
-    """The speed of recorded requests on several machines, by who chooses the machine."""
+    """The speed of recorded requests on several machines, by routing."""
 
     n_machines: int
     routing: str

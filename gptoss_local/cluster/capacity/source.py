@@ -21,8 +21,6 @@ _BLOCK = 512  # tokens that a hash stands for
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile and where it is from, in sentences."""
-
     model: str
     profile: Profile
     notes: list[str]
@@ -51,7 +49,7 @@ class _Benchmark(msgspec.Struct):
 
 
 class _BenchFile(msgspec.Struct):
-    """The needed part of a printed benchmark; one that was written by hand has its `source`."""
+    """The needed part of a printed benchmark; one written by hand has its `source`."""
 
     benchmark: _Benchmark
     date: str = ""
@@ -97,7 +95,7 @@ def read_bench(path: Path) -> Source:
 
 
 class _Line(msgspec.Struct):
-    """A request: milliseconds since the start, its tokens, those of the answer."""
+    """A request: milliseconds since the start, tokens of prompt and answer."""
 
     timestamp: Annotated[float, msgspec.Meta(ge=0)]
     input_length: Annotated[int, msgspec.Meta(ge=1)]
@@ -150,7 +148,7 @@ def read_arrivals(path: Path, n_ctx: int) -> list[Request]:
 
 
 def _runs(blocks: list[int], n_tokens: int, *, own: int) -> tuple[tuple[int, int], ...]:
-    """Return the runs of a prompt; what no block stands for is the request's own."""
+    """The runs of a prompt; tokens without a block are the request's own."""
     runs = []
     for block in blocks:
         if n_tokens > 0:

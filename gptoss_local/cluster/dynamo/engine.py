@@ -35,8 +35,6 @@ N_BLOCK_TOKENS = 16
 
 
 class Publisher(Protocol):
-    """The method of `dynamo.llm.KvEventPublisher` that is used."""
-
     def publish_batch(self, events: list[dict[str, Any]]) -> None: ...
 
 
@@ -55,7 +53,6 @@ class KvEvents:
         self._publisher = publisher
 
     def change(self, changed: BlocksChanged) -> None:
-        """Publish what came and went."""
         self._held.difference_update(changed.removed)
         events: list[dict[str, Any]] = []
         if changed.removed:
@@ -75,7 +72,7 @@ class KvEvents:
             self._publisher.publish_batch(events)
 
     def clear(self) -> None:
-        """Publish that nothing is held any more: the engine process is gone."""
+        """Publish an empty cache: the engine process is gone."""
         if self._held:
             self.change(BlocksChanged(removed=sorted(self._held), stored=[]))
 
@@ -138,7 +135,6 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
         )
 
     async def kv_event_sources(self) -> list[PushSource]:
-        """Ask for a publisher."""
         return [PushSource(on_ready=self._kv_events.start)]
 
     async def generate(
@@ -175,12 +171,12 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
             self._n_running -= 1
 
     async def health_check_payload(self) -> dict[str, Any]:
-        """Return the probe that `generate` knows; it takes no slot, and no prefix goes for it."""
+        """Return the probe that `generate` knows; it takes no slot and evicts no prefix."""
         payload: dict[str, Any] = build_health_check_payload(bos_token_id=0)
         return payload
 
     async def cleanup(self) -> None:
-        """Wait for the answers that run; Dynamo sends no requests any more."""
+        """Wait for running answers; Dynamo sends no more requests."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + self._grace_s
         if self._n_running:

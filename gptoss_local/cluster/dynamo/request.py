@@ -122,6 +122,6 @@ def _sampling(options: _Options) -> SamplingParams:
 
 
 def _stop_tokens(options: _Options, ends: list[int]) -> list[int]:
-    """Return the ids that end an answer; the hidden ones are those of the model's own."""
+    """The ids that end an answer; the hidden ones are the model's own."""
     hidden = set(options.stop_token_ids_hidden) - (set(ends) if options.ignore_eos else set())
     return sorted({*options.stop_token_ids, *options.stop_token_ids_visible, *hidden})

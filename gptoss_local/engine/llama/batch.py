@@ -41,7 +41,6 @@ class Batch:
             setattr(self.struct, name, ctypes.cast(array.ctypes.data, fields[name]))
 
     def n_outputs_of(self, seq_id: int) -> int:
-        """Return how many rows of `seq_id` want logits."""
         n = self.n_tokens
         return int(np.count_nonzero(self.outputs[:n] & (self.seq_ids[:n] == seq_id)))
 

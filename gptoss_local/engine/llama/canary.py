@@ -61,7 +61,7 @@ class Canary:
                 raise ComputeError(f"the model runner was stopped: {wrong}")
 
     def _decode(self, ends: Mapping[int, int]) -> str:
-        """Decode, and return what is wrong; empty if all is as it should be."""
+        """Decode, and say what is wrong; empty if nothing is."""
         context, chains = self._context, dict[int, Chain]()
         self._batch.clear()
         for seq_id, position in list(ends.items())[: context.n_batch - 2]:

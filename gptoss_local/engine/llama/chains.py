@@ -69,7 +69,6 @@ class Chains:
         self._batch = Batch(0)
 
     def get(self, seq_id: int) -> Chain | None:
-        """Return what the device runs for `seq_id`."""
         return self._by_seq_id.get(seq_id)
 
     def attach(self, seq_id: int, chain: Chain) -> bool:
@@ -93,7 +92,6 @@ class Chains:
             _free(chain)
 
     def expect(self, batch: Batch) -> None:
-        """Say what will be decoded next."""
         self._batch = batch
 
     def needs(self, seq_id: int, i_row: int) -> bool:
@@ -109,7 +107,6 @@ class Chains:
         return i_row < (max(1, n_rows) if reads_prompt else n_rows)
 
     def close(self) -> None:
-        """Free them all, once the context itself is gone."""
         while self._by_seq_id:
             _free(self._by_seq_id.popitem()[1])
         self._handle = None
@@ -145,7 +142,7 @@ def _begin_graph(sampler: Any) -> None:
 
 
 def _keep_token_alone(sampler: Any, graph_context: Any, graph: Any, data: Any) -> None:
-    """Keep the token alone; called for each row when a graph is built, not when it runs."""
+    """Called for each row when a graph is built, not when it runs."""
     data.contents.logits = data.contents.probs = data.contents.candidates = None
     if end := _attached.get(_address(sampler)):
         if end.chains.needs(end.seq_id, end.n_rows):

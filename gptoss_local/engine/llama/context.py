@@ -135,7 +135,6 @@ class Context:
         return np.ctypeslib.as_array(logits, (self.n_vocab,))
 
     def synchronize(self) -> None:
-        """Wait until the device has computed the last batch."""
         llama_cpp.llama_synchronize(self.handle)
 
     def plan_memory(self) -> None:
@@ -148,7 +147,7 @@ class Context:
         llama_cpp.llama_set_adapter_cvec(self.handle, None, 0, 0, 0, 0)  # none, as before
 
     def warm_up(self) -> None:
-        """Decode a whole batch, which is forgotten: the first one takes a GPU 70 ms more."""
+        """Decode a whole batch and forget it: the first one takes a GPU 70 ms more."""
         with contextlib.suppress(ContextOverflowError):
             self._own_batch.clear()
             self.decode_extra(self._own_batch, [0] * self.n_batch)
@@ -272,7 +271,7 @@ class Context:
             raise EngineError(f"cannot restore sequence {seq_id}: {recent_log()}")
 
     def _memory_of(self, seq_id: int) -> int:
-        """Return the `llama_memory_t`; llama.cpp aborts the process on an unknown sequence."""
+        """llama.cpp aborts the process on an unknown sequence."""
         if not 0 <= seq_id < self.n_seq_max:
             raise EngineError(f"sequence {seq_id} is not one of 0 .. {self.n_seq_max - 1}")
         return int(llama_cpp.llama_get_memory(self.handle))

@@ -66,13 +66,13 @@ def _load_backends() -> None:
 
 
 def system_info() -> str:
-    """Return what the loaded backends make use of: `CPU : AVX2 = 1 | …`."""
+    """The features that the loaded backends use: `CPU : AVX2 = 1 | …`."""
     start_library()
     return str(llama_cpp.llama_print_system_info().decode())
 
 
 def library_version() -> str:
-    """Return the version of llama-cpp-python, and so of llama.cpp, on which saved states depend."""
+    """Saved states depend on it."""
     return str(llama_cpp.__version__)
 
 
@@ -83,7 +83,7 @@ def has_gpu() -> bool:
 
 
 def recent_log(n_lines: int = 3) -> str:
-    """Return the last lines of llama.cpp's log: the reason of a failure that just happened."""
+    """The end of llama.cpp's log: the reason of a failure that just happened."""
     return " / ".join("".join(_log_lines).strip().splitlines()[-n_lines:])
 
 
@@ -92,7 +92,7 @@ def forget_log() -> None:
 
 
 def whole_log() -> str:
-    """Return everything logged since `forget_log`, at most the last 1000 pieces."""
+    """The log since `forget_log`, at most the last 1000 pieces."""
     return "".join(_log_lines)
 
 
@@ -121,7 +121,9 @@ _BUFFER = re.compile(
 
 
 class MemoryBuffer(msgspec.Struct, frozen=True):
-    """One allocation: `CUDA0`, `CPU_Mapped`, `CUDA_Host`, …; what for; its size to 0.01 MiB."""
+    """One allocation: its place (`CUDA0`, `CPU_Mapped`, `CUDA_Host`), purpose, and size to 0.01
+    MiB.
+    """
 
     place: str
     purpose: str

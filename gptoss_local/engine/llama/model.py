@@ -79,7 +79,6 @@ class Model:
 
     @property
     def n_ctx_train(self) -> int:
-        """Context length that the model declares, in tokens."""
         return int(llama_cpp.llama_model_n_ctx_train(self.handle))
 
     @property
@@ -93,15 +92,13 @@ class Model:
 
     @property
     def size_bytes(self) -> int:
-        """Sum of all tensors."""
         return int(llama_cpp.llama_model_size(self.handle))
 
     def closes_with(self, context: Closeable) -> None:
-        """Close `context` before the weights it points into."""
         self._contexts.append(context)
 
     def close(self) -> None:
-        """Free the weights, and before them every context over them."""
+        """Free the contexts, then the weights."""
         while self._contexts:
             self._contexts.pop().close()
         if self._handle:
@@ -151,7 +148,7 @@ def _overrides(params: ModelParams) -> ctypes.Array[_Override]:
 
 
 def _tensor_split(params: ModelParams) -> ctypes.Array[ctypes.c_float]:
-    """Return a number for each device llama.cpp could have; it reads as many as it has."""
+    """A number for each device llama.cpp could have; it reads as many as it has."""
     n = int(llama_cpp.llama_max_devices())
     return (ctypes.c_float * n)(*(params.tensor_split or ()))
 

@@ -25,14 +25,14 @@ _REGISTER, _UNREGISTER = (f"ggml_backend_{verb}_host_buffer" for verb in ("regis
 
 
 class _Part(NamedTuple):
-    """Bytes `start` .. `end` - 1: of a file, or of the memory of this process."""
+    """Bytes `start` .. `end` - 1 of a file, or of the memory of this process."""
 
     start: int
     end: int
 
 
 def can_pin() -> bool:
-    """Return whether `pin` can be tried: on Linux, which lists what is mapped, and with a GPU."""
+    """On Linux, which lists mapped files, and with a GPU."""
     return sys.platform == "linux" and gpu_function(_REGISTER, ctypes.c_bool) is not None
 
 
@@ -60,14 +60,14 @@ def pin(path: Path, is_wanted: Callable[[str], bool]) -> list[int]:
 
 
 def unpin(addresses: list[int]) -> None:
-    """Unlock what `pin` has locked, before it is unmapped."""
+    """Unlock before the memory is unmapped."""
     unregister = gpu_function(_UNREGISTER, None, ctypes.c_void_p)
     for address in addresses:
         unregister(address)
 
 
 def _file_parts(path: Path, is_wanted: Callable[[str], bool]) -> list[_Part]:
-    """Return whole pages with the wanted tensors, in order; nearly adjacent ones are merged."""
+    """Whole pages with the wanted tensors, in order; nearly adjacent ones are merged."""
     parts: list[_Part] = []
     info = read_info(path)
     for name, (start, end) in sorted(info.tensor_spans.items(), key=lambda item: item[1]):
@@ -81,7 +81,7 @@ def _file_parts(path: Path, is_wanted: Callable[[str], bool]) -> list[_Part]:
 
 
 def _in_memory(path: Path, parts: list[_Part]) -> list[_Part | None]:
-    """Return where parts of a file are mapped; None for one that is not, or only in part."""
+    """Addresses of parts of a file; None for one that is not mapped, or only in part."""
     fragments = _mapped(path)
     found: list[_Part | None] = []
     for start, end in parts:
@@ -96,7 +96,7 @@ def _holds(at: int, memory: _Part, start: int, end: int) -> bool:
 
 
 def _mapped(path: Path) -> list[tuple[int, _Part]]:
-    """Return offsets in the file and addresses of what is mapped of it; `proc_pid_maps(5)`."""
+    """Offsets in the file and addresses of its mapped parts; `proc_pid_maps(5)`."""
     wanted, found = str(path.resolve()), []
     for line in os.fsdecode(Path("/proc/self/maps").read_bytes()).split("\n")[:-1]:
         addresses, _, offset, _, _, *name = line.split(maxsplit=5)

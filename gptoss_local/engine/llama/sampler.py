@@ -48,7 +48,7 @@ class Sampler:
 
     @property
     def is_bound(self) -> bool:
-        """Return whether the device samples."""
+        """The device samples."""
         return self._context is not None
 
     def bind(self, context: Context, seq_id: int) -> bool:
@@ -122,7 +122,6 @@ class Sampler:
             llama_cpp.llama_sampler_accept(pointer, token)
 
     def _draw(self, logits: npt.NDArray[np.float32], allowed: npt.NDArray[np.intp]) -> int:
-        """Run the chain over the tokens `allowed`, on the CPU."""
         return draw_on_cpu(self._own_pointer(), logits, allowed)
 
     def _draw_in_two(self, logits: npt.NDArray[np.float32]) -> int:
@@ -140,7 +139,7 @@ class Sampler:
         return self._draw(logits, np.arange(start, min(start + N_BLOCK, len(logits))))
 
     def close(self) -> None:
-        """Free the chain, or leave it to the context where it is bound."""
+        """Free the chain, or leave it to the context that it is bound to."""
         if self._pointer and self._context is None:
             llama_cpp.llama_sampler_free(self._pointer)
         self._pointer = self._context = None
@@ -201,7 +200,7 @@ def is_near(
 
 
 def _is_greedy(params: SamplingParams) -> bool:
-    """Return whether the likeliest token is taken, as with any temperature close to 0."""
+    """The likeliest token is taken, as with any temperature close to 0."""
     return params.temperature < _MIN_TEMPERATURE
 
 
@@ -223,7 +222,7 @@ def _samplers(params: SamplingParams) -> list[int]:
 
 
 def _changes(params: SamplingParams) -> list[int]:
-    """Return the samplers that change logits before any filter sees them."""
+    """The samplers that change logits before any filter sees them."""
     chain = []
     if biases := params.logit_bias:
         array = (llama_cpp.llama_logit_bias * len(biases))(*biases)

@@ -37,15 +37,14 @@ class Table:
 
     @property
     def is_known(self) -> bool:
-        """Return whether anything was measured."""
         return bool(self._seconds)
 
     def items(self) -> list[tuple[int, float]]:
-        """Return the widths that were measured and what they take now, in seconds."""
+        """The measured widths and their seconds now."""
         return sorted(self._seconds.items())
 
     def seconds(self, n_rows: int) -> float:
-        """Return what a step of `n_rows` rows takes; infinite beyond what was measured."""
+        """Seconds of a step of `n_rows` rows; infinite beyond what was measured."""
         return self._table[n_rows] if n_rows < len(self._table) else math.inf
 
     def measure(self, decode: Callable[[int], None], n_rows_max: int, limit_s: float) -> None:
@@ -128,12 +127,11 @@ class StepCosts:
         self.turn_s = max(0.0, turn_s - self.streams.seconds(width))
 
     def know(self, times: StepTimes) -> None:
-        """Take over what an earlier process has measured."""
         self.drafts, self.switch_s = Table(times.seconds), times.switch_s
         self.streams, self.turn_s = Table(times.streams), times.turn_s
 
     def times(self) -> StepTimes | None:
-        """Return what is known now, for a later process; None if nothing is."""
+        """For a later process; None if nothing is known."""
         drafts, streams = tuple(self.drafts.items()), tuple(self.streams.items())
         if not drafts and not streams:
             return None
@@ -199,7 +197,6 @@ class StepCosts:
 
 
 def timed(decode: Callable[[int], None], *widths: int) -> float:
-    """Return the seconds of steps of these widths, one after the other."""
     start_s = time.monotonic()
     for width in widths:
         decode(width)

@@ -98,21 +98,19 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        """Return whether a step has anything to do."""
         return bool(self._sequences) or self._prefetcher.has_work
 
     @property
     def n_done(self) -> int:
-        """A number that grows with anything that is computed."""
+        """Grows with anything that is computed."""
         return self.timing.n_steps + self._prefetcher.n_prefilled
 
     @property
     def step_costs(self) -> StepCosts:
-        """Return how long steps take, measured at the start and updated since."""
         return self._speculation.costs
 
     def add_request(self, request: Generate) -> list[Event]:
-        """Queue a request, or return immediately why it can never run."""
+        """Queue a request, or refuse it immediately if it can never run."""
         has_masks = self._compiling.is_possible
         if reason := refusal(request, self._context.n_ctx, has_masks=has_masks):
             return [failure(reason, request.seq_id)]
@@ -134,7 +132,6 @@ class Engine:
         return [self._finish(sequence, "cancelled")] if sequence else []
 
     def prefetch(self, request: Prefetch) -> None:
-        """Prefill tokens while there is nothing else to do."""
         self._prefetcher.add(request.lineage, request.tokens)
 
     def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Event]:
@@ -174,7 +171,7 @@ class Engine:
         return events
 
     def rest_s(self) -> float | None:
-        """Return in how many idle seconds to call `rest`; None: never."""
+        """Idle seconds until `rest` is to be called; None: never."""
         if self._n_done_checked != self.n_done:
             if self._n_done_seen != self.n_done:  # questions about the engine do not count
                 self._n_done_seen = self.n_done
@@ -198,11 +195,10 @@ class Engine:
             self.archive.rest()
 
     def report_blocks(self, n_block_tokens: int) -> None:
-        """Have `block_changes` tell of blocks of so many tokens."""
         self._blocks = BlockReporter(self._cache, self._slots, n_block_tokens)
 
     def block_changes(self) -> list[Event]:
-        """Return which blocks came and went since the last call; call it between steps."""
+        """Call it between steps."""
         changes = self._blocks.changes() if self._blocks else None
         return [changes] if changes else []
 
@@ -213,7 +209,6 @@ class Engine:
         self._n_done_checked = self.n_done
 
     def stats(self) -> Stats:
-        """Counters since the start, and what `check` finds."""
         return Stats(
             n_running=len(self._scheduler.running),
             n_waiting=len(self._scheduler.waiting) + len(self._compiling),
@@ -245,7 +240,7 @@ class Engine:
         return problems + self._scheduler.check(scheduled)
 
     def _queue_compiled(self) -> list[Event]:
-        """Queue the sequences whose masks are ready, and fail those whose grammar is refused."""
+        """Queue the sequences with finished masks, and fail those with refused grammars."""
         events: list[Event] = []
         for sequence, error in self._compiling.take_ready():
             if error is None:
@@ -256,7 +251,6 @@ class Engine:
         return events
 
     def _advance(self, work: Work, row: int) -> list[Event]:
-        """Record the decoded tokens of one sequence, and sample the next one if it is due."""
         sequence, slot = work.sequence, work.sequence.slot
         if slot is None:
             raise RuntimeError("a decoded sequence has no slot")

@@ -108,7 +108,7 @@ class _Closed(Exception):
 
 
 def _read_commands(commands: queue.SimpleQueue[Command]) -> None:
-    """Thread: the only reader of stdin, whose end ends the process, even during a decode."""
+    """Thread: the only reader of stdin. Its end ends the process, even during a decode."""
     stdin = sys.stdin.buffer
     try:
         while header := stdin.read(protocol.LENGTH_BYTES):
@@ -219,7 +219,7 @@ def _next_command(
     *,
     waits: bool,
 ) -> Command | None:
-    """Wait for a command while there is nothing to do, and do what has waited for that."""
+    """Wait for a command while there is nothing to do, and do deferred work."""
     while waits and not engine.has_work:  # answer before waiting again
         with contextlib.suppress(queue.Empty):
             return commands.get(timeout=engine.rest_s())

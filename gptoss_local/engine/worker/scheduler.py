@@ -91,7 +91,6 @@ class Scheduler:
         return admitted
 
     def observe_prefill(self, n_prefilled: int, step_s: float, *, is_alone: bool) -> None:
-        """Learn from a step with so many prompt tokens, and no other tokens if `is_alone`."""
         self.pace.observe(n_prefilled, step_s)
         if is_alone:
             self._pace_alone.observe(n_prefilled, step_s)
@@ -139,7 +138,7 @@ class Scheduler:
         return [w._replace(draft=drafts.get(w.sequence, ())) for w in work] if drafts else work
 
     def _find_room(self, n_cells: int) -> int:
-        """Make room for so many, and return how many there is room for."""
+        """Make room for so many cells, and return how many there is room for."""
         self._cache.make_room(n_cells)
         return min(n_cells, self._slots.n_cells_free)
 
@@ -163,7 +162,7 @@ class Scheduler:
         sequence.slot = None
 
     def check(self, sequences: Iterable[Sequence]) -> list[str]:
-        """Return what is inconsistent, or nothing; `sequences` should wait or run here."""
+        """Name inconsistencies; `sequences` should wait or run here."""
         problems = []
         if {id(s) for s in [*self.running, *self.waiting]} != {id(s) for s in sequences}:
             problems.append("the scheduler has other sequences than the engine")
@@ -194,7 +193,7 @@ class Scheduler:
         return n_cells <= self._slots.n_cells
 
     def _n_shared(self, match: Match) -> int:
-        """Return the cells of the match that running sequences hold anyway."""
+        """The cells of the match that running sequences hold anyway."""
         if match.slot is None or match.slot.is_running:
             return match.n_tokens
         running = (self._slots.n_shared(match.slot, s) for s in self._slots.running)
@@ -228,7 +227,6 @@ def in_order(prompts: list[Sequence]) -> list[Sequence]:
 
 
 def count_overtaken(sequence: Sequence, n_tokens: int, prompts: list[Sequence]) -> None:
-    """Record at earlier prompts that `n_tokens` of `sequence` are read while they wait."""
     for other in prompts:
         if other.rank < sequence.rank and other.n_pending:
             other.n_overtaken += n_tokens

@@ -36,13 +36,13 @@ class Turn(NamedTuple):
 
     @property
     def end(self) -> float:
-        """Return when it would be over if all callers were served at once: the first is next."""
+        """The time at which it would be over if all callers were served at once: the first is next."""
         return self.start + self.n_tokens
 
 
 @dataclass(slots=True)
 class _Caller:
-    """`end`: of its latest turn; `n_tokens`: of a request of it; `n_open`: which wait or run."""
+    """A caller: the end of its latest turn, tokens of a request, and requests that wait or run."""
 
     end: float = 0.0
     n_tokens: int = _UNKNOWN
@@ -61,7 +61,6 @@ class Callers:
         self._known: dict[str, _Caller] = {}  # the one that asked last at the end
 
     def turn(self, caller: str) -> Turn:
-        """Return the turn of a new request."""
         asks = self._known[caller] = self._known.pop(caller, _Caller())
         turn = Turn(caller, max(self._now, asks.end), asks.n_tokens)
         asks.end, asks.n_open = turn.end, asks.n_open + 1
@@ -72,11 +71,11 @@ class Callers:
         return turn
 
     def serve(self, turn: Turn) -> None:
-        """Take note of a request that is served now, which may be far if it is alone."""
+        """Advance the clock to a request that is served now, which may be far if it is alone."""
         self._now = max(self._now, turn.start)
 
     def end(self, turn: Turn, n_tokens: int) -> None:
-        """Take note of a request that is over, and of what it had."""
+        """Record the tokens of a request that is over."""
         asked = self._known[turn.caller]
         if n_tokens:
             self._now += turn.n_tokens / sum(each.n_open > 0 for each in self._known.values())
@@ -124,14 +123,14 @@ class Sequence:
         self.tokens = array("i", self.request.prompt)
 
     def admit(self) -> None:
-        """Record that it has a slot; what the first one holds of the prompt counts as cached."""
+        """Record its slot; the part of the prompt in its first slot counts as cached."""
         if not self.admitted_ns:
             self.admitted_ns = time.monotonic_ns()
             self.n_cached = self.n_past
 
     @property
     def rank(self) -> tuple[int, float, int]:
-        """Return what orders sequences: the first one is served first."""
+        """The lowest is served first."""
         return -self.request.priority, self.turn.end, self.arrival
 
     @property
@@ -159,7 +158,6 @@ class Sequence:
         return None if limit is None else limit - self.n_generated
 
     def progress(self) -> list[Event]:
-        """Return how much of the prompt is read, if the request asks for that."""
         if not self.request.reports_prefill or self.n_generated:  # read again after a preemption
             return []
         return [Prefilled(self.request.seq_id, self.n_past, self.n_cached)]
@@ -174,7 +172,7 @@ class Sequence:
         return is_equal and self.n_overtaken + other.n_pending <= n_most
 
     def n_room(self, n_ctx: int) -> int:
-        """Return how many tokens it may still get in `n_ctx`; the last one needs no cell."""
+        """The tokens it may still get in `n_ctx`; the last one needs no cell."""
         n_room = n_ctx + 1 - len(self.tokens)
         return n_room if self.n_left is None else min(n_room, self.n_left)
 
@@ -192,7 +190,7 @@ class Sequence:
         return tokens, "length" if len(tokens) == n_room else None
 
     def usage(self) -> Usage:
-        """Return what it has cost so far; a sequence cancelled in prefill has decoded nothing."""
+        """The cost so far; a sequence cancelled in prefill has decoded nothing."""
         now_ns = time.monotonic_ns()
         admitted_ns = self.admitted_ns or now_ns
         prefilled_ns = self.prefilled_ns or now_ns
@@ -209,7 +207,7 @@ class Sequence:
 
 
 def refusal(request: Generate, n_ctx: int, *, has_masks: bool) -> GptOssError | None:
-    """Return why a request can never run in a context of `n_ctx` tokens; None if it can."""
+    """Say why a request can never run in a context of `n_ctx` tokens; None if it can."""
     n_prompt = len(request.prompt)
     if n_prompt == 0:
         return EngineError("the prompt is empty")

@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def _claim_stdout() -> BinaryIO:
-    """Keep stdout for frames alone: whatever else prints there goes to stderr from now on."""
+    """Keep stdout for frames alone; other output goes to stderr from now on."""
     frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return frames

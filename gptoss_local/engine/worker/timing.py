@@ -24,11 +24,10 @@ class Timing:
         self.computes_aside = False  # for most of the last step the host waited for a device
 
     def begin(self) -> None:
-        """Record that a step is being prepared."""
         self._begun_s = time.monotonic()
 
     def launch(self, plan: list[Work]) -> None:
-        """Record that the step was launched, so the one before it is done."""
+        """The step before it is done when this one is launched."""
         now_s = time.monotonic()
         if self._n_in_flight:
             step_s = now_s - self._launched_s
@@ -45,7 +44,6 @@ class Timing:
         self._n_in_flight = 0 if samples or not self._overlaps else self._n_step_prefilled
 
     def end(self) -> None:
-        """Record that the step is over, or left in flight."""
         step_s = time.monotonic() - self._begun_s
         self.n_steps += 1
         self.n_prefilled += self._n_step_prefilled

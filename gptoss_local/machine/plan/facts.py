@@ -55,12 +55,10 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def layer_expert_bytes(self) -> tuple[int, ...]:
-        """The bytes of all experts of each layer."""
         return tuple(sum(layer.expert_bytes) for layer in self.layers)
 
     @cached_property
     def expert_bytes(self) -> int:
-        """The bytes of the experts of all layers."""
         return sum(self.layer_expert_bytes)
 
     @cached_property

@@ -12,7 +12,7 @@ GIB = 2**30
 
 
 class _Card(msgspec.Struct, frozen=True):
-    """A card as its data sheet has it, the common one of its size."""
+    """A common card of its size, by its data sheet."""
 
     gib: int
     name: str

@@ -60,17 +60,15 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def now(cls, plan: Plan, times: StepTimes) -> "Steps":
-        """Return what was just measured under `plan`."""
         fields = msgspec.structs.asdict(times)
         return cls(plan_id=plan_id(plan), measured_at_s=time.time(), **fields)
 
     @property
     def times(self) -> StepTimes:
-        """Return them as an engine takes them."""
         return StepTimes(self.seconds, self.switch_s, self.streams, self.turn_s)
 
     def are_of(self, plan: Plan) -> bool:
-        """Return whether they hold for `plan` and are not too old."""
+        """They hold for `plan` and are not too old."""
         age_s = time.time() - self.measured_at_s
         return self.plan_id == plan_id(plan) and 0 <= age_s < _STEPS_AGE_S
 
@@ -99,7 +97,6 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     link_bytes_s: float | None = None
 
     def correct(self, speed: Speed) -> Speed:
-        """Correct an estimate by what was measured on this machine."""
         return msgspec.structs.replace(
             speed,
             prefill_tok_s=speed.prefill_tok_s * self.prefill_factor,
@@ -124,17 +121,15 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def extra_margin_bytes(self) -> int:
-        """Return what to leave free on each GPU beyond the usual margin, as a load showed."""
         return self.outcome.extra_margin_bytes if self.outcome else 0
 
     @property
     def maps_host(self) -> bool:
-        """Return whether weights on the host must stay in the page cache, as a load showed."""
         return self.outcome is not None and self.outcome.maps_host
 
 
 def best_threads(tries: tuple[tuple[int, float], ...], planned: int) -> tuple[int, float]:
-    """Return the threads to use and their tokens/s: the planned ones unless others are faster."""
+    """The threads to use and their tokens/s: the planned ones unless others are faster."""
     best = max(tries, key=lambda each: each[1])
     at_planned = next((each for each in tries if each[0] == planned), best)
     return best if best[1] > _NOTABLE * at_planned[1] else at_planned
@@ -175,7 +170,7 @@ def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
 
 
 def plan_id(plan: Plan) -> str:
-    """Return an id that is equal for plans whose steps cost the same, whatever was estimated."""
+    """An id that is equal for plans with equal step costs, whatever was estimated."""
     facts = (
         plan.shape,
         plan.placement,
@@ -189,7 +184,7 @@ def plan_id(plan: Plan) -> str:
 
 
 def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
-    """Return the file for one model, machine, library and version of the file."""
+    """The file of one model, machine, library and version of the file."""
     gpus = [(gpu.name, gpu.uuid, gpu.total_bytes) for gpu in machine.gpus]
     library = llama_version(), machine.has_cuda_build
     cpu = machine.platform, machine.n_cores, machine.total_bytes, machine.driver
@@ -199,7 +194,7 @@ def measured_path(cache_dir: Path, weights_id: str, machine: Machine) -> Path:
 
 
 def read_measured(path: Path) -> Measured:
-    """Read the file; empty if it is missing or of another version."""
+    """Empty if the file is missing or of another version."""
     try:
         measured = msgspec.json.decode(path.read_bytes(), type=Measured)
     except (OSError, msgspec.MsgspecError):

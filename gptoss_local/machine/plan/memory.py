@@ -36,7 +36,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.n_outputs, self.n_seq + 1)
 
     def context_params(self, *, n_threads_prefill: int, n_threads_decode: int) -> ContextParams:
-        """Return the parameters of a context of this shape; outputs beyond `n_seq` are drafts."""
+        """Outputs beyond `n_seq` are for drafts."""
         return ContextParams(
             n_ctx=self.n_ctx,
             n_threads_prefill=n_threads_prefill,
@@ -68,17 +68,17 @@ def cache_bytes(facts: ModelFacts, shape: Shape, layer: int) -> int:
 
 
 def cell_bytes(facts: ModelFacts, cache_type: CacheType) -> float:
-    """Return the bytes of a token's key and value in one layer."""
+    """Bytes of a token's key and value in one layer."""
     return 2 * facts.n_heads_kv * facts.n_key * _CACHE_BITS[cache_type] / 8
 
 
 def token_bytes(facts: ModelFacts, cache_type: CacheType) -> int:
-    """Return what each token of context takes in the layers with full attention, every second."""
+    """Bytes of a token of context in all layers with full attention, every second one."""
     return round(facts.n_layers // 2 * cell_bytes(facts, cache_type))
 
 
 def can_cache(facts: ModelFacts, cache_type: CacheType) -> bool:
-    """Return whether the keys of a head are whole blocks of a type, as llama.cpp demands."""
+    """llama.cpp demands that the keys of a head are whole blocks of the type."""
     return facts.n_key % _CACHE_BLOCK[cache_type] == 0
 
 
@@ -87,13 +87,13 @@ def all_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
 
 
 def compute_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Return an upper bound of the graph's buffer on a device that computes whole layers."""
+    """An upper bound of the graph's buffer on a device that computes whole layers."""
     gaps = round((2.5 + 0.4 * shape.n_seq) * _MIB)  # between tensors, found by experiment
     return round(max(_in_layer(facts, shape), _in_head(facts, shape)) * 1.005) + gaps
 
 
 def _in_layer(facts: ModelFacts, shape: Shape) -> int:
-    """Return the peak inside the experts of a layer, with both masks."""
+    """The peak inside the experts of a layer, with both masks."""
     return _n_ubatch(shape) * _token_bytes(facts) + mask_bytes(facts, shape)
 
 
@@ -102,18 +102,18 @@ def _in_head(facts: ModelFacts, shape: Shape) -> int:
 
 
 def _token_bytes(facts: ModelFacts) -> int:
-    """Return the peak of one token's activations in 32 bits, with its id, position and cells."""
+    """The peak of one token's activations in 32 bits, with its id, position and cells."""
     n_used = facts.n_experts_used * facts.n_expert_ff
     return 4 * (3 * n_used + facts.n_heads * facts.n_key + 3 * facts.n_embd + 10)
 
 
 def head_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Return the bytes of the rows of logits of one step."""
+    """Bytes of the rows of logits of one step."""
     return shape.n_rows * facts.n_vocab * 4
 
 
 def mask_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Return the bytes of two masks, 16 bits per token and cell; devices copy the host's."""
+    """Bytes of two masks, 16 bits per token and cell; devices copy the host's."""
     return 2 * _n_ubatch(shape) * sum(n_cells(facts, shape))
 
 
@@ -182,7 +182,7 @@ def host_bytes(facts: ModelFacts, shape: Shape, *, has_experts: bool) -> int:
 
 
 def output_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Return the host's rows of logits; llama.cpp allocates n_seq + 1 first, and more on use."""
+    """The host's rows of logits; llama.cpp allocates n_seq + 1 first, and more on use."""
     return head_bytes(facts, shape)
 
 

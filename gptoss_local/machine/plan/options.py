@@ -29,7 +29,6 @@ class Objective(msgspec.Struct, frozen=True, kw_only=True):
     is_quiet: bool = False
 
     def n_rows(self, n_seq: int, n_ctx: int) -> int:
-        """Return how many of the requests are answered at the same time in such a context."""
         n_fitting = n_ctx // (N_PROMPT + N_ANSWER)
         return max(1, min(self.n_together, n_seq, n_fitting))
 
@@ -46,7 +45,6 @@ OBJECTIVES: dict[Preset, Objective] = {
 
 
 def most_answers(settings: Settings) -> int:
-    """Return how many requests a model answers at the same time, at most."""
     return settings.num_parallel or OBJECTIVES[settings.preset].n_seq
 
 
@@ -87,7 +85,6 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
 def plan_options(
     settings: Settings, n_draft_max: int, *, min_ctx: int | None = None
 ) -> PlanOptions:
-    """Return the user's options from the settings."""
     return PlanOptions(
         objective=OBJECTIVES[settings.preset],
         n_ctx=settings.context_length if settings.context_length > 0 else None,

@@ -26,7 +26,7 @@ _MANY = 4  # cards; trying every choice of more takes seconds
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory of one device that a plan uses, in bytes."""
+    """Bytes that a plan uses of one device."""
 
     weights: int = 0
     cache: int = 0
@@ -58,15 +58,15 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shares_experts(self) -> bool:
-        """Return whether a GPU works with experts on the host."""
+        """A GPU works with experts on the host."""
         return bool(self.host_experts or self.host_parts)
 
     def n_host_layers(self, facts: ModelFacts) -> int:
-        """Return how many layers are entirely on the host, with their cache: the first ones."""
+        """The first layers, entirely on the host, with their cache."""
         return min(facts.n_layers, facts.n_layers + 1 - self.n_gpu_layers)
 
     def expert_bytes_on_host(self, facts: ModelFacts) -> int:
-        """Return the bytes of experts on the host, of layers on GPUs and of whole layers there."""
+        """Experts on the host, of layers on GPUs and of whole layers there."""
         whole = {*range(self.n_host_layers(facts)), *self.host_experts}
         n_bytes: int = sum(facts.layer_expert_bytes[layer] for layer in whole)
         for layer, parts in self.host_parts:
@@ -74,7 +74,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
         return n_bytes
 
     def dense_bytes_on_host(self, facts: ModelFacts) -> int:
-        """Return the other bytes of whole layers on the host, and of the head if it is there."""
+        """The other bytes of whole layers on the host, and of the head if it is there."""
         n_bytes = sum(layer.dense_bytes for layer in facts.layers[: self.n_host_layers(facts)])
         return n_bytes + (0 if self.n_gpu_layers else facts.output_bytes)
 
@@ -167,7 +167,6 @@ def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _shares(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the number of layers of each card, at least 1."""
     if len(budgets) == 2:
         # The even ones first, which win where others are equally good.
         for first in sorted(range(1, n), key=lambda k: abs(k * sum(budgets) - n * budgets[0])):
@@ -187,7 +186,7 @@ def _deal(
     *,
     is_exact: bool,
 ) -> Placement | None:
-    """Fill each GPU; with `is_exact`, no experts but the requested ones may be on the host."""
+    """Fill each GPU; with `is_exact`, only requested experts may be on the host."""
     n_layers = sizes.facts.n_layers
     first = n_layers + 1 - sum(counts)
     last_gpu = max(i for i, n in enumerate(counts) if n)
@@ -224,7 +223,7 @@ class _Filled(msgspec.Struct):
 
 
 def _fixed(sizes: _Sizes, layers: range, *, has_head: bool) -> DeviceMemory:
-    """Return what a GPU holds of its layers wherever their experts are."""
+    """The parts of its layers that a GPU holds wherever their experts are."""
     facts = sizes.facts
     weights = sum(layer.dense_bytes for layer in facts.layers[layers.start : layers.stop])
     return DeviceMemory(

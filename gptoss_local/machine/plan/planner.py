@@ -62,7 +62,7 @@ def make_plan(
     """Choose the best plan for a model on a machine.
 
     Raises:
-        DoesNotFitError: no plan does what the user asked for; it says which memory is too small.
+        DoesNotFitError: no plan keeps to the options; it says which memory is too small.
         UsageError: the model's keys cannot be stored as the cache type that was asked for.
     """
     if not can_cache(facts, options.cache_type):
@@ -88,7 +88,7 @@ def make_plan(
 
 
 def _of_objective(machine: Machine, options: PlanOptions) -> Machine:
-    """Return the machine with the cores that may compute: half of them if it is to be quiet."""
+    """Leave half of the cores if the plan is to be quiet."""
     if not options.objective.is_quiet or options.n_threads:
         return machine
     n_cores = max(1, (machine.n_cores or 1) // 2)
@@ -127,20 +127,20 @@ def _budget(
 
 
 def worth_s(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
-    """Return the time of the reference request, longer for every halving of the context."""
+    """The time of the reference request, longer for every halving of the context."""
     halvings = math.log2(facts.n_ctx_train / min(plan.shape.n_ctx, facts.n_ctx_train))
     return float(plan.speed.request_s * half_ctx_costs(facts, plan, options) ** halvings)
 
 
 def half_ctx_costs(facts: ModelFacts, plan: Plan, options: PlanOptions) -> float:
-    """Return the factor by which half the context lengthens a plan's reference request."""
+    """The factor by which half the context lengthens a plan's reference request."""
     if not plan.placement.expert_bytes_on_host(facts):
         return _HALF_CTX_COSTS
     return 1.0 if options.objective.prefers_experts else _HALF_CTX_COSTS_BESIDE_HOST
 
 
 def _rank(facts: ModelFacts, plan: Plan, options: PlanOptions) -> tuple[float, ...]:
-    """Rank a plan; smaller is better."""
+    """Smaller is better."""
     if options.n_ctx is not None:
         return (plan.speed.request_s, plan.shape.n_batch)
     below_floor = max(0, min(FLOOR_CTX, facts.n_ctx_train) - plan.shape.n_ctx)
@@ -161,7 +161,7 @@ def _least_ctx(facts: ModelFacts, options: PlanOptions) -> int:
 
 
 def _suits_cpu(facts: ModelFacts, options: PlanOptions, n_ctx: int, n_batch: int) -> bool:
-    """Return whether it suits a CPU, which reads longer prompts for many minutes."""
+    """A CPU reads longer prompts for many minutes."""
     n_most = max(FLOOR_CTX, _least_ctx(facts, options))
     return n_batch == _HOST_BATCH and (options.n_ctx is not None or n_ctx <= n_most)
 
@@ -178,7 +178,7 @@ def _plan(
     n_batch: int,
     tuning: Tuning | None = None,
 ) -> Plan | None:
-    """Return the best plan of one shape, with or without GPUs; None if it does not fit."""
+    """The best plan of one shape, with or without GPUs; None if it does not fit."""
     shape = Shape(
         n_ctx=n_ctx,
         n_batch=n_batch,
@@ -214,7 +214,7 @@ def _complete(
     placement: Placement,
     tuning: Tuning | None,
 ) -> Plan | None:
-    """Add what the host does; None if RAM is too small for it."""
+    """Add the host's part; None if RAM is too small for it."""
     machine = _beside(machine, placement)
     host = _host(facts, machine, options, shape, placement)
     if _is_too_large(host, machine):  # slow from the page cache is better than not at all
@@ -248,7 +248,7 @@ def _complete(
 
 
 def _beside(machine: Machine, placement: Placement) -> Machine:
-    """Return the machine with the RAM that GPUs without memory of their own leave to the host."""
+    """Take from RAM what GPUs without memory of their own use."""
     if not any(gpu.shares_ram for gpu in machine.gpus):
         return machine
     memories = zip(machine.usable_gpus, placement.gpus, strict=False)
@@ -262,7 +262,7 @@ def _beside(machine: Machine, placement: Placement) -> Machine:
 
 
 def _is_too_large(host: HostMemory, machine: Machine) -> bool:
-    """Return whether it needs too much; mapped weights may exceed RAM, but not by much."""
+    """Mapped weights may exceed RAM, but not by much."""
     return max(host.total - host.mapped, host.total / 2) > machine.available_bytes
 
 
@@ -309,7 +309,7 @@ def _most_checkpoints(options: PlanOptions) -> int:
 
 
 def _with_fewer_checkpoints(host: HostMemory, machine: Machine) -> HostMemory:
-    """Leave checkpoints what the rest does not need; see `_is_too_large`."""
+    """Leave checkpoints the memory that the rest does not need; see `_is_too_large`."""
     n_other = host.total - host.checkpoints
     spare = min(
         machine.available_bytes - (n_other - host.mapped), 2 * machine.available_bytes - n_other
@@ -318,7 +318,7 @@ def _with_fewer_checkpoints(host: HostMemory, machine: Machine) -> HostMemory:
 
 
 def _refusal(facts: ModelFacts, machine: Machine, options: PlanOptions) -> DoesNotFitError:
-    """Explain why no plan fits: drop one wish after another to see which one it was."""
+    """Explain why no plan fits: drop one option after another to find the cause."""
     experts = "all experts in VRAM"
     if options.n_cpu_moe:
         experts = "all experts but those of the first {n_cpu_moe} layers in VRAM"
@@ -368,7 +368,7 @@ def plan_threads(
     placement: Placement,
     tuning: Tuning | None,
 ) -> tuple[int, int]:
-    """Return threads of prefill and decode: as asked for, as measured, or by the cores."""
+    """Threads of prefill and decode: as asked for, as measured, or by the cores."""
     is_small = facts.weight_bytes < _SMALL_BYTES
     if options.n_threads:
         return options.n_threads, 1 if is_small else options.n_threads

@@ -79,19 +79,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def load_mode(self) -> LoadMode:
-        """Return how the file is read."""
         if not self.uses_gpu:
             return "auto"
         return "pinned" if self.host.is_pinned else "mmap"
 
     @property
     def repacks(self) -> bool:
-        """Return whether llama.cpp may copy experts into an order that is faster for CPUs."""
+        """llama.cpp may copy experts into an order that is faster for CPUs."""
         return self.uses_gpu or self.host.weights > 0
 
     @property
     def model_params(self) -> ModelParams:
-        """Return where llama.cpp is to put the weights."""
         return ModelParams(
             n_gpu_layers=self.placement.n_gpu_layers,
             devices=self.devices,
@@ -103,7 +101,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def context_params(self) -> ContextParams:
-        """Return the parameters of the context over them."""
         return self.shape.context_params(
             n_threads_prefill=self.n_threads_prefill, n_threads_decode=self.n_threads_decode
         )

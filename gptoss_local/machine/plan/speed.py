@@ -83,7 +83,6 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def request_s(self) -> float:
-        """The time of one of the requests of the plan's objective."""
         return self.read_s + self.write_s
 
 
@@ -95,7 +94,6 @@ def estimate_speed(
     host: HostWeights,
     objective: Objective = BALANCED,
 ) -> Speed:
-    """Estimate a placement's speed on a machine."""
     share = _PINNED if host.pinned else _PAGEABLE
     missing_share = host.missing_share
 
@@ -181,7 +179,7 @@ def _decode_s(
 
 
 def _host_bytes_s(machine: Machine) -> tuple[Bound, float]:
-    """Return what bounds the host's reading of weights during a decode, and its speed."""
+    """What bounds the host's reading of weights during a decode, and its speed."""
     by_ram = (machine.ram_bytes_s or RAM_BYTES_S) * _READ
     by_cores = _n_fast_cores(machine) * _CORE_BYTES_S
     return ("RAM", by_ram) if by_ram <= by_cores else ("CPU", by_cores)
@@ -198,7 +196,7 @@ def _cpu_params_s(machine: Machine) -> float:
 def _prefill_s(
     facts: ModelFacts, shape: Shape, placement: Placement, machine: Machine, *, pinned: bool
 ) -> tuple[dict[Bound, float], int]:
-    """Return seconds for N_PROMPT tokens by what they are spent on, and when to offload."""
+    """Seconds for N_PROMPT tokens by their cause, and the batch from which to offload."""
     cpu_params_s = _cpu_params_s(machine)
     if not placement.n_gpu_layers:
         return {"CPU": N_PROMPT * facts.n_active_params / cpu_params_s}, 32
@@ -255,7 +253,7 @@ def _break_even(
 
 
 def _used_gpus(placement: Placement, machine: Machine) -> list[tuple[Gpu, float]]:
-    """Return the GPUs with layers, each with its share of them: they take turns."""
+    """The GPUs with layers, each with its share of them: they take turns."""
     n = sum(placement.layers_per_gpu)
     pairs = zip(machine.usable_gpus, placement.layers_per_gpu, strict=False)
     return [(gpu, count / n) for gpu, count in pairs if count]
@@ -267,14 +265,14 @@ def _vram_bytes_s(placement: Placement, machine: Machine) -> float:
 
 
 def _memory_bytes_s(gpu: Gpu) -> float:
-    """Return the peak bandwidth of a GPU's memory, assumed where neither driver nor sheet says."""
+    """A GPU's peak memory bandwidth, assumed where neither driver nor sheet says."""
     known = (rate for name, rate in _KNOWN_BYTES_S.items() if name in gpu.name.split())
     assumed = _SHARED_BYTES_S if gpu.shares_ram else _VRAM_BYTES_S
     return gpu.bandwidth_bytes_s or next(known, assumed)
 
 
 def _gpu_params_s(placement: Placement, machine: Machine, n_tokens: int) -> float:
-    """Return weights times tokens per second. Fitted: RTX 3090, 4090, 5080, H200 within 25 %."""
+    """Weights times tokens per second. Fitted: RTX 3090, 4090, 5080, H200 within 25 %."""
     seconds = 0.0
     for gpu, share in _used_gpus(placement, machine):
         rate = (gpu.n_cores * gpu.clock_hz) if gpu.n_cores and gpu.clock_hz else _GPU_CORES_HZ

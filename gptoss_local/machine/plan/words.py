@@ -28,7 +28,6 @@ _WORDS = {
 def explain(
     facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan, *, is_tuned: bool = False
 ) -> list[str]:
-    """Say where the weights are and why, why this context, what bounds the speed."""
     lines = [
         *_placement(facts, machine, options, plan),
         *_host(facts, machine, plan),
@@ -42,7 +41,6 @@ def explain(
 
 
 def no_code(machine: Machine, gpu: Gpu) -> str:
-    """Say why a GPU is not used though it is there."""
     capability = ".".join(map(str, gpu.compute_capability or ()))
     return (
         f"GPU {gpu.index} ({gpu.name}) is not used: llama.cpp is built with CUDA "
@@ -55,7 +53,7 @@ def gib(n_bytes: float) -> str:
 
 
 def rate(tokens_s: float) -> str:
-    """Return tokens a second, with a digit after the point where that is much of it."""
+    """Tokens a second, with a digit after the point where that is much of it."""
     return f"{tokens_s:,.0f}" if tokens_s >= 10 else f"{tokens_s:.2g}"
 
 
@@ -83,7 +81,6 @@ def _placement(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: 
 
 
 def _experts(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Plan) -> str:
-    """Describe the experts in RAM whose layers are on GPUs."""
     whole, parts = plan.placement.host_experts, plan.placement.host_parts
     n_host_layers = plan.placement.n_host_layers(facts)
     of_host = sum(facts.layer_expert_bytes[:n_host_layers])
@@ -105,7 +102,7 @@ def _experts(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Pl
 
 
 def _is_limited(machine: Machine, options: PlanOptions) -> bool:
-    """Return whether the user leaves a plan less than what is free."""
+    """The user leaves the plan less than is free."""
     limit = options.vram_bytes
     return limit is not None and any(limit < gpu.free_bytes for gpu in machine.usable_gpus)
 
@@ -174,7 +171,6 @@ def _context(facts: ModelFacts, machine: Machine, options: PlanOptions, plan: Pl
 
 
 def _cache(facts: ModelFacts, plan: Plan) -> list[str]:
-    """Say what a cache of another type saves, and what it costs."""
     if (kind := plan.shape.cache_type) == "f16":
         return []
     plain = msgspec.structs.replace(plan.shape, cache_type="f16")
@@ -184,7 +180,7 @@ def _cache(facts: ModelFacts, plan: Plan) -> list[str]:
 
 
 def _request(options: PlanOptions, plan: Plan) -> str:
-    """Say how long takes what plans are compared by; of several, `Speed` has each one's share."""
+    """Say how long the reference request takes; of several, `Speed` has each one's share."""
     request_s = plan.speed.request_s
     n_rows = options.objective.n_rows(plan.shape.n_seq, plan.shape.n_ctx)
     several = f"{n_rows} requests at the same time, of " if n_rows > 1 else ""
@@ -205,13 +201,12 @@ def _speed(facts: ModelFacts, options: PlanOptions, plan: Plan, *, is_tuned: boo
 
 
 def changes(balanced: Plan, plan: Plan) -> dict[str, tuple[int, int]]:
-    """Return the numbers that differ, by name: of the balanced plan, and of the other."""
+    """The numbers that differ, by name: of the balanced plan, and of the other."""
     pairs = zip(_numbers(balanced), _numbers(plan), strict=True)
     return {name: pair for name, pair in zip(_WORDS, pairs, strict=True) if pair[0] != pair[1]}
 
 
 def explain_preset(preset: Preset, facts: ModelFacts, balanced: Plan, plan: Plan) -> list[str]:
-    """Say what a preset changes, and what it cannot."""
     found = changes(balanced, plan)
     parts = [f"{_WORDS[name]} ({old:,} to {new:,})" for name, (old, new) in found.items()]
     lines = [f"The preset {preset} changes {', '.join(parts) or 'nothing here'}."]

@@ -53,7 +53,7 @@ def _command() -> Iterator[Fault]:
 
 
 def _is_same(found: Path, program: Path) -> bool:
-    """Return whether a command is this program, or starts the Python that runs it."""
+    """Compare the files, or find the running Python in the command."""
     if found.resolve() == program.resolve():
         return True
     try:
@@ -123,7 +123,6 @@ def _write_completion(target: Path, script: Callable[[str], str], shell: str) ->
 
 
 def _service() -> Iterator[Fault]:
-    """Yield a service that is to run at login and does not run now."""
     if sys.platform != "linux" or _systemctl("is-enabled") != "enabled":
         return
     state = _systemctl("is-active")
@@ -151,7 +150,7 @@ def _start_service() -> str:
 
 
 def _systemctl(command: str) -> str:
-    """Return what systemd says of our unit; empty where it does not answer."""
+    """Return systemd's answer about our unit; empty without one."""
     try:
         done = subprocess.run(
             ["systemctl", "--user", command, _UNIT],

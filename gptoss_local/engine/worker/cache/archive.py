@@ -75,7 +75,7 @@ class Archive:
         return None if self._rest_at_s is None else max(0.0, self._rest_at_s - time.monotonic())
 
     def rest(self) -> None:
-        """Do a part of the work that is better done while no request waits."""
+        """Do a part of the deferred work, while no request waits."""
         wait_s = _BETWEEN_SAVES_S if self.save_one() else self._make_way()
         self._rest_at_s = None if wait_s is None else time.monotonic() + wait_s
 
@@ -131,7 +131,6 @@ class Archive:
             _log.warning("a prefix is lost: %s", error.message)
 
     def close(self) -> None:
-        """Save what is not saved yet, and wait for it."""
         while self.save_one(is_last=True):
             if self._writing is not None:
                 self._writing.exception()  # waits
@@ -147,7 +146,7 @@ class Archive:
         return n_new >= (1 if is_last else _worth_writing(n_tokens))
 
     def _is_saved(self, slot: Slot) -> bool:
-        """Return whether a file has all of it, except tokens that are not worth writing."""
+        """A file has all of it, except tokens that are not worth writing."""
         n_tokens = len(slot.tokens)
         saved, n_saved = self._store.find(slot.tokens, n_tokens)
         is_there = saved is not None and saved.path.exists()  # others may have removed it
@@ -161,7 +160,7 @@ class Archive:
 
 
 def _worth_writing(n_tokens: int) -> int:
-    """Return how many new tokens make a prefix of `n_tokens` worth writing again."""
+    """The new tokens that make a prefix of `n_tokens` worth writing again."""
     return max(_WORTH_TOKENS // 4, n_tokens // 8)
 
 

@@ -29,7 +29,7 @@ class BlockReporter:
         self._n_holders: dict[int, int] = {}  # slots that have a block, by its hash
 
     def changes(self) -> BlocksChanged | None:
-        """Return what has changed since the last call, or nothing; call it between steps."""
+        """The changes since the last call; call it between steps."""
         n_before: dict[int, int] = {}
         runs: list[StoredBlocks] = []
         for slot, (tokens, hashes) in zip(self._slots.all, self._told, strict=True):
@@ -58,7 +58,7 @@ class BlockReporter:
             self._n_holders[block] = n_holders + n
 
     def _new_parts(self, runs: list[StoredBlocks], new: set[int]) -> Iterator[StoredBlocks]:
-        """Yield what of each run was not held before, nor is in a run before it: an end of it."""
+        """Yield the part of each run that is new, also to earlier runs: an end of it."""
         for run in runs:
             n_old = sum(block not in new for block in run.hashes)
             new.difference_update(run.hashes)

@@ -47,14 +47,13 @@ class Checkpoints:
         return self._max_bytes > 0
 
     def has(self, tokens: "array[int]", n_tokens: int) -> bool:
-        """Return whether there is one after the first `n_tokens`; that counts as a use of it."""
+        """Counts as a use."""
         checkpoint = self._by_digest.get(next(_digests(tokens, [n_tokens])))
         if checkpoint is not None:
             self._use(checkpoint)
         return checkpoint is not None
 
     def add(self, tokens: "array[int]", n_tokens: int, window: State, *, is_boundary: bool) -> None:
-        """Keep the window after the first `n_tokens`, if it fits in at all."""
         digest = next(_digests(tokens, [n_tokens]))
         if digest in self._by_digest or window.nbytes > self._max_bytes:
             return
@@ -75,12 +74,11 @@ class Checkpoints:
         return [checkpoint for checkpoint in found if checkpoint is not None]
 
     def use(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Count a use of each: the conversation that they belong to continues."""
+        """Count a use of each: their conversation continues."""
         for checkpoint in checkpoints:
             self._use(checkpoint)
 
     def check(self) -> list[str]:
-        """Return what is inconsistent, or nothing."""
         n_bytes = sum(c.window.nbytes for c in self._by_digest.values())
         if n_bytes != self.n_bytes or n_bytes > self._max_bytes:
             return [f"checkpoints of {n_bytes} bytes, booked {self.n_bytes} of {self._max_bytes}"]

@@ -63,7 +63,6 @@ class Prefetcher:
             self._cache.retire(slot)
 
     def _has_room(self, slot: Slot, n_matched: int, n_left: int) -> bool:
-        """Return whether free cells and those after the match in its own slot suffice."""
         n_own = max(0, len(slot.tokens) - n_matched)
         return n_left <= self._slots.n_cells_free + n_own
 

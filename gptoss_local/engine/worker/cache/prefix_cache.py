@@ -59,7 +59,6 @@ class PrefixCache:
         self.n_evicted = 0  # tokens
 
     def match(self, tokens: "array[int]", n_max: int) -> Match:
-        """Find the longest start of at most `n_max` tokens."""
         path = self.checkpoints.along(tokens, n_max)
         best = Match()
         for slot in self._slots.all:
@@ -134,11 +133,10 @@ class PrefixCache:
             self.evict(victim, self._last_point(victim, n_kept))
 
     def n_resumable(self, slot: Slot) -> int:
-        """Return after how many of a slot's tokens a sequence can continue, at most."""
+        """The most tokens of a slot after which a sequence can continue."""
         return self._last_point(slot, len(slot.tokens))
 
     def clear(self) -> None:
-        """Evict every cached prefix."""
         for slot in self._slots.cached:
             self.evict(slot)
 
@@ -156,7 +154,7 @@ class PrefixCache:
         self._noted.append((slot, n_before))
 
     def save_noted(self) -> None:
-        """Save windows among what was noted; called before each step and by `retire`."""
+        """Save noted windows; called before each step and by `retire`."""
         noted, self._noted = self._noted, []
         for slot, n_before in noted:
             self._save_points(slot, n_before)
@@ -198,7 +196,7 @@ class PrefixCache:
         return path[-1].n_tokens if path else 0
 
     def _choose(self, match: Match) -> Slot:
-        """Return the slot to fill; at least one must not be running."""
+        """At least one slot must not be running."""
         source = match.slot
         if source is not None and not source.is_running and match.is_continuation:
             return source

@@ -59,7 +59,7 @@ class SavedPrefix:
 
 
 def open_store(options: PrefixOptions, context: Context) -> "PrefixStore | None":
-    """Open the saved prefixes of this model, library and cache; None if they are switched off."""
+    """The saved prefixes of this model, library and cache; None if they are switched off."""
     if options.folder is None or options.disk_bytes == 0:
         return None
     key = (
@@ -93,11 +93,11 @@ class PrefixStore:
             self._scan(path)
 
     def n_saved(self, tokens: "array[int]") -> int:
-        """Return how many of `tokens` the best file has, from the start."""
+        """The tokens that the best file has, from the start."""
         return max((common_prefix(s.tokens, tokens) for s in self._saved), default=0)
 
     def find(self, tokens: "array[int]", n_max: int) -> tuple[SavedPrefix | None, int]:
-        """Return the file that saves the prefill of most of `tokens`, and of how many."""
+        """The file that saves the prefill of most of `tokens`, and of how many."""
         best: tuple[SavedPrefix | None, int] = (None, 0)
         for saved in self._saved:
             n_common = min(common_prefix(saved.tokens, tokens), n_max)
@@ -165,7 +165,7 @@ class PrefixStore:
         self._make_room()
 
     def _scan(self, path: Path) -> None:
-        """Add a file to the list, or remove it if it is not one of ours."""
+        """List a file, or remove it if it is not one of ours."""
         try:
             with path.open("rb") as file:
                 head = _read_head(file)
@@ -181,7 +181,6 @@ class PrefixStore:
         self._saved.append(SavedPrefix(path, tokens, head.n_asked, points))
 
     def _make_room(self) -> None:
-        """Remove the files that were not used for the longest time, of any model."""
         files = []
         for path in self._root.glob(f"*/*{_SUFFIX}"):
             with contextlib.suppress(OSError):  # another process may have removed it
@@ -206,7 +205,7 @@ def _section(n_tokens: int, state: State, *, is_boundary: bool) -> _Section:
 
 
 def _framed(head: bytes) -> bytes:
-    """Put length and digest before a head, as a changed token would pass for another prefix."""
+    """Prepend length and digest, as a changed token would pass for another prefix."""
     return len(head).to_bytes(_HEAD_LENGTH_BYTES, "little") + _digest(head) + head
 
 
@@ -215,7 +214,6 @@ def _digest(head: bytes) -> bytes:
 
 
 def _read_head(file: BinaryIO) -> _Head:
-    """Read the head; ValueError for anything else."""
     if file.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("it does not begin like one")
     n_bytes = int.from_bytes(file.read(_HEAD_LENGTH_BYTES), "little")

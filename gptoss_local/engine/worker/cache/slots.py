@@ -61,7 +61,6 @@ class Slots:
 
     @property
     def empty(self) -> Slot | None:
-        """A slot without tokens or sequence."""
         return next((s for s in self.all if not s.tokens and not s.is_running), None)
 
     @property
@@ -89,21 +88,18 @@ class Slots:
         return self.n_cells - n_held
 
     def n_shared(self, one: Slot, other: Slot) -> int:
-        """Return the cells that two different slots have in common."""
         return self._shared.get(_pair(one, other), 0)
 
     def start(self, slot: Slot) -> None:
-        """Mark it as used by a sequence."""
         slot.is_running = True
         self._overlaps.clear()
 
     def stop(self, slot: Slot) -> None:
-        """Leave its tokens as a cached prefix."""
         slot.is_running = False
         self._overlaps.clear()
 
     def is_live(self, slot: Slot, n_tokens: int) -> bool:
-        """Return whether decoding can continue after `n_tokens` once the others are cut off."""
+        """Decoding can continue after `n_tokens` once the others are cut off."""
         return n_tokens <= len(slot.tokens) and self._context.can_resume(slot.index, n_tokens)
 
     def cut(self, slot: Slot, n_tokens: int, window: State | None = None) -> None:
@@ -163,7 +159,7 @@ class Slots:
             self._restore(slot, state, partial=False)
 
     def check(self) -> list[str]:
-        """Compare what is recorded with llama.cpp's state; return what differs, or nothing."""
+        """Name differences from llama.cpp's state."""
         problems = []
         for slot in self.all:
             n_tokens, last = len(slot.tokens), self._context.positions(slot.index)[1]
@@ -202,7 +198,7 @@ class Slots:
             self._shared.pop(_pair(one, other), None)
 
     def _overlap(self, slots: Iterable[Slot], *, is_all: bool) -> int:
-        """Return how many more tokens than cells `slots` have."""
+        """The tokens that `slots` have beyond their cells."""
         if is_all not in self._overlaps:
             n_shared, seen = 0, list[Slot]()
             for slot in slots if self._shared else ():

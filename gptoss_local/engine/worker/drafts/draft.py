@@ -81,7 +81,7 @@ class Drafter:
 
     @property
     def has_guess(self) -> bool:
-        """Return whether `look` found something for `advance` to compare with what was sampled."""
+        """`look` found tokens that `advance` can compare with the sampled ones."""
         return self._source is not None
 
     @property
@@ -110,7 +110,6 @@ class Drafter:
         return len(source) - at
 
     def take(self, n_tokens: int) -> list[int]:
-        """Return the first `n_tokens` of what `look` found."""
         if self._source is None:
             return []
         source, at = self._source
@@ -160,7 +159,7 @@ class Drafter:
 
 
 def _n_common(tokens: "array[int]", end: int, source: "array[int]", source_end: int) -> int:
-    """Return how many tokens before `end` and `source_end` are equal, up to `_N_MATCH_MAX`."""
+    """Equal tokens before `end` and `source_end`, up to `_N_MATCH_MAX`."""
     n = 0
     n_max = min(_N_MATCH_MAX, end, source_end)
     while n < n_max and tokens[end - 1 - n] == source[source_end - 1 - n]:

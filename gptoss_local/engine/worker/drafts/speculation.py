@@ -55,7 +55,6 @@ class Speculation:
         return drafts
 
     def advance(self, sequence: Sequence, n_drafted: int, n_accepted: int) -> None:
-        """Record that a sequence got `n_accepted` tokens of its draft and one more."""
         drafter = sequence.drafter
         if drafter is None or not drafter.has_guess:
             return

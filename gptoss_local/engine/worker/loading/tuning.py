@@ -96,7 +96,7 @@ class _Steps:
         return seconds
 
     def median_s(self, n_tokens: int) -> float:
-        """Return the median of several steps after a warm-up, or the warm-up if that takes long."""
+        """The median of several steps after a warm-up, or the warm-up if that takes long."""
         end_s = time.monotonic() + _TRY_S
         found = [self.seconds(n_tokens)]
         while len(found) <= _MAX_REPEATS and time.monotonic() < end_s:
@@ -105,7 +105,7 @@ class _Steps:
 
 
 def _thread_counts(params: ContextParams) -> list[int]:
-    """Return numbers of threads worth trying, the planned ones first."""
+    """Numbers of threads worth trying, the planned ones first."""
     n_cores = params.n_threads_prefill
     planned = [params.n_threads_decode, n_cores]
     others = {n_cores // 2, n_cores * 3 // 4, 1, 2, 4, 8, 16}
@@ -122,7 +122,7 @@ def _try_threads(
     *,
     is_decode: bool,
 ) -> tuple[tuple[int, float], ...]:
-    """Return tokens a second by threads, for as many as `_PATIENCE_S` allows."""
+    """Tokens a second by threads, as far as `_PATIENCE_S` allows."""
     end_s = time.monotonic() + _PATIENCE_S
     found: list[tuple[int, float]] = []
     for n in counts:
@@ -137,7 +137,7 @@ def _try_threads(
 
 
 def _prompt_size(steps: _Steps, context: Context) -> int:
-    """Return the tokens of a prompt that takes about half a second; at most a whole batch."""
+    """Tokens of a prompt that takes about half a second; at most a whole batch."""
     n, n_most = min(_N_PROMPT, context.n_batch), min(context.n_batch, context.n_ctx)
     while n < n_most and steps.seconds(n) < _PROMPT_S / 2:
         n = min(2 * n, n_most)

@@ -29,13 +29,12 @@ class Compiling:
         return self._masks is not None
 
     def start(self, sequence: Sequence, grammar: str) -> None:
-        """Begin to make the mask of a sequence; `is_possible` must hold."""
         if self._masks is None:
             raise RuntimeError("this engine cannot compile masks")
         self._futures[sequence] = self._masks.compile(grammar)
 
     def take_ready(self) -> list[tuple[Sequence, GptOssError | None]]:
-        """Return the sequences that have their mask now, or the error that prevents it."""
+        """The sequences with finished masks, or the error that prevents them."""
         ready: list[tuple[Sequence, GptOssError | None]] = []
         for sequence in [s for s, mask in self._futures.items() if mask.done()]:
             try:
@@ -47,11 +46,10 @@ class Compiling:
         return ready
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the next mask is ready."""
         wait(self._futures.values(), timeout_s, FIRST_COMPLETED)
 
     def cancel(self, sequence: Sequence) -> bool:
-        """Forget a sequence; False if it is not here."""
+        """False if it is not here."""
         future = self._futures.pop(sequence, None)
         if future is not None:
             future.cancel()

@@ -19,7 +19,7 @@ from gptoss_local.types import SamplingParams
 
 
 def prepare_samplers(context: Context) -> None:
-    """Let the device's graph have the form that it will have, before the first request."""
+    """Give the device's graph its lasting form before the first request."""
     for seq_id in range(context.n_seq_max):
         sampler = Sampler(SamplingParams())
         sampler.bind(context, seq_id)
@@ -86,7 +86,7 @@ def _draw(sequence: Sequence, context: Context, row: int, draft: Seq[int]) -> li
 
 
 def _forced(sequence: Sequence, mask: Mask) -> list[int]:
-    """Return what must follow; nothing if each token needs logits of its own."""
+    """Nothing if each token needs logits of its own."""
     return [] if sequence.request.n_logprobs is not None else mask.accept_forced()
 
 

@@ -34,7 +34,6 @@ class Mask:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the grammar allows no more."""
         return self._matcher.is_stopped()
 
     def accept(self, token: int) -> bool:
@@ -48,20 +47,20 @@ class Mask:
         return False
 
     def accept_forced(self) -> list[int]:
-        """Advance by the tokens that must come next, and return them."""
+        """Advance by the tokens that must come next."""
         tokens = self._matcher.compute_ff_tokens()
         if tokens and self._matcher.try_consume_tokens(tokens) != len(tokens):
             raise EngineError(f"the grammar forces tokens that it refuses: {tokens}")
         return tokens
 
     def allowed(self) -> npt.NDArray[np.intp]:
-        """Return the ids of all tokens that may come next, in order; at least one."""
+        """The ids of all tokens that may come next, in order; at least one."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
         return np.flatnonzero(np.unpackbits(bits, bitorder="little"))
 
     def _check(self) -> None:
-        """Raise if the matcher gave up, as when a grammar is too complex for its limits."""
+        """A matcher gives up if a grammar is too complex for its limits."""
         if self._matcher.is_error():
             raise _refusal(self._matcher)
 
@@ -119,7 +118,7 @@ def _make_tokenizer(tokens: list[str]) -> llguidance.LLTokenizer:
 
 
 def _refusal(matcher: llguidance.LLMatcher) -> UsageError:
-    """Return a client error: the server has checked all that does not need a vocabulary."""
+    """A client error: the server has checked all that does not need a vocabulary."""
     reason = " ".join(matcher.get_error().removesuffix("<non-verbose/>").split())
     return UsageError(
         f"the answer's format cannot be enforced: {reason}", hint="Simplify the JSON schema."
