@@ -20,7 +20,7 @@ from gptoss_local.harmony.events import (
     ToolCall,
     WholeAnswer,
 )
-from gptoss_local.harmony.inspection import HarmonyPiece, inspect_tokens
+from gptoss_local.harmony.inspection import inspect_tokens
 from gptoss_local.harmony.message import (
     AnswerFormat,
     ChatRequest,

@@ -3,33 +3,12 @@
 import re
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
+from gptoss_local.api.gptoss import HarmonyPiece
 from gptoss_local.harmony.vocabulary import MESSAGE, MESSAGE_ENDS, START, Vocabulary
 
 _RECIPIENT = re.compile(r" to=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>([^\s<]+)")
 _KIND = re.compile(r"<\|constrain\|>(\S+)")
-
-
-class HarmonyPiece(msgspec.Struct, kw_only=True):
-    """One message as harmony has it; the last one may be open, even in its header.
-
-    Attributes:
-        author: `user`, `assistant`, or a function.
-        tokens: All ids of it, tags included.
-        is_answer: The model wrote it.
-        is_dropped: The next prompt does not have it.
-    """
-
-    author: str
-    channel: str = ""
-    recipient: str = ""
-    content_type: str = ""
-    text: str
-    tokens: list[int]
-    is_answer: bool = False
-    is_dropped: bool = False
 
 
 def inspect_tokens(

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from gptoss_local.api.models import ModelEnergy
 from gptoss_local.harmony import Done, Started
 from gptoss_local.machine.hardware import read_usable_gpus
 from gptoss_local.machine.nvidia import Meters
@@ -25,18 +26,6 @@ T = TypeVar("T")
 
 _SHORTEST_S = 0.2  # GPUs bring their counters up to date every 20 to 100 ms
 _PATIENCE_S = 0.5  # a last frame waits no longer for a driver
-
-
-class ModelEnergy(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The energy of a model in memory; what is not known is left out.
-
-    Attributes:
-        joules_per_token: Of its answers since the server started, all GPUs together.
-        watts: Power of its GPUs now, whatever runs there.
-    """
-
-    joules_per_token: float | None = None
-    watts: float | None = None
 
 
 def _gpus_of(model: LoadedModel | RemoteModel) -> Sequence[str]:

@@ -7,30 +7,10 @@ from typing import Any
 
 import msgspec
 
+from gptoss_local.api.models import LoadStatus
 from gptoss_local.errors import ModelLoadError
 
 _REPORT_EVERY_S = 0.1
-
-
-class LoadStatus(msgspec.Struct, frozen=True):
-    """One look at a load, as `POST /api/gptoss/load` streams it.
-
-    Attributes:
-        status: "waiting" for another model, "loading", "starting", when all is read, and before
-            that, once per model and machine, "measuring"; at last "success".
-        completed: Bytes of weights read so far, in all tries together; it never falls.
-        total: What `completed` will be at the end; it grows with every further try, and is 0 while
-            the load waits for another model.
-        seconds_left: At the rate so far; None before there is one. Only of reading weights.
-        n_tries: 1 for the first; each further one plans smaller, as memory was short.
-    """
-
-    model: str
-    status: str
-    completed: int = 0
-    total: int = 0
-    seconds_left: float | None = None
-    n_tries: int = 0
 
 
 class LoadProgress:

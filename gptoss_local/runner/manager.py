@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gptoss_local.api.models import LoadStatus
 from gptoss_local.errors import ServerBusyError
 from gptoss_local.harmony import (
     ChatEvent,
@@ -31,7 +32,7 @@ from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels, own_vocabul
 from gptoss_local.runner.energy import Energy
 from gptoss_local.runner.growth import Growth
 from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
-from gptoss_local.runner.loads import LoadProgress, Loads, LoadStatus
+from gptoss_local.runner.loads import LoadProgress, Loads
 from gptoss_local.runner.planning import Attempt, choose_unload, plan_load
 from gptoss_local.settings import Settings
 

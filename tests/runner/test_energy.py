@@ -9,11 +9,12 @@ from typing import Any
 import pynvml
 import pytest
 
+from gptoss_local.api.models import ModelEnergy
 from gptoss_local.harmony import Done, Started
 from gptoss_local.machine.nvidia import Meters
 from gptoss_local.machine.plan.planner import make_plan
 from gptoss_local.runner import energy as module
-from gptoss_local.runner.energy import AnswerEnergy, Energy, ModelEnergy
+from gptoss_local.runner.energy import AnswerEnergy, Energy
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.types import Usage
 from tests.machine.test_energy import CARD

@@ -10,6 +10,7 @@ import msgspec
 import psutil
 import pytest
 
+from gptoss_local.api.models import LoadStatus
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Load, StepTimes
 from gptoss_local.errors import DoesNotFitError, EngineCrashedError, ModelLoadError
@@ -25,7 +26,6 @@ from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import find_model
 from gptoss_local.runner import loading, planning
 from gptoss_local.runner.loading import LoadedModel, load_command
-from gptoss_local.runner.loads import LoadStatus
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import (
     STEP_BYTES,

@@ -8,8 +8,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator
 
-import msgspec
-
+from gptoss_local.api.models import JobStatus
 from gptoss_local.errors import DownloadError, ModelNotFoundError, UsageError
 from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model, pull_advice
 from gptoss_local.models.pulling.process import Step, command, read_line
@@ -19,15 +18,6 @@ from gptoss_local.settings import Settings
 _REPORT_EVERY_S = 0.2
 
 
-class Status(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of progress, as Ollama's api/types.go has it (ProgressResponse)."""
-
-    status: str
-    digest: str = ""
-    total: int = 0
-    completed: int = 0
-
-
 class Pulls:
     """The pulls under way."""
 
@@ -35,7 +25,7 @@ class Pulls:
         self._settings = settings
         self._jobs: dict[str, _Job] = {}
 
-    async def pull(self, name: str, *, gguf: bool = False) -> AsyncGenerator[Status, None]:
+    async def pull(self, name: str, *, gguf: bool = False) -> AsyncGenerator[JobStatus, None]:
         """Make sure that a model of the catalogue is on this machine; yield what happens.
 
         Args:
@@ -49,7 +39,7 @@ class Pulls:
         """
         if not name.strip():
             raise UsageError("invalid model name")
-        yield Status("pulling manifest")
+        yield JobStatus("pulling manifest")
         wanted = canonical_name(name)
         model = known_model(wanted)
         if model is None:
@@ -62,7 +52,7 @@ class Pulls:
             async for status in job.watch():
                 yield status
         for step in ("verifying sha256 digest", "writing manifest", "success"):
-            yield Status(step)  # done by now: every file was checked while it was written
+            yield JobStatus(step)  # done by now: every file was checked while it was written
 
     async def close(self) -> None:
         """End what is under way."""
@@ -101,7 +91,7 @@ class _Job:
         self._is_stopped = True
         self.work.cancel()
 
-    async def watch(self) -> AsyncGenerator[Status, None]:
+    async def watch(self) -> AsyncGenerator[JobStatus, None]:
         """Yield what changes until the work is done; the last who leaves earlier ends it."""
         seen: Step | None = None
         self._n_watching += 1
@@ -117,9 +107,9 @@ class _Job:
             if not self._n_watching:
                 self.stop()
 
-    def _status(self, step: Step) -> Status:
+    def _status(self, step: Step) -> JobStatus:
         """Report all of the pull as one layer: programs add up what has a digest."""
-        return Status(f"pulling {self._digest[7:19]}", self._digest, step.total, step.done)
+        return JobStatus(f"pulling {self._digest[7:19]}", self._digest, step.total, step.done)
 
     async def _run(self, name: str, settings: Settings, gguf: bool) -> None:
         line, environment = command(name, settings, gguf=gguf)

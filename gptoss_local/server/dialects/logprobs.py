@@ -7,23 +7,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gptoss_local.api.answers import OllamaLogprob, TopLogprob
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import TokenLogprob
 from gptoss_local.server.dialects.bounds import MAX_TOP_LOGPROBS
-
-
-class TopLogprob(msgspec.Struct):
-    """A token that could have been; `bytes` are those of `token`, but see `spell`."""
-
-    token: str
-    logprob: float
-    bytes: list[int]
-
-
-class OllamaLogprob(TopLogprob, omit_defaults=True):
-    """A token of an answer; alternatives are there only if they were asked for."""
-
-    top_logprobs: list[TopLogprob] = []
 
 
 class OpenAILogprob(TopLogprob):

@@ -10,8 +10,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gptoss_local.api.answers import ErrorFrame
+from gptoss_local.api.models import JobStatus
 from gptoss_local.errors import AnsweringError, ChatNotFoundError, GptOssError, UsageError
-from gptoss_local.models.pulling.jobs import Status
 from gptoss_local.quantities import parse_option
 from gptoss_local.server.access import owner_of
 from gptoss_local.server.body import read_body, read_text
@@ -19,7 +20,7 @@ from gptoss_local.server.chats import Answers
 from gptoss_local.server.chats.changes import outward
 from gptoss_local.server.chats.turns import begin_answer
 from gptoss_local.server.dialects.bounds import MAX_INT
-from gptoss_local.server.dialects.ollama.frames import ErrorFrame, error_frame
+from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.streaming import AnswerResponse, Framing, json_response
 from gptoss_local.talk.conversation import Decision, was_cut
 from gptoss_local.talk.conversation.tool_choice import OPTION, without_tools
@@ -179,7 +180,7 @@ async def delete_chat(request: Request) -> Response:
     await _answers(request).stop_chat(chat_id)
     await _changed(request, lambda history: history.delete(chat_id))
     await _answers(request).toolboxes.drop(chat_id)
-    return json_response(Status("success"))
+    return json_response(JobStatus("success"))
 
 
 async def ask(request: Request) -> Response:
@@ -239,7 +240,7 @@ async def stop(request: Request) -> Response:
     turn = await answers.store.call(lambda history: history.turn(turn.id))
     if turn.state == "streaming" and not answers.is_running(turn.id):
         raise AnsweringError("another program writes this answer", hint="Stop it there.")
-    return json_response(Status("success"))
+    return json_response(JobStatus("success"))
 
 
 async def allow(request: Request) -> Response:
@@ -249,7 +250,7 @@ async def allow(request: Request) -> Response:
     turn = await answers.store.call(lambda history: _turn_of(history, chat_id, body.turn_id))
     scope = None if body.scope == "no" else body.scope
     answers.decide(turn.id, Decision(scope, body.reason.strip()))
-    return json_response(Status("success"))
+    return json_response(JobStatus("success"))
 
 
 async def set_system(request: Request) -> Response:

@@ -2,23 +2,29 @@
 
 from typing import Any
 
-from gptoss_local.models.pulling.jobs import Status
-from gptoss_local.runner.loads import LoadStatus
+from gptoss_local.api.answers import ErrorFrame
+from gptoss_local.api.gptoss import (
+    Inspection,
+    ModelFits,
+    NamedPresets,
+    PageLink,
+    PageToken,
+    ServerStatus,
+    ToolGroups,
+)
+from gptoss_local.api.models import JobStatus, LoadStatus
 from gptoss_local.server.chats.changes import ChangeEvent
 from gptoss_local.server.dialect import Dialect, Endpoint
 from gptoss_local.server.dialects.gptoss import chats, page, presets, tools
 from gptoss_local.server.dialects.gptoss.routes import (
-    Fits,
     InspectBody,
-    Inspection,
-    ServerStatus,
     fits,
     inspect,
     load,
     shut_down,
     status,
 )
-from gptoss_local.server.dialects.ollama.frames import ErrorFrame, error_frame
+from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.ollama.request import GenerateBody
 from gptoss_local.server.metrics import Health, health, metrics
 from gptoss_local.server.streaming import NDJSON
@@ -91,7 +97,7 @@ _CHATS = (
         _CHAT,
         chats.delete_chat,
         "Delete a chat",
-        Status,
+        JobStatus,
         access="page",
     ),
     Endpoint(
@@ -127,7 +133,7 @@ _CHATS = (
         f"{_CHAT}/stop",
         chats.stop,
         "Stop an answer",
-        Status,
+        JobStatus,
         chats.TurnBody,
         access="page",
     ),
@@ -136,7 +142,7 @@ _CHATS = (
         f"{_CHAT}/allow",
         chats.allow,
         "Answer whether a call may run",
-        Status,
+        JobStatus,
         chats.AllowBody,
         access="page",
     ),
@@ -145,7 +151,7 @@ _CHATS = (
         "/api/gptoss/chats/tools",
         tools.tools,
         "What a chat may call",
-        tools.ToolGroups,
+        ToolGroups,
         queries={"chat": _WHOLE},
         access="page",
     ),
@@ -180,7 +186,7 @@ _CHATS = (
         "/api/gptoss/presets",
         presets.presets,
         "What chats begin with",
-        presets.Presets,
+        NamedPresets,
         access="page",
     ),
     Endpoint(
@@ -188,7 +194,7 @@ _CHATS = (
         "/api/gptoss/presets/{name:path}",
         presets.put_preset,
         "Write a preset",
-        Status,
+        JobStatus,
         presets.PresetBody,
         access="page",
     ),
@@ -197,7 +203,7 @@ _CHATS = (
         "/api/gptoss/presets/{name:path}",
         presets.delete_preset,
         "Remove a preset",
-        Status,
+        JobStatus,
         access="page",
     ),
 )
@@ -214,13 +220,13 @@ GPTOSS = Dialect(
             "Says that a server is there, or is the page",
             access="open",
         ),
-        Endpoint("POST", "/api/gptoss/links", page.new_link, "Make a link to the page", page.Link),
+        Endpoint("POST", "/api/gptoss/links", page.new_link, "Make a link to the page", PageLink),
         Endpoint(
             "POST",
             "/api/gptoss/open",
             page.open_link,
             "Get the page's token for a link, once",
-            page.Token,
+            PageToken,
             page.LinkBody,
             access="open",
         ),
@@ -269,7 +275,7 @@ GPTOSS = Dialect(
             "/api/gptoss/fits",
             fits,
             "Where each model would go",
-            Fits,
+            ModelFits,
             queries=_N_CTX,
             access="page",
         ),
@@ -278,7 +284,7 @@ GPTOSS = Dialect(
             "/api/gptoss/shutdown",
             shut_down,
             "End the server",
-            Status,
+            JobStatus,
             access="owner",
         ),
         Endpoint(

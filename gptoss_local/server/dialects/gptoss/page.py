@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from gptoss_local.api.gptoss import PageLink, PageToken
 from gptoss_local.errors import ForbiddenError, PathNotFoundError
 from gptoss_local.server import web
 from gptoss_local.server.access import Access, is_other_account
@@ -39,20 +40,8 @@ _TYPES = {  # not those of the system, which may say that a script is plain text
 }
 
 
-class Link(msgspec.Struct):
-    """`path` is the address of the page on this server, with a secret."""
-
-    path: str
-
-
 class LinkBody(msgspec.Struct):
     link: str = ""
-
-
-class Token(msgspec.Struct):
-    """The page sends it as `X-Gptoss-Token`."""
-
-    token: str
 
 
 class _File(NamedTuple):
@@ -82,7 +71,7 @@ async def new_link(request: Request) -> Response:
     The secret follows the `#`, which no browser sends, so it is in no log and no Referer. A
     cookie would be sent to each port of this name, also to servers of other accounts.
     """
-    return json_response(Link(f"/#open={_access(request).new_link()}"))
+    return json_response(PageLink(f"/#open={_access(request).new_link()}"))
 
 
 async def open_link(request: Request) -> Response:
@@ -94,7 +83,7 @@ async def open_link(request: Request) -> Response:
             "another account of this machine has opened the link of `gptoss web`",
             hint="It was refused. `gptoss web` opens a new one.",
         )
-    return json_response(Token(token))
+    return json_response(PageToken(token))
 
 
 async def file(request: Request) -> Response:

@@ -7,25 +7,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.models.pulling.jobs import Status
-from gptoss_local.quantities import OptionValue, parse_option
+from gptoss_local.api.gptoss import NamedPreset, NamedPresets
+from gptoss_local.api.models import JobStatus
+from gptoss_local.quantities import parse_option
 from gptoss_local.server.body import read_body
 from gptoss_local.server.streaming import json_response
 from gptoss_local.talk.presets import Preset, read_presets, remove_preset, save_preset
 from gptoss_local.types import Effort
 
 _changing = asyncio.Lock()  # the file is read, and then written
-
-
-class NamedPreset(msgspec.Struct):
-    name: str
-    system: str
-    effort: Effort | None
-    options: dict[str, OptionValue]
-
-
-class Presets(msgspec.Struct):
-    presets: list[NamedPreset]
 
 
 class PresetBody(msgspec.Struct, kw_only=True):
@@ -41,7 +31,7 @@ async def presets(_request: Request) -> Response:
     """List what chats can begin with."""
     found = await asyncio.to_thread(read_presets)
     named = [NamedPreset(name, p.system, p.effort, p.options) for name, p in found.items()]
-    return json_response(Presets(named))
+    return json_response(NamedPresets(named))
 
 
 async def put_preset(request: Request) -> Response:
@@ -56,11 +46,11 @@ async def put_preset(request: Request) -> Response:
 
     async with _changing:
         await asyncio.to_thread(write)
-    return json_response(Status("success"))
+    return json_response(JobStatus("success"))
 
 
 async def delete_preset(request: Request) -> Response:
     """Remove a preset; chats that began with it stay as they are."""
     async with _changing:
         await asyncio.to_thread(remove_preset, request.path_params["name"])
-    return json_response(Status("success"))
+    return json_response(JobStatus("success"))

@@ -8,17 +8,18 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local import __version__
+from gptoss_local.api.gptoss import GpuMemory, Inspection, ModelFit, ModelFits, ServerStatus
+from gptoss_local.api.models import JobStatus
 from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.harmony import (
     ChatRequest,
-    HarmonyPiece,
     Message,
     inspect_tokens,
     prompt_tokens,
@@ -29,12 +30,10 @@ from gptoss_local.machine.plan.facts import published_facts
 from gptoss_local.machine.plan.measured import read_measured
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.catalog import CatalogModel, catalog
-from gptoss_local.models.pulling.jobs import Status
 from gptoss_local.models.store import ModelEntry, find_model, list_models
 from gptoss_local.off_loop import Check, run_off_loop
 from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
-from gptoss_local.runner.loads import LoadStatus
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import measured_file, plan_load
 from gptoss_local.server.dialects.bounds import MAX_INT, TokenId
@@ -60,35 +59,6 @@ class InspectBody(ChatBody, msgspec.Struct, kw_only=True):
 
     answer: WireMessage | None = None
     tokens: list[TokenId] = []
-
-
-class Inspection(msgspec.Struct):
-    """`n_tokens` is the length of the prompt, `n_answer_tokens` that of the answer."""
-
-    n_tokens: int
-    n_answer_tokens: int
-    messages: list[HarmonyPiece]
-
-
-class Fit(msgspec.Struct):
-    """The place of a model if it were loaded now, with the loaded ones making room.
-
-    A model of the catalogue that is not here yet is planned as `gptoss convert` makes it.
-
-    Attributes:
-        fits: `vram`: all of it; `split`: experts or layers in RAM; `ram`: no GPU is used.
-        vram_share: Of the weights.
-        n_ctx: Tokens of context it would have.
-    """
-
-    name: str
-    fits: Literal["vram", "split", "ram", "no"]
-    vram_share: float = 0.0
-    n_ctx: int = 0
-
-
-class Fits(msgspec.Struct):
-    models: list[Fit]
 
 
 async def inspect(request: Request) -> Response:
@@ -121,25 +91,6 @@ async def inspect(request: Request) -> Response:
     return json_response(await while_connected(request, work))
 
 
-class GpuMemory(msgspec.Struct):
-    """A GPU that models can use; free are the bytes that nothing holds now."""
-
-    name: str
-    total_bytes: int
-    free_bytes: int
-
-
-class ServerStatus(msgspec.Struct):
-    """The answer of `GET /api/gptoss/status`."""
-
-    server_version: str
-    pid: int
-    uptime_s: float
-    loading: list[LoadStatus]
-    models_dir: str
-    gpus: list[GpuMemory]
-
-
 async def status(request: Request) -> Response:
     """Describe the server's process, and the GPUs."""
     manager = _manager(request)
@@ -159,7 +110,7 @@ async def status(request: Request) -> Response:
 async def shut_down(request: Request) -> Response:
     """End the server, as `gptoss stop` does."""
     request.app.state.shut_down()
-    return json_response(Status("success"))
+    return json_response(JobStatus("success"))
 
 
 async def load(request: Request) -> Response:
@@ -189,13 +140,15 @@ async def fits(request: Request) -> Response:
         facts = published_facts(model.layers, model.experts)
         return plan_load(facts, settings, n_ctx, freed=freed)
 
-    def plan_all() -> Fits:
+    def plan_all() -> ModelFits:
         here = list_models(settings)
         names = {entry.name for entry in here}
         others = [m for m in catalog() if m.name not in names and m.layers and m.experts]
         ours = [entry for entry in here if entry.upstream is None]
         found = [_fit(entry.name, partial(plan_here, entry)) for entry in ours]
-        return Fits(found + [_fit(model.name, partial(plan_published, model)) for model in others])
+        return ModelFits(
+            found + [_fit(model.name, partial(plan_published, model)) for model in others]
+        )
 
     return json_response(await asyncio.to_thread(plan_all))
 
@@ -219,15 +172,15 @@ def _n_ctx(text: str) -> int | None:
     return int(text) if text else None
 
 
-def _fit(name: str, plan: Callable[[], Plan]) -> Fit:
+def _fit(name: str, plan: Callable[[], Plan]) -> ModelFit:
     try:
         return _as_fit(name, plan())
     except GptOssError:  # too large, or a file that is broken: either way it cannot be used
-        return Fit(name, "no")
+        return ModelFit(name, "no")
 
 
-def _as_fit(name: str, plan: Plan) -> Fit:
+def _as_fit(name: str, plan: Plan) -> ModelFit:
     where: dict[str, Any] = {"vram_share": plan.vram_share, "n_ctx": plan.shape.n_ctx}
     if not plan.uses_gpu:
-        return Fit(name, "ram", n_ctx=plan.shape.n_ctx)
-    return Fit(name, "vram" if plan.vram_share > 0.999 else "split", **where)
+        return ModelFit(name, "ram", n_ctx=plan.shape.n_ctx)
+    return ModelFit(name, "vram" if plan.vram_share > 0.999 else "split", **where)

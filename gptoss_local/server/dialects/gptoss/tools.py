@@ -3,39 +3,16 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gptoss_local.api.gptoss import ToolFacts, ToolGroup, ToolGroups
 from gptoss_local.errors import UsageError
 from gptoss_local.server.chats import Answers
 from gptoss_local.server.dialects.bounds import MAX_INT
 from gptoss_local.server.streaming import json_response
 from gptoss_local.talk.history import ChatSummary, History, Turn
 from gptoss_local.talk.tools import Group, Tool, Toolbox
-
-
-class ToolFacts(msgspec.Struct):
-    """A tool; `trust` says that no call of it is asked about, in this chat or always."""
-
-    name: str
-    description: str
-    trust: Literal["", "chat", "always"]
-
-
-class ToolGroup(msgspec.Struct):
-    """Tools that are switched together; `problem` says why they do not answer."""
-
-    name: str
-    about: str
-    description: str
-    is_on: bool
-    problem: str
-    tools: list[ToolFacts]
-
-
-class ToolGroups(msgspec.Struct):
-    groups: list[ToolGroup]
 
 
 async def tools(request: Request) -> Response:

@@ -7,8 +7,13 @@ import datetime
 import time
 from typing import Any
 
-import msgspec
-
+from gptoss_local.api.models import (
+    InstalledModel,
+    ModelDetails,
+    ModelEnergy,
+    RunningModel,
+    ShownModel,
+)
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.store import (
@@ -19,7 +24,6 @@ from gptoss_local.models.store import (
     render_modelfile,
 )
 from gptoss_local.runner.elsewhere import RemoteModel
-from gptoss_local.runner.energy import ModelEnergy
 from gptoss_local.runner.loading import LoadedModel
 
 CAPABILITIES = ["completion", "tools", "thinking"]
@@ -28,83 +32,7 @@ _DEFAULTS = {"temperature": 1, "top_p": 1, "top_k": 0}
 _NEVER = "2318-01-01T00:00:00Z"  # keep-alive forever, as Ollama spells it
 
 
-class Details(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A model's weights as Ollama describes them; only the constant part if its file is broken."""
-
-    parent_model: str
-    format: str
-    family: str
-    families: list[str]
-    parameter_size: str
-    quantization_level: str
-    context_length: int = 0
-    embedding_length: int = 0
-
-
-class Tag(msgspec.Struct, omit_defaults=True):
-    """One element of `GET /api/tags`; the last two are of models that are computed elsewhere."""
-
-    name: str
-    model: str
-    modified_at: str
-    size: int
-    digest: str
-    details: Details
-    capabilities: list[str]
-    remote_model: str = ""
-    remote_host: str = ""
-
-
-class Tags(msgspec.Struct):
-    """The answer of `GET /api/tags`."""
-
-    models: list[Tag]
-
-
-class Running(msgspec.Struct, omit_defaults=True):
-    """One element of `GET /api/ps`; `remote_…` are of models that are computed elsewhere.
-
-    Ours are `kv_type`, the type of cached keys and values, and `energy`.
-    """
-
-    name: str
-    model: str
-    size: int
-    digest: str
-    details: Details
-    expires_at: str
-    size_vram: int
-    context_length: int
-    kv_type: str = ""
-    remote_model: str = ""
-    remote_host: str = ""
-    energy: ModelEnergy | None = None
-
-
-class Ps(msgspec.Struct):
-    """The answer of `GET /api/ps`."""
-
-    models: list[Running]
-
-
-class Show(msgspec.Struct, omit_defaults=True):
-    """The answer of `POST /api/show`; the last two are of models that are computed elsewhere."""
-
-    license: str
-    modelfile: str
-    parameters: str
-    template: str
-    system: str
-    messages: list[dict[str, Any]]
-    details: Details
-    model_info: dict[str, Any]
-    capabilities: list[str]
-    modified_at: str
-    remote_model: str = ""
-    remote_host: str = ""
-
-
-def tag(entry: ModelEntry) -> Tag:
+def tag(entry: ModelEntry) -> InstalledModel:
     """Return one element of `GET /api/tags`; a broken file is listed without its details."""
     if entry.upstream is not None:
         return _remote_tag(entry, entry.upstream)
@@ -112,7 +40,7 @@ def tag(entry: ModelEntry) -> Tag:
         info = read_info(entry.path) if entry.path else None
     except ModelLoadError:
         info = None
-    return Tag(
+    return InstalledModel(
         name=entry.name,
         model=entry.name,
         modified_at=_modified_at(entry),
@@ -123,9 +51,9 @@ def tag(entry: ModelEntry) -> Tag:
     )
 
 
-def _remote_tag(entry: ModelEntry, upstream: UpstreamAddress) -> Tag:
+def _remote_tag(entry: ModelEntry, upstream: UpstreamAddress) -> InstalledModel:
     """Return the element of `GET /api/tags` for a model that is computed elsewhere."""
-    return Tag(
+    return InstalledModel(
         name=entry.name,
         model=entry.name,
         modified_at=_modified_at(entry),
@@ -138,9 +66,9 @@ def _remote_tag(entry: ModelEntry, upstream: UpstreamAddress) -> Tag:
     )
 
 
-def _remote_details(n_ctx: int) -> Details:
+def _remote_details(n_ctx: int) -> ModelDetails:
     """Return what is known of weights that are elsewhere; a context of 0 is not known."""
-    return Details(
+    return ModelDetails(
         parent_model="",
         format="",
         family=_FAMILY,
@@ -151,9 +79,9 @@ def _remote_details(n_ctx: int) -> Details:
     )
 
 
-def details(info: GGUFInfo | None, parent: str = "") -> Details:
+def details(info: GGUFInfo | None, parent: str = "") -> ModelDetails:
     """Return the `details` of a model."""
-    return Details(
+    return ModelDetails(
         parent_model=parent,
         format="gguf",
         family=_FAMILY,
@@ -165,7 +93,7 @@ def details(info: GGUFInfo | None, parent: str = "") -> Details:
     )
 
 
-def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> Show:
+def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> ShownModel:
     """Return the answer of `POST /api/show`.
 
     Args:
@@ -178,7 +106,7 @@ def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> Show:
     model_info = _model_info(info)
     if basename:
         model_info["general.basename"] = basename
-    return Show(
+    return ShownModel(
         license="\n".join(defaults.license),
         modelfile=render_modelfile(entry),
         parameters="\n".join(f"{name:<31}{value}" for name, value in parameters),
@@ -192,11 +120,11 @@ def show(entry: ModelEntry, info: GGUFInfo, *, basename: str = "") -> Show:
     )
 
 
-def show_remote(entry: ModelEntry, upstream: UpstreamAddress, n_ctx: int) -> Show:
+def show_remote(entry: ModelEntry, upstream: UpstreamAddress, n_ctx: int) -> ShownModel:
     """Return the answer of `POST /api/show` for a model that is computed elsewhere."""
     parameters = parameter_lines(_DEFAULTS | entry.defaults.parameters)
     keys = {"general.architecture": _FAMILY, "general.basename": entry.name}
-    return Show(
+    return ShownModel(
         license="\n".join(entry.defaults.license),
         modelfile=render_modelfile(entry),
         parameters="\n".join(f"{name:<31}{value}" for name, value in parameters),
@@ -212,10 +140,10 @@ def show_remote(entry: ModelEntry, upstream: UpstreamAddress, n_ctx: int) -> Sho
     )
 
 
-def running_remote(model: RemoteModel) -> Running:
+def running_remote(model: RemoteModel) -> RunningModel:
     """Return the element of `GET /api/ps` for a model that is computed elsewhere."""
     n_ctx, address = model.engine.loaded.n_ctx, model.engine.address
-    return Running(
+    return RunningModel(
         name=model.entry.name,
         model=model.entry.name,
         size=0,
@@ -229,10 +157,10 @@ def running_remote(model: RemoteModel) -> Running:
     )
 
 
-def running(model: LoadedModel, energy: ModelEnergy | None) -> Running:
+def running(model: LoadedModel, energy: ModelEnergy | None) -> RunningModel:
     """Return one element of `GET /api/ps`."""
     loaded = model.engine.loaded
-    return Running(
+    return RunningModel(
         name=model.entry.name,
         model=model.entry.name,
         size=loaded.size_bytes,

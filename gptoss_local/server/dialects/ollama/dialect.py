@@ -1,15 +1,16 @@
 """Ollama's API: `/api/*`, and every path that is of no other dialect."""
 
-from gptoss_local.models.pulling.jobs import Status
+from gptoss_local.api.answers import ChatFrame, ErrorFrame, GenerateFrame
+from gptoss_local.api.models import (
+    InstalledModels,
+    JobStatus,
+    RunningModels,
+    ServerVersion,
+    ShownModel,
+)
 from gptoss_local.server.dialect import Dialect, Endpoint
 from gptoss_local.server.dialects.ollama import management, routes
-from gptoss_local.server.dialects.ollama.describe import Ps, Show, Tags
-from gptoss_local.server.dialects.ollama.frames import (
-    ChatFrame,
-    ErrorFrame,
-    GenerateFrame,
-    error_frame,
-)
+from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.ollama.management import (
     CloudStatus,
     CopyBody,
@@ -30,7 +31,7 @@ OLLAMA = Dialect(
             "/api/version",
             routes.version,
             "Ollama's version",
-            routes.Version,
+            ServerVersion,
             access="key",
         ),
         Endpoint(
@@ -38,7 +39,7 @@ OLLAMA = Dialect(
             "/api/tags",
             routes.tags,
             "Models on disk",
-            Tags,
+            InstalledModels,
             access="key",
         ),
         Endpoint(
@@ -46,7 +47,7 @@ OLLAMA = Dialect(
             "/api/ps",
             routes.ps,
             "Models in memory",
-            Ps,
+            RunningModels,
             access="key",
         ),
         Endpoint(
@@ -54,7 +55,7 @@ OLLAMA = Dialect(
             "/api/show",
             routes.show,
             "Details of a model",
-            Show,
+            ShownModel,
             ModelBody,
             access="key",
         ),
@@ -95,7 +96,7 @@ OLLAMA = Dialect(
             "/api/create",
             management.create,
             "Make a model of a file",
-            Status,
+            JobStatus,
             CreateBody,
             NDJSON,
             access="models",
@@ -138,7 +139,7 @@ OLLAMA = Dialect(
             "/api/pull",
             management.pull,
             "Download a model",
-            Status,
+            JobStatus,
             PullBody,
             NDJSON,
             access="models",

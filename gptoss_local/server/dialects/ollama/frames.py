@@ -1,15 +1,18 @@
-"""Answer bodies of Ollama's API: events as frames of chat and generate, and errors.
-
-Source: Ollama's api/types.go (ChatResponse, GenerateResponse, Metrics).
-"""
+"""Answer bodies of Ollama's API: events as frames of chat and generate, and errors."""
 
 import functools
 import time
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
-
+from gptoss_local.api.answers import (
+    AnswerMessage,
+    ChatFrame,
+    ContextGrowth,
+    ErrorFrame,
+    GenerateFrame,
+    PromptProgress,
+)
 from gptoss_local.errors import ContextOverflowError, GptOssError
 from gptoss_local.harmony import (
     CallDelta,
@@ -23,93 +26,8 @@ from gptoss_local.harmony import (
     ToolCall,
     WholeAnswer,
 )
-from gptoss_local.server.dialects.logprobs import OllamaLogprob, ollama_logprobs
+from gptoss_local.server.dialects.logprobs import ollama_logprobs
 from gptoss_local.server.streaming import NDJSON
-
-
-class Metrics(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The figures of a last frame, durations in ns; zeros are left out.
-
-    `prompt_cached_count` is ours: how many tokens of the prompt were not prefilled. As Ollama's,
-    `prompt_eval_count` counts them, and `prompt_eval_duration` does not. So is `joules`: the energy
-    that the answer took, by device.
-    """
-
-    done_reason: str = ""
-    total_duration: int = 0
-    load_duration: int = 0
-    prompt_eval_count: int = 0
-    prompt_cached_count: int = 0
-    prompt_eval_duration: int = 0
-    eval_count: int = 0
-    eval_duration: int = 0
-    joules: dict[str, float] = {}
-
-
-class AnswerMessage(msgspec.Struct, omit_defaults=True):
-    role: Literal["assistant"]
-    content: str
-    thinking: str = ""
-    tool_calls: list[dict[str, Any]] = []
-
-
-class PromptProgress(msgspec.Struct, omit_defaults=True):
-    """The progress of reading a prompt, as llama-server's `return_progress` names it.
-
-    `left_out` is ours: messages that the prompt had no room for.
-    """
-
-    total: int
-    cache: int
-    processed: int
-    left_out: int = 0
-
-
-class ContextGrowth(msgspec.Struct, rename={"before": "from", "after": "to"}):
-    """The model is loaded again for a long prompt: tokens of it, and of context until now and then.
-
-    Like `prompt_progress`, only for requests with `return_progress`.
-    """
-
-    prompt: int
-    before: int
-    after: int
-
-
-class ChatFrame(Metrics, kw_only=True):
-    model: str
-    created_at: str
-    message: AnswerMessage
-    done: bool
-    logprobs: list[OllamaLogprob] = []
-    prompt_progress: PromptProgress | None = None
-    context_growth: ContextGrowth | None = None
-    tokens: list[int] = []
-
-
-class GenerateFrame(Metrics, kw_only=True):
-    model: str
-    created_at: str
-    response: str
-    thinking: str = ""
-    done: bool
-    context: list[int] = []
-    logprobs: list[OllamaLogprob] = []
-
-
-class ErrorFrame(msgspec.Struct, omit_defaults=True):
-    """Ollama's error body, with our hint and the class name in `gptoss_local.errors`.
-
-    The counts are of a prompt that does not fit: its tokens, and what loaded and any context holds.
-    """
-
-    error: str
-    hint: str = ""
-    code: str = ""
-    prompt_tokens: int = 0
-    context_length: int = 0
-    max_context_length: int = 0
-
 
 _Told = ReasoningDelta | ContentDelta | ToolCall | Done
 
@@ -126,7 +44,7 @@ class Timing:
         self._load_ns = time.monotonic_ns() - self._start_ns
 
     def metrics(self, done: Done) -> dict[str, Any]:
-        """Return the fields of Metrics for an answer that is over."""
+        """Return the fields of AnswerMetrics for an answer that is over."""
         return {
             "done_reason": "length" if done.reason == "length" else "stop",
             "total_duration": time.monotonic_ns() - self._start_ns,

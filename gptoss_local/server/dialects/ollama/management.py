@@ -12,6 +12,8 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from gptoss_local.api.answers import ErrorFrame
+from gptoss_local.api.models import JobStatus, LoadStatus
 from gptoss_local.errors import (
     GptOssError,
     ModelLoadError,
@@ -19,7 +21,7 @@ from gptoss_local.errors import (
     RequestTimeoutError,
     UsageError,
 )
-from gptoss_local.models.pulling.jobs import Pulls, Status
+from gptoss_local.models.pulling.jobs import Pulls
 from gptoss_local.models.store import (
     BlobWriter,
     ModelDefaults,
@@ -30,10 +32,9 @@ from gptoss_local.models.store import (
     find_blob,
     find_model,
 )
-from gptoss_local.runner.loads import LoadStatus
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.body import convert, read_body, translate
-from gptoss_local.server.dialects.ollama.frames import ErrorFrame, error_frame
+from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.ollama.options import Options
 from gptoss_local.server.dialects.ollama.request import (
     ModelBody,
@@ -118,17 +119,17 @@ class StatusWriter:
     framing = NDJSON
 
     def __init__(self) -> None:
-        self._last: Status | LoadStatus | None = None
+        self._last: JobStatus | LoadStatus | None = None
 
-    def feed(self, event: Status | LoadStatus) -> Iterable[Status | LoadStatus]:
+    def feed(self, event: JobStatus | LoadStatus) -> Iterable[JobStatus | LoadStatus]:
         self._last = event
         return [event]
 
-    def keepalive(self) -> Iterable[Status | LoadStatus]:
+    def keepalive(self) -> Iterable[JobStatus | LoadStatus]:
         return [self._last] if self._last else []
 
-    def whole(self) -> Status | LoadStatus:
-        return self._last or Status("success")
+    def whole(self) -> JobStatus | LoadStatus:
+        return self._last or JobStatus("success")
 
     def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:
         return [error_frame(error)]
@@ -161,7 +162,7 @@ async def create(request: Request) -> Response:
     return AnswerResponse(events, StatusWriter(), stream=body.stream)
 
 
-async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[Status, None]:
+async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[JobStatus, None]:
     if body.from_:
         entry = find_model(body.from_, settings)
         source = await asyncio.to_thread(entry.ensure_file, settings)
@@ -170,11 +171,11 @@ async def _create(body: CreateBody, settings: Settings) -> AsyncGenerator[Status
         (digest,) = body.files.values()
         source = find_blob(digest, settings)
         defaults, in_place = body.defaults(ModelDefaults(), ""), False
-        yield Status("parsing GGUF")
+        yield JobStatus("parsing GGUF")
     name = body.model or body.name
     await asyncio.to_thread(add_model, name, source, settings, defaults, in_place=in_place)
-    yield Status("writing manifest")
-    yield Status("success")
+    yield JobStatus("writing manifest")
+    yield JobStatus("success")
 
 
 async def copy(request: Request) -> Response:

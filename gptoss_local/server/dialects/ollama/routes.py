@@ -5,10 +5,10 @@ Source: Ollama's server/routes.go. Deliberate differences are listed in docs/api
 
 import asyncio
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gptoss_local.api.models import InstalledModels, RunningModels, ServerVersion
 from gptoss_local.errors import UnauthorizedError, UsageError
 from gptoss_local.harmony import ChatEvent
 from gptoss_local.models.store import find_model, list_models, read_info
@@ -30,20 +30,14 @@ from gptoss_local.upstream.kinds import N_CTX as UPSTREAM_N_CTX
 OLLAMA_VERSION = "0.33.0"  # the contract we speak; clients compare it with their minimum
 
 
-class Version(msgspec.Struct):
-    """The answer of `GET /api/version`."""
-
-    version: str
-
-
 async def version(_request: Request) -> Response:
-    return json_response(Version(OLLAMA_VERSION))
+    return json_response(ServerVersion(OLLAMA_VERSION))
 
 
 async def tags(request: Request) -> Response:
     settings = _manager(request).settings
     models = await asyncio.to_thread(lambda: list(map(describe.tag, list_models(settings))))
-    return json_response(describe.Tags(models))
+    return json_response(InstalledModels(models))
 
 
 async def ps(request: Request) -> Response:
@@ -52,7 +46,7 @@ async def ps(request: Request) -> Response:
         describe.running(model, await manager.energy.of(model)) for model in manager.loaded[::-1]
     ]
     models += map(describe.running_remote, manager.remote)
-    return json_response(describe.Ps(sorted(models, key=lambda m: m.expires_at, reverse=True)))
+    return json_response(RunningModels(sorted(models, key=lambda m: m.expires_at, reverse=True)))
 
 
 async def show(request: Request) -> Response:

@@ -1,0 +1,133 @@
+"""Our own wire, below `/api/gptoss/`, except for saved chats: `talk.history` has their values."""
+
+from typing import Literal
+
+import msgspec
+
+from gptoss_local.api.models import LoadStatus
+from gptoss_local.request_options import OptionValue
+from gptoss_local.types import Effort
+
+
+class GpuMemory(msgspec.Struct):
+    """A GPU that models can use; free are the bytes that nothing holds now."""
+
+    name: str
+    total_bytes: int
+    free_bytes: int
+
+    @property
+    def used_bytes(self) -> int:
+        return self.total_bytes - self.free_bytes
+
+
+class ServerStatus(msgspec.Struct):
+    """The answer of `GET /api/gptoss/status`."""
+
+    server_version: str
+    pid: int
+    uptime_s: float
+    loading: list[LoadStatus]
+    models_dir: str
+    gpus: list[GpuMemory]
+
+
+class ModelFit(msgspec.Struct):
+    """The place of a model if it were loaded now, with the loaded ones making room.
+
+    A model of the catalogue that is not here yet is planned as `gptoss convert` makes it.
+
+    Attributes:
+        fits: `vram`: all of it; `split`: experts or layers in RAM; `ram`: no GPU is used.
+        vram_share: Of the weights.
+        n_ctx: Tokens of context it would have.
+    """
+
+    name: str
+    fits: Literal["vram", "split", "ram", "no"]
+    vram_share: float = 0.0
+    n_ctx: int = 0
+
+
+class ModelFits(msgspec.Struct):
+    """The answer of `GET /api/gptoss/fits`."""
+
+    models: list[ModelFit]
+
+
+class HarmonyPiece(msgspec.Struct, kw_only=True):
+    """One message as harmony has it; the last one may be open, even in its header.
+
+    Attributes:
+        author: `user`, `assistant`, or a function.
+        tokens: All ids of it, tags included.
+        is_answer: The model wrote it.
+        is_dropped: The next prompt does not have it.
+    """
+
+    author: str
+    channel: str = ""
+    recipient: str = ""
+    content_type: str = ""
+    text: str
+    tokens: list[int]
+    is_answer: bool = False
+    is_dropped: bool = False
+
+
+class Inspection(msgspec.Struct):
+    """The answer of `POST /api/gptoss/inspect`; counts are of the prompt and of the answer."""
+
+    n_tokens: int
+    n_answer_tokens: int
+    messages: list[HarmonyPiece]
+
+
+class ToolFacts(msgspec.Struct):
+    """A tool; `trust` says that no call of it is asked about, in this chat or always."""
+
+    name: str
+    description: str
+    trust: Literal["", "chat", "always"]
+
+
+class ToolGroup(msgspec.Struct):
+    """Tools that are switched together; `problem` says why they do not answer."""
+
+    name: str
+    about: str
+    description: str
+    is_on: bool
+    problem: str
+    tools: list[ToolFacts]
+
+
+class ToolGroups(msgspec.Struct):
+    """The answer of `GET /api/gptoss/tools`."""
+
+    groups: list[ToolGroup]
+
+
+class NamedPreset(msgspec.Struct):
+    name: str
+    system: str
+    effort: Effort | None
+    options: dict[str, OptionValue]
+
+
+class NamedPresets(msgspec.Struct):
+    """The answer of `GET /api/gptoss/presets`."""
+
+    presets: list[NamedPreset]
+
+
+class PageLink(msgspec.Struct):
+    """The answer of `POST /api/gptoss/links`: the page's path on this server, with a secret."""
+
+    path: str
+
+
+class PageToken(msgspec.Struct):
+    """The page sends it as `X-Gptoss-Token`."""
+
+    token: str
