@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from gptoss_local.api.models import LoadStatus
-from gptoss_local.request_options import OptionValue
+from gptoss_local.quantities import OptionValue
 from gptoss_local.types import Effort
 
 

@@ -274,7 +274,7 @@ class HarmonyParser:
         return []
 
     def _bad_call(self, recipient: str, text: str) -> list[Delta]:
-        """Note a call that no client can answer; it is the answer unless the session corrects it."""
+        """Note a call that no client can answer: the answer, unless the session corrects it."""
         is_declared = called(recipient, self._tools) is not None
         self.bad_call = BadCall(recipient, "unfit" if is_declared else "undeclared")
         events = self._release()

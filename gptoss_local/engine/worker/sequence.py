@@ -36,7 +36,7 @@ class Turn(NamedTuple):
 
     @property
     def end(self) -> float:
-        """The time at which it would be over if all callers were served at once: the first is next."""
+        """When it would end if all callers were served at once; the earliest is next."""
         return self.start + self.n_tokens
 
 
