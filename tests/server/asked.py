@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx
 
-from gptoss_local.harmony import HarmonyPiece, Vocabulary, inspect_tokens
+from gptoss_local.api.gptoss import HarmonyPiece
+from gptoss_local.harmony import Vocabulary, inspect_tokens
 from tests.scripted_engine import Script, run_scripted_server
 
 
