@@ -28,8 +28,7 @@ import typer
 
 from gptoss_local.api import client
 from gptoss_local.cli import _tools, launch
-from gptoss_local.cli.doctor import diagnosis
-from gptoss_local.cli.doctor.repair import folders, shell
+from gptoss_local.cli.doctor import diagnosis, repair
 from gptoss_local.cli.launch.agents import AGENTS, Setup
 from gptoss_local.engine.llama import cuda_packages, pinning
 from gptoss_local.engine.worker.loading import read_ahead
@@ -242,24 +241,23 @@ def test_a_card_under_wddm() -> None:
     assert "pages VRAM to RAM" in found.fix
 
 
-@reaches("gptoss_local/cli/doctor/repair/folders.py", "folder_faults", "_folder_fault")
-@reaches("gptoss_local/cli/doctor/repair/shell.py", "_command", "_service")
+@reaches("gptoss_local/cli/doctor/repair.py", "folder_faults", "_folder_fault")
+@reaches("gptoss_local/cli/doctor/repair.py", "_command", "_service")
 def test_doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     settings = Settings(home=tmp_path)
     settings.history_path.touch(mode=0o644)
-    monkeypatch.setattr(folders, "os", NT)
-    assert list(folders.folder_faults(settings)) == []
+    monkeypatch.setattr(repair, "os", NT)
+    assert list(repair.folder_faults(settings)) == []
     scripts = tmp_path / "Scripts"
     scripts.mkdir()
     (scripts / "gptoss.exe").touch()
-    monkeypatch.setattr(shell, "sys", WINDOWS)
-    monkeypatch.setattr(shell, "os", NT)
-    monkeypatch.setattr(shell.sysconfig, "get_path", lambda _: str(scripts))
+    monkeypatch.setattr(repair, "sys", WINDOWS)
+    monkeypatch.setattr(repair.sysconfig, "get_path", lambda _: str(scripts))
     monkeypatch.setenv("PATH", str(tmp_path))
-    (fault,) = shell._command()
+    (fault,) = repair._command()
     assert fault.repair is None
-    assert str(scripts) in fault.finding.fix
-    assert list(shell._service()) == []
+    assert str(scripts) in fault.fix
+    assert list(repair._service()) == []
 
 
 @reaches("gptoss_local/server/app.py", "_bind")

@@ -6,7 +6,6 @@ shell evaluates what it prints.
 
 import re
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -83,33 +82,22 @@ _TIMEOUT_S = 0.5
 _PLAIN = re.compile(r"[a-z0-9_.:/-]+")
 
 
-class Shell(StrEnum):
-    bash = "bash"
-    zsh = "zsh"
-    fish = "fish"
-    powershell = "powershell"
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH, "powershell": _POWERSHELL}
+"""By shell."""
 
 
-_SCRIPTS = {
-    Shell.bash: _BASH,
-    Shell.zsh: _ZSH,
-    Shell.fish: _FISH,
-    Shell.powershell: _POWERSHELL,
-}
-
-
-def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> None:
+def completion(
+    shell: Annotated[
+        Literal["bash", "zsh", "fish", "powershell"], typer.Argument(help="Which shell.")
+    ],
+) -> None:
     """Print the completion script of a SHELL.
 
     bash, zsh: source <(gptoss completion bash); fish: gptoss completion fish | source;
     PowerShell: gptoss completion powershell | Out-String | Invoke-Expression. In a start-up file
     this works in every new terminal.
     """
-    print(script_for(shell), end="")
-
-
-def script_for(shell: Shell) -> str:
-    return _SCRIPTS[shell]
+    print(SCRIPTS[shell], end="")
 
 
 class _Named(msgspec.Struct):

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.cli.doctor.repair import Fault, find_faults
+from gptoss_local.cli.doctor.diagnosis import Finding
+from gptoss_local.cli.doctor.repair import find_faults
 from gptoss_local.settings import Settings
 from gptoss_local.talk.history import History
 from tests.cli.conftest import PseudoTerminal, run_cli
@@ -155,12 +156,12 @@ def test_without_a_terminal_it_wants_yes(user: dict[str, str]) -> None:
         assert done.stdout == ""
 
 
-def faults(monkeypatch: pytest.MonkeyPatch, user: dict[str, str]) -> dict[str, Fault]:
+def faults(monkeypatch: pytest.MonkeyPatch, user: dict[str, str]) -> dict[str, Finding]:
     """Look from this process."""
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "PATH", "SHELL"):
         monkeypatch.setenv(name, user[name])
-    found = find_faults(Settings(home=data(user)), lambda shell: f"# for {shell}\n")
-    return {fault.finding.name: fault for fault in found}
+    found = find_faults(Settings(home=data(user)))
+    return {fault.name: fault for fault in found}
 
 
 def test_the_command_is_linked(monkeypatch: pytest.MonkeyPatch, user: dict[str, str]) -> None:
@@ -170,7 +171,7 @@ def test_the_command_is_linked(monkeypatch: pytest.MonkeyPatch, user: dict[str, 
     user["PATH"] = "/usr/bin"
     fault = faults(monkeypatch, user)["command"]
     assert fault.repair is None
-    assert str(program.parent) in fault.finding.fix
+    assert str(program.parent) in fault.fix
     user["PATH"] = f"{local}:/usr/bin"
     fault = faults(monkeypatch, user)["command"]
     assert fault.repair is not None
@@ -179,7 +180,7 @@ def test_the_command_is_linked(monkeypatch: pytest.MonkeyPatch, user: dict[str, 
     assert done.stdout.startswith("gptoss ")
     assert "command" not in faults(monkeypatch, user)
     user["PATH"] = "/usr/bin"  # as in the shell in which it has just been installed
-    assert f"Add {local} to PATH" in faults(monkeypatch, user)["command"].finding.fix
+    assert f"Add {local} to PATH" in faults(monkeypatch, user)["command"].fix
     user["PATH"] = f"{local}:/usr/bin"
     (local / "gptoss").unlink()
     (local / "gptoss").write_text("#!/bin/sh\n")
@@ -220,7 +221,7 @@ def test_the_service(monkeypatch: pytest.MonkeyPatch, user: dict[str, str], tmp_
     program.write_text(SYSTEMCTL.format(folder=tmp_path))
     program.chmod(0o755)
 
-    def says(enabled: str, active: str, then: str) -> Fault | None:
+    def says(enabled: str, active: str, then: str) -> Finding | None:
         for name, word in {"enabled": enabled, "active": active, "then": then}.items():
             (tmp_path / name).write_text(f"{word}\n")
         return faults(monkeypatch, user).get("service")
@@ -230,7 +231,7 @@ def test_the_service(monkeypatch: pytest.MonkeyPatch, user: dict[str, str], tmp_
     fault = says("enabled", "failed", "active")
     assert fault is not None
     assert fault.repair is not None
-    assert fault.finding.level == "problem"
+    assert fault.level == "problem"
     assert fault.repair() == "It runs now."
     assert says("enabled", "inactive", "failed") is not None
     fixed = run(user, "--fix", "--yes")["repairs"]["service"]
@@ -248,7 +249,7 @@ def test_what_is_not_a_folder_and_chats_that_are_damaged(
     (data(user) / "chats.sqlite3").chmod(0o600)
     found = faults(monkeypatch, user)
     for name in ("folder", "chats"):
-        assert found[name].finding.level == "problem"
+        assert found[name].level == "problem"
         assert found[name].repair is None
-    assert re.search(r"\.recover", found["chats"].finding.fix)
+    assert re.search(r"\.recover", found["chats"].fix)
     assert (data(user) / "chats.sqlite3").read_bytes() == before

@@ -13,20 +13,15 @@ from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.settings import Settings, load_settings, settings_without_file
 
 if TYPE_CHECKING:
-    from gptoss_local.cli.doctor.diagnosis import Surroundings, UpstreamState
-    from gptoss_local.cli.doctor.repair import Fault
+    from gptoss_local.cli.doctor.diagnosis import Finding, Surroundings, UpstreamState
     from gptoss_local.models.catalog import UpstreamAddress
 
 _TRY_LLAMA = (sys.executable, "-m", "gptoss_local.engine.llama")
 _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """The result of one finding.
-
-    Attributes:
-        result: It was repaired; the user said no; it could not be; nothing here can repair it.
-    """
+class Repair(msgspec.Struct, frozen=True):
+    """A finding's repair, and how it ended."""
 
     name: str
     result: Literal["repaired", "declined", "failed", "not repaired here"]
@@ -50,28 +45,27 @@ def doctor(
     if fix and not yes and (json or not sys.stdin.isatty()):
         raise UsageError("there is no terminal to ask on", hint="gptoss doctor --fix --yes")
     from gptoss_local.cli.doctor.diagnosis import diagnose
-    from gptoss_local.cli.doctor.repair import Fault, find_faults
+    from gptoss_local.cli.doctor.repair import find_faults
     from gptoss_local.machine.hardware import read_machine
 
     settings = _settings()
     machine = read_machine(settings.models_dir)
     around = _look_around(settings)
-    findings = diagnose(machine, around)
-    done: list[tuple[Fault, Outcome | None]] = []
-    for fault in chain(map(Fault, findings), find_faults(settings, _completion_script)):
+    done: list[tuple[Finding, Repair | None]] = []
+    for finding in chain(diagnose(machine, around), find_faults(settings)):
         if not json:
-            _print(fault)
-        outcome = _repair(fault, asks=not yes) if fix and fault.finding.level != "ok" else None
-        done.append((fault, outcome))
-        if not json:
-            _print_below(fault, outcome)
+            _print(finding)
+        outcome = _repair(finding, asks=not yes) if fix and finding.level != "ok" else None
+        done.append((finding, outcome))
+        if not json and (below := outcome.text if outcome else finding.fix):
+            print(f"        {below}")
     if json:
         repairs = {"repairs": [outcome for _, outcome in done if outcome]} if fix else {}
-        found = [_as_json(fault) for fault, _ in done]
+        found = [_as_json(finding) for finding, _ in done]
         print_json(versions=_versions(), machine=machine, findings=found, **repairs)
-    elif not fix and (n_repairs := sum(fault.repair is not None for fault, _ in done)):
+    elif not fix and (n_repairs := sum(finding.repair is not None for finding, _ in done)):
         print(f"\n{n_repairs} of these can be repaired here: gptoss doctor --fix")
-    problems = [outcome for fault, outcome in done if fault.finding.level == "problem"]
+    problems = [outcome for finding, outcome in done if finding.level == "problem"]
     if any(outcome is None or outcome.result != "repaired" for outcome in problems):
         raise typer.Exit(1)
 
@@ -84,48 +78,36 @@ def _settings() -> Settings:
         return settings_without_file()
 
 
-def _completion_script(shell: str) -> str:
-    from gptoss_local.cli.completion import Shell, script_for
-
-    return script_for(Shell(shell))
-
-
-def _as_json(fault: "Fault") -> dict[str, object]:
-    fields: dict[str, object] = msgspec.to_builtins(fault.finding)
-    return fields | {"can_fix": fault.repair is not None}
+def _as_json(finding: "Finding") -> dict[str, object]:
+    fields = {name: getattr(finding, name) for name in ("name", "level", "text", "fix")}
+    return fields | {"can_fix": finding.repair is not None}
 
 
-def _print(fault: "Fault") -> None:
+def _print(finding: "Finding") -> None:
     from rich.text import Text
 
     from gptoss_local.cli._console import CleanConsole
 
-    finding = fault.finding
     sign, colour = _SIGNS[finding.level]
     text = Text.assemble((f"{sign:<8}", colour), f"{finding.name}: {finding.text}")
     CleanConsole().print(text)
 
 
-def _print_below(fault: "Fault", outcome: Outcome | None) -> None:
-    if below := outcome.text if outcome else fault.finding.fix:
-        print(f"        {below}")
-
-
-def _repair(fault: "Fault", *, asks: bool) -> Outcome:
-    name = fault.finding.name
-    if fault.repair is None:
-        return Outcome(name, "not repaired here", f"For you to do: {fault.finding.fix}")
+def _repair(finding: "Finding", *, asks: bool) -> Repair:
+    name = finding.name
+    if finding.repair is None:
+        return Repair(name, "not repaired here", f"For you to do: {finding.fix}")
     if asks:
         from gptoss_local.cli._question import confirm
 
-        if not confirm(f"        {fault.question}", default=True):
-            return Outcome(name, "declined", "Left as it is.")
+        if not confirm(f"        {finding.question}", default=True):
+            return Repair(name, "declined", "Left as it is.")
     try:
-        return Outcome(name, "repaired", f"Done. {fault.repair()}")
+        return Repair(name, "repaired", f"Done. {finding.repair()}")
     except GptOssError as error:
-        return Outcome(name, "failed", f"Not done: {error.message}. {error.hint}".strip())
+        return Repair(name, "failed", f"Not done: {error.message}. {error.hint}".strip())
     except OSError as error:
-        return Outcome(name, "failed", f"Not done: {error.strerror or error}.")
+        return Repair(name, "failed", f"Not done: {error.strerror or error}.")
 
 
 def _versions() -> dict[str, str]:

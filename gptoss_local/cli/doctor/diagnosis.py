@@ -3,7 +3,7 @@
 Findings follow from facts alone; `gptoss_local.cli.doctor` gathers and prints them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 import msgspec
@@ -22,12 +22,20 @@ _BUILD = 'CMAKE_ARGS="-DGGML_CUDA=on" python3 installers/from_source.py run nano
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing looked at: how it stands, and what to do if it does not stand well."""
+    """The state of one thing, and its remedy.
+
+    Attributes:
+        fix: The user's remedy, or the reason for having none.
+        question: Asks whether to repair it; empty without a repair.
+        repair: Repairs it and says how. Raises OSError or GptOssError.
+    """
 
     name: str
     level: Level
     text: str
     fix: str = ""
+    question: str = ""
+    repair: Callable[[], str] | None = None
 
 
 class UpstreamState(msgspec.Struct, frozen=True):
