@@ -3,10 +3,9 @@
 import shutil
 import sys
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.filesize import decimal
@@ -20,13 +19,9 @@ if TYPE_CHECKING:
     from convert import ConvertOptions, Plan
 
 
-class Experts(StrEnum):
-    mxfp4 = "mxfp4"
-    bf16 = "bf16"
-
-
-ExpertsOption = Annotated[
-    Experts, typer.Option(help="Type of a fine-tune's 16-bit experts; mxfp4 rounds them.")
+Experts = Annotated[
+    Literal["mxfp4", "bf16"],
+    typer.Option(help="Type of a fine-tune's 16-bit experts; mxfp4 rounds them."),
 ]
 MaxShardSize = Annotated[
     str, typer.Option(metavar="SIZE", help="Split the output into files up to SIZE, as 4GB.")
@@ -53,7 +48,7 @@ def convert(
     ],
     target: Annotated[Path, typer.Argument(metavar="OUT.gguf", help="File to write.")],
     dense: DenseType = "q8_0",
-    experts: ExpertsOption = Experts.mxfp4,
+    experts: Experts = "mxfp4",
     tokenizer: Tokenizer = None,
     workers: Workers = None,
     max_shard_size: MaxShardSize = "",
@@ -71,7 +66,7 @@ def convert(
     max_shard_bytes = parse_size(max_shard_size, "--max-shard-size") if max_shard_size else None
     options: ConvertOptions = {
         "dense": dense,
-        "experts": experts.value,
+        "experts": experts,
         "tokenizer": tokenizer,
         "max_shard_bytes": max_shard_bytes,
     }

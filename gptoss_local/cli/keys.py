@@ -1,9 +1,8 @@
 """`gptoss keys`: API keys of other users, and the limits of each. Needs no server."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import typer
@@ -15,17 +14,11 @@ from gptoss_local.errors import ServerUnavailableError, UsageError
 from gptoss_local.settings import Settings, load_settings
 
 
-class Action(StrEnum):
-    ls = "ls"
-    add = "add"
-    rm = "rm"
-    owner = "owner"
-
-
 def keys(
     action: Annotated[
-        Action, typer.Argument(metavar="[ls|add|rm|owner]", help="What to do.")
-    ] = Action.ls,
+        Literal["ls", "add", "rm", "owner"],
+        typer.Argument(metavar="[ls|add|rm|owner]", help="What to do."),
+    ] = "ls",
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Whose key it is.")] = "",
     requests: Annotated[
         int | None, typer.Option(min=1, help="Most requests a minute of a key that is added.")
@@ -51,7 +44,7 @@ def keys(
     `owner` prints the key with which this account's own programs use the running server.
     """
     settings = load_settings()
-    if action is Action.owner:
+    if action == "owner":
         _print_owner_key(settings, json=json)
         return
     path = settings.api_keys_file
@@ -60,14 +53,14 @@ def keys(
             "there is no file of API keys",
             hint="Set GPTOSS_API_KEYS_FILE, here and for the server.",
         )
-    if action is not Action.add and (requests or tokens or tools or priority is not None):
+    if action != "add" and (requests or tokens or tools or priority is not None):
         raise UsageError("limits, --priority and --tools belong to `gptoss keys add`")
-    if (action is Action.ls) == bool(name):
+    if (action == "ls") == bool(name):
         raise UsageError("ls takes no name" if name else f"whose key? gptoss keys {action} NAME")
     match action:
-        case Action.ls:
+        case "ls":
             _list(path, json=json)
-        case Action.add:
+        case "add":
             key = add_key(
                 path,
                 name,
@@ -81,7 +74,7 @@ def keys(
                 return
             print(key)
             print(f"{path} has its hash. The key is shown this once.", file=sys.stderr)
-        case Action.rm:
+        case "rm":
             remove_key(path, name)
             if json:
                 print_json(removed=name, file=path)

@@ -1,8 +1,7 @@
 """`gptoss tools`: what the model may call, and the MCP servers of mcp.json. Needs no server."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -17,17 +16,11 @@ if TYPE_CHECKING:
     from gptoss_local.talk.tools import Group, Tool, Toolbox
 
 
-class Action(StrEnum):
-    ls = "ls"
-    add = "add"
-    rm = "rm"
-    test = "test"
-
-
 def tools(
     action: Annotated[
-        Action, typer.Argument(metavar="[ls|add|rm|test]", help="What to do.")
-    ] = Action.ls,
+        Literal["ls", "add", "rm", "test"],
+        typer.Argument(metavar="[ls|add|rm|test]", help="What to do."),
+    ] = "ls",
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -55,27 +48,27 @@ def tools(
     given = words or []
     _check_options(action, url=url, env=env, header=header, args=args)
     match action:
-        case Action.ls:
+        case "ls":
             if given:
                 raise UsageError(f"ls takes no name, and got '{given[0]}'")
             _list(load_settings(), json=json)
-        case Action.add:
+        case "add":
             _add(_name(given), _entry(given[1:], url, env or [], header or []), json=json)
-        case Action.rm:
+        case "rm":
             for name in given or [_name(given)]:
                 _remove(name, json=json)
-        case Action.test:
+        case "test":
             if len(given) > 2:
                 raise UsageError(f"test takes a server and a tool, and got '{given[2]}'")
             _test(load_settings(), _name(given), given[1:], args, json=json)
 
 
 def _check_options(
-    action: Action, *, url: str, env: list[str] | None, header: list[str] | None, args: str
+    action: str, *, url: str, env: list[str] | None, header: list[str] | None, args: str
 ) -> None:
-    if action is not Action.add and (url or env or header):
+    if action != "add" and (url or env or header):
         raise UsageError("--url, --env and --header belong to `gptoss tools add`")
-    if action is not Action.test and args != "{}":
+    if action != "test" and args != "{}":
         raise UsageError("--args belongs to `gptoss tools test`")
 
 

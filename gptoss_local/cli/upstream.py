@@ -1,7 +1,6 @@
 """`gptoss upstream`: models that are computed elsewhere. Needs no server."""
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,17 +14,11 @@ if TYPE_CHECKING:
     from gptoss_local.settings import Settings
 
 
-class Action(StrEnum):
-    ls = "ls"
-    add = "add"
-    test = "test"
-    rm = "rm"
-
-
 def upstream(
     action: Annotated[
-        Action, typer.Argument(metavar="[ls|add|test|rm]", help="What to do.")
-    ] = Action.ls,
+        Literal["ls", "add", "test", "rm"],
+        typer.Argument(metavar="[ls|add|test|rm]", help="What to do."),
+    ] = "ls",
     name: Annotated[str, typer.Argument(help="The model's name here.")] = "",
     kind: Annotated[
         str,
@@ -44,19 +37,19 @@ def upstream(
 
     They are in models.toml, next to config.toml. A key is never written there.
     """
-    if action is not Action.add and (kind or url or model or key_env):
+    if action != "add" and (kind or url or model or key_env):
         raise UsageError("--kind, --url, --model and --key-env belong to `gptoss upstream add`")
-    if action is Action.ls:
+    if action == "ls":
         if name:
             raise UsageError(f"ls takes no name, and got '{name}'")
         _list(load_settings(), json=json)
         return
     if not name:
         raise UsageError("name a model", hint="`gptoss upstream` lists them.")
-    if action is Action.add:
+    if action == "add":
         fields = {"kind": kind, "urls": url or [], "model": model, "key_env": key_env}
         _add(name, fields, load_settings(), json=json)
-    elif action is Action.rm:
+    elif action == "rm":
         _remove(name, json=json)
     else:
         _test(name, load_settings(), json=json)

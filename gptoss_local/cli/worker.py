@@ -1,8 +1,7 @@
 """`gptoss worker`: serve a model through the frontend of another system. Needs no server."""
 
 import os
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,12 +16,8 @@ _INSTALL = (
 )
 
 
-class System(StrEnum):
-    dynamo = "dynamo"
-
-
 def worker(
-    system: Annotated[System, typer.Argument(metavar="dynamo", help="The system.")],
+    system: Annotated[Literal["dynamo"], typer.Argument(metavar="dynamo", help="The system.")],
     model: ModelName,
     name: Annotated[
         str, typer.Option(help="The model's name there; by default the one it has here.")
