@@ -4,8 +4,7 @@ The only layer that knows the harmony format: below it there are token ids, abov
 dialect of the HTTP server turns its request into a ChatRequest and ChatEvents into its answer.
 """
 
-from gptoss_local.harmony.budget import text_size
-from gptoss_local.harmony.events import (
+from gptoss_local.events import (
     GAP,
     CallDelta,
     ChatEvent,
@@ -20,6 +19,7 @@ from gptoss_local.harmony.events import (
     ToolCall,
     WholeAnswer,
 )
+from gptoss_local.harmony.budget import text_size
 from gptoss_local.harmony.inspection import inspect_tokens
 from gptoss_local.harmony.message import (
     AnswerFormat,

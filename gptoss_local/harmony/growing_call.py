@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from gptoss_local.events import CallDelta
 from gptoss_local.harmony.calls import fits_so_far
-from gptoss_local.harmony.events import CallDelta
 from gptoss_local.harmony.message import Tool
 
 _N_SHORT = 64  # characters up to which a call is not worth it

@@ -18,9 +18,9 @@ import string
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from gptoss_local.events import GAP, ContentDelta, Delta, ReasoningDelta, ToolCall
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony.calls import called, find_calls
-from gptoss_local.harmony.events import GAP, ContentDelta, Delta, ReasoningDelta, ToolCall
 from gptoss_local.harmony.growing_call import GrowingCall
 from gptoss_local.harmony.header import Header, HeaderReader
 from gptoss_local.harmony.message import Tool

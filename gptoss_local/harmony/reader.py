@@ -1,7 +1,7 @@
 """Tokens as they come -> events as they go out: parsed, cut at a stop string, and scored."""
 
 from gptoss_local.engine.protocol import Logprob
-from gptoss_local.harmony.events import GAP, ContentDelta, Delta, ToolCall
+from gptoss_local.events import GAP, ContentDelta, Delta, ToolCall
 from gptoss_local.harmony.logprobs import ContentLogprobs
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
 from gptoss_local.harmony.stop import StopFilter

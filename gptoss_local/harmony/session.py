@@ -14,19 +14,19 @@ import msgspec
 from gptoss_local.engine.interface import Engine
 from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
 from gptoss_local.errors import BrokenCallError, ContextOverflowError
-from gptoss_local.harmony.budget import (
-    PromptTooLongError,
-    TokenBudget,
-    least_tokens,
-    text_size,
-)
-from gptoss_local.harmony.events import (
+from gptoss_local.events import (
     ChatEvent,
     Done,
     Prefilling,
     ReasoningDelta,
     Started,
     WholeAnswer,
+)
+from gptoss_local.harmony.budget import (
+    PromptTooLongError,
+    TokenBudget,
+    least_tokens,
+    text_size,
 )
 from gptoss_local.harmony.grammar import compile_grammar
 from gptoss_local.harmony.lineage import StartDates, lineage

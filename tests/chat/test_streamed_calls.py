@@ -6,8 +6,8 @@ import string
 
 import pytest
 
+from gptoss_local.events import Delta
 from gptoss_local.harmony import CallDelta, Tool, ToolCall, Vocabulary
-from gptoss_local.harmony.events import Delta
 from gptoss_local.harmony.parser import HarmonyParser
 from tests.chat.test_headers import BASH, WEATHER, function, tagged
 
