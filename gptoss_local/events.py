@@ -122,7 +122,8 @@ class Done(msgspec.Struct, frozen=True):
 
     `tokens` are prompt and answer, as the engine saw them; `n_reasoning` of them are words of
     analysis. `stop_string` is the one that ended the answer, if one did. `joules` are what it took,
-    by device, where that is known.
+    by device, where that is known. `load_ns` passed until the model was ready, `total_ns` until the
+    end.
     """
 
     reason: FinishReason
@@ -131,6 +132,8 @@ class Done(msgspec.Struct, frozen=True):
     n_reasoning: int = 0
     stop_string: str = ""
     joules: dict[str, float] = {}
+    load_ns: int = 0
+    total_ns: int = 0
 
 
 Delta = ReasoningDelta | ContentDelta | CallDelta | ToolCall
@@ -161,14 +164,21 @@ class WholeAnswer:
 
     @property
     def reasoning(self) -> str:
-        return "".join(self._reasoning)
+        return _joined(self._reasoning)
 
     @property
     def content(self) -> str:
-        return "".join(self._content)
+        return _joined(self._content)
 
     @property
     def done(self) -> Done:
         if self._done is None:
             raise RuntimeError("the answer is not over")
         return self._done
+
+
+def _joined(pieces: list[str]) -> str:
+    """Join pieces once, however often the text is read while it grows."""
+    if len(pieces) != 1:
+        pieces[:] = ["".join(pieces)]
+    return pieces[0]

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gptoss_local.errors import AnsweringError, ChatNotFoundError, HistoryError
+from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import (
-    Answer,
-    changes_of,
     messages_of,
     pages_of,
     request_of,
@@ -156,7 +155,7 @@ class Conversation:
 
     def keep(self, turn: Turn, answer: Answer) -> Turn:
         """Take an answer as far as it is, for `store`; returns its turn as it is now."""
-        changes = changes_of(answer, turn.stats)
+        changes = answer.turn_fields(turn.stats)
         self._unsaved[turn.id] = changes
         kept = msgspec.structs.replace(turn, **changes)
         self.turns = [kept if other.id == turn.id else other for other in self.turns]

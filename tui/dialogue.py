@@ -1,7 +1,7 @@
 """Sends, edits and queues the next messages of the open chat."""
 
 from gptoss_local.errors import AnsweringError, GptOssError, HistoryError
-from gptoss_local.talk.conversation import Answer
+from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Toolbox
 from tui.chat_view import ChatView

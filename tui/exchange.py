@@ -9,9 +9,12 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from gptoss_local.errors import ContextOverflowError
-from gptoss_local.talk.conversation import Answer, refusal_of
-from gptoss_local.talk.conversation.calls import STOPPED, TOO_MANY, Decision, denied
+from gptoss_local.talk.answer import Answer, with_printable_text
+from gptoss_local.talk.conversation import refusal_of
+from gptoss_local.talk.conversation.calls import TOO_MANY, Decision, denied
+from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import Turn
+from gptoss_local.talk.loop import STOPPED
 from gptoss_local.talk.tools import Arguments, Tool, Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
@@ -139,7 +142,8 @@ class Exchange:
             body = self._conversation.summary_request()
             async with aclosing(self._server.stream_chat(body)) as frames:
                 async for frame in frames:
-                    answer.add(frame)
+                    for event in events_of(frame):
+                        answer.add(with_printable_text(event))
                     self.note = f"summarising: {answer.n_frames} tokens"
             return answer.content
 

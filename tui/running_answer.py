@@ -9,7 +9,9 @@ from contextlib import aclosing
 from typing import Any
 
 from gptoss_local.errors import ContextOverflowError, GptOssError, HistoryError
-from gptoss_local.talk.conversation.answer import Answer, Growth
+from gptoss_local.events import Growing
+from gptoss_local.talk.answer import Answer, with_printable_text
+from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import Turn
 from tui.conversation import Conversation
 from tui.screens.errors import READ_S, show_error
@@ -20,7 +22,7 @@ TICK_S = 1 / 20
 _SAVE_EVERY = 20  # ticks
 
 
-def growth_text(growth: Growth) -> str:
+def growth_text(growth: Growing) -> str:
     """Say that the model is loaded again for a long prompt."""
     return (
         f"The prompt has {growth.n_prompt:,} tokens, so the model is loaded again: "
@@ -101,7 +103,8 @@ class RunningAnswer:
                     if not answer.is_live:
                         break
                     is_first, was_growing = answer.phase == "waiting", answer.growth is not None
-                    answer.add(frame)
+                    for event in events_of(frame):
+                        answer.add(with_printable_text(event))
                     if answer.growth is not None and not was_growing:
                         text = growth_text(answer.growth)
                         self._view.notify(text, timeout=READ_S, markup=False)

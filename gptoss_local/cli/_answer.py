@@ -225,7 +225,7 @@ class Chat:
 
     def _call(self, exchange: list[dict[str, Any]]) -> bool:
         """Add the results of the calls of the last answer; returns whether an answer follows."""
-        from gptoss_local.talk.conversation.calls import STOPPED
+        from gptoss_local.talk.loop import STOPPED
 
         assert self.tools is not None
         calls = exchange[-1]["tool_calls"]

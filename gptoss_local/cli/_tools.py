@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from gptoss_local.cli._output import print_error, say
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings
-from gptoss_local.talk.conversation.calls import TOO_MANY, UNANSWERED, Decision, denied
+from gptoss_local.talk.conversation.calls import TOO_MANY, Decision, denied
 from gptoss_local.talk.conversation.tool_choice import names_in
 from gptoss_local.talk.conversation.what_runs import (
     Part,
@@ -19,6 +19,7 @@ from gptoss_local.talk.conversation.what_runs import (
     pretty,
     what_runs,
 )
+from gptoss_local.talk.loop import UNANSWERED
 from gptoss_local.talk.tools import Group, Tool, ToolResult, ToolSources
 
 _SCOPES: dict[str, Literal["once", "chat", "always"]] = {

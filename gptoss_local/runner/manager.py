@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gptoss_local.api.models import LoadStatus
 from gptoss_local.errors import ServerBusyError
 from gptoss_local.harmony import (
@@ -139,6 +141,7 @@ class ModelManager:
             As `use` and `gptoss_local.harmony.answer`.
         """
         growth = Growth(request, self.settings, n_ctx)
+        begun_ns = ready_ns = time.monotonic_ns()
         with (
             self.counters.answering(entry.name) as record,
             self.energy.answering(entry.name) as energy,
@@ -162,6 +165,14 @@ class ModelManager:
                     async for event in events:
                         if isinstance(event, Started | Done):
                             event = await energy.note(event, model)
+                        if isinstance(event, Started):
+                            ready_ns = time.monotonic_ns()
+                        elif isinstance(event, Done):
+                            total_ns = time.monotonic_ns() - begun_ns
+                            load_ns = ready_ns - begun_ns
+                            event = msgspec.structs.replace(
+                                event, load_ns=load_ns, total_ns=total_ns
+                            )
                         self.counters.add(record, event)
                         yield event
                     return

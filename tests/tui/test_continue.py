@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.talk.conversation import Answer, was_cut
+from gptoss_local.talk.answer import Answer
+from gptoss_local.talk.conversation import was_cut
+from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import History, Turn, TurnState
 from tests.conftest import RunningServer
 from tests.scripted_engine import Script, answer, calls, run_scripted_server
@@ -28,7 +30,8 @@ def test_the_energy_of_an_answer_is_that_of_both_parts() -> None:
     for earlier, joules in ((stats, {"gpu0": 5.0}), ({"eval_count": 5}, {})):
         grown = Answer(begun=msgspec.structs.replace(begun, stats=earlier))
         frame = {"message": {}, "done": True, "eval_count": 7, "joules": {"gpu0": 3.0}}
-        grown.add(frame)
+        for event in events_of(frame):
+            grown.add(event)
         assert grown.stats.get("joules") == joules
         assert grown.stats["eval_count"] == 12
 

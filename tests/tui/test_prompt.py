@@ -14,8 +14,9 @@ from textual.events import Paste
 from textual.pilot import Pilot
 
 from gptoss_local.errors import UsageError
+from gptoss_local.events import ContentDelta, ReasoningDelta
 from gptoss_local.printable import printable
-from gptoss_local.talk.conversation import Answer
+from gptoss_local.talk.answer import Answer
 from tui.actions import REGISTRY
 from tui.app import Printable
 from tui.attachments import attach
@@ -244,8 +245,7 @@ def test_speed_counts_reasoning_and_not_the_wait() -> None:
     answer = Answer(lambda: now[0])
     for n in range(11):
         now[0] = 5 + n / 10
-        key = "thinking" if n < 6 else "content"
-        answer.add({"message": {key: "x"}, "done": False})
+        answer.add(ReasoningDelta("x") if n < 6 else ContentDelta("x"))
     assert answer.tok_s == pytest.approx(10)
     assert answer.ttft_s == 5
     assert answer.reasoning_s == pytest.approx(0.6)

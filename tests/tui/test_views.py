@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-from gptoss_local.talk.conversation.answer import Answer, thinned
+from gptoss_local.events import Prefilling, Started
+from gptoss_local.talk.answer import Answer, thinned
 from gptoss_local.talk.history import History
 from tests.conftest import run_server
 from tests.tui.running_chat import FRANCE, PARIS, OpenChat, opener, run_chat
@@ -136,9 +137,8 @@ def test_fit_text() -> None:
 def test_status_of_a_prompt_that_is_read() -> None:
     now = [0.0]
     answer = Answer(clock=lambda: now[0])
-    progress = {"total": 60_000, "cache": 1000, "processed": 12_000}
-    message = {"role": "assistant", "content": ""}
-    answer.add({"message": message, "done": False, "prompt_progress": progress})
+    answer.add(Started(60_000))
+    answer.add(Prefilling(12_000, 1000))
     now[0] = 3.0
     assert answer.phase == "waiting"
     gpus = [Gpu(11 * 2**30, 16 * 2**30)]

@@ -15,7 +15,8 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gptoss_local.errors import GptOssError, HistoryError
-from gptoss_local.talk.conversation import Answer, ToolChoice
+from gptoss_local.talk.answer import Answer
+from gptoss_local.talk.conversation import ToolChoice
 from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.history.plain import one_line
 from gptoss_local.talk.tools import Toolbox

@@ -8,7 +8,7 @@ from textual.containers import Vertical
 from textual.widgets import Sparkline, Static
 
 from gptoss_local.quantities import per_token
-from gptoss_local.talk.conversation import Answer
+from gptoss_local.talk.answer import Answer
 
 _MAX_BARS = 240
 

@@ -8,7 +8,7 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from gptoss_local.printable import printable
-from gptoss_local.talk.conversation import Answer
+from gptoss_local.talk.answer import Answer
 from gptoss_local.types import Effort
 from tui.server import Gpu, ModelLoad
 

@@ -15,7 +15,8 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from gptoss_local.printable import printable, visible
-from gptoss_local.talk.conversation import Answer, was_cut
+from gptoss_local.talk.answer import Answer
+from gptoss_local.talk.conversation import was_cut
 from gptoss_local.talk.conversation.what_runs import code_of
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Page
@@ -244,7 +245,7 @@ class AssistantTurnView(TurnView):
         """Show what another process has written."""
         texts = {"content": printable(turn.content), "reasoning": printable(turn.reasoning)}
         answer = Answer(begun=msgspec.structs.replace(turn, **texts))
-        answer.tool_calls, answer.stats = turn.tool_calls, turn.stats
+        answer.stats = turn.stats
         if turn.state != "streaming":
             answer.end(turn.state, str(turn.stats.get("error", "")))
         self.turn = turn

@@ -12,8 +12,9 @@ from gptoss_local.server.chats.running_answer import RETRY_S, RunningAnswer
 from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.chats.toolboxes import Toolboxes
 from gptoss_local.talk.conversation import Decision
-from gptoss_local.talk.conversation.calls import ENDED, STOPPED
+from gptoss_local.talk.conversation.calls import ENDED
 from gptoss_local.talk.history import ChatSummary, Turn
+from gptoss_local.talk.loop import STOPPED
 from gptoss_local.talk.tools import ToolSources
 
 _log = logging.getLogger("gptoss")

@@ -27,9 +27,10 @@ from gptoss_local.talk.conversation import (
     result_stats,
     what_runs,
 )
-from gptoss_local.talk.conversation.calls import TOO_MANY, UNANSWERED, denied
+from gptoss_local.talk.conversation.calls import TOO_MANY, denied
 from gptoss_local.talk.conversation.what_runs import about_text, always_text
 from gptoss_local.talk.history import ChatSummary, History, Turn
+from gptoss_local.talk.loop import UNANSWERED
 from gptoss_local.talk.tools import Arguments, LoopLimit, Tool, Toolbox, ToolResult
 
 T = TypeVar("T")

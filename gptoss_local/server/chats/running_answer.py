@@ -25,7 +25,8 @@ from gptoss_local.server.dialects.named_model import begin, fill_in
 from gptoss_local.server.dialects.ollama.frames import ChatWriter
 from gptoss_local.server.dialects.ollama.request import ChatBody
 from gptoss_local.server.streaming import log_error
-from gptoss_local.talk.conversation import Answer, changes_of
+from gptoss_local.talk.answer import Answer, with_printable_text
+from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import History, Turn
 
 _log = logging.getLogger("gptoss")
@@ -81,7 +82,7 @@ class RunningAnswer:
     @property
     def turn(self) -> Turn:
         """The turn with the text so far."""
-        return msgspec.structs.replace(self._turn, **changes_of(self.answer, self._turn.stats))
+        return msgspec.structs.replace(self._turn, **self.answer.turn_fields(self._turn.stats))
 
     def stop(self) -> None:
         """Stop the model; what there is of the answer stays."""
@@ -133,7 +134,7 @@ class RunningAnswer:
     async def _save(self) -> bool:
         """Store the answer as far as it is; returns False where the disk refuses that."""
         n_frames = self.answer.n_frames
-        changes = changes_of(self.answer, self._turn.stats)
+        changes = self.answer.turn_fields(self._turn.stats)
         calls = changes["tool_calls"] if changes["state"] == "done" else ()
 
         def save(history: History) -> Turn | None:
@@ -168,7 +169,8 @@ class RunningAnswer:
             async with aclosing(self._manager.answer(entry, asked, n_ctx=n_ctx)) as events:
                 async for event in events:
                     for frame in writer.feed(event):
-                        answer.add(msgspec.to_builtins(frame))
+                        for each in events_of(msgspec.to_builtins(frame)):
+                            answer.add(with_printable_text(each))
         except GptOssError as error:
             log_error(error)
             answer.end("failed", f"{error.message}. {error.hint}".strip())

@@ -3,18 +3,14 @@
 The terminal chat and the web page's answers share it, so that their turns are alike.
 """
 
-from gptoss_local.talk.conversation.answer import Answer
 from gptoss_local.talk.conversation.calls import Decision, pages_of, refusal_of, result_stats
 from gptoss_local.talk.conversation.request import messages_of, request_of, was_cut
-from gptoss_local.talk.conversation.stored import changes_of
 from gptoss_local.talk.conversation.tool_choice import ToolChoice
 from gptoss_local.talk.conversation.what_runs import what_runs
 
 __all__ = [
-    "Answer",
     "Decision",
     "ToolChoice",
-    "changes_of",
     "messages_of",
     "pages_of",
     "refusal_of",

@@ -14,9 +14,7 @@ NOT_RUN = "Not run."
 INTERRUPTED = "This call was interrupted; it is not known how far it came."
 """The result of a call during which its process died."""
 
-STOPPED = ToolResult("The user stopped this call.", is_error=True)
 ENDED = ToolResult("This call was stopped, as the server ended.", is_error=True)
-UNANSWERED = ToolResult("Not run: the user did not answer whether it may run.", is_error=True)
 TOO_MANY = ToolResult("Not run: too many calls without an answer.", is_error=True)
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from gptoss_local.settings import Settings, ToolCommand
-from gptoss_local.talk.conversation import Answer
+from gptoss_local.talk.answer import Answer
+from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import Turn
 from gptoss_local.talk.tools import Toolbox, ToolSources
 
@@ -59,7 +60,8 @@ def streaming(*frames: dict[str, Any], step_s: float = 0.5, progress: Any = None
         frames = ({"prompt_progress": progress}, *frames)
     for frame in frames:
         now[0] += step_s
-        answer.add({"message": {}, "done": False} | frame)
+        for event in events_of({"message": {}, "done": False} | frame):
+            answer.add(event)
     now[0] += step_s
     return answer
 

@@ -9,7 +9,7 @@ from textual.app import App, ComposeResult
 from textual.widget import Widget
 
 import tui
-from gptoss_local.talk.conversation import Answer
+from gptoss_local.talk.answer import Answer
 from tests.tui.snapshots.values import (
     CALL,
     GIB,

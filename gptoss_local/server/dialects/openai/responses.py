@@ -12,12 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gptoss_local.errors import UsageError
-from gptoss_local.harmony import ChatRequest, Started, n_prompt_tokens
+from gptoss_local.harmony import ChatRequest, n_prompt_tokens
 from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import translate
 from gptoss_local.server.dialects.named_model import NamedModel
 from gptoss_local.server.dialects.openai.answers import DeletedResponse, InputItems, InputTokens
 from gptoss_local.server.dialects.openai.response_store import ResponseStore
+from gptoss_local.server.dialects.openai.responses_exchange import HostedExchange
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_hosted import (
     HostedTools,
@@ -33,8 +34,8 @@ from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import Toolbox
 from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.streaming import AnswerResponse, json_response
-from gptoss_local.server.tool_loop import CallBegun, LoopEvent, ToolLoop
 from gptoss_local.server.waiting import while_connected
+from gptoss_local.talk.loop import LoopEvent
 
 _N_LISTED_MAX = 100
 _N_LISTED = 20
@@ -59,10 +60,9 @@ async def responses(request: Request) -> Response:
     if asked.hosted is None:
         events = model.manager.answer(model.entry, asked.request)
     else:
-        answer = partial(model.manager.answer, model.entry)
-        limit = asked.hosted.state.toolbox.loop_limit()
-        loop = ToolLoop(answer, asked.hosted, limit, body.max_tool_calls)
-        events = _run(loop, asked, asked.hosted, _memory(request))
+        answers = partial(model.manager.answer, model.entry)
+        exchange = HostedExchange(answers, asked.request, asked.hosted, body.max_tool_calls)
+        events = _run(asked, asked.hosted, exchange, _memory(request))
     return AnswerResponse(events, writer, stream=body.stream)
 
 
@@ -173,23 +173,18 @@ async def _hosted(
 
 
 async def _run(
-    loop: ToolLoop, asked: _Asked, hosted: HostedTools, memory: ToolMemory
+    asked: _Asked, hosted: HostedTools, exchange: HostedExchange, memory: ToolMemory
 ) -> AsyncGenerator[LoopEvent | Listing, None]:
-    """Yield the events of an answer with calls, and before them the tools that it is offered.
+    """Yield the events of an answer with calls.
 
     A client that knows the tools of a server has their list among its items.
     """
     lists = [item.raw for item in asked.items if item.kind == "mcp_list_tools"]
     known = {text_in(item, "server_label") for item in lists}
     new = [listing for listing in hosted.listings if listing.server not in known]
-    events = loop.run(asked.request, asked.history.approved)
     with memory.using(hosted.state):
-        async with aclosing(events):
+        async with aclosing(exchange.run(asked.history.approved, new)) as events:
             async for event in events:
-                if isinstance(event, Started | CallBegun):  # the prompt fits, or is not needed yet
-                    for listing in new:
-                        yield listing
-                    new = []
                 yield event
 
 

@@ -14,8 +14,6 @@ from gptoss_local.harmony import (
     CallDelta,
     ContentDelta,
     Done,
-    Growing,
-    Prefilling,
     ReasoningDelta,
     Started,
     ToolCall,
@@ -40,7 +38,7 @@ from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import SEARCH, Toolbox, echo
 from gptoss_local.server.dialects.tool_choice import custom_input
 from gptoss_local.server.streaming import SSE, SseEvent
-from gptoss_local.server.tool_loop import CallBegun, CallEnded, CallHeld, LimitReached, LoopEvent
+from gptoss_local.talk.loop import CallBegun, CallEnded, CallHeld, LimitReached, LoopEvent
 
 
 class ResponsesWriter:
@@ -76,8 +74,6 @@ class ResponsesWriter:
 
     def feed(self, event: LoopEvent | Listing) -> Iterable[SseEvent]:
         match event:
-            case Growing() | Prefilling():
-                return []
             case Started():
                 return self._close()  # of the answer before a call
             case ReasoningDelta():
@@ -102,6 +98,8 @@ class ResponsesWriter:
                 status = "incomplete" if is_cut else "completed"
                 is_open = "incomplete" if reason == "length" else "completed"
                 return [*self._begin(), *self._close(is_open), self._finish(event, status)]
+            case _:
+                return []
 
     def keepalive(self) -> Iterable[SseEvent]:
         return [*self._begin(), self._event("keepalive")]

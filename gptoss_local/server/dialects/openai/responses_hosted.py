@@ -137,17 +137,6 @@ class HostedTools:
             self.tools.setdefault(each.tool.name, each)
         self.listings = tuple(listings)
 
-    def is_ours(self, name: str) -> bool:
-        return name in self.tools
-
-    def needs_approval(self, call: ToolCall) -> bool:
-        return self.tools[call.name].asks
-
-    async def run(self, call: ToolCall) -> ToolResult:
-        result = await self.state.toolbox.run(call.name, call.arguments)
-        self.state.pages |= {page.cursor: page for page in result.pages}
-        return result
-
     def remember(self, item_id: str, call: ToolCall, result: ToolResult | None = None) -> None:
         """Keep what an item of the answer stands for; a call without a result waits for it."""
         request = ToolRequest(call.name, call.arguments, call.id)

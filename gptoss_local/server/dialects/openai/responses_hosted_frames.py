@@ -12,13 +12,14 @@ import msgspec
 
 from gptoss_local.harmony import ToolCall
 from gptoss_local.server.dialects.openai.parts import new_id
+from gptoss_local.server.dialects.openai.responses_exchange import ApprovedCallBegun
 from gptoss_local.server.dialects.openai.responses_hosted import (
     CODE_INTERPRETER,
     WEB_SEARCH,
     HostedTools,
     Listing,
 )
-from gptoss_local.server.tool_loop import CallBegun
+from gptoss_local.talk.loop import CallBegun
 from gptoss_local.talk.tools import Page, ToolResult
 
 OUTPUTS = "code_interpreter_call.outputs"
@@ -216,6 +217,7 @@ def _execution_error(result: ToolResult) -> Fields:
 def begin_item(begun: CallBegun, hosted: HostedTools, include: Collection[str]) -> HostedItem:
     """Return the item of a call that begins; `include` is the request's."""
     call, state = begun.call, hosted.state
+    approval_id = begun.approval_id if isinstance(begun, ApprovedCallBegun) else ""
     tool = hosted.tools[call.name]
     if tool.kind == WEB_SEARCH:
         arguments = dict(state.toolbox.call(call.name, call.arguments).arguments)
@@ -223,7 +225,7 @@ def begin_item(begun: CallBegun, hosted: HostedTools, include: Collection[str]) 
         return SearchItem(call, state.pages, has_sources=SOURCES in include)
     if tool.kind == CODE_INTERPRETER:
         return CodeItem(call, state.container_id, has_outputs=OUTPUTS in include)
-    return McpItem(call, tool.server, tool.name, begun.approval_id)
+    return McpItem(call, tool.server, tool.name, approval_id)
 
 
 def approval_request(call: ToolCall, hosted: HostedTools) -> Fields:

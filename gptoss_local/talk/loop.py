@@ -1,0 +1,193 @@
+"""One exchange: answers of the model, and the calls of tools between them, until its last word.
+
+Whoever uses it says where answers come from, asks the user, and shows or stores what happens.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from gptoss_local.events import ChatEvent, ToolCall
+from gptoss_local.talk.answer import Answer
+from gptoss_local.talk.tools import Arguments, Call, Tool, Toolbox, ToolResult
+
+T = TypeVar("T")
+
+STOPPED = ToolResult("The user stopped this call.", is_error=True)
+UNANSWERED = ToolResult("Not run: the user did not answer whether it may run.", is_error=True)
+TOO_MANY = ToolResult("Not run: an answer may not have more calls. Answer without.", is_error=True)
+
+
+class CallBegun(msgspec.Struct, frozen=True):
+    """A call is asked about, if that is necessary, and run; CallEnded comes next."""
+
+    call: ToolCall
+
+
+class CallEnded(msgspec.Struct, frozen=True):
+    """A call has its result."""
+
+    call: ToolCall
+    result: ToolResult
+
+
+class CallRefused(msgspec.Struct, frozen=True):
+    """A call is not run, as there were too many before it, or the exchange was stopped."""
+
+    call: ToolCall
+    result: ToolResult
+
+
+class CallHeld(msgspec.Struct, frozen=True):
+    """A call waits for a later request that allows it, and the exchange ends."""
+
+    call: ToolCall
+
+
+class LimitReached(msgspec.Struct, frozen=True):
+    """The model called again when it was told to answer without; the exchange ends."""
+
+    limit: str
+
+
+class Continued(msgspec.Struct, frozen=True):
+    """All calls have results, and the model answers again."""
+
+
+LoopEvent = ChatEvent | CallBegun | CallEnded | CallRefused | CallHeld | LimitReached | Continued
+Ask = Callable[[Tool, Arguments], Awaitable[ToolResult | None]]
+"""Asks the user; returns the result of a call that may not run."""
+Trace = Callable[[str, Coroutine[Any, Any, ToolResult], str], Coroutine[Any, Any, ToolResult]]
+"""Runs a call of a name and an id, and notes that it ran."""
+
+
+class Source(Protocol):
+    """The source of answers.
+
+    Attributes:
+        answer: The newest one; the loop adds the events to it.
+    """
+
+    answer: Answer
+
+    def events(self) -> AsyncGenerator[ChatEvent, None]:
+        """Let the model answer what was said, and the results so far."""
+
+
+class Loop:
+    """One exchange.
+
+    Args:
+        source: Where answers come from.
+        toolbox: Runs the calls.
+        ask: Whether a call may run; None: such a call is held.
+        must_ask: Says of which tools; by default, as the user has allowed them.
+        is_ours: Says by its name which tool is run here; an answer with other calls is the last.
+        n_calls_max: Most calls that are run, besides the limits of the toolbox.
+        trace: Runs a call.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        toolbox: Toolbox,
+        ask: Ask | None,
+        *,
+        must_ask: Callable[[Tool], bool] | None = None,
+        is_ours: Callable[[str], bool] = lambda _: True,
+        n_calls_max: int | None = None,
+        trace: Trace = lambda _name, work, _call_id: work,
+    ) -> None:
+        self._source = source
+        self._toolbox = toolbox
+        self._ask = ask
+        self._must_ask = must_ask or toolbox.needs_consent
+        self._is_ours = is_ours
+        self._n_left = self._n_calls_max = n_calls_max
+        self._trace = trace
+        self._limit = toolbox.loop_limit()
+        self._ended: ToolResult | None = None
+        self._waiting: asyncio.Task[Any] | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._ended is not None
+
+    def stop(self, result: ToolResult = STOPPED) -> None:
+        """Stop the current answer or call, and the exchange. Keep the partial answer.
+
+        Args:
+            result: Of the calls that have none yet.
+        """
+        self._ended = self._ended or result
+        if self._waiting is not None and self._waiting is not asyncio.current_task():
+            self._waiting.cancel()
+
+    async def run(self) -> AsyncGenerator[LoopEvent, None]:
+        """Yield the events of all answers, and of the calls between them.
+
+        At a limit the model is told to answer without calls, once. Errors of the source end it.
+        """
+        was_refused = False
+        while True:
+            async with aclosing(self._source.events()) as events:
+                while event := await self.until_stopped(anext(events, None)):
+                    self._source.answer.add(event)
+                    yield event
+            answer = self._source.answer
+            if self._ended is not None:
+                answer.end("stopped")
+            ours = [call for call in answer.calls if self._is_ours(call.name)]
+            if answer.phase != "done" or answer.done.reason != "stop" or not ours:
+                return
+            is_over, limit = len(ours) < len(answer.calls), self._limit.reached()
+            for call in ours:
+                if self._n_left == 0:
+                    limit = limit or f"{self._n_calls_max} calls"
+                made = self._toolbox.call(call.name, call.arguments)
+                if limit or self._ended:
+                    yield CallRefused(call, self._ended or TOO_MANY)
+                elif self._ask is None and made.tool is not None and self._must_ask(made.tool):
+                    yield CallHeld(call)
+                    is_over = True
+                else:
+                    self._n_left = self._n_left and self._n_left - 1
+                    yield CallBegun(call)
+                    result = await self.until_stopped(self._result(call, made))
+                    yield CallEnded(call, result or self._ended or STOPPED)
+            if limit and was_refused and not self._ended:
+                yield LimitReached(limit)
+            if is_over or self._ended or (limit and was_refused):
+                return
+            was_refused = bool(limit)
+            yield Continued()
+
+    async def until_stopped(self, work: Awaitable[T]) -> T | None:
+        """Do a part of the exchange that `stop` ends; None if it did."""
+        if self._ended is not None:
+            if isinstance(work, Coroutine):
+                work.close()
+            return None
+        task = asyncio.current_task()
+        before, self._waiting = self._waiting, task
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._ended is None or task is None or task.uncancel():
+                raise
+            return None
+        finally:
+            self._waiting = before
+
+    async def _result(self, call: ToolCall, made: Call) -> ToolResult:
+        if self._ask is not None and made.tool is not None and self._must_ask(made.tool):
+            asked_s = time.monotonic()
+            refusal = await self._ask(made.tool, made.arguments)
+            self._limit.pause(time.monotonic() - asked_s)
+            if refusal is not None:
+                return refusal
+        return await self._trace(call.name, self._toolbox.run_call(made), call.id)
