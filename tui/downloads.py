@@ -64,11 +64,10 @@ class Download:
 
     async def _run(self, server: ChatServer) -> None:
         try:
-            async with aclosing(server.pull(self.name)) as frames:
-                async for frame in frames:
-                    if frame.get("total"):
-                        done = frame.get("completed", 0)
-                        self.observe(done, frame["total"], time.monotonic())
+            async with aclosing(server.pull(self.name)) as lines:
+                async for line in lines:
+                    if line.total:
+                        self.observe(line.completed, line.total, time.monotonic())
             self.is_here = True
         except GptOssError as error:
             self.error = error

@@ -12,11 +12,14 @@ import time
 from collections.abc import AsyncGenerator, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import httpx
 import msgspec
 
+from gptoss_local.api.answers import ErrorFrame
+from gptoss_local.api.gptoss import PageLink, ServerStatus
+from gptoss_local.api.models import RunningModel, RunningModels
 from gptoss_local.errors import (
     ContextOverflowError,
     GptOssError,
@@ -26,6 +29,8 @@ from gptoss_local.errors import (
     error_by_name,
 )
 from gptoss_local.settings import Settings
+
+T = TypeVar("T")
 
 _START_TIMEOUT_S = 30.0
 _POLL_S = 0.05
@@ -93,23 +98,38 @@ class Client:
                 )
             time.sleep(_POLL_S)
 
-    def get(self, path: str) -> dict[str, Any]:
+    def running_models(self) -> list[RunningModel]:
         with self._asking():
-            return _checked(self._http.get(path))
+            return _decoded(self._http.get("/api/ps"), RunningModels).models
 
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def status(self) -> ServerStatus:
         with self._asking():
-            return _checked(self._http.post(path, json=body))
+            return _decoded(self._http.get("/api/gptoss/status"), ServerStatus)
 
-    def delete(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def unload(self, model: str) -> None:
+        self.post("/api/generate", {"model": model, "keep_alive": 0})
+
+    def page_link(self) -> str:
+        """Return a new link to the web page, which works once."""
         with self._asking():
-            return _checked(self._http.request("DELETE", path, json=body))
+            answer = self._http.post("/api/gptoss/links", json={})
+            return self._settings.url + _decoded(answer, PageLink).path
+
+    def post(self, path: str, body: dict[str, Any]) -> None:
+        with self._asking():
+            _checked(self._http.post(path, json=body))
+
+    def delete(self, path: str, body: dict[str, Any]) -> None:
+        with self._asking():
+            _checked(self._http.request("DELETE", path, json=body))
 
     def stream_chat(self, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
         """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
-        return self.stream("/api/chat", body)
+        return self.stream("/api/chat", body, dict[str, Any])
 
-    def stream(self, path: str, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
+    def stream(
+        self, path: str, body: dict[str, Any], line_type: type[T]
+    ) -> Generator[T, None, None]:
         """Yield the lines of a POST; closing the iterator ends the server's work on it.
 
         Raises:
@@ -120,7 +140,7 @@ class Client:
                 response.read()
                 _checked(response)
             for line in response.iter_lines():
-                yield _frame(line)
+                yield _frame(line, line_type)
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
@@ -151,19 +171,21 @@ class AsyncClient:
             verify=False,
         )
 
-    async def get(self, path: str) -> dict[str, Any]:
+    async def get(self, path: str, answer_type: type[T]) -> T:
         with _translated(self._settings):
-            return _checked(await self._http.get(path))
+            return _decoded(await self._http.get(path), answer_type)
 
-    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def post(self, path: str, body: dict[str, Any], answer_type: type[T]) -> T:
         with _translated(self._settings):
-            return _checked(await self._http.post(path, json=body))
+            return _decoded(await self._http.post(path, json=body), answer_type)
 
     def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the frames of `POST /api/chat`; closing the iterator stops the answer."""
-        return self.stream("/api/chat", body)
+        return self.stream("/api/chat", body, dict[str, Any])
 
-    async def stream(self, path: str, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+    async def stream(
+        self, path: str, body: dict[str, Any], line_type: type[T]
+    ) -> AsyncGenerator[T, None]:
         """Yield the frames of an endpoint; closing the iterator leaves it."""
         with _translated(self._settings):
             async with self._http.stream("POST", path, json=body) as response:
@@ -171,7 +193,7 @@ class AsyncClient:
                     await response.aread()
                     _checked(response)
                 async for line in response.aiter_lines():
-                    yield _frame(line)
+                    yield _frame(line, line_type)
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -198,12 +220,12 @@ class _OwnerAuth(httpx.Auth):
         yield request
 
 
-def _frame(line: str) -> dict[str, Any]:
+def _frame(line: str, line_type: type[T]) -> T:
     """Return one line of a stream; an error in it is raised."""
     frame: dict[str, Any] = msgspec.json.decode(line)
     if "error" in frame:
-        raise _error(frame)
-    return frame
+        raise _error(msgspec.convert(frame, ErrorFrame))
+    return msgspec.convert(frame, line_type)
 
 
 def _open_log(path: Path) -> BinaryIO:
@@ -257,24 +279,32 @@ def _translated(settings: Settings) -> Iterator[None]:
             f"the connection to {settings.url} broke: {error}",
             hint=f"See {settings.server_log}",
         ) from error
+    except msgspec.DecodeError as error:
+        raise ServerUnavailableError(
+            f"the server at {settings.url} is of another version: {error}",
+            hint="Restart it: gptoss stop",
+        ) from error
 
 
-def _checked(response: httpx.Response) -> dict[str, Any]:
-    if response.is_success and not response.content:  # as copy and delete answer
-        return {}
+def _decoded(response: httpx.Response, answer_type: type[T]) -> T:
+    return msgspec.json.decode(_checked(response), type=answer_type)
+
+
+def _checked(response: httpx.Response) -> bytes:
+    """Return the body of an answer; an error is raised."""
+    if response.is_success:
+        return response.content
     try:
-        body: dict[str, Any] = msgspec.json.decode(response.content, type=dict)
+        error = msgspec.json.decode(response.content, type=ErrorFrame)
     except msgspec.DecodeError:
-        body = {"error": f"{response.status_code} {response.text[:200]}"}
-    if response.is_error:
-        raise _error(body)
-    return body
+        error = ErrorFrame(f"{response.status_code} {response.text[:200]}")
+    raise _error(error)
 
 
-def _error(body: dict[str, Any]) -> GptOssError:
-    error = error_by_name(body.get("code", ""), body["error"], hint=body.get("hint", ""))
+def _error(frame: ErrorFrame) -> GptOssError:
+    error = error_by_name(frame.code, frame.error, hint=frame.hint)
     if isinstance(error, ContextOverflowError):
-        error.n_prompt = body.get("prompt_tokens")
-        error.n_ctx = body.get("context_length", 0)
-        error.n_ctx_max = body.get("max_context_length", 0)
+        error.n_prompt = frame.prompt_tokens or None
+        error.n_ctx = frame.context_length
+        error.n_ctx_max = frame.max_context_length
     return error

@@ -4,6 +4,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from gptoss_local.api.models import LoadStatus
 from gptoss_local.cli._output import progress_bar
 from gptoss_local.errors import UnauthorizedError
 from gptoss_local.models.catalog import canonical_name
@@ -11,6 +12,7 @@ from gptoss_local.types import Progress
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
+    from gptoss_local.api.models import RunningModel
 
 
 def show_load(client: "Client", body: dict[str, Any], *, if_interrupted: str = "") -> None:
@@ -46,38 +48,38 @@ def follow_load(client: "Client", body: dict[str, Any], progress: Progress) -> i
         GptOssError: it cannot be loaded.
         KeyboardInterrupt: the load continues, as other clients may wait for it.
     """
-    frames = client.stream("/api/gptoss/load", body)
+    from gptoss_local.api.models import LoadStatus
+
+    frames = client.stream("/api/gptoss/load", body, LoadStatus)
     n_tries = 0
     try:
         for frame in frames:
-            n_tries = frame.get("n_tries", 0) or n_tries
-            if total := frame.get("total", 0):
-                progress(f"loading {body['model']}", frame["completed"], total)
+            n_tries = frame.n_tries or n_tries
+            if frame.total:
+                progress(f"loading {body['model']}", frame.completed, frame.total)
     finally:
         frames.close()
     return n_tries
 
 
-def loaded_model(client: "Client", model: str) -> dict[str, Any] | None:
-    """Return what `GET /api/ps` says of a model; None if it is not in memory."""
+def loaded_model(client: "Client", model: str) -> "RunningModel | None":
+    """Return a model in memory; None if it is not there."""
     name = canonical_name(model)
-    found: list[dict[str, Any]] = client.get("/api/ps")["models"]
-    return next((each for each in found if each["name"] == name), None)
+    return next((each for each in client.running_models() if each.name == name), None)
 
 
-def warn_if_smaller(loaded: dict[str, Any] | None, n_ctx: int | None) -> None:
+def warn_if_smaller(loaded: "RunningModel | None", n_ctx: int | None) -> None:
     """Warn if a model was loaded with less context than requested: it cannot read more."""
-    if n_ctx is not None and loaded is not None and loaded["context_length"] < n_ctx:
+    if n_ctx is not None and loaded is not None and loaded.context_length < n_ctx:
         print(
-            f"{loaded['name']} reads {loaded['context_length']:,} tokens at most, not {n_ctx:,}.",
+            f"{loaded.name} reads {loaded.context_length:,} tokens at most, not {n_ctx:,}.",
             file=sys.stderr,
         )
 
 
-def load_text(status: dict[str, Any]) -> str:
-    """Say how far a load of `GET /api/gptoss/status` is, e.g. `loading 35 %, 12 s left`."""
-    if not (total := status["total"]):
-        return str(status["status"])
-    text = f"{status['status']} {100 * status['completed'] // total} %"
-    left_s = status["seconds_left"]
-    return text if not left_s else f"{text}, {left_s:.0f} s left"
+def load_text(load: "LoadStatus") -> str:
+    """Say how far a load is, e.g. `loading 35 %, 12 s left`."""
+    if not load.total:
+        return load.status
+    text = f"{load.status} {100 * load.completed // load.total} %"
+    return text if not load.seconds_left else f"{text}, {load.seconds_left:.0f} s left"

@@ -28,5 +28,5 @@ def unload(name: str, settings: Settings) -> None:
         is_running = client.is_running()
     except ServerUnavailableError:  # another program's, as Ollama's; measuring needs no server
         return
-    if is_running and name in (m["name"] for m in client.get("/api/ps")["models"]):
-        client.post("/api/generate", {"model": name, "keep_alive": 0})
+    if is_running and name in (model.name for model in client.running_models()):
+        client.unload(name)

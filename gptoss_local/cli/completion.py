@@ -100,14 +100,6 @@ def completion(
     print(SCRIPTS[shell], end="")
 
 
-class _Named(msgspec.Struct):
-    name: str
-
-
-class _Running(msgspec.Struct):
-    models: list[_Named]
-
-
 def print_candidates(words: Sequence[str]) -> None:
     """Print the possible last words, after those before it; nothing if any word may follow."""
     *before, word = words or [""]
@@ -192,6 +184,8 @@ def _loaded(settings: Settings) -> list[str]:
     """
     import socket
 
+    from gptoss_local.api.models import RunningModels
+
     url = urlsplit(settings.url)
     key = f"Authorization: Bearer {settings.api_key}\r\n" if settings.api_key else ""
     request = f"GET /api/ps HTTP/1.0\r\nHost: {url.netloc}\r\n{key}\r\n"
@@ -199,7 +193,7 @@ def _loaded(settings: Settings) -> list[str]:
         with socket.create_connection((url.hostname or "", url.port or 0), _TIMEOUT_S) as server:
             server.sendall(request.encode())
             answer = server.makefile("rb").read(1 << 20)
-        running = msgspec.json.decode(answer.partition(b"\r\n\r\n")[2], type=_Running)
+        running = msgspec.json.decode(answer.partition(b"\r\n\r\n")[2], type=RunningModels)
     except (OSError, msgspec.DecodeError):  # no server, or another one
         return []
     return [model.name for model in running.models]

@@ -41,7 +41,7 @@ def load(
     elif loaded is not None:
         tries = f", planned smaller {n_tries - 1} times" if n_tries > 1 else ""
         print(
-            f"{canonical_name(model)} is loaded, {loaded['context_length']:,} tokens of context"
+            f"{canonical_name(model)} is loaded, {loaded.context_length:,} tokens of context"
             f"{tries}",
             file=sys.stderr,
         )

@@ -174,10 +174,10 @@ def _beside(settings: Settings) -> list[str]:
 
     client = Client(settings)
     try:
-        models = client.get("/api/ps")["models"] if client.is_running() else []
+        models = client.running_models() if client.is_running() else []
     except GptOssError:  # another program, or a key that we lack: it does not say what it has
         return []
-    names = ", ".join(model["name"] for model in models)
+    names = ", ".join(model.name for model in models)
     text = f"This plan uses only what is free while the server has these in memory: {names}."
     return [f"{text} `gptoss stop --all` unloads that."] if names else []
 

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.filesize import decimal
 
@@ -19,6 +19,9 @@ from gptoss_local.errors import UnauthorizedError
 from gptoss_local.quantities import per_token
 from gptoss_local.settings import load_settings
 
+if TYPE_CHECKING:
+    from gptoss_local.api.models import LoadStatus, ModelEnergy, RunningModel
+
 _FOREVER_S = 50 * 365 * 86_400
 
 
@@ -28,63 +31,62 @@ def ps(quiet: NamesOnly = False, json: Json = False) -> None:
 
     client = Client(load_settings())
     is_running = client.is_running()
-    models = client.get("/api/ps")["models"] if is_running else []
+    models = client.running_models() if is_running else []
     if quiet:
-        print_names(model["name"] for model in models)
+        print_names(model.name for model in models)
         return
-    loading: list[dict[str, Any]] = []
+    loading: list[LoadStatus] = []
     with suppress(UnauthorizedError):  # a user's key sees the models alone
-        loading = client.get("/api/gptoss/status")["loading"] if is_running else []
+        loading = client.status().loading if is_running else []
     if json:
         print_json(models=models, loading=loading)
         return
     rows = [
         (
-            model["name"],
-            model["digest"][:12],
-            decimal(model["size"]) if model["size"] else "-",
+            model.name,
+            model.digest[:12],
+            decimal(model.size) if model.size else "-",
             processor(model),
             _context(model),
             _until(model),
         )
         for model in models
     ]
-    rows += [(load["model"], "", "", load_text(load), "", "") for load in loading]
+    rows += [(load.model, "", "", load_text(load), "", "") for load in loading]
     header: tuple[str, ...] = ("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL")
-    energy = [energy_text(model.get("energy", {})) for model in models]
+    energy = [energy_text(model.energy) for model in models]
     if any(energy):
         rows = [(*row, text) for row, text in zip_longest(rows, energy, fillvalue="")]
         header = (*header, "ENERGY")
     print_table(header, rows)
 
 
-def processor(model: dict[str, Any]) -> str:
+def processor(model: "RunningModel") -> str:
     """Return where the weights are, in Ollama's words."""
-    if host := model.get("remote_host"):
-        return str(host)
-    share = model["size_vram"] / model["size"]
-    if share in (0, 1):
+    if model.remote_host:
+        return model.remote_host
+    if (share := model.vram_share) in (0, 1):
         return "100% GPU" if share else "100% CPU"
     cpu = round(100 * (1 - share))
     return f"{cpu}%/{100 - cpu}% CPU/GPU"
 
 
-def energy_text(energy: dict[str, Any]) -> str:
+def energy_text(energy: "ModelEnergy | None") -> str:
     """Return `0.42 J/token, 31 W`, as far as it is known."""
     parts = []
-    if (joules := energy.get("joules_per_token")) is not None:
-        parts.append(per_token(joules))
-    if (watts := energy.get("watts")) is not None:
-        parts.append(f"{watts:.0f} W")
+    if energy is not None and energy.joules_per_token is not None:
+        parts.append(per_token(energy.joules_per_token))
+    if energy is not None and energy.watts is not None:
+        parts.append(f"{energy.watts:.0f} W")
     return ", ".join(parts)
 
 
-def _context(model: dict[str, Any]) -> str:
+def _context(model: "RunningModel") -> str:
     """Return the tokens of context, with the type of their keys and values unless it is f16."""
-    kind = model.get("kv_type", "f16")
-    return f"{model['context_length']}{'' if kind == 'f16' else f' {kind}'}"
+    kind = model.kv_type
+    return f"{model.context_length}{'' if kind in ('', 'f16') else f' {kind}'}"
 
 
-def _until(model: dict[str, Any]) -> str:
-    left_s = seconds_until(model["expires_at"])
+def _until(model: "RunningModel") -> str:
+    left_s = seconds_until(model.expires_at)
     return "Forever" if left_s > _FOREVER_S else f"{human_age(left_s)} from now"

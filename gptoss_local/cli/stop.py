@@ -33,7 +33,7 @@ def stop(
         client.post("/api/gptoss/shutdown", {})
         print("the server is stopping", file=sys.stderr)
         return
-    loaded = [m["name"] for m in client.get("/api/ps")["models"]] if every else []
+    loaded = [m.name for m in client.running_models()] if every else []
     for name in loaded if model is None else [named(model, settings)]:
-        client.post("/api/generate", {"model": name, "keep_alive": 0})
+        client.unload(name)
         print(f"unloaded {name}", file=sys.stderr)

@@ -20,7 +20,7 @@ def web(
 
 def show_page(settings: Settings, *, opens: bool) -> None:
     """Make sure of a server, print a link that lets one browser in, and open it."""
-    link = settings.url + running_server(settings).post("/api/gptoss/links", {})["path"]
+    link = running_server(settings).page_link()
     print(link, flush=True)
     if opens:
         import webbrowser

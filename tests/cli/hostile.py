@@ -126,6 +126,7 @@ _MODEL = {
     "expires_at": "2030-01-01T00:00:00Z", "modified_at": "2030-01-01T00:00:00Z",
     "details": {"parameter_size": EVIL, "quantization_level": EVIL, "family": EVIL,
                 "context_length": 9, "parent_model": EVIL, "format": EVIL, "families": [EVIL]},
+    "capabilities": [EVIL],
 }  # fmt: skip
 _LOADING = {"model": EVIL, "status": EVIL, "completed": 1, "total": 2, "seconds_left": 3.0}
 _ANSWERS = {
@@ -136,7 +137,7 @@ _ANSWERS = {
                   "license": EVIL, "details": _MODEL["details"], "model_info": {EVIL: EVIL},
                   "capabilities": [EVIL]},
     "/api/gptoss/status": {"server_version": EVIL, "pid": 1, "uptime_s": 9.0, "gpus": [],
-                           "loading": [_LOADING]},
+                           "models_dir": EVIL, "loading": [_LOADING]},
     "/api/gptoss/fits": {"models": []},
     "/api/gptoss/inspect": {
         "n_tokens": 3,
@@ -157,7 +158,7 @@ _STREAMS = {
         {"message": {"content": f"# {EVIL}\n\n{EVIL}\n", "tool_calls": _CALLS}, "done": False},
         {"message": {"content": ""}, "done": True, "done_reason": EVIL, "model": EVIL},
     ],
-    "/api/gptoss/load": [{"status": EVIL, "completed": 1, "total": 2}, {"status": EVIL}],
+    "/api/gptoss/load": [_LOADING, _LOADING | {"total": 0}],
 }
 
 

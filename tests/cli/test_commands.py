@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gptoss_local.api.models import ModelDetails, RunningModel
 from gptoss_local.cli._output import human_age
 from gptoss_local.cli.ps import processor
 from tests.cli.conftest import Cli, run_cli
@@ -117,4 +118,8 @@ def test_ages_in_the_words_of_ollama(seconds: float, words: str) -> None:
     ("vram", "words"), [(0, "100% CPU"), (1000, "100% GPU"), (520, "48%/52% CPU/GPU")]
 )
 def test_processor_in_the_words_of_ollama(vram: int, words: str) -> None:
-    assert processor({"size": 1000, "size_vram": vram}) == words
+    details = ModelDetails(
+        parent_model="", format="", family="", families=[], parameter_size="", quantization_level=""
+    )
+    model = RunningModel("m", "m", 1000, "", details, "", vram, 8192)
+    assert processor(model) == words

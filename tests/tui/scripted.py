@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from textual.highlight import highlight
 
+from tests.tui.wire import answer_of
+
 _CODE = "    value = compute(index, offset)  # row\n" * 100
 _SLEEP_S = 0.005
 _WORK_S = 0.010  # for highlighting it, on the machine of the measurements
@@ -35,11 +37,11 @@ class ScriptedServer:
             yield _frame(piece)
         yield _frame("", done=True)
 
-    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def post(self, path: str, body: dict[str, Any], _answer_type: object) -> Any:
         raise AssertionError(f"{path} is not asked of a script")
 
-    async def get(self, path: str) -> dict[str, Any]:
-        return {"models": []}
+    async def get(self, path: str, _answer_type: object) -> Any:
+        return answer_of(path)
 
 
 def _frame(content: str, *, done: bool = False) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from gptoss_local.settings import ToolCommand
 from gptoss_local.talk.conversation.what_runs import about_text, always_text, shell_text
 from gptoss_local.talk.tools import Arguments, Tool
 from tests.tui.running_chat import Chat, run_chat
+from tests.tui.wire import answer_of, installed, running
 from tui.screens.approval import ApprovalDialog
 from tui.screens.models import ModelsDialog
 
@@ -35,16 +36,12 @@ class Caller:
         yield {"message": {"content": "well", **calls}, "done": False}
         yield {"message": {"content": ""}, "done": True}
 
-    async def get(self, path: str) -> dict[str, Any]:
+    async def get(self, path: str, _answer_type: object) -> Any:
         if path == "/api/tags":
             await self.may_list.wait()
-        if path.startswith("/api/gptoss/fits"):
-            return {"models": []}
-        details = {"parameter_size": "", "context_length": 9}
-        return {"models": [{"name": "nano", "size": 1, "size_vram": 0, "details": details,
-                            "context_length": 9}]}  # fmt: skip
+        return answer_of(path, tags=[installed("nano")], loaded=[running("nano", 9)])
 
-    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def post(self, path: str, body: dict[str, Any], _answer_type: object) -> Any:
         raise AssertionError(path)
 
 

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from textual.events import Key
 
+from gptoss_local.api.gptoss import ModelFit
+from gptoss_local.api.models import JobStatus
 from gptoss_local.errors import DownloadError
 from tests.tui.running_chat import Chat, run_chat
+from tests.tui.wire import answer_of, installed
 from tui.screens.dialog import ConfirmDialog
 from tui.screens.download import DownloadDialog
 
@@ -21,25 +24,22 @@ class Store:
     """A server that has nano alone, and fetches others as far as a test lets it."""
 
     def __init__(self) -> None:
-        self.frames: asyncio.Queue[dict[str, Any] | Exception] = asyncio.Queue()
+        self.frames: asyncio.Queue[JobStatus | Exception] = asyncio.Queue()
         self.names = ["nano"]
         self.n_pulls = self.n_left = 0
 
-    async def get(self, path: str) -> dict[str, Any]:
+    async def get(self, path: str, _answer_type: object) -> Any:
         if path == "/api/tags":
-            details = {"parameter_size": "10M", "context_length": 131_072}
-            return {"models": [{"name": n, "size": GB, "details": details} for n in self.names]}
-        if path.startswith("/api/gptoss/fits"):
-            return {
-                "models": [{"name": "gpt-oss:20b", "fits": "vram", "vram_share": 1.0, "n_ctx": 9}]
-            }
-        return {"models": []}
+            return answer_of(path, tags=[installed(n, GB, "10M") for n in self.names])
+        return answer_of(path, fits=[ModelFit("gpt-oss:20b", "vram", 1.0, 9)])
 
-    async def stream(self, path: str, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def stream(
+        self, path: str, body: dict[str, Any], _line_type: object
+    ) -> AsyncIterator[JobStatus]:
         assert (path, body["model"]) == ("/api/pull", "gpt-oss:20b")
         self.n_pulls += 1
         try:
-            while (frame := await self.frames.get()).get("status") != "success":  # type: ignore[union-attr]
+            while (frame := await self.frames.get()).status != "success":  # type: ignore[union-attr]
                 yield frame  # type: ignore[misc]
         except AttributeError:
             raise DownloadError("no network", hint="Try again.") from None
@@ -47,8 +47,8 @@ class Store:
             self.n_left += 1
 
     def say(self, done_gb: float) -> None:
-        frame = {"status": "pulling x", "total": 14 * GB, "completed": int(done_gb * GB)}
-        self.frames.put_nowait(frame)
+        status = JobStatus("pulling x", total=14 * GB, completed=int(done_gb * GB))
+        self.frames.put_nowait(status)
 
 
 async def choose(chat: Chat) -> None:
@@ -81,7 +81,7 @@ async def test_it_is_watched_to_its_end(tmp_path: Path, size: tuple[int, int]) -
         assert "/s · " in chat.screen()
         assert " left" in chat.screen()
         store.names.append("gpt-oss:20b")
-        store.frames.put_nowait({"status": "success"})
+        store.frames.put_nowait(JobStatus("success"))
         await chat.until(lambda: not isinstance(chat.app.screen, DownloadDialog))
         assert "gpt-oss:20b is here" in chat.notices()
         await chat.enter("/model gpt-oss:20b")
@@ -114,7 +114,7 @@ async def test_its_end_closes_no_other_dialog(tmp_path: Path) -> None:
     async with run_chat(store, tmp_path / "c", notifications=True) as chat:
         await begin(chat)
         chat.app.push_screen(above := ConfirmDialog("Run it?"))
-        store.frames.put_nowait({"status": "success"})
+        store.frames.put_nowait(JobStatus("success"))
         await chat.until(lambda: "gpt-oss:20b is here" in chat.notices())
         await asyncio.sleep(0.6)  # the dialog below looks every quarter of a second
         assert chat.app.screen is above

@@ -15,6 +15,7 @@ from gptoss_local.talk.tools.consent import Consents
 from tests.tools.browser.site import running_site
 from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import Chat, run_chat
+from tests.tui.wire import answer_of
 from tui.screens.approval import ApprovalDialog
 
 CODE = "import math\n\nprint(math.pi)"
@@ -40,10 +41,10 @@ class Model:
             yield {"message": {"content": "", "tool_calls": answer}, "done": False}
         yield {"message": {"content": ""}, "done": True}
 
-    async def get(self, path: str) -> dict[str, Any]:
-        return {"models": []}
+    async def get(self, path: str, _answer_type: object) -> Any:
+        return answer_of(path)
 
-    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def post(self, path: str, body: dict[str, Any], _answer_type: object) -> Any:
         raise AssertionError(path)
 
 

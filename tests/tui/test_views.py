@@ -6,15 +6,19 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from gptoss_local.api.gptoss import GpuMemory, ModelFit
+from gptoss_local.api.models import LoadStatus
 from gptoss_local.events import Prefilling, Started
 from gptoss_local.talk.answer import Answer, thinned
 from gptoss_local.talk.history import History
 from tests.conftest import run_server
 from tests.tui.running_chat import FRANCE, PARIS, OpenChat, opener, run_chat
 from tests.tui.scripted import ScriptedServer
+from tests.tui.wire import answer_of
 from tui.screens.compare import CompareDialog
 from tui.screens.models import fit_text
-from tui.server import Gpu, ModelLoad
 from tui.widgets.speed_panel import SpeedPanel, stats_lines
 from tui.widgets.status_line import Status, status_parts
 
@@ -127,11 +131,9 @@ async def test_the_picker_says_what_fits(open_chat: OpenChat) -> None:
 
 def test_fit_text() -> None:
     assert fit_text(None) == ""
-    assert (
-        fit_text({"fits": "vram", "n_ctx": 8192, "vram_share": 1}) == "✓ fits in VRAM · ctx 8,192"
-    )
-    assert "62 %" in fit_text({"fits": "split", "n_ctx": 8192, "vram_share": 0.62})
-    assert fit_text({"fits": "no", "n_ctx": 0, "vram_share": 0}) == "✗ does not fit"
+    assert fit_text(ModelFit("m", "vram", 1, 8192)) == "✓ fits in VRAM · ctx 8,192"
+    assert "62 %" in fit_text(ModelFit("m", "split", 0.62, 8192))
+    assert fit_text(ModelFit("m", "no")) == "✗ does not fit"
 
 
 def test_status_of_a_prompt_that_is_read() -> None:
@@ -141,7 +143,7 @@ def test_status_of_a_prompt_that_is_read() -> None:
     answer.add(Prefilling(12_000, 1000))
     now[0] = 3.0
     assert answer.phase == "waiting"
-    gpus = [Gpu(11 * 2**30, 16 * 2**30)]
+    gpus = [GpuMemory("g", 16 * 2**30, 5 * 2**30)]
     parts = status_parts(Status("nano", "low", answer, n_ctx=65_536, gpus=gpus))
     assert parts[2:] == [
         "reading 12,000/60,000 (20 %) 3.0 s",
@@ -157,8 +159,8 @@ def test_status_of_a_prompt_that_is_read() -> None:
 
 def test_status_of_a_model_that_loads() -> None:
     answer = Answer(clock=lambda: 1.0)
-    load = ModelLoad("loading", 8_100_000_000, 12_800_000_000)
-    measured = load._replace(status="measuring")
+    load = LoadStatus("m", "loading", completed=8_100_000_000, total=12_800_000_000)
+    measured = msgspec.structs.replace(load, status="measuring")
     assert status_parts(Status("m", "low", answer))[2] == "loading the model 0.0 s"
     assert status_parts(Status("m", "low", answer, load=load))[2] == "loading 8.1/12.8 GB 0.0 s"
     text = status_parts(Status("m", "low", answer, load=measured))[2]
@@ -169,17 +171,12 @@ def test_status_of_a_model_that_loads() -> None:
 class Loading(ScriptedServer):
     """A server that loads, with a GPU."""
 
-    async def get(self, path: str) -> dict[str, Any]:
+    async def get(self, path: str, _answer_type: object) -> Any:
         if path != "/api/gptoss/status":
-            return {"models": []}
-        load = {
-            "model": "nano",
-            "status": "loading",
-            "completed": 3_000_000_000,
-            "total": 12_000_000_000,
-        }
-        gpu = {"name": "g", "total_bytes": 16 * 2**30, "free_bytes": 4 * 2**30}
-        return {"gpus": [gpu], "loading": [load | {"total": 12_000_000_000}]}
+            return answer_of(path)
+        load = LoadStatus("nano", "loading", completed=3_000_000_000, total=12_000_000_000)
+        gpu = GpuMemory("g", 16 * 2**30, 4 * 2**30)
+        return answer_of(path, gpus=[gpu], loading=[load])
 
     async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         await asyncio.sleep(30)

@@ -24,7 +24,7 @@ async def model(chat: ChatParts, argument: str) -> None:
     """Choose the model of the next answers, by name or from a list."""
     n_keys = chat.view.typing.n_keys
     tags = await chat.server.installed_models()
-    names = {tag["name"] for tag in tags}
+    names = {tag.name for tag in tags}
     if argument:
         name = canonical_name(argument)
         if name in names:

@@ -14,6 +14,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
+from gptoss_local.api.gptoss import ServerStatus
+from gptoss_local.api.models import RunningModel
 from gptoss_local.errors import GptOssError, HistoryError
 from gptoss_local.talk.answer import Answer
 from gptoss_local.talk.conversation import ToolChoice
@@ -29,7 +31,7 @@ from tui.message_queue import MessageQueue
 from tui.running_answer import TICK_S
 from tui.screens.dialog import Typing
 from tui.screens.errors import errors_shown, show_error
-from tui.server import ChatServer, LoadedModel, MachineState
+from tui.server import ChatServer
 from tui.widgets.prompt import CompletionList, Prompt
 from tui.widgets.queue_view import QueueView
 from tui.widgets.speed_panel import SpeedPanel
@@ -96,8 +98,8 @@ class ChatScreen(Screen[None]):
         keys: Mapping[str, str],
     ) -> None:
         super().__init__()
-        self.loaded: LoadedModel | None = None
-        self._machine = MachineState([], {})
+        self.loaded: RunningModel | None = None
+        self._machine: ServerStatus | None = None
         self._n_ticks = 0
         self._leaves_until_s = 0.0
         self._hint = Static(_HINT, id="hint", markup=False)
@@ -199,10 +201,12 @@ class ChatScreen(Screen[None]):
 
     def show_status(self) -> None:
         chat, loaded = self.conversation, self.loaded
-        n_ctx, share = (loaded.n_ctx, loaded.gpu_share) if loaded else (None, 0.0)
+        n_ctx, share = (loaded.context_length, loaded.vram_share) if loaded else (None, 0.0)
         what = (chat.model, chat.effort, self.answer, self.dialogue.note, chat.n_context_tokens)
-        load = self._machine.loading.get(chat.model)
-        self._status.show(Status(*what, n_ctx, self._machine.gpus, load, share, chat.preset))
+        machine = self._machine
+        gpus, loads = (machine.gpus, machine.loading) if machine else ([], [])
+        load = next((load for load in loads if load.model == chat.model), None)
+        self._status.show(Status(*what, n_ctx, gpus, load, share, chat.preset))
 
     def show_error(self, error: GptOssError) -> None:
         """Show what happened and what to do, next to the chat."""
@@ -222,9 +226,9 @@ class ChatScreen(Screen[None]):
     async def model_changed(self) -> None:
         try:
             self.loaded = await self.parts.server.loaded(self.conversation.model)
-            self._machine = await self.parts.server.look()
+            self._machine = await self.parts.server.status()
         except GptOssError as error:
-            self._machine = MachineState([], {})
+            self._machine = None
             self.show_error(error)
         self.show_status()
 
@@ -254,12 +258,14 @@ class ChatScreen(Screen[None]):
                 self._speed.show_live(self.answer)
         growth = self.answer.growth if self.answer is not None else None
         n_ctx = growth.n_ctx if growth is not None else 0
-        if self._n_ticks % _ASK_EVERY == 0 and (self.loaded is None or self.loaded.n_ctx < n_ctx):
+        if self._n_ticks % _ASK_EVERY == 0 and (
+            self.loaded is None or self.loaded.context_length < n_ctx
+        ):
             self.model_changed()
 
     def _look(self) -> None:
         """Look at the GPU, as what other programs take of it changes at any time."""
-        if self._machine.gpus:
+        if self._machine and self._machine.gpus:
             self.model_changed()
 
     async def _catch_up(self) -> None:

@@ -1,6 +1,6 @@
 """Shows what the model saw and wrote: messages, their token ids, what the next prompt drops."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -8,6 +8,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from gptoss_local.api.gptoss import HarmonyPiece, Inspection
 from gptoss_local.printable import printable
 from tui.screens.dialog import Dialog
 
@@ -16,7 +17,7 @@ _MAX_IDS = 1000
 
 
 class InspectorDialog(Dialog[None]):
-    """Args: found: as `/api/gptoss/inspect` answers."""
+    """Show an inspected conversation."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,f9", "dismiss(None)", "Leave"),
@@ -31,16 +32,16 @@ class InspectorDialog(Dialog[None]):
     }
     """
 
-    def __init__(self, found: dict[str, Any]) -> None:
+    def __init__(self, found: Inspection) -> None:
         super().__init__()
         self._found = found
         self._shows_ids = False
 
     def compose(self) -> ComposeResult:
-        pieces = self._found["messages"]
-        n_dropped = sum(len(piece["tokens"]) for piece in pieces if piece["is_dropped"])
-        about = f"prompt {self._found['n_tokens']:,} tokens"
-        if n_answer := self._found["n_answer_tokens"]:
+        pieces = self._found.messages
+        n_dropped = sum(len(piece.tokens) for piece in pieces if piece.is_dropped)
+        about = f"prompt {self._found.n_tokens:,} tokens"
+        if n_answer := self._found.n_answer_tokens:
             about += f", answer {n_answer:,}"
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Harmony"
@@ -50,8 +51,8 @@ class InspectorDialog(Dialog[None]):
             with VerticalScroll():
                 for piece in pieces:
                     view = Static(self._content(piece), classes="piece", markup=False)
-                    view.set_class(piece["is_answer"], "-answer")
-                    view.set_class(piece["is_dropped"], "-dropped")
+                    view.set_class(piece.is_answer, "-answer")
+                    view.set_class(piece.is_dropped, "-dropped")
                     yield view
             yield Static("Space token ids   Esc leave", classes="keys", markup=False)
 
@@ -64,23 +65,23 @@ class InspectorDialog(Dialog[None]):
         """Show ids instead of texts, and back."""
         self._shows_ids = not self._shows_ids
         views = self.query(".piece").results(Static)
-        for view, piece in zip(views, self._found["messages"], strict=True):
+        for view, piece in zip(views, self._found.messages, strict=True):
             view.update(self._content(piece))
 
-    def _content(self, piece: dict[str, Any]) -> Content:
-        body = ids_text(piece["tokens"]) if self._shows_ids else cut(printable(piece["text"]))
+    def _content(self, piece: HarmonyPiece) -> Content:
+        body = ids_text(piece.tokens) if self._shows_ids else cut(printable(piece.text))
         return Content.assemble((heading(piece), "bold"), "\n", body)
 
 
-def heading(piece: dict[str, Any]) -> str:
+def heading(piece: HarmonyPiece) -> str:
     """Author, channel and recipient of a message, how long it is and what becomes of it."""
-    parts = [piece["author"]]
-    parts += [f"channel {piece['channel']}"] if piece["channel"] else []
-    parts += [f"to {piece['recipient']}"] if piece["recipient"] else []
-    parts += [piece["content_type"]] if piece["content_type"] else []
-    parts.append(f"{len(piece['tokens']):,} tokens")
-    parts += ["written by the model"] if piece["is_answer"] else []
-    parts += ["dropped from the next prompt"] if piece["is_dropped"] else []
+    parts = [piece.author]
+    parts += [f"channel {piece.channel}"] if piece.channel else []
+    parts += [f"to {piece.recipient}"] if piece.recipient else []
+    parts += [piece.content_type] if piece.content_type else []
+    parts.append(f"{len(piece.tokens):,} tokens")
+    parts += ["written by the model"] if piece.is_answer else []
+    parts += ["dropped from the next prompt"] if piece.is_dropped else []
     return printable(" · ".join(parts))
 
 

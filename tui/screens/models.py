@@ -1,7 +1,7 @@
 """The model picker: what is on this machine, and what the catalogue knows besides."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.filesize import decimal
 from textual import on, work
@@ -12,6 +12,8 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from gptoss_local.api.gptoss import ModelFit
+from gptoss_local.api.models import InstalledModel, RunningModel
 from gptoss_local.errors import GptOssError
 from gptoss_local.models.catalog import CatalogModel, catalog
 from tui.downloads import Download
@@ -22,8 +24,8 @@ class ModelsDialog(Dialog[str | None]):
     """Choose a model; None leaves it as it is.
 
     Args:
-        tags: `models` of `/api/tags`.
-        loaded: `models` of `/api/ps`.
+        tags: Models on this machine.
+        loaded: Models in memory.
         current: The model that is in use.
         fits: Asks where each would go, which takes a moment: the list is there before.
         downloading: Finds the download of a model that is on its way here.
@@ -33,20 +35,20 @@ class ModelsDialog(Dialog[str | None]):
 
     def __init__(
         self,
-        tags: list[dict[str, Any]],
-        loaded: list[dict[str, Any]],
+        tags: list[InstalledModel],
+        loaded: list[RunningModel],
         current: str,
-        fits: Callable[[], Awaitable[dict[str, dict[str, Any]]]],
+        fits: Callable[[], Awaitable[dict[str, ModelFit]]],
         downloading: Callable[[str], Download | None],
     ) -> None:
         super().__init__()
         self._tags = tags
         self._ask_fits = fits
         self._downloading = downloading
-        self._fits: dict[str, dict[str, Any]] = {}
-        self._loaded = {model["name"] for model in loaded}
+        self._fits: dict[str, ModelFit] = {}
+        self._loaded = {model.name for model in loaded}
         self._current = current
-        names = {tag["name"] for tag in tags}
+        names = {tag.name for tag in tags}
         self._missing = [model for model in catalog() if model.name not in names]
         self.chosen_place = ""
         """The place of the chosen model, in words."""
@@ -60,7 +62,7 @@ class ModelsDialog(Dialog[str | None]):
     def opened(self) -> None:
         options = self.query_one(OptionList)
         options.focus()
-        names = [tag["name"] for tag in self._tags]
+        names = [tag.name for tag in self._tags]
         options.highlighted = names.index(self._current) if self._current in names else 0
         self._mark_fits()
         self.set_interval(1.0, self._mark_downloads)
@@ -80,7 +82,7 @@ class ModelsDialog(Dialog[str | None]):
             return
         options = self.query_one(OptionList)
         for tag in self._tags:
-            options.replace_option_prompt(tag["name"], self._line(tag))
+            options.replace_option_prompt(tag.name, self._line(tag))
         for model in self._missing:
             options.replace_option_prompt(model.name, self._missing_line(model))
 
@@ -92,7 +94,7 @@ class ModelsDialog(Dialog[str | None]):
         self.dismiss(event.option.id)
 
     def _options(self) -> list[Option]:
-        options = [Option(self._line(tag), id=tag["name"]) for tag in self._tags]
+        options = [Option(self._line(tag), id=tag.name) for tag in self._tags]
         for model in self._missing:
             line = self._missing_line(model)
             options.append(Option(line, id=model.name, disabled=not model.repo))
@@ -111,33 +113,32 @@ class ModelsDialog(Dialog[str | None]):
         size = f"{decimal(model.download_bytes)} " if model.download_bytes else ""
         return f"not on this machine: {size}to download"
 
-    def _line(self, tag: dict[str, Any]) -> Content:
-        details = tag["details"]
-        host = tag.get("remote_host")
+    def _line(self, tag: InstalledModel) -> Content:
+        host = tag.remote_host
         where = f"computed at {host}" if host else "built on first use"
         facts = [
-            decimal(tag["size"]) if tag["size"] else where,
-            details["parameter_size"],
-            fit_text(self._fits.get(tag["name"])),
-            "loaded" if tag["name"] in self._loaded else "",
-            "in use" if tag["name"] == self._current else "",
+            decimal(tag.size) if tag.size else where,
+            tag.details.parameter_size,
+            fit_text(self._fits.get(tag.name)),
+            "loaded" if tag.name in self._loaded else "",
+            "in use" if tag.name == self._current else "",
         ]
-        return Content.assemble(tag["name"], "\n  ", (" · ".join(filter(None, facts)), "dim"))
+        return Content.assemble(tag.name, "\n  ", (" · ".join(filter(None, facts)), "dim"))
 
 
-def fit_text(fit: dict[str, Any] | None) -> str:
+def fit_text(fit: ModelFit | None) -> str:
     """Return where a model would go, in words; empty while that is not known."""
     if fit is None:
         return ""
-    return place_text(fit) + (f" · ctx {fit['n_ctx']:,}" if fit["n_ctx"] else "")
+    return place_text(fit) + (f" · ctx {fit.n_ctx:,}" if fit.n_ctx else "")
 
 
-def place_text(fit: dict[str, Any]) -> str:
+def place_text(fit: ModelFit) -> str:
     """Return where a model would go, without its context."""
     words = {
         "vram": "✓ fits in VRAM",
-        "split": f"◐ {100 * fit['vram_share']:.0f} % in VRAM",
+        "split": f"◐ {100 * fit.vram_share:.0f} % in VRAM",
         "ram": "○ RAM, no GPU",
         "no": "✗ does not fit",
     }
-    return words[fit["fits"]]
+    return words[fit.fits]

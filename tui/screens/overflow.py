@@ -9,6 +9,7 @@ from textual.containers import Vertical
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from gptoss_local.api.gptoss import ModelFit
 from gptoss_local.errors import ContextOverflowError
 from tui.screens.dialog import Dialog
 from tui.screens.models import place_text
@@ -44,7 +45,7 @@ class OverflowDialog(Dialog[Way | None]):
         self,
         error: ContextOverflowError,
         n_ctx: int,
-        fit: dict[str, Any] | None,
+        fit: ModelFit | None,
         *,
         can_drop: bool,
         can_summarise: bool,
@@ -57,7 +58,7 @@ class OverflowDialog(Dialog[Way | None]):
             self._ways.append(("Leave out the oldest turns, in this chat", Way("truncate", True)))
         if can_summarise:
             self._ways.append(("Continue with a summary, which the model makes now", SUMMARISE))
-        if n_ctx and (fit is None or fit["fits"] != "no"):
+        if n_ctx and (fit is None or fit.fits != "no"):
             place = f": {place_text(fit)}" if fit else ""
             text = f"Load the model again with {n_ctx:,} tokens of context{place}"
             self._ways.append((text, Way("num_ctx", n_ctx)))

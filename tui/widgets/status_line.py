@@ -7,10 +7,11 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
+from gptoss_local.api.gptoss import GpuMemory
+from gptoss_local.api.models import LoadStatus
 from gptoss_local.printable import printable
 from gptoss_local.talk.answer import Answer
 from gptoss_local.types import Effort
-from tui.server import Gpu, ModelLoad
 
 _MAX_NAME = 28  # characters
 
@@ -36,8 +37,8 @@ class Status(NamedTuple):
     note: str = ""
     n_used: int = 0
     n_ctx: int | None = None
-    gpus: Sequence[Gpu] = ()
-    load: ModelLoad | None = None
+    gpus: Sequence[GpuMemory] = ()
+    load: LoadStatus | None = None
     gpu_share: float = 0.0
     preset: str = ""
 
@@ -103,7 +104,9 @@ def _short(name: str) -> str:
     return name if len(name) <= _MAX_NAME else f"{name[:half]}…{name[1 - half :]}"
 
 
-def activity(answer: Answer, *, is_loaded: bool = True, load: ModelLoad | None = None) -> list[str]:
+def activity(
+    answer: Answer, *, is_loaded: bool = True, load: LoadStatus | None = None
+) -> list[str]:
     """Return what an answer does, and how fast."""
     if answer.phase == "waiting":
         return [f"{_wait(answer, is_loaded, load)} {answer.elapsed_s:.1f} s"]
@@ -116,13 +119,13 @@ def activity(answer: Answer, *, is_loaded: bool = True, load: ModelLoad | None =
     return parts
 
 
-def _wait(answer: Answer, is_loaded: bool, load: ModelLoad | None) -> str:
+def _wait(answer: Answer, is_loaded: bool, load: LoadStatus | None) -> str:
     """Return what the first token waits for."""
     prefill = answer.prefill
-    if prefill is None and load is not None and load.n_bytes:
+    if prefill is None and load is not None and load.total:
         if load.status == "measuring":
             return "measuring the model, this once"
-        return f"loading {load.n_read_bytes / 1e9:.1f}/{load.n_bytes / 1e9:.1f} GB"
+        return f"loading {load.completed / 1e9:.1f}/{load.total / 1e9:.1f} GB"
     if prefill is None:
         return "reading the prompt" if is_loaded else "loading the model"
     share = 100 * prefill.n_done // max(1, prefill.n_prompt)
@@ -139,9 +142,9 @@ def context_text(n_used: int, n_ctx: int | None, *, is_estimate: bool) -> str:
     return f"ctx {about}{n_used:,}/{n_ctx:,} ({100 * n_used / n_ctx:.0f} %)"
 
 
-def memory_text(gpus: Sequence[Gpu]) -> str:
+def memory_text(gpus: Sequence[GpuMemory]) -> str:
     """`VRAM 11.9/16.0 GiB`, of all GPUs together; empty without one."""
     if not gpus:
         return ""
-    used, total = (sum(values) / 2**30 for values in zip(*gpus, strict=True))
-    return f"VRAM {used:.1f}/{total:.1f} GiB"
+    used, total = sum(gpu.used_bytes for gpu in gpus), sum(gpu.total_bytes for gpu in gpus)
+    return f"VRAM {used / 2**30:.1f}/{total / 2**30:.1f} GiB"

@@ -136,7 +136,7 @@ def _load(client: "Client", model: str, n_ctx: int) -> int:
         else:
             follow_load(client, {"model": model}, bar)
     loaded = loaded_model(client, model)
-    return n_ctx if loaded is None else int(loaded["context_length"])
+    return n_ctx if loaded is None else loaded.context_length
 
 
 def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:

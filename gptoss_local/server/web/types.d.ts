@@ -1,4 +1,4 @@
-// The values of the server's API that the page reads; see gptoss_local/talk/history/turn.py.
+// Values of the API, as gptoss_local/api and talk/history state them (tests/web/test_types.py).
 export type Fold = [start: number, end: number, label: string];
 export interface Stats {
   prompt_eval_count?: number; eval_count?: number; eval_duration?: number; ttft_s?: number;

@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from textual.screen import Screen
 
+from gptoss_local.api.gptoss import GpuMemory, HarmonyPiece, Inspection, ModelFit
 from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
 from gptoss_local.talk.history import History
 from gptoss_local.talk.presets import Preset
@@ -21,10 +22,9 @@ from tests.tui.snapshots.values import (
     STATS,
     WEATHER,
     answered,
-    piece,
-    tag,
     toolbox,
 )
+from tests.tui.wire import answer_of, installed, running
 from tui.conversation import Conversation
 from tui.screens.approval import ApprovalDialog
 from tui.screens.chats import ChatsDialog
@@ -46,23 +46,25 @@ DialogCase = tuple[Callable[[History], Screen[Any]], tuple[str, ...], tuple[int,
 
 def _models(_history: History) -> ModelsDialog:
     tags = [
-        tag("nano", 0, "1.5M"),
-        tag("gpt-oss:20b", 12_100_000_000, "20.9B"),
-        tag("mine:120b", 63_400_000_000, "117B"),
-        tag("mine:7b", 4_000_000_000, "7B"),
+        installed("nano", 0, "1.5M"),
+        installed("gpt-oss:20b", 12_100_000_000, "20.9B"),
+        installed("mine:120b", 63_400_000_000, "117B"),
+        installed("mine:7b", 4_000_000_000, "7B"),
     ]
     fits = {
-        "nano": {"fits": "ram", "n_ctx": 32_768, "vram_share": 0},
-        "gpt-oss:20b": {"fits": "vram", "n_ctx": 131_072, "vram_share": 1},
-        "mine:120b": {"fits": "split", "n_ctx": 32_768, "vram_share": 0.21},
-        "gpt-oss:120b": {"fits": "split", "n_ctx": 32_768, "vram_share": 0.14},
-        "mine:7b": {"fits": "no", "n_ctx": 0, "vram_share": 0},
+        "nano": ModelFit("nano", "ram", n_ctx=32_768),
+        "gpt-oss:20b": ModelFit("gpt-oss:20b", "vram", 1, 131_072),
+        "mine:120b": ModelFit("mine:120b", "split", 0.21, 32_768),
+        "gpt-oss:120b": ModelFit("gpt-oss:120b", "split", 0.14, 32_768),
+        "mine:7b": ModelFit("mine:7b", "no"),
     }
 
-    async def ask() -> dict[str, dict[str, Any]]:
+    async def ask() -> dict[str, ModelFit]:
         return fits
 
-    return ModelsDialog(tags, tags[1:2], "gpt-oss:20b", ask, lambda _name: None)
+    return ModelsDialog(
+        tags, [running("gpt-oss:20b", 131_072)], "gpt-oss:20b", ask, lambda _name: None
+    )
 
 
 async def _leave_it(_id: int) -> None:
@@ -81,15 +83,18 @@ def _chats(words: str = "") -> Callable[[History], Screen[Any]]:
 
 
 def _inspector(_history: History) -> InspectorDialog:
-    answer = {"is_answer": True, "channel": "analysis", "is_dropped": True}
+    def piece(author: str, text: str, tokens: list[int], **fields: Any) -> HarmonyPiece:
+        return HarmonyPiece(author=author, text=text, tokens=tokens, **fields)
+
     pieces = [
         piece("system", "You are ChatGPT.\nReasoning: medium", [200006, 17360, 200008]),
         piece("user", "What is the capital of France?", [200006, 1428]),
-        piece("assistant", "Easy. " * 30, list(range(60)), **answer),
+        piece("assistant", "Easy. " * 30, list(range(60)), is_answer=True, channel="analysis",
+              is_dropped=True),
         piece("assistant", "{}", [1, 2], is_answer=True, channel="commentary",
               recipient="functions.get_weather", content_type="json"),
     ]  # fmt: skip
-    return InspectorDialog({"n_tokens": 70, "n_answer_tokens": 62, "messages": pieces})
+    return InspectorDialog(Inspection(70, 62, pieces))
 
 
 def _approval(_history: History) -> ApprovalDialog:
@@ -116,10 +121,12 @@ def _tool_groups(_history: History) -> ToolsDialog:
     return ToolsDialog(box)
 
 
-def _overflow(n_ctx: int, fits: str) -> Callable[[History], Screen[Any]]:
+def _overflow(
+    n_ctx: int, fits: Literal["vram", "split", "ram", "no"]
+) -> Callable[[History], Screen[Any]]:
     n_prompt = 40_000 if n_ctx else 150_069
     error = ContextOverflowError("", n_prompt=n_prompt, n_ctx=32_768, n_ctx_max=131_072)
-    fit = {"fits": fits, "n_ctx": n_ctx, "vram_share": 0.62}
+    fit = ModelFit("", fits, 0.62, n_ctx)
     return lambda _history: OverflowDialog(
         error, n_ctx, fit, can_drop=bool(n_ctx), can_summarise=bool(n_ctx)
     )
@@ -254,10 +261,9 @@ class StillServer:
     def stream_chat(self, body: dict[str, Any]) -> Any:
         raise AssertionError("no message is sent")
 
-    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async def post(self, path: str, body: dict[str, Any], _answer_type: object) -> Any:
         raise AssertionError(f"{path} is not asked")
 
-    async def get(self, path: str) -> dict[str, Any]:
-        model = {"name": "nano", "context_length": 32_768, "size": 10, "size_vram": 10}
-        gpu = {"name": "g", "total_bytes": 16 * GIB, "free_bytes": 4 * GIB}
-        return {"models": [model], "gpus": [gpu]}
+    async def get(self, path: str, _answer_type: object) -> Any:
+        model = running("nano", 32_768, size=10, size_vram=10)
+        return answer_of(path, loaded=[model], gpus=[GpuMemory("g", 16 * GIB, 4 * GIB)])

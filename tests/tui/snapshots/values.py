@@ -86,15 +86,3 @@ def toolbox() -> Toolbox:
     box = ToolSources(Settings(tools={"get_weather": WEATHER}), Path(".")).toolbox()
     box.trusted.add("get_weather")
     return box
-
-
-def tag(name: str, size: int, parameters: str) -> dict[str, Any]:
-    """A model of `/api/tags`."""
-    return {"name": name, "size": size, "details": {"parameter_size": parameters}}
-
-
-def piece(author: str, text: str, tokens: list[int], **fields: Any) -> dict[str, Any]:
-    """A message of `/api/gptoss/inspect`."""
-    empty = {"channel": "", "recipient": "", "content_type": ""}
-    flags = {"is_answer": False, "is_dropped": False}
-    return empty | flags | {"author": author, "text": text, "tokens": tokens} | fields

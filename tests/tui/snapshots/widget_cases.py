@@ -9,6 +9,8 @@ from textual.app import App, ComposeResult
 from textual.widget import Widget
 
 import tui
+from gptoss_local.api.gptoss import GpuMemory
+from gptoss_local.api.models import LoadStatus
 from gptoss_local.talk.answer import Answer
 from tests.tui.snapshots.values import (
     CALL,
@@ -22,7 +24,6 @@ from tests.tui.snapshots.values import (
     turn,
 )
 from tui.actions import REGISTRY
-from tui.server import Gpu, ModelLoad
 from tui.widgets.line_block import LineBlock
 from tui.widgets.prompt import CompletionList, Prompt
 from tui.widgets.queue_view import QueueView
@@ -156,8 +157,8 @@ _HTML = """Press <kbd>Ctrl</kbd>.
 """
 _WAITING = {"processed": 12_000, "total": 60_000, "cache": 1000}
 _LEFT_OUT = _WAITING | {"left_out": 4}
-_LOAD = ModelLoad("loading", 8 * 10**9, 12 * 10**9)
-_GPUS = (Gpu(11 * GIB, 16 * GIB), Gpu(2 * GIB, 12 * GIB))
+_LOAD = LoadStatus("", "loading", completed=8 * 10**9, total=12 * 10**9)
+_GPUS = (GpuMemory("", 16 * GIB, 5 * GIB), GpuMemory("", 12 * GIB, 10 * GIB))
 _ANSWERING = streaming(*thinking("so", " it is"), *saying("Pa", "ris"))
 _DONE = streaming(*saying("Pa", "ris"), {"done": True, **STATS})
 _FAILED = "the engine stopped unexpectedly. Ask again; the log says more"
