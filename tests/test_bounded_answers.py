@@ -16,8 +16,8 @@ from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.models.hub.client import HubClient
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools.browser.searching import SearchEngine
-from gptoss_local.upstream.calls import Call, Fault
-from gptoss_local.upstream.connection import Connection, silent_urls
+from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault
+from gptoss_local.upstream.connection import UpstreamConnection, silent_urls
 from gptoss_local.upstream.replicas import Replica
 
 MB = 10**6
@@ -83,7 +83,7 @@ def upstream_at(url: str) -> UpstreamAddress:
 
 def test_the_context_of_an_upstream(hostile: str) -> None:
     async def ask() -> None:
-        connection = Connection("far", upstream_at(hostile))
+        connection = UpstreamConnection("far", upstream_at(hostile))
         try:
             await connection.n_ctx(Replica(hostile))
         finally:
@@ -95,14 +95,14 @@ def test_the_context_of_an_upstream(hostile: str) -> None:
 
 
 def test_the_answer_of_an_upstream(hostile: str) -> None:
-    call = Call(hostile, "vllm", "served", n_prompt=1, n_resent=0)
+    call = UpstreamCall(hostile, "vllm", "served", n_prompt=1, n_resent=0)
 
     async def ask() -> None:
-        connection = Connection("far", upstream_at(hostile))
+        connection = UpstreamConnection("far", upstream_at(hostile))
         try:
             async for _ in connection.stream(Replica(hostile), {}, None, call):
                 pass
-        except Fault as fault:
+        except UpstreamFault as fault:
             raise fault.error from fault
         finally:
             await connection.close()

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from gptoss_local.engine.interface import caller as served_in_turn
 from gptoss_local.errors import ForbiddenError, UnauthorizedError, UsageError
 from gptoss_local.runner.counters import AnswerRecord
-from gptoss_local.server.limits import KeyUse, Limits
+from gptoss_local.server.limits import KeyLimits, KeyUse
 from gptoss_local.server.origin import is_own_origin
 from gptoss_local.settings import Settings
 from gptoss_local.whole_file import write_whole
@@ -77,7 +77,7 @@ class Access:
         page_token: Proves that a page was opened by the owner.
     """
 
-    def __init__(self, settings: Settings, limits: Limits | None = None) -> None:
+    def __init__(self, settings: Settings, limits: KeyLimits | None = None) -> None:
         self._limits = limits
         self._has_keys = bool(settings.api_key or limits)
         self.secret, self.page_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)

@@ -27,7 +27,7 @@ from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.error_handlers import HANDLERS
 from gptoss_local.server.guard import Guard, check_access
 from gptoss_local.server.histograms import Histograms
-from gptoss_local.server.limits import Limits
+from gptoss_local.server.limits import KeyLimits
 from gptoss_local.server.openapi import ENDPOINTS
 from gptoss_local.server.request_id import RequestIds
 from gptoss_local.server.traced_requests import TraceRequests
@@ -78,7 +78,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
         if tracing:
             await tracing.close()
 
-    limits = Limits(settings.api_keys_file) if settings.api_keys_file else None
+    limits = KeyLimits(settings.api_keys_file) if settings.api_keys_file else None
     tracing = start_tracing()
     app = Starlette(
         routes=[endpoint.route for endpoint in ENDPOINTS],

@@ -91,7 +91,7 @@ class KeyUse:
             bucket.take(n_prompt + n_generated)
 
 
-class Limits:
+class KeyLimits:
     """The keys of a file, and what their users have left. Thread: one event loop.
 
     The file is read again when it has changed; while something in it is wrong, what was read

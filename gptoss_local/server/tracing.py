@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from gptoss_local import __version__
 from gptoss_local.runner.counters import AnswerRecord
 from gptoss_local.talk.tools import ToolResult
-from gptoss_local.upstream.calls import Call, Fault, following
+from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault, following
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -136,7 +136,7 @@ class Tracing:
         span.end()
 
     @contextmanager
-    def _follow(self, request: "Span", call: Call) -> Iterator[None]:
+    def _follow(self, request: "Span", call: UpstreamCall) -> Iterator[None]:
         """Make the span of a call of an upstream, which continues the trace."""
         from opentelemetry.context import Context
         from opentelemetry.trace import SpanKind, set_span_in_context
@@ -158,7 +158,7 @@ class Tracing:
         try:
             yield
         except Exception as raised:
-            error = raised.error if isinstance(raised, Fault) else raised
+            error = raised.error if isinstance(raised, UpstreamFault) else raised
             span.set_attribute("error.type", type(error).__name__)
             fail(span)
             raise

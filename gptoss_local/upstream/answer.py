@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from gptoss_local.engine.protocol import Logprob
 from gptoss_local.types import FinishReason, Usage
-from gptoss_local.upstream.wire import Asked, Chunk
+from gptoss_local.upstream.wire import AnswerChunk, UpstreamRequest
 
 Closer = Callable[[list[int]], int]
 """Returns the stop token that ends a sequence of tokens, for upstreams that do not say it."""
 
 
-class Answer:
+class UpstreamAnswer:
     """An answer on its way.
 
     Attributes:
@@ -19,7 +19,7 @@ class Answer:
         runs_on: The upstream wrote more after a stop token.
     """
 
-    def __init__(self, asked: Asked, closer: Closer) -> None:
+    def __init__(self, asked: UpstreamRequest, closer: Closer) -> None:
         self.end: FinishReason | None = None
         self.runs_on = False
         self._asked = asked
@@ -30,7 +30,7 @@ class Answer:
         self._start_s = time.monotonic()
         self._first_s = self._last_s = 0.0
 
-    def add(self, chunk: Chunk) -> tuple[list[int], list[Logprob]]:
+    def add(self, chunk: AnswerChunk) -> tuple[list[int], list[Logprob]]:
         """Take a chunk; returns its tokens, those after a stop token left out."""
         is_stopped = self._is_stopped
         n = 0 if is_stopped else len(chunk.tokens)

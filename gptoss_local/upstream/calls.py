@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gptoss_local.errors import GptOssError
 
 
-class Fault(Exception):
+class UpstreamFault(Exception):
     """A request failed.
 
     Args:
@@ -34,7 +34,7 @@ class Fault(Exception):
 
 
 @dataclass(slots=True)
-class Call:
+class UpstreamCall:
     """One HTTP request for an answer.
 
     Attributes:
@@ -57,13 +57,13 @@ class Call:
     n_cached: int | None = None
 
 
-Follow = Callable[[Call], AbstractContextManager[None]]
+Follow = Callable[[UpstreamCall], AbstractContextManager[None]]
 
 following: ContextVar[Follow | None] = ContextVar("following", default=None)
 """Follows the calls of this task, and of those that it starts."""
 
 
-def followed(call: Call) -> AbstractContextManager[None]:
-    """Return a context in which a call runs, and out of which its Fault comes."""
+def followed(call: UpstreamCall) -> AbstractContextManager[None]:
+    """Return a context in which a call runs, and out of which its UpstreamFault comes."""
     follow = following.get()
     return nullcontext() if follow is None else follow(call)

@@ -19,14 +19,14 @@ from gptoss_local.formats.o200k import N_VOCAB
 from gptoss_local.harmony.vocabulary import Vocabulary
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.types import SamplingParams, Usage
-from gptoss_local.upstream.answer import Answer
-from gptoss_local.upstream.calls import Call, Fault, followed
-from gptoss_local.upstream.connection import Connection
+from gptoss_local.upstream.answer import UpstreamAnswer
+from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault, followed
+from gptoss_local.upstream.connection import UpstreamConnection
 from gptoss_local.upstream.gaps import Gaps
 from gptoss_local.upstream.harmony import closer
 from gptoss_local.upstream.kinds import KINDS, N_CTX
 from gptoss_local.upstream.replicas import Replica, Replicas
-from gptoss_local.upstream.wire import Asked, Chunk, request_body
+from gptoss_local.upstream.wire import AnswerChunk, UpstreamRequest, request_body
 
 _N_TRIES = 3  # of each request, or one for each address if these are more
 _BACKOFF_S = 0.25  # before the second try, and twice as long before each further one
@@ -57,7 +57,7 @@ class Upstream:
         self._vocabulary = vocabulary
         self._closer = closer(vocabulary)
         self._vocabulary_file = vocabulary_file
-        self._connection = Connection(name, address)
+        self._connection = UpstreamConnection(name, address)
         self._replicas = Replicas(address.urls, self._connection.is_well)
         self._seq_ids = itertools.count(1)
         self._running: set[int] = set()
@@ -85,7 +85,7 @@ class Upstream:
             UpstreamError: it does not answer, or not with ids, or with another vocabulary.
             ServerBusyError: it is busy.
         """
-        asked = Asked(
+        asked = UpstreamRequest(
             prompt=probe, sampling=SamplingParams(temperature=0), stop_tokens=[], max_tokens=1
         )
         tokens: list[int] = []
@@ -147,7 +147,7 @@ class Upstream:
                 f"the prompt has {len(prompt)} tokens, and the context {self._loaded.n_ctx}"
             )
         seq_id = next(self._seq_ids)
-        asked = Asked(
+        asked = UpstreamRequest(
             prompt=prompt,
             sampling=sampling,
             stop_tokens=stop_tokens,
@@ -155,7 +155,7 @@ class Upstream:
             n_logprobs=n_logprobs,
             priority=priority if self.address.has_priority else 0,
         )
-        answer = Answer(asked, self._closer)
+        answer = UpstreamAnswer(asked, self._closer)
         self._running.add(seq_id)
         try:
             async with aclosing(await self._answer(asked, grammar)) as chunks:
@@ -199,7 +199,9 @@ class Upstream:
         self._replicas.stop()
         await self._connection.close()
 
-    async def _answer(self, asked: Asked, grammar: str | None) -> AsyncGenerator[Chunk, None]:
+    async def _answer(
+        self, asked: UpstreamRequest, grammar: str | None
+    ) -> AsyncGenerator[AnswerChunk, None]:
         """Return the chunks of an answer, held to a grammar if there is one."""
         if grammar is None:
             return self._chunks(asked)
@@ -208,7 +210,7 @@ class Upstream:
         mask = await compile_mask(grammar, self._vocabulary_file)
         return held_chunks(self._chunks, asked, mask, self._closer)
 
-    async def _chunks(self, asked: Asked) -> AsyncGenerator[Chunk, None]:
+    async def _chunks(self, asked: UpstreamRequest) -> AsyncGenerator[AnswerChunk, None]:
         """Yield what arrives; until the first token other addresses are tried, or the same again.
 
         Raises:
@@ -218,7 +220,7 @@ class Upstream:
         n_tries = max(_N_TRIES, len(self._replicas.all))
         for n in itertools.count(1):
             replica, gaps = self._replicas.choose(), Gaps(self._vocabulary)
-            call = Call(
+            call = UpstreamCall(
                 url=replica.url,
                 kind=self.address.kind,
                 model=self.address.model,
@@ -236,7 +238,7 @@ class Upstream:
                             yield filled
                 replica.failed_s = None
                 return
-            except Fault as fault:
+            except UpstreamFault as fault:
                 if fault.is_of_replica:
                     replica.failed_s = time.monotonic()
                 is_final = call.n_generated or not fault.may_retry or n == n_tries

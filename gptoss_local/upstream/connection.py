@@ -19,10 +19,10 @@ from gptoss_local.errors import (
     UsageError,
 )
 from gptoss_local.models.catalog import UpstreamAddress
-from gptoss_local.upstream.calls import Call, Fault
+from gptoss_local.upstream.calls import UpstreamCall, UpstreamFault
 from gptoss_local.upstream.kinds import KINDS
 from gptoss_local.upstream.replicas import Replica
-from gptoss_local.upstream.wire import Chunk, error_text, read_chunk
+from gptoss_local.upstream.wire import AnswerChunk, error_text, read_chunk
 
 _CONNECT_S = 5.0
 _HEALTH_S = 5.0
@@ -33,7 +33,7 @@ _BUSY = (429, 503)
 _TOO_LONG = re.compile(r"context (size|length|window)", re.IGNORECASE)  # vLLM, SGLang, llama-server
 
 
-class Connection:
+class UpstreamConnection:
     """An HTTP client with the key of one upstream, which is kept out of messages.
 
     Args:
@@ -98,14 +98,14 @@ class Connection:
         return found if type(found) is int and found > 0 else None
 
     async def stream(
-        self, replica: Replica, body: dict[str, Any], n_logprobs: int | None, call: Call
-    ) -> AsyncGenerator[Chunk, None]:
+        self, replica: Replica, body: dict[str, Any], n_logprobs: int | None, call: UpstreamCall
+    ) -> AsyncGenerator[AnswerChunk, None]:
         """Send a request and yield the chunks of its answer; closing the iterator disconnects.
 
         The headers of `call` are sent, and its status is written.
 
         Raises:
-            Fault: whatever went wrong.
+            UpstreamFault: whatever went wrong.
         """
         kind, wait_s = self._address.kind, self._address.first_token_s
         url = replica.url + KINDS[kind].path
@@ -134,7 +134,7 @@ class Connection:
                         f"{self._at(replica)} ended the answer before it was complete",
                         hint="Send the request again.",
                     )
-                    raise Fault(told, is_of_replica=False)
+                    raise UpstreamFault(told, is_of_replica=False)
             finally:
                 await response.aclose()
         except TimeoutError as error:
@@ -143,11 +143,13 @@ class Connection:
                 hint="first_token_s and stall_s in models.toml say how long to wait.",
             )
             # The same engine may still be at work on it: only another one is asked.
-            raise Fault(told, may_retry=len(self._address.urls) > 1) from error
+            raise UpstreamFault(told, may_retry=len(self._address.urls) > 1) from error
         except httpx2.HTTPError as error:
-            raise Fault(self._broken(error, replica)) from error
+            raise UpstreamFault(self._broken(error, replica)) from error
         except UpstreamError as error:  # of a chunk: the next try would bring the same
-            raise Fault(self._hidden(error), may_retry=False, is_of_replica=False) from error
+            raise UpstreamFault(
+                self._hidden(error), may_retry=False, is_of_replica=False
+            ) from error
 
     async def _next(self, lines: AsyncIterator[bytes], wait_s: float) -> bytes | None:
         async with asyncio.timeout(wait_s):
@@ -167,11 +169,11 @@ class Connection:
         hint = f"`gptoss upstream test {self._name}` says how it is."
         return UpstreamError(f"{self._at(replica)} {what}: {detail}", hint=hint)
 
-    async def _refusal(self, response: httpx2.Response, replica: Replica) -> Fault:
+    async def _refusal(self, response: httpx2.Response, replica: Replica) -> UpstreamFault:
         """Return what a status says that is not 200."""
         status, why = response.status_code, await self._why(response)
         if status in _BUSY:
-            return Fault(
+            return UpstreamFault(
                 ServerBusyError(f"{self._at(replica)} is busy ({status}){why}"),
                 is_of_replica=False,
                 after_s=_retry_after_s(response),
@@ -184,17 +186,17 @@ class Connection:
                 if key
                 else "Name a variable with the key: gptoss upstream add --key-env",
             )
-            return Fault(told, may_retry=False, is_of_replica=False)
+            return UpstreamFault(told, may_retry=False, is_of_replica=False)
         if status >= 500:
-            return Fault(UpstreamError(f"{self._at(replica)} failed ({status}){why}"))
+            return UpstreamFault(UpstreamError(f"{self._at(replica)} failed ({status}){why}"))
         if _TOO_LONG.search(why):
             too_long = ContextOverflowError(f"{self._at(replica)} refuses the prompt{why}")
-            return Fault(too_long, may_retry=False, is_of_replica=False)
+            return UpstreamFault(too_long, may_retry=False, is_of_replica=False)
         told = UpstreamError(
             f"{self._at(replica)} refuses the request ({status}){why}",
             hint=f"Is it {self._address.kind}, and is '{self._address.model}' its model?",
         )
-        return Fault(told, may_retry=False, is_of_replica=False)
+        return UpstreamFault(told, may_retry=False, is_of_replica=False)
 
     async def _why(self, response: httpx2.Response) -> str:
         content = b""
@@ -220,8 +222,8 @@ class Connection:
 
 
 async def silent_urls(name: str, address: UpstreamAddress) -> tuple[str, ...]:
-    """Return the addresses that do not say they are well. Raises UsageError as `Connection`."""
-    connection = Connection(name, address)
+    """Return the addresses that do not say they are well. Raises UsageError as `UpstreamConnection`."""
+    connection = UpstreamConnection(name, address)
     try:
         are_well = await asyncio.gather(*(connection.is_well(Replica(u)) for u in address.urls))
     finally:

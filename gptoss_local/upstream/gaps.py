@@ -10,7 +10,7 @@ import msgspec
 
 from gptoss_local.errors import UpstreamError
 from gptoss_local.harmony.vocabulary import Vocabulary
-from gptoss_local.upstream.wire import Chunk
+from gptoss_local.upstream.wire import AnswerChunk
 
 
 class Gaps:
@@ -20,7 +20,7 @@ class Gaps:
         self._vocabulary = vocabulary
         self._n_seen = 0
 
-    def fill(self, chunk: Chunk) -> Chunk:
+    def fill(self, chunk: AnswerChunk) -> AnswerChunk:
         """Return a chunk with the tokens that were left out before it.
 
         Of a character that the limit of tokens cuts off nothing is known.

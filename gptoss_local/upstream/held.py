@@ -16,14 +16,14 @@ import msgspec
 from gptoss_local.engine.worker.sampling.mask import Mask, MaskCompiler
 from gptoss_local.errors import UpstreamError
 from gptoss_local.upstream.answer import Closer
-from gptoss_local.upstream.wire import Asked, Chunk
+from gptoss_local.upstream.wire import AnswerChunk, UpstreamRequest
 
 _N_REFUSED = 100  # of an answer, until it is given up
 _N_STEERED = 8  # requests for one token, until the answer is given up
 _N_NAMED = 256  # tokens that may come are named up to so many, or else those that may not
 _BIAS = 100.0  # the most that all kinds take
 
-Send = Callable[[Asked], AsyncGenerator[Chunk, None]]
+Send = Callable[[UpstreamRequest], AsyncGenerator[AnswerChunk, None]]
 
 
 async def compile_mask(grammar: str, vocabulary_file: Path) -> Mask:
@@ -41,8 +41,8 @@ def _compiler(vocabulary_file: Path) -> MaskCompiler:
 
 
 async def held_chunks(
-    send: Send, asked: Asked, mask: Mask, closer: Closer
-) -> AsyncGenerator[Chunk, None]:
+    send: Send, asked: UpstreamRequest, mask: Mask, closer: Closer
+) -> AsyncGenerator[AnswerChunk, None]:
     """Yield chunks of an answer that keeps to a grammar; it ends where that allows no more.
 
     Args:
@@ -62,7 +62,7 @@ async def held_chunks(
                 tokens = _with_stop(chunk, rest, closer)
                 n = _accept(mask, tokens)
                 is_refused = n < len(tokens) and not mask.is_complete
-                held = Chunk(
+                held = AnswerChunk(
                     tokens=tokens[:n],
                     logprobs=chunk.logprobs[:n],
                     end="stop" if mask.is_complete else None if is_refused else chunk.end,
@@ -79,13 +79,13 @@ async def held_chunks(
             tokens = [await _steered(send, rest, mask, closer)]
         rest = _after(rest, tokens)
         end = "stop" if mask.is_complete else None if rest.max_tokens else "length"
-        yield Chunk(tokens=tokens, end=end)  # type: ignore[arg-type]
+        yield AnswerChunk(tokens=tokens, end=end)  # type: ignore[arg-type]
         if end:
             return
     raise _given_up()
 
 
-async def _steered(send: Send, rest: Asked, mask: Mask, closer: Closer) -> int:
+async def _steered(send: Send, rest: UpstreamRequest, mask: Mask, closer: Closer) -> int:
     """Return a next token that the grammar allows, by a bias towards such tokens."""
     refused: set[int] = set()
     for _ in range(_N_STEERED):
@@ -116,7 +116,7 @@ def _accept(mask: Mask, tokens: list[int]) -> int:
     return len(tokens)
 
 
-def _with_stop(chunk: Chunk, rest: Asked, closer: Closer) -> list[int]:
+def _with_stop(chunk: AnswerChunk, rest: UpstreamRequest, closer: Closer) -> list[int]:
     """Return the tokens of a chunk, with the stop token that the upstream keeps back."""
     last = (chunk.tokens or rest.prompt)[-1]
     if chunk.end != "stop" or last in rest.stop_tokens:
@@ -127,7 +127,7 @@ def _with_stop(chunk: Chunk, rest: Asked, closer: Closer) -> list[int]:
     return [*chunk.tokens, stop]
 
 
-def _after(asked: Asked, tokens: list[int]) -> Asked:
+def _after(asked: UpstreamRequest, tokens: list[int]) -> UpstreamRequest:
     """Return the request for what follows these tokens."""
     return msgspec.structs.replace(
         asked, prompt=[*asked.prompt, *tokens], max_tokens=asked.max_tokens - len(tokens)

@@ -16,7 +16,7 @@ _ENDS: dict[str, FinishReason] = {"stop": "stop", "eos": "stop", "length": "leng
 _N_SEEDS = 2**31  # all kinds take these
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class UpstreamRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for one answer; as for `Engine.generate`."""
 
     prompt: list[int]
@@ -27,7 +27,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
 
 
-class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerChunk(msgspec.Struct, frozen=True, kw_only=True):
     """The content of one event of the stream.
 
     Attributes:
@@ -47,7 +47,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-def request_body(kind: UpstreamKind, model: str, asked: Asked) -> dict[str, Any]:
+def request_body(kind: UpstreamKind, model: str, asked: UpstreamRequest) -> dict[str, Any]:
     """Return the body of a request; what is left at its default is not sent."""
     sampling, penalties = asked.sampling, asked.sampling.penalties
     is_llama = kind == "llama-server"
@@ -84,7 +84,7 @@ def request_body(kind: UpstreamKind, model: str, asked: Asked) -> dict[str, Any]
     return body
 
 
-def read_chunk(kind: UpstreamKind, data: bytes, n_logprobs: int | None) -> Chunk:
+def read_chunk(kind: UpstreamKind, data: bytes, n_logprobs: int | None) -> AnswerChunk:
     """Read one event of a stream.
 
     Raises:
@@ -116,13 +116,13 @@ def error_text(error: Any) -> str:
     return str(error)[:500]
 
 
-def _read(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> Chunk:
+def _read(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> AnswerChunk:
     table = KINDS[kind]
     usage = event.get("usage") or {}
     details = usage.get("prompt_tokens_details") or {}
     n_cached = details.get("cached_tokens")
     if not event["choices"]:  # the last one, with the usage alone
-        return Chunk(n_cached=n_cached)
+        return AnswerChunk(n_cached=n_cached)
     choice = event["choices"][0]
     found = _at(event, table.ids)
     if choice.get("text") and found is None:
@@ -130,7 +130,7 @@ def _read(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> 
     tokens = msgspec.convert(found or [], list[int])
     end = choice.get("finish_reason")
     stop = _at(event, table.stop)
-    return Chunk(
+    return AnswerChunk(
         tokens=tokens,
         logprobs=[]
         if n_logprobs is None
@@ -141,7 +141,7 @@ def _read(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> 
     )
 
 
-def _read_llama(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> Chunk:
+def _read_llama(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | None) -> AnswerChunk:
     tokens = msgspec.convert(_at(event, KINDS[kind].ids) or [], list[int])
     if event["content"] and not tokens:
         raise UpstreamError("the upstream sends text, and no token ids", hint=KINDS[kind].since)
@@ -154,7 +154,7 @@ def _read_llama(kind: UpstreamKind, event: dict[str, Any], n_logprobs: int | Non
     if event["stop"]:
         end = "length" if event["stop_type"] == "limit" else "stop"
     n_cached = (event.get("timings") or {}).get("cache_n")
-    return Chunk(
+    return AnswerChunk(
         tokens=tokens,
         logprobs=logprobs,
         end=end,

@@ -8,25 +8,25 @@ import pytest
 from gptoss_local.harmony import ContentDelta, Done, ToolCall
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import (
-    Timing,
+    AnswerClock,
     chat_event_frame,
     generate_event_frame,
 )
 from gptoss_local.server.dialects.openai.chat_frames import ChatCompletionWriter
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
-from gptoss_local.server.dialects.openai.responses_tools import Toolbox
+from gptoss_local.server.dialects.openai.responses_tools import ClientTools
 from gptoss_local.types import Usage
 
 
 def test_call_at_an_endpoint_without_tools_is_not_lost() -> None:
     call = ToolCall(0, "call_x", "f", {"a": 1})
-    frame = generate_event_frame("nano", call, Timing(), with_context=True)
+    frame = generate_event_frame("nano", call, AnswerClock(), with_context=True)
     assert frame.response == 'f({"a":1})'
 
 
 def test_calls_are_numbered() -> None:
-    frame = chat_event_frame("nano", ToolCall(1, "call_x", "f", {"a": 1}), Timing())
+    frame = chat_event_frame("nano", ToolCall(1, "call_x", "f", {"a": 1}), AnswerClock())
     function = {"index": 1, "name": "f", "arguments": {"a": 1}}
     assert frame.message.tool_calls == [{"id": "call_x", "function": function}]
 
@@ -37,7 +37,7 @@ def test_only_the_item_that_was_cut_is_incomplete(is_cut_in_text: bool) -> None:
     events: list[Any] = [ToolCall(0, "call_x", "f", {"a": 1})]
     if is_cut_in_text:
         events.append(ContentDelta("The wea"))
-    writer = ResponsesWriter(ResponsesBody(model="nano"), Toolbox(), lambda _: None)
+    writer = ResponsesWriter(ResponsesBody(model="nano"), ClientTools(), lambda _: None)
     usage = Usage(n_prompt=1, n_cached=0, n_generated=1, prefill_ns=1, decode_ns=1)
     frames = [f for e in [*events, Done("length", usage, [])] for f in writer.feed(e)]
     done = [f.data["item"] for f in frames if f.name == "response.output_item.done"]

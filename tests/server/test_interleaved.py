@@ -16,7 +16,7 @@ from gptoss_local.server.dialects.ollama.frames import ChatWriter
 from gptoss_local.server.dialects.openai.chat_frames import ChatCompletionWriter
 from gptoss_local.server.dialects.openai.responses_frames import ResponsesWriter
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
-from gptoss_local.server.dialects.openai.responses_tools import Toolbox
+from gptoss_local.server.dialects.openai.responses_tools import ClientTools
 from gptoss_local.types import Usage
 from tests.server import sse, well_formed
 from tests.server.test_streaming import answer, respond
@@ -25,7 +25,7 @@ WRITERS: dict[str, Any] = {
     "/api/chat": lambda: ChatWriter("m"),
     "/v1/chat/completions": lambda: ChatCompletionWriter("m", include_usage=True),
     "/v1/responses": lambda: ResponsesWriter(
-        ResponsesBody(model="m"), Toolbox(), lambda _made: None
+        ResponsesBody(model="m"), ClientTools(), lambda _made: None
     ),
     "/v1/messages": lambda: MessagesWriter("m"),
 }

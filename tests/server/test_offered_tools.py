@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.server.dialects.openai.responses_tools import Toolbox
+from gptoss_local.server.dialects.openai.responses_tools import ClientTools
 from tests.scripted_engine import Script, answer, calls
 from tests.server.asked import Asked, run_asked
 
@@ -103,7 +103,7 @@ def test_a_choice_may_name_a_tool_of_a_namespace(asked: Asked) -> None:
 
 @pytest.mark.timing
 def test_many_calls_of_many_tools_are_named_at_once() -> None:
-    toolbox = Toolbox({"type": "function", "name": f"f{i}"} for i in range(5000))
+    toolbox = ClientTools({"type": "function", "name": f"f{i}"} for i in range(5000))
     begin_s = time.process_time()
     names = [toolbox.name_of("", f"f{i}") for i in range(5000)]
     assert time.process_time() - begin_s < 0.5

@@ -31,7 +31,7 @@ class File(msgspec.Struct):
     filename: str = ""
 
 
-class Part(msgspec.Struct):
+class ContentPart(msgspec.Struct):
     """A piece of content, not Anthropic's; which fields count depends on `type`."""
 
     type: str = "text"
@@ -48,7 +48,14 @@ class Part(msgspec.Struct):
     content: Any = None
 
 
-def join_parts(content: str | list[Part], *, is_new: bool = False) -> str:
+class FunctionCall(msgspec.Struct):
+    """A call in a conversation; its arguments are an object or JSON text."""
+
+    name: str = ""
+    arguments: Any = None
+
+
+def join_parts(content: str | list[ContentPart], *, is_new: bool = False) -> str:
     """Return the text of a message or of a tool's result.
 
     Args:
@@ -63,7 +70,7 @@ def join_parts(content: str | list[Part], *, is_new: bool = False) -> str:
     return "".join(_read_part(part, is_new=is_new) for part in content)
 
 
-def _read_part(part: Part, *, is_new: bool) -> str:
+def _read_part(part: ContentPart, *, is_new: bool) -> str:
     if text := part.text or part.refusal:
         return text
     if part.type in _TEXTS:
@@ -103,7 +110,7 @@ def read_output(output: Any) -> str:
     parts = [output] if is_part else output
     if isinstance(parts, list) and any(isinstance(p, dict) and p.get("type") for p in parts):
         with contextlib.suppress(UsageError):  # their type means something else
-            return join_parts(convert(parts, list[Part]))
+            return join_parts(convert(parts, list[ContentPart]))
     return "" if output is None else _to_json(output)
 
 

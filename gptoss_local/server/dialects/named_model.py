@@ -19,7 +19,7 @@ from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, read_body, translate
 from gptoss_local.server.dialects.ollama.options import Options
-from gptoss_local.server.dialects.ollama.request import WireMessage, to_message
+from gptoss_local.server.dialects.ollama.request import OllamaMessage, to_message
 
 Body = TypeVar("Body")
 RequestT = TypeVar("RequestT", ChatRequest, RawRequest, ChatRequest | RawRequest)
@@ -129,7 +129,7 @@ def begin(request: RequestT, defaults: ModelDefaults) -> RequestT:
         return request
     messages = list(request.messages)
     n_system = 1 if messages and messages[0].role == "system" else 0
-    own = (convert(message, WireMessage) for message in defaults.messages)
+    own = (convert(message, OllamaMessage) for message in defaults.messages)
     messages[n_system:n_system] = [to_message(message, is_new=False) for message in own]
     if defaults.system and not n_system:
         messages.insert(0, Message(role="system", content=defaults.system))

@@ -26,7 +26,7 @@ _APART = frozenset(("document", "search_result", "tool_reference"))
 _ERROR = "[the tool reports an error]\n"
 
 
-class Block(msgspec.Struct):
+class ContentBlock(msgspec.Struct):
     """Any content block; which fields count depends on `type`."""
 
     type: str = "text"
@@ -47,16 +47,16 @@ class Block(msgspec.Struct):
     tool: Any = None
 
 
-class WireMessage(msgspec.Struct):
+class AnthropicMessage(msgspec.Struct):
     role: str
-    content: str | list[Block] = ""
+    content: str | list[ContentBlock] = ""
 
     @property
-    def blocks(self) -> list[Block]:
-        return [Block(text=self.content)] if isinstance(self.content, str) else self.content
+    def blocks(self) -> list[ContentBlock]:
+        return [ContentBlock(text=self.content)] if isinstance(self.content, str) else self.content
 
 
-class WireTool(msgspec.Struct):
+class AnthropicTool(msgspec.Struct):
     """A tool; Anthropic's own, which have a `type` and no schema, are skipped."""
 
     name: str = ""
@@ -67,7 +67,7 @@ class WireTool(msgspec.Struct):
     defer_loading: bool = False
 
 
-def to_messages(wire: WireMessage, *, is_new: bool) -> Iterator[Message]:
+def to_messages(wire: AnthropicMessage, *, is_new: bool) -> Iterator[Message]:
     """Make messages of one: results of tools come before the user's words.
 
     Raises UsageError for a new block that is not text.
@@ -90,7 +90,7 @@ def to_messages(wire: WireMessage, *, is_new: bool) -> Iterator[Message]:
                 yield Message(role="user", content=text) if is_user else message_of(role, text)
 
 
-def _assistant(blocks: Iterable[Block]) -> Iterator[Message]:
+def _assistant(blocks: Iterable[ContentBlock]) -> Iterator[Message]:
     """Yield what the assistant thought, said and called, in this order."""
     has_said = False
     for kind, group in itertools.groupby(blocks, _kind):
@@ -111,7 +111,7 @@ def _assistant(blocks: Iterable[Block]) -> Iterator[Message]:
                     yield _result(block)
 
 
-def _kind(block: Block) -> str:
+def _kind(block: ContentBlock) -> str:
     """Return the kind of an assistant's block; tools that others run have their own blocks."""
     if block.type.endswith("tool_use"):
         return "call"
@@ -120,18 +120,18 @@ def _kind(block: Block) -> str:
     return "thinking" if block.type in ("thinking", "redacted_thinking") else "said"
 
 
-def _thought(block: Block) -> str:
+def _thought(block: ContentBlock) -> str:
     """Return the text of a thinking block, from its signature where it was not to be shown."""
     return block.thinking or unseal(block.signature)
 
 
-def _result(block: Block) -> Message:
+def _result(block: ContentBlock) -> Message:
     content = _read_content(block.content)
     content = _ERROR + content if block.is_error else content
     return Message(role="tool", content=content, tool_call_id=block.tool_use_id)
 
 
-def read_blocks(blocks: Sequence[Block], *, is_new: bool = False) -> str:
+def read_blocks(blocks: Sequence[ContentBlock], *, is_new: bool = False) -> str:
     """Return the text of blocks; documents and search results stand apart.
 
     Raises UsageError for what is not text, if the user has just sent it.
@@ -145,7 +145,7 @@ def read_blocks(blocks: Sequence[Block], *, is_new: bool = False) -> str:
     return text
 
 
-def _read(block: Block, *, is_new: bool) -> str:
+def _read(block: ContentBlock, *, is_new: bool) -> str:
     match block.type:
         case "text":
             return block.text
@@ -172,10 +172,10 @@ def _read_content(content: Any) -> str:
     return read_output(content) if blocks is None else read_blocks(blocks)
 
 
-def _to_blocks(content: Any) -> list[Block] | None:
+def _to_blocks(content: Any) -> list[ContentBlock] | None:
     """Return the blocks that a list holds; None if it is other JSON, as tools may return."""
     try:
-        return convert(content, list[Block]) if isinstance(content, list) else None
+        return convert(content, list[ContentBlock]) if isinstance(content, list) else None
     except UsageError:
         return None
 
@@ -194,7 +194,7 @@ def _document(source: Any) -> str | None:
 
 
 def offered_tools(
-    declared: Iterable[WireTool], messages: Iterable[WireMessage], chosen: str
+    declared: Iterable[AnthropicTool], messages: Iterable[AnthropicMessage], chosen: str
 ) -> list[Tool]:
     """Return the tools that the model is offered.
 
@@ -213,7 +213,7 @@ def offered_tools(
     for block in _all_blocks(messages):
         match block.tool:
             case {"type": "tool_definition", "definition": dict(definition)}:
-                tool = convert(definition, WireTool)
+                tool = convert(definition, AnthropicTool)
                 name = tool.name
                 tools[name] = tool
             case {"name": str(name)}:
@@ -229,7 +229,7 @@ def offered_tools(
     ]
 
 
-def _all_blocks(messages: Iterable[WireMessage]) -> Iterator[Block]:
+def _all_blocks(messages: Iterable[AnthropicMessage]) -> Iterator[ContentBlock]:
     """Yield all blocks, and those inside the results of tools."""
     for message in messages:
         if not isinstance(message.content, str):
@@ -238,7 +238,7 @@ def _all_blocks(messages: Iterable[WireMessage]) -> Iterator[Block]:
                 yield from _inner(block)
 
 
-def _inner(block: Block) -> Iterator[Block]:
+def _inner(block: ContentBlock) -> Iterator[ContentBlock]:
     if not block.type.endswith("tool_result"):
         return
     content = block.content

@@ -11,9 +11,9 @@ import msgspec
 from gptoss_local.errors import ThreadNotFoundError, ThreadUnsupportedError, UsageError
 from gptoss_local.harmony import ChatRequest, Message
 from gptoss_local.server.dialects.anthropic.blocks import (
-    Block,
-    WireMessage,
-    WireTool,
+    AnthropicMessage,
+    AnthropicTool,
+    ContentBlock,
     offered_tools,
     read_blocks,
     to_messages,
@@ -37,14 +37,14 @@ class OutputConfig(msgspec.Struct):
 
 class MessagesBody(msgspec.Struct, kw_only=True):
     model: str = ""
-    messages: list[WireMessage] = []
+    messages: list[AnthropicMessage] = []
     max_tokens: int = 0
-    system: str | list[Block] = ""
+    system: str | list[ContentBlock] = ""
     stop_sequences: list[str] = []
     temperature: Temperature = 1.0
     top_p: float = 1.0
     top_k: int = 0
-    tools: list[WireTool] = []
+    tools: list[AnthropicTool] = []
     tool_choice: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "auto"})
     thinking: Thinking = msgspec.field(default_factory=Thinking)
     output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
@@ -71,7 +71,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
             for i, wire in enumerate(self.messages)
             for message in to_messages(wire, is_new=i >= newest)
         ]
-        system = [Block(text=self.system)] if isinstance(self.system, str) else self.system
+        system = [ContentBlock(text=self.system)] if isinstance(self.system, str) else self.system
         if text := read_blocks(system):
             messages.insert(0, Message(role="system", content=text))
         effort, reasoning = self._effort()

@@ -42,7 +42,7 @@ from gptoss_local.server.dialects.ollama.management import StatusWriter
 from gptoss_local.server.dialects.ollama.request import (
     ChatBody,
     GenerateBody,
-    WireMessage,
+    OllamaMessage,
     to_message,
 )
 from gptoss_local.server.streaming import AnswerResponse, json_response
@@ -57,7 +57,7 @@ class InspectBody(ChatBody, msgspec.Struct, kw_only=True):
         tokens: The answer's ids, as `return_tokens` has them.
     """
 
-    answer: WireMessage | None = None
+    answer: OllamaMessage | None = None
     tokens: list[TokenId] = []
 
 

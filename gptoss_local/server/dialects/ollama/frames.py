@@ -32,7 +32,7 @@ from gptoss_local.server.streaming import NDJSON
 _Told = ReasoningDelta | ContentDelta | ToolCall | Done
 
 
-class Timing:
+class AnswerClock:
     """The server's clock of one answer, from the request on."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ def generate_frame(model: str, response: str = "", *, done: bool, **fields: Any)
     return GenerateFrame(model=model, created_at=now(), response=response, done=done, **fields)
 
 
-def chat_event_frame(model: str, event: _Told, timing: Timing) -> ChatFrame:
+def chat_event_frame(model: str, event: _Told, timing: AnswerClock) -> ChatFrame:
     """Return the frame of `/api/chat` for one event."""
     match event:
         case ContentDelta(text, logprobs):
@@ -85,7 +85,7 @@ def chat_event_frame(model: str, event: _Told, timing: Timing) -> ChatFrame:
 
 
 def generate_event_frame(
-    model: str, event: _Told, timing: Timing, *, with_context: bool
+    model: str, event: _Told, timing: AnswerClock, *, with_context: bool
 ) -> GenerateFrame:
     """Return the frame of `/api/generate` for one event; without tools, a call is text."""
     match event:
@@ -107,7 +107,7 @@ class _Writer:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._timing = Timing()
+        self._timing = AnswerClock()
         self._answer = WholeAnswer()
 
     def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:

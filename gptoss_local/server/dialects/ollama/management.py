@@ -38,7 +38,7 @@ from gptoss_local.server.dialects.ollama.frames import error_frame
 from gptoss_local.server.dialects.ollama.options import Options
 from gptoss_local.server.dialects.ollama.request import (
     ModelBody,
-    WireMessage,
+    OllamaMessage,
     to_message,
 )
 from gptoss_local.server.streaming import NDJSON, AnswerResponse, json_response
@@ -98,7 +98,7 @@ class CreateBody(msgspec.Struct, kw_only=True):
             if getattr(self, field):
                 raise UsageError(f"'{field}' is not supported: {why}")
         convert(self.parameters, Options)
-        for message in convert(self.messages, list[WireMessage]):
+        for message in convert(self.messages, list[OllamaMessage]):
             if message.role.lower() not in _ROLES:
                 raise UsageError(f"unknown role '{message.role}'")
             to_message(message)

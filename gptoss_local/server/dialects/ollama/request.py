@@ -13,7 +13,8 @@ from gptoss_local.harmony.built_in import built_in
 from gptoss_local.quantities import parse_keep_alive
 from gptoss_local.server.dialects.bounds import MAX_TOP_LOGPROBS, TokenId, TopCount
 from gptoss_local.server.dialects.history import (
-    Part,
+    ContentPart,
+    FunctionCall,
     join_parts,
     last_of_user,
     left_out,
@@ -26,41 +27,36 @@ from gptoss_local.server.dialects.tool_choice import select_tools
 from gptoss_local.types import Effort
 
 
-class FunctionCall(msgspec.Struct):
-    name: str = ""
-    arguments: Any = None
-
-
-class WireToolCall(msgspec.Struct):
+class OllamaToolCall(msgspec.Struct):
     function: FunctionCall = msgspec.field(default_factory=FunctionCall)
     id: str = ""
 
 
-class WireMessage(msgspec.Struct):
+class OllamaMessage(msgspec.Struct):
     role: str
-    content: str | list[Part] = ""
+    content: str | list[ContentPart] = ""
     thinking: str = ""
     reasoning: str = ""
     reasoning_content: str = ""
     images: list[str] = []
-    tool_calls: list[WireToolCall] = []
+    tool_calls: list[OllamaToolCall] = []
     tool_name: str = ""
     tool_call_id: str = ""
     name: str = ""
 
 
-class Function(msgspec.Struct):
+class OllamaFunction(msgspec.Struct):
     name: str
     description: str = ""
     parameters: dict[str, Any] | None = None
     strict: bool = False
 
 
-class WireTool(msgspec.Struct):
+class OllamaTool(msgspec.Struct):
     """A tool; kinds other than `function` have no function and are skipped."""
 
     type: str = "function"
-    function: Function | None = None
+    function: OllamaFunction | None = None
 
 
 class _Common(msgspec.Struct, kw_only=True):
@@ -103,8 +99,8 @@ class _Common(msgspec.Struct, kw_only=True):
 
 
 class ChatBody(_Common, kw_only=True):
-    messages: list[WireMessage] = []
-    tools: list[WireTool] = []
+    messages: list[OllamaMessage] = []
+    tools: list[OllamaTool] = []
     tool_choice: str | dict[str, Any] = "auto"
     truncate: bool | None = None
     return_progress: bool = False
@@ -173,14 +169,14 @@ class ModelBody(msgspec.Struct):
     name: str = ""
 
 
-def to_tool(function: Function) -> Tool:
+def to_tool(function: OllamaFunction) -> Tool:
     """Translate a tool; one that harmony has itself comes by its name alone, as with Ollama."""
     if not function.parameters and (found := built_in(function.name, function.description)):
         return found
     return Tool(function.name, function.description, function.parameters, function.strict)
 
 
-def to_message(wire: WireMessage, *, is_new: bool = True) -> Message:
+def to_message(wire: OllamaMessage, *, is_new: bool = True) -> Message:
     """Translate a message. Raise UsageError for what gpt-oss cannot read, if it is new."""
     role = wire.role.lower()
     is_new = is_new and role not in ("assistant", "tool", "function")

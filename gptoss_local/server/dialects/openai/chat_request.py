@@ -12,7 +12,8 @@ from gptoss_local.errors import UsageError
 from gptoss_local.harmony import ChatRequest, Message, Tool, ToolRequest
 from gptoss_local.server.dialects.bounds import TopCount
 from gptoss_local.server.dialects.history import (
-    Part,
+    ContentPart,
+    FunctionCall,
     join_parts,
     last_of_user,
     left_out,
@@ -22,7 +23,7 @@ from gptoss_local.server.dialects.history import (
 from gptoss_local.server.dialects.logprobs import openai_count
 from gptoss_local.server.dialects.openai.parts import (
     Reasoning,
-    Sampling,
+    SamplingFields,
     limit_tokens,
     parse_effort,
     parse_format,
@@ -35,54 +36,49 @@ _CALLS = frozenset(("tool_use",))
 _ELSEWHERE = _THOUGHTS | _CALLS | {"redacted_thinking"}  # parts that are not said
 
 
-class FunctionCall(msgspec.Struct):
-    name: str = ""
-    arguments: Any = None
-
-
-class CustomCall(msgspec.Struct):
+class CustomToolCall(msgspec.Struct):
     name: str = ""
     input: Any = ""
 
 
-class WireToolCall(msgspec.Struct):
+class ChatToolCall(msgspec.Struct):
     id: str = ""
     function: FunctionCall | None = None
-    custom: CustomCall | None = None
+    custom: CustomToolCall | None = None
 
 
-class WireMessage(msgspec.Struct):
+class ChatMessage(msgspec.Struct):
     role: str
-    content: str | list[Part] = ""
+    content: str | list[ContentPart] = ""
     reasoning: Any = ""
     reasoning_content: Any = ""
     refusal: str = ""
     audio: Any = None
-    tool_calls: list[WireToolCall] = []
+    tool_calls: list[ChatToolCall] = []
     function_call: FunctionCall | None = None  # what came before tool_calls
     tool_call_id: str = ""
     name: str = ""
 
 
-class Function(msgspec.Struct):
+class ChatFunction(msgspec.Struct):
     name: str = ""
     description: str = ""
     parameters: dict[str, Any] | None = None
     strict: bool = False
 
 
-class Custom(msgspec.Struct):
+class CustomTool(msgspec.Struct):
     name: str = ""
     description: str = ""
     format: dict[str, Any] = {}
 
 
-class WireTool(msgspec.Struct):
+class ChatTool(msgspec.Struct):
     """A tool; kinds other than `function` and `custom` have neither and are skipped."""
 
     type: str = "function"
-    function: Function | None = None
-    custom: Custom | None = None
+    function: ChatFunction | None = None
+    custom: CustomTool | None = None
 
     def to_tool(self) -> Tool | None:
         if f := self.function:
@@ -96,7 +92,7 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool = False
 
 
-class _Common(Sampling, kw_only=True):
+class _Common(SamplingFields, kw_only=True):
     model: str = ""
     stream: bool = False
     stream_options: StreamOptions = msgspec.field(default_factory=StreamOptions)
@@ -117,11 +113,11 @@ class _Common(Sampling, kw_only=True):
 
 
 class ChatCompletionBody(_Common, kw_only=True):
-    messages: list[WireMessage] = msgspec.field(default_factory=list)
+    messages: list[ChatMessage] = msgspec.field(default_factory=list)
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     response_format: dict[str, Any] = msgspec.field(default_factory=dict)
-    tools: list[WireTool] = msgspec.field(default_factory=list)
+    tools: list[ChatTool] = msgspec.field(default_factory=list)
     tool_choice: str | dict[str, Any] = "auto"
     parallel_tool_calls: bool = True
     logprobs: bool = False
@@ -231,7 +227,7 @@ class CompletionBody(_Common, kw_only=True):
         )
 
 
-def _message(wire: WireMessage, *, is_new: bool) -> Message:
+def _message(wire: ChatMessage, *, is_new: bool) -> Message:
     """Translate a message. Raise UsageError for what gpt-oss cannot read, if it is new."""
     role = wire.role.lower()
     match role:
@@ -253,7 +249,7 @@ def _message(wire: WireMessage, *, is_new: bool) -> Message:
     return message_of(wire.role, content)
 
 
-def _assistant(wire: WireMessage) -> Message:
+def _assistant(wire: ChatMessage) -> Message:
     """Translate the assistant's message; some programs keep thoughts and calls in its content."""
     parts = wire.content if isinstance(wire.content, list) else []
     thoughts = [p.thinking or p.reasoning or p.text for p in parts if p.type in _THOUGHTS]
@@ -275,8 +271,8 @@ def _assistant(wire: WireMessage) -> Message:
     )
 
 
-def _tool_request(call: WireToolCall) -> ToolRequest:
+def _tool_request(call: ChatToolCall) -> ToolRequest:
     if call.function is None:
-        custom = call.custom or CustomCall()
+        custom = call.custom or CustomToolCall()
         return ToolRequest(custom.name, {"input": custom.input}, call.id)
     return ToolRequest(call.function.name, read_arguments(call.function.arguments), call.id)

@@ -37,7 +37,7 @@ class Reasoning(msgspec.Struct):
     summary: str = ""
 
 
-class Sampling(msgspec.Struct, kw_only=True):
+class SamplingFields(msgspec.Struct, kw_only=True):
     """Sampling fields of every OpenAI body."""
 
     temperature: Temperature = 1.0

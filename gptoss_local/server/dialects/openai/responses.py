@@ -29,9 +29,9 @@ from gptoss_local.server.dialects.openai.responses_hosted import (
     wanted,
 )
 from gptoss_local.server.dialects.openai.responses_hosted_items import HostedHistory, text_in
-from gptoss_local.server.dialects.openai.responses_items import Item, with_unknown_aside
+from gptoss_local.server.dialects.openai.responses_items import InputItem, with_unknown_aside
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
-from gptoss_local.server.dialects.openai.responses_tools import Toolbox
+from gptoss_local.server.dialects.openai.responses_tools import ClientTools
 from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
 from gptoss_local.server.streaming import AnswerResponse, json_response
 from gptoss_local.server.waiting import while_connected
@@ -135,8 +135,8 @@ class _Asked(NamedTuple):
     """
 
     request: ChatRequest
-    items: list[Item]
-    toolbox: Toolbox
+    items: list[InputItem]
+    toolbox: ClientTools
     hosted: HostedTools | None
     history: HostedHistory
 
@@ -146,7 +146,7 @@ async def _asked(request: Request, model: NamedModel, body: ResponsesBody) -> _A
     owner = owner_of(request)
     items = body.items(_remembered(request), owner)
     raw = [i.raw or {"type": i.kind, "role": i.role, "content": i.content} for i in items]
-    hosted, toolbox = await _hosted(request, model, body, raw), Toolbox()
+    hosted, toolbox = await _hosted(request, model, body, raw), ClientTools()
     history = HostedHistory(raw, partial(_memory(request).runs.get, owner), hosted)
     if hosted:
         hosted.question = history.question

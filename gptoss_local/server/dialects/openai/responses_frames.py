@@ -35,7 +35,7 @@ from gptoss_local.server.dialects.openai.responses_output import (
     TextItem,
 )
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
-from gptoss_local.server.dialects.openai.responses_tools import SEARCH, Toolbox, echo
+from gptoss_local.server.dialects.openai.responses_tools import SEARCH, ClientTools, echo
 from gptoss_local.server.dialects.tool_choice import custom_input
 from gptoss_local.server.streaming import SSE, SseEvent
 from gptoss_local.talk.loop import CallBegun, CallEnded, CallHeld, LimitReached, LoopEvent
@@ -56,7 +56,7 @@ class ResponsesWriter:
     def __init__(
         self,
         body: ResponsesBody,
-        toolbox: Toolbox,
+        toolbox: ClientTools,
         keep: Callable[[dict[str, Any]], None],
         hosted: HostedTools | None = None,
     ) -> None:

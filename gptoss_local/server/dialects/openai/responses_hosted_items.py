@@ -12,7 +12,7 @@ from typing import Any
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import ToolCall, ToolRequest
 from gptoss_local.server.dialects.history import (
-    Part,
+    ContentPart,
     join_parts,
     left_out,
     read_arguments,
@@ -33,7 +33,7 @@ _NOT_APPROVED = "Error: the user did not approve this call."
 Step = ToolRequest | tuple[str, str]
 """A call, or the id of a call with its result."""
 RawItem = Mapping[str, Any]
-_Content = str | list[Part]
+_Content = str | list[ContentPart]
 
 
 class HostedHistory:

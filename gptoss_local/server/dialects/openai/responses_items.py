@@ -12,7 +12,7 @@ import msgspec
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import Message, ToolRequest
 from gptoss_local.server.dialects.history import (
-    Part,
+    ContentPart,
     join_parts,
     last_of_user,
     left_out,
@@ -23,7 +23,7 @@ from gptoss_local.server.dialects.history import (
 )
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.server.dialects.openai.responses_hosted_items import KINDS, HostedHistory, Step
-from gptoss_local.server.dialects.openai.responses_tools import SEARCH, Toolbox
+from gptoss_local.server.dialects.openai.responses_tools import SEARCH, ClientTools
 
 _KINDS = frozenset(
     (
@@ -35,13 +35,13 @@ _KINDS = frozenset(
 _OF_ITEMS = frozenset(("type", "id", "call_id", "status", "caller"))  # the rest is arguments
 
 
-class Item(msgspec.Struct, omit_defaults=True):
+class InputItem(msgspec.Struct, omit_defaults=True):
     """Any input item; which fields count depends on `type`. One of another kind is `raw`."""
 
     id: str = ""
     type: str = ""
     role: str = ""
-    content: str | list[Part] = ""
+    content: str | list[ContentPart] = ""
     phase: str = ""
     call_id: str = ""
     name: str = ""
@@ -50,7 +50,7 @@ class Item(msgspec.Struct, omit_defaults=True):
     input: Any = None
     output: Any = None
     tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    summary: str | list[Part] = ""
+    summary: str | list[ContentPart] = ""
     encrypted_content: str | None = None
     execution: str = ""
     reasoning: Any = None
@@ -84,7 +84,7 @@ class Item(msgspec.Struct, omit_defaults=True):
         return wire
 
     def _content(self) -> list[dict[str, Any]]:
-        parts = [Part(text=self.content)] if isinstance(self.content, str) else self.content
+        parts = [ContentPart(text=self.content)] if isinstance(self.content, str) else self.content
         texts = [join_parts([part]) for part in parts]
         if self.role == "assistant":
             return [{"type": "output_text", "text": text, "annotations": []} for text in texts]
@@ -109,7 +109,7 @@ def aside(item: Any) -> Any:
 
 
 def to_messages(
-    items: list[Item], toolbox: Toolbox, hosted: HostedHistory | None = None
+    items: list[InputItem], toolbox: ClientTools, hosted: HostedHistory | None = None
 ) -> list[Message]:
     """Make messages of the conversation; `hosted` reads the items of tools that the server runs.
 
@@ -133,7 +133,7 @@ def to_messages(
             case "function_call_output" | "custom_tool_call_output":
                 turns.result(item.call_id, read_output(item.output), item.name and name)
             case "tool_search_output":
-                names = ", ".join(tool.name for tool in Toolbox((), item.tools).tools)
+                names = ", ".join(tool.name for tool in ClientTools((), item.tools).tools)
                 turns.result(item.call_id, f"Tools that can be called now: {names or 'none'}")
             case "item_reference" | "additional_tools" | "configuration_update":
                 pass
@@ -162,7 +162,7 @@ class _Turns:
         self._is_preamble = False
         self._calls: list[ToolRequest] = []
 
-    def message(self, item: Item, *, is_new: bool) -> None:
+    def message(self, item: InputItem, *, is_new: bool) -> None:
         role = item.role.lower()
         if role == "assistant":
             self.say(join_parts(item.content), is_preamble=item.phase == "commentary")
@@ -242,7 +242,7 @@ class _Turns:
         self._reasoning, self._content, self._calls, self._is_preamble = "", "", [], False
 
 
-def _thought(item: Item) -> str:
+def _thought(item: InputItem) -> str:
     """Return the text of a reasoning item, from wherever a client kept it."""
     for found in (item.content, item.summary):
         text = found if isinstance(found, str) else "\n".join(part.text for part in found)

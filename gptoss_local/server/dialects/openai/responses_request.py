@@ -15,7 +15,7 @@ from gptoss_local.server.dialects.bounds import TopCount
 from gptoss_local.server.dialects.logprobs import openai_count
 from gptoss_local.server.dialects.openai.parts import (
     Reasoning,
-    Sampling,
+    SamplingFields,
     limit_tokens,
     parse_effort,
     parse_format,
@@ -28,8 +28,8 @@ from gptoss_local.server.dialects.openai.responses_hosted import (
     not_offered,
 )
 from gptoss_local.server.dialects.openai.responses_hosted_items import HostedHistory
-from gptoss_local.server.dialects.openai.responses_items import Item, aside, to_messages
-from gptoss_local.server.dialects.openai.responses_tools import Toolbox
+from gptoss_local.server.dialects.openai.responses_items import InputItem, aside, to_messages
+from gptoss_local.server.dialects.openai.responses_tools import ClientTools
 from gptoss_local.server.dialects.tool_choice import select_tools
 
 _LOGPROBS = "message.output_text.logprobs"
@@ -40,9 +40,9 @@ class Text(msgspec.Struct):
     verbosity: str = "medium"
 
 
-class ResponsesBody(Sampling, kw_only=True):
+class ResponsesBody(SamplingFields, kw_only=True):
     model: str = ""
-    input: str | list[Item] = ""
+    input: str | list[InputItem] = ""
     instructions: str = ""
     max_output_tokens: int | None = None
     reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
@@ -62,7 +62,7 @@ class ResponsesBody(Sampling, kw_only=True):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     prompt: dict[str, Any] = msgspec.field(default_factory=dict)
 
-    def items(self, remembered: ResponseStore, owner: str) -> list[Item]:
+    def items(self, remembered: ResponseStore, owner: str) -> list[InputItem]:
         """Return the conversation: what comes before the request, and what it brings.
 
         Raises:
@@ -71,24 +71,24 @@ class ResponsesBody(Sampling, kw_only=True):
         """
         own = self.input
         if isinstance(own, str):
-            own = [Item(type="message", role="user", content=own)] if own else []
+            own = [InputItem(type="message", role="user", content=own)] if own else []
         earlier: list[dict[str, Any]] = []
         if self.previous_response_id:
             earlier = remembered.conversation(owner, self.previous_response_id)
-        return convert(list(map(aside, earlier)), list[Item]) + [
-            convert(aside(remembered.output_item(owner, i.id)), Item) if i.is_reference else i
+        return convert(list(map(aside, earlier)), list[InputItem]) + [
+            convert(aside(remembered.output_item(owner, i.id)), InputItem) if i.is_reference else i
             for i in own
         ]
 
-    def toolbox(self, items: list[Item], hosted: HostedTools | None = None) -> Toolbox:
+    def toolbox(self, items: list[InputItem], hosted: HostedTools | None = None) -> ClientTools:
         """Return the tools of the request, and those that the conversation has brought.
 
         `hosted` are those that the server runs.
         """
-        return Toolbox(self.tools, (tool for item in items for tool in item.tools), hosted)
+        return ClientTools(self.tools, (tool for item in items for tool in item.tools), hosted)
 
     def to_request(
-        self, items: list[Item], toolbox: Toolbox, history: HostedHistory | None = None
+        self, items: list[InputItem], toolbox: ClientTools, history: HostedHistory | None = None
     ) -> ChatRequest:
         """Make a request of the whole conversation; `history` as for `to_messages`.
 
@@ -119,7 +119,7 @@ class ResponsesBody(Sampling, kw_only=True):
             **self._select(toolbox),
         )
 
-    def _select(self, toolbox: Toolbox) -> dict[str, Any]:
+    def _select(self, toolbox: ClientTools) -> dict[str, Any]:
         """Return the fields for the tools and the choice among them."""
         choice, forced = self.tool_choice, list[str]()
         if isinstance(choice, dict) and kind_of(choice):
@@ -131,7 +131,7 @@ class ResponsesBody(Sampling, kw_only=True):
         fields = select_tools(toolbox.tools, choice, resolve=toolbox.resolve, one_call=one_call)
         return fields | ({"must_call": tuple(forced)} if forced else {})
 
-    def _configuration(self, items: list[Item]) -> tuple[str, dict[str, Any]]:
+    def _configuration(self, items: list[InputItem]) -> tuple[str, dict[str, Any]]:
         """Return effort and format: the request's own, or those of the last item that sets them."""
         effort, form = self.reasoning.effort, self.text.format
         for item in items:

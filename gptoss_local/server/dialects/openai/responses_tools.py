@@ -19,7 +19,7 @@ from gptoss_local.server.dialects.tool_choice import custom_tool, name_in
 SEARCH = "tool_search"
 
 
-class WireTool(msgspec.Struct):
+class ResponsesTool(msgspec.Struct):
     """A tool that the client runs; other kinds, and nameless ones, are skipped."""
 
     type: str = "function"
@@ -41,7 +41,7 @@ class Origin(NamedTuple):
     name: str = ""
 
 
-class Toolbox:
+class ClientTools:
     """The tools of one request.
 
     Args:
@@ -97,7 +97,7 @@ class Toolbox:
         found = [o for o in self._names if o.name == name and namespace in (None, o.namespace)]
         return [self._names[found[0]]] if len(found) == 1 else []
 
-    def _add(self, origin: Origin, wire: WireTool) -> None:
+    def _add(self, origin: Origin, wire: ResponsesTool) -> None:
         name = self._names.get(origin)
         if name is None:
             name = wanted = _join(origin.namespace, origin.name)
@@ -118,22 +118,22 @@ def _join(namespace: str, name: str) -> str:
     return f"{namespace.removesuffix('__')}__{name}" if namespace else name
 
 
-def _flatten(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[Origin, WireTool]]:
+def _flatten(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[Origin, ResponsesTool]]:
     for tool in tools:
         match tool.get("type", "function"):
             case "function" | "custom":
-                wire = convert(tool, WireTool)
+                wire = convert(tool, ResponsesTool)
                 if wire.name:
                     yield Origin(wire.type, "", wire.name), wire
             case "namespace":
-                yield from _namespace(convert(tool, WireTool))
+                yield from _namespace(convert(tool, ResponsesTool))
             case "tool_search":
-                wire = convert(tool, WireTool)
+                wire = convert(tool, ResponsesTool)
                 if wire.execution == "client":
                     yield Origin(SEARCH, "", SEARCH), wire
 
 
-def _namespace(group: WireTool) -> Iterator[tuple[Origin, WireTool]]:
+def _namespace(group: ResponsesTool) -> Iterator[tuple[Origin, ResponsesTool]]:
     """Yield the tools of a namespace; the first one says what it is."""
     about = f"{group.name}: {group.description}\n\n" if group.description else ""
     for origin, wire in _flatten(group.tools):
