@@ -44,7 +44,6 @@ __all__ = [
     "Delta",
     "Done",
     "Growing",
-    "HarmonyPiece",
     "JsonFormat",
     "Message",
     "Prefilling",

@@ -64,6 +64,6 @@ following: ContextVar[Follow | None] = ContextVar("following", default=None)
 
 
 def followed(call: UpstreamCall) -> AbstractContextManager[None]:
-    """Return a context in which a call runs, and out of which its UpstreamFault comes."""
+    """Return a context in which a call runs, which its UpstreamFault leaves."""
     follow = following.get()
     return nullcontext() if follow is None else follow(call)

@@ -222,7 +222,7 @@ class UpstreamConnection:
 
 
 async def silent_urls(name: str, address: UpstreamAddress) -> tuple[str, ...]:
-    """Return the addresses that do not answer. Raises UsageError as `UpstreamConnection`."""
+    """Return the addresses that do not answer. Raises UsageError without its key."""
     connection = UpstreamConnection(name, address)
     try:
         are_well = await asyncio.gather(*(connection.is_well(Replica(u)) for u in address.urls))

@@ -19,7 +19,7 @@ from gptoss_local.models.catalog import UpstreamKind
 from gptoss_local.types import Penalties, SamplingParams
 from gptoss_local.upstream.gaps import Gaps
 from gptoss_local.upstream.harmony import probe
-from gptoss_local.upstream.wire import Chunk
+from gptoss_local.upstream.wire import AnswerChunk
 from tests.engine.run import GREEDY
 from tests.nano.recipe.make_golden import GOLDEN
 from tests.upstream.conftest import Connect
@@ -269,8 +269,8 @@ async def test_pieces_of_characters_that_are_not_the_usual_ones(vocabulary: Voca
     assert vocabulary.encode("🦜") == flag
     raw = "🦜".encode()
     pieces = [vocabulary.token_bytes.index(raw[i : i + 1]) for i in range(4)]
-    filled = Gaps(vocabulary).fill(Chunk(tokens=pieces[-1:], n_total=4, text="🦜"))
+    filled = Gaps(vocabulary).fill(AnswerChunk(tokens=pieces[-1:], n_total=4, text="🦜"))
     assert filled.tokens == pieces
     broken = "\N{REPLACEMENT CHARACTER} x"
-    filled = Gaps(vocabulary).fill(Chunk(tokens=[1215], n_total=5, text=broken))
+    filled = Gaps(vocabulary).fill(AnswerChunk(tokens=[1215], n_total=5, text=broken))
     assert vocabulary.encoding.decode(filled.tokens) == broken
