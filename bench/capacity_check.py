@@ -40,8 +40,8 @@ from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.machine.plan.measured import Measured
 from gptoss_local.machine.plan.memory import Shape
 from gptoss_local.models.store import find_model, read_info
-from gptoss_local.runner.benchmark import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth
 from gptoss_local.runner.loading import load_command, load_model
+from gptoss_local.runner.measuring import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth
 from gptoss_local.runner.planning import plan_load
 from gptoss_local.settings import Settings, load_settings
 from gptoss_local.types import SamplingParams

@@ -11,7 +11,7 @@ from gptoss_local.machine.plan import words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from gptoss_local.runner.benchmark import Benchmark
+    from gptoss_local.runner.measuring import Benchmark
 
 FORMATS = (".svg", ".png")
 _EXPECTED_TOKENS = 4096

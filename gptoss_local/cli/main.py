@@ -60,12 +60,13 @@ GROUPS = {
         "completion": "Print the completion script of a SHELL.",
     },
 }
-"""In the order of the help; each is a function in a module of its own, with this docstring."""
+"""In the order of the help; each is a function with this docstring."""
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 _CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]  # what typer keeps to itself
 _HIDDEN = ("list", "start")  # the names Ollama's users type
 _FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
+_MODULES = {"bench": "measure", "tune": "measure"}
 
 
 class _Groups(typer.core.TyperGroup):
@@ -79,7 +80,7 @@ def make_app(names: Iterable[str] = (*COMMANDS, *_HIDDEN)) -> typer.Typer:
     app = _empty_app()
     for name in names:
         function = _FUNCTIONS.get(name, name)
-        module = import_module(f"gptoss_local.cli.{function}")
+        module = import_module(f"gptoss_local.cli.{_MODULES.get(name, function)}")
         summary = COMMANDS.get(name, "")  # spelled out, as typer cuts what it takes from docstrings
         app.command(name, short_help=summary, hidden=name in _HIDDEN)(getattr(module, function))
     return app

@@ -14,11 +14,9 @@ from pathlib import Path
 import msgspec
 
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import Load, PrefixOptions
+from gptoss_local.engine.protocol import Load
 from gptoss_local.errors import EngineError
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.harmony.vocabulary import MESSAGE_ENDS
-from gptoss_local.machine.hardware import has_cuda_build
 from gptoss_local.machine.plan.measured import (
     Measured,
     Outcome,
@@ -26,26 +24,24 @@ from gptoss_local.machine.plan.measured import (
     plan_id,
     read_measured,
 )
-from gptoss_local.machine.plan.options import OBJECTIVES
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import GGUFInfo, ModelEntry, read_info, read_tokens
-from gptoss_local.runner.calibration import calibrate, is_due, keep
 from gptoss_local.runner.loads import LoadProgress
+from gptoss_local.runner.measuring import calibrate, is_due, keep
 from gptoss_local.runner.planning import (
     MAX_TRIES,
     Attempt,
     free_vram,
+    load_command,
     measured_file,
     next_attempt,
     plan_load,
 )
 from gptoss_local.settings import Settings
-from gptoss_local.types import ModelParams
 
 _log = logging.getLogger("gptoss")
 
 _LOOK_S = 0.5  # between two looks whether an engine lives that others wait for
-_SLACK_BYTES = 128 * 2**20  # that the graph may take beyond its prediction, of the plan's margin
 
 
 @dataclass(slots=True)
@@ -156,47 +152,6 @@ async def load_as_fits(
             _log.warning("%s does not fit as planned (%s)", entry.name, error.message)
             attempt = smaller
     raise AssertionError("the last try returns or raises")
-
-
-def load_command(
-    entry: ModelEntry, path: Path, plan: Plan, settings: Settings, known: Measured
-) -> Load:
-    """Return the message that has the engine process load a model as planned.
-
-    With experts on the host, what llama.cpp would take of a GPU is asked for first, unless the same
-    plan has succeeded here.
-    """
-    steps = known.steps if known.steps and known.steps.are_of(plan) else None
-    is_proven = known.outcome is not None and known.outcome.plan_id == plan_id(plan)
-    # PERF: asking takes 1.4 s, for the vocabulary; without experts on the host a load is as quick
-    gpus = plan.placement.gpus if plan.vram_share < 1 and not is_proven else ()
-    return Load(
-        model_path=str(path),
-        model=_model_params(plan, settings),
-        context=plan.context_params,
-        prefixes=PrefixOptions(
-            checkpoint_bytes=plan.host.checkpoints,
-            boundary_tokens=MESSAGE_ENDS,
-            folder=str(settings.prefix_dir),
-            disk_bytes=settings.prefix_disk_bytes,
-            save_after_s=settings.prefix_save_s,
-            keep_s=settings.prefix_keep_s,
-            model_digest=entry.weights_id,
-        ),
-        is_quiet=OBJECTIVES[settings.preset].is_quiet,
-        offload_min_batch=plan.speed.offload_min_batch,
-        step_costs=steps.times if steps else None,
-        budget_bytes={
-            f"CUDA{i}": gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
-        },
-    )
-
-
-def _model_params(plan: Plan, settings: Settings) -> ModelParams:
-    """The planned parameters; llama.cpp fills GPUs of other makers, which are not planned."""
-    if plan.n_gpus or has_cuda_build():
-        return plan.model_params
-    return msgspec.structs.replace(plan.model_params, n_gpu_layers=settings.gpu_layers)
 
 
 async def load_model(

@@ -6,23 +6,24 @@ from pathlib import Path
 import msgspec
 
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.protocol import N_DRAFT_MAX
+from gptoss_local.engine.protocol import N_DRAFT_MAX, Load, PrefixOptions
 from gptoss_local.errors import DoesNotFitError, EngineCrashedError, EngineError
-from gptoss_local.machine.hardware import Machine, read_machine
+from gptoss_local.harmony.vocabulary import MESSAGE_ENDS
+from gptoss_local.machine.hardware import Machine, has_cuda_build, read_machine
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
-from gptoss_local.machine.plan.measured import Measured, Tuning, measured_path
-from gptoss_local.machine.plan.options import PlanOptions, plan_options
+from gptoss_local.machine.plan.measured import Measured, Tuning, measured_path, plan_id
+from gptoss_local.machine.plan.options import OBJECTIVES, PlanOptions, plan_options
 from gptoss_local.machine.plan.planner import FLOOR_CTX, make_plan, worth_s
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import ModelEntry
 from gptoss_local.settings import Settings
-
-MAX_TRIES = 6
-STEP_BYTES = 512 * 2**20
-_TAKEN_BYTES = 128 * 2**20  # less than this comes and goes with every window
-
+from gptoss_local.types import ModelParams
 
 _BESIDE = 1.2  # a plan alongside other models may be worse than one without them by a fifth
+MAX_TRIES = 6
+_SLACK_BYTES = 128 * 2**20  # that the graph may take beyond its prediction, of the plan's margin
+STEP_BYTES = 512 * 2**20
+_TAKEN_BYTES = 128 * 2**20  # less than this comes and goes with every window
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -123,6 +124,47 @@ def measured_file(entry: ModelEntry, settings: Settings) -> Path:
 def free_vram(settings: Settings) -> list[int]:
     """Bytes free on each GPU now; asks the driver."""
     return [gpu.free_bytes for gpu in read_machine(settings.models_dir).usable_gpus]
+
+
+def load_command(
+    entry: ModelEntry, path: Path, plan: Plan, settings: Settings, known: Measured
+) -> Load:
+    """Return the message that has the engine process load a model as planned.
+
+    With experts on the host, what llama.cpp would take of a GPU is asked for first, unless the same
+    plan has succeeded here.
+    """
+    steps = known.steps if known.steps and known.steps.are_of(plan) else None
+    is_proven = known.outcome is not None and known.outcome.plan_id == plan_id(plan)
+    # PERF: asking takes 1.4 s, for the vocabulary; without experts on the host a load is as quick
+    gpus = plan.placement.gpus if plan.vram_share < 1 and not is_proven else ()
+    return Load(
+        model_path=str(path),
+        model=_model_params(plan, settings),
+        context=plan.context_params,
+        prefixes=PrefixOptions(
+            checkpoint_bytes=plan.host.checkpoints,
+            boundary_tokens=MESSAGE_ENDS,
+            folder=str(settings.prefix_dir),
+            disk_bytes=settings.prefix_disk_bytes,
+            save_after_s=settings.prefix_save_s,
+            keep_s=settings.prefix_keep_s,
+            model_digest=entry.weights_id,
+        ),
+        is_quiet=OBJECTIVES[settings.preset].is_quiet,
+        offload_min_batch=plan.speed.offload_min_batch,
+        step_costs=steps.times if steps else None,
+        budget_bytes={
+            f"CUDA{i}": gpu.compute + _SLACK_BYTES for i, gpu in enumerate(gpus) if gpu.total
+        },
+    )
+
+
+def _model_params(plan: Plan, settings: Settings) -> ModelParams:
+    """The planned parameters; llama.cpp fills GPUs of other makers, which are not planned."""
+    if plan.n_gpus or has_cuda_build():
+        return plan.model_params
+    return msgspec.structs.replace(plan.model_params, n_gpu_layers=settings.gpu_layers)
 
 
 def _situation(

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
-from gptoss_local.runner.benchmark import AtDepth, AtWidth
+from gptoss_local.runner.measuring import AtDepth, AtWidth
 
 N_BATCH = 512
 TRUE = Profile(

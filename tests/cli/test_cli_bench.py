@@ -16,7 +16,7 @@ from gptoss_local.machine.plan.facts import published_facts
 from gptoss_local.machine.plan.hypothetical import imagine
 from gptoss_local.machine.plan.options import plan_options
 from gptoss_local.machine.plan.planner import make_plan
-from gptoss_local.runner.benchmark import AtDepth, AtWidth, Benchmark
+from gptoss_local.runner.measuring import AtDepth, AtWidth, Benchmark
 from gptoss_local.settings import load_settings
 from tests.cli.conftest import Cli, run_cli
 

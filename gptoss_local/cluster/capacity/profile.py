@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import msgspec
 
-from gptoss_local.runner.benchmark import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth
+from gptoss_local.runner.measuring import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth
 
 _MASKED = 0.25  # of what a CPU takes for an own cell, for one of another sequence; nano, 2 cores
 _TILE = 64  # tokens that ggml's attention takes together on a CPU (GGML_FA_TILE_Q), in wide steps

@@ -11,7 +11,7 @@ import msgspec
 from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
 from gptoss_local.cluster.capacity.replay import Request
 from gptoss_local.errors import ContextOverflowError, PathNotFoundError, UsageError
-from gptoss_local.runner.benchmark import AtDepth, AtWidth
+from gptoss_local.runner.measuring import AtDepth, AtWidth
 from gptoss_local.validation import in_words
 
 _Count = Annotated[int, msgspec.Meta(ge=1)]

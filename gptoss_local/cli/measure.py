@@ -1,0 +1,191 @@
+"""`gptoss bench` and `gptoss tune`: a model's speed here, shown or kept for plans."""
+
+import contextlib
+import datetime
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gptoss_local.cli._options import Context, Dark, Json, ModelName, Parallel, Plot, Quiet, named
+from gptoss_local.cli._output import print_json, print_table, progress_bar, say
+from gptoss_local.errors import UsageError
+from gptoss_local.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.machine.hardware import Machine
+    from gptoss_local.models.store import ModelEntry
+    from gptoss_local.runner.measuring import Benchmark, TuneResult
+
+_LOOK_S, _BUSY_PERCENT = 0.3, 25
+
+
+def bench(
+    model: ModelName,
+    ctx: Context = None,
+    parallel: Parallel = None,
+    plot: Plot = None,
+    dark: Dark = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure MODEL: short and long prompts, and several answers at the same time.
+
+    A server that has MODEL in memory unloads it first.
+    """
+    import asyncio
+
+    from gptoss_local.machine.hardware import read_machine
+    from gptoss_local.runner.measuring import measure
+
+    if plot is not None:
+        _check_plot(plot)
+    settings = load_settings(context_length=ctx, num_parallel=parallel)
+    machine, versions = read_machine(settings.models_dir), _versions()
+    date = datetime.date.today().isoformat()
+    entry = _ready(model, settings)
+    found = asyncio.run(measure(entry, settings, lambda what: None if quiet else say(f"{what} …")))
+    if json:
+        print_json(benchmark=found, machine=machine, versions=versions, date=date)
+    else:
+        _print_benchmark(found)
+    if plot is not None:
+        from gptoss_local.cli._plot import draw
+
+        try:
+            draw(found, f"{_machine(machine)}; {versions}; {date}", plot, is_dark=dark)
+        except OSError as error:
+            raise UsageError(f"{plot} cannot be written: {error.strerror}") from error
+
+
+def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
+    """Measure MODEL on this machine once, for better plans and quicker loads.
+
+    A server that has MODEL in memory unloads it first.
+    """
+    import asyncio
+
+    from gptoss_local.runner import measuring
+
+    settings = load_settings()
+    entry = _ready(model, settings)
+    n_bytes = entry.ensure_file(settings).stat().st_size
+    with progress_bar(tenths=True, quiet=quiet or json) as bar:
+
+        def loading(fraction: float) -> None:
+            bar(f"loading {entry.name} to measure it", round(fraction * n_bytes), n_bytes)
+
+        found = asyncio.run(measuring.tune(entry, settings, loading))
+    if json:
+        print_json(tuning=found)
+    else:
+        _print_tuning(found)
+
+
+def _ready(model: str, settings: Settings) -> "ModelEntry":
+    """Return a model that no server holds, and warn if other programs use the processor."""
+    import psutil
+
+    from gptoss_local.api.client import Client
+    from gptoss_local.errors import ServerUnavailableError
+    from gptoss_local.models.store import find_model
+
+    entry = find_model(named(model, settings), settings)
+    client = Client(settings)
+    is_running = False
+    with contextlib.suppress(ServerUnavailableError):  # another program's, as Ollama's
+        is_running = client.is_running()
+    if is_running and entry.name in (running.name for running in client.running_models()):
+        client.post("/api/generate", {"model": entry.name, "keep_alive": 0})
+    percent = psutil.cpu_percent(_LOOK_S)
+    if percent > _BUSY_PERCENT:
+        say(f"other programs use {percent:.0f} % of the processor: figures will be too low")
+    return entry
+
+
+def _check_plot(plot: Path) -> None:
+    """Refuse an impossible chart before minutes of measuring."""
+    from gptoss_local.cli._plot import FORMATS
+
+    if plot.suffix.lower() not in FORMATS:
+        raise UsageError(
+            f"{plot} is not a .svg or .png file.", hint=f"Name it {plot.stem}.svg or .png."
+        )
+    if not plot.parent.is_dir():
+        raise UsageError(f"{plot.parent} is not a folder.", hint="Make it first.")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError(
+            "a chart needs Matplotlib, which is not installed.",
+            hint=f"Install it where gptoss is: {sys.executable} -m pip install matplotlib",
+        )
+
+
+def _versions() -> str:
+    from gptoss_local import __version__
+    from gptoss_local.machine.hardware import llama_version
+
+    return f"gptoss {__version__}, llama-cpp-python {llama_version()}"
+
+
+def _machine(machine: "Machine") -> str:
+    from gptoss_local.machine.plan.words import gib
+
+    gpus = [f"{gpu.name} ({gib(gpu.total_bytes)})" for gpu in machine.usable_gpus]
+    cores = f"{machine.n_cores} CPU cores" if machine.n_cores else "a CPU"
+    return ", ".join([*(gpus or ["no GPU"]), cores, f"{gib(machine.total_bytes)} of RAM"])
+
+
+def _print_benchmark(found: "Benchmark") -> None:
+    from gptoss_local.machine.plan.words import rate
+
+    print(f"{found.model}: loaded in {found.load_s:.1f} s, {found.n_ctx:,} tokens of context\n")
+    rows = [(f"{d.n_tokens:,}", rate(d.prefill_tok_s), rate(d.decode_tok_s))
+            for d in found.depths]  # fmt: skip
+    print_table(("PROMPT", "READ TOKENS/S", "ANSWER TOKENS/S"), rows)
+    if found.widths:
+        print()
+        widths = [(str(w.n_streams), rate(w.decode_tok_s)) for w in found.widths]
+        print_table(("PARALLEL ANSWERS", "TOKENS/S"), widths)
+    speed = found.plan.speed
+    print(
+        f"\nExpected of 4,096 tokens: read at {rate(speed.prefill_tok_s)} tokens/s, bound by "
+        f"{speed.prefill_bound}; answered at {rate(speed.decode_tok_s)}, bound by "
+        f"{speed.decode_bound}."
+    )
+
+
+def _print_tuning(found: "TuneResult") -> None:
+    print(f"{found.model}: measured in {found.seconds:.1f} s\n")
+    tuning, steps = found.measured.tuning, found.measured.steps
+    if tuning is None:
+        raise RuntimeError("tuning ends with its figures")
+    prefill = dict(tuning.prefill)
+    rows = [
+        (str(n), f"{rate:,.1f}", f"{prefill[n]:,.0f}" if n in prefill else "")
+        for n, rate in tuning.decode
+    ]
+    print_table(("THREADS", "ANSWER TOKENS/S", "PROMPT TOKENS/S"), rows)
+    if steps:
+        print()
+        costs = [(str(n), f"{1000 * s:,.2f}") for n, s in steps.seconds]
+        print_table(("TOKENS A STEP", "MS"), costs)
+    if tuning.offload:
+        print()
+        times = [
+            (str(n), f"{1000 * host_s:,.0f}" if host_s is not None else "", f"{1000 * gpu_s:,.0f}")
+            for n, host_s, gpu_s in tuning.offload
+        ]
+        print_table(("TOKENS A STEP", "MS ON THE CPU", "MS ON THE GPU"), times)
+    print(f"\n{_conclusion(found)}\nKept in {found.path}")
+
+
+def _conclusion(found: "TuneResult") -> str:
+    before, after = found.before, found.after
+    text = (
+        f"Threads: {after.n_threads_decode} for answers, {after.n_threads_prefill} for prompts "
+        f"(before: {before.n_threads_decode} and {before.n_threads_prefill})."
+    )
+    tuning = found.measured.tuning
+    if tuning is not None and tuning.offload_min_batch is not None:
+        text += f" Experts come to the GPU from {tuning.offload_min_batch} tokens on."
+    return text

@@ -1,0 +1,310 @@
+"""Measures a model on this machine, and keeps figures that plans and later loads need.
+
+`measure` is `gptoss bench`. It asks the engine process that also serves, loaded as the planner
+says, so that scheduling and sampling count. Prompts are random tokens, answers run without drafts
+and never stop: the computation is the same whatever the model says. `tune` and `calibrate`, of
+`gptoss tune` and of a first load, have a process of their own.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from gptoss_local.engine.client import EngineClient
+from gptoss_local.engine.protocol import Finished, Load, Tuned
+from gptoss_local.errors import EngineError
+from gptoss_local.formats.o200k import FIRST_SPECIAL
+from gptoss_local.machine.plan.facts import ModelFacts, read_facts
+from gptoss_local.machine.plan.measured import (
+    Measured,
+    Steps,
+    Tuning,
+    best_threads,
+    break_even,
+    read_measured,
+    write_measured,
+)
+from gptoss_local.machine.plan.result import Plan
+from gptoss_local.models.store import ModelEntry, find_model, read_info
+from gptoss_local.runner.loads import LoadProgress
+from gptoss_local.runner.planning import Attempt, load_command, measured_file, plan_load
+from gptoss_local.settings import Settings
+from gptoss_local.types import SamplingParams
+
+_log = logging.getLogger("gptoss")
+
+N_ANSWER = 64
+DEPTHS = (128, 512, 2048, 8192, 32_768, 65_536, 130_000)
+_WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+WIDTH_PROMPT = 256
+_REPEATED_S = 5.0  # what takes longer is measured once
+_N_ROUNDS = 3
+_PATIENCE_S = 60.0  # no prompt is measured that would take longer
+_SAMPLING = SamplingParams(seed=1)  # a seed switches drafts off
+_MANY = 128  # tokens that use nearly all experts
+
+
+class AtDepth(msgspec.Struct, frozen=True):
+    """A prompt of `n_tokens`, and the answer after it, alone; cells that earlier ones have left."""
+
+    n_tokens: int
+    prefill_tok_s: float
+    decode_tok_s: float
+    n_cells_cached: int = 0
+
+
+class AtWidth(msgspec.Struct, frozen=True):
+    """Several answers at the same time; tokens of all together."""
+
+    n_streams: int
+    decode_tok_s: float
+    n_cells_cached: int = 0
+
+
+class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """Results, with what the planner expected of a prompt of 4,096 tokens and an answer."""
+
+    model: str
+    n_ctx: int
+    load_s: float
+    depths: list[AtDepth]
+    widths: list[AtWidth]
+    plan: Plan
+
+
+async def measure(
+    entry: ModelEntry, settings: Settings, report: Callable[[str], None]
+) -> Benchmark:
+    """Load a model and measure it in a minute or a few; slow machines skip long prompts.
+
+    Another copy of the model in a server takes memory from this one.
+
+    Raises:
+        DoesNotFitError: there is no room for the model.
+        ModelLoadError, EngineCrashedError: it cannot be loaded.
+    """
+    settings = msgspec.structs.replace(settings, prefix_disk_bytes=0)  # nothing worth keeping
+    path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
+    known = read_measured(known_path)
+    plan_now = partial(plan_load, attempt=Attempt.after(known), tuning=known.tuning)
+    plan = await asyncio.to_thread(plan_now, path, settings, None)
+    report("loading")
+    start_s = time.monotonic()
+    engine = await EngineClient.start(load_command(entry, path, plan, settings, known))
+    load_s = time.monotonic() - start_s
+    try:
+        depths, widths = await _Prober(engine).all(plan.shape.n_seq, report)
+    finally:
+        await engine.close()
+    return Benchmark(
+        model=entry.name,
+        n_ctx=engine.loaded.n_ctx,
+        load_s=load_s,
+        depths=depths,
+        widths=widths,
+        plan=plan,
+    )
+
+
+def _files(entry: ModelEntry, settings: Settings) -> tuple[Path, ModelEntry, Path]:
+    """Return a model's file, the model as it is then, and the file of its measurements."""
+    path = entry.ensure_file(settings)
+    entry = find_model(entry.name, settings)  # an embedded model has a file now
+    return path, entry, measured_file(entry, settings)
+
+
+def _depths(n_ctx: int) -> list[int]:
+    return [n for n in DEPTHS if n + N_ANSWER <= n_ctx]
+
+
+def _widths(n_seq: int, n_ctx: int) -> list[int]:
+    """Numbers of answers that fit into the context together; none may have to wait."""
+    return [n for n in _WIDTHS if n <= n_seq and n * (WIDTH_PROMPT + N_ANSWER) <= n_ctx]
+
+
+class _Prober:
+    def __init__(self, engine: EngineClient) -> None:
+        self._engine = engine
+        self._rng = random.Random(0)
+
+    async def all(
+        self, n_seq: int, report: Callable[[str], None]
+    ) -> tuple[list[AtDepth], list[AtWidth]]:
+        await self.answer(DEPTHS[0])  # warms up
+        n_ctx = self._engine.loaded.n_ctx
+        depths: list[AtDepth] = []
+        for n_tokens in _depths(n_ctx):
+            if depths and n_tokens / depths[-1].prefill_tok_s > _PATIENCE_S:
+                break
+            report(f"a prompt of {n_tokens:,} tokens")
+            depths.append(await self.depth(n_tokens))
+        widths: list[AtWidth] = []
+        for n_streams in _widths(n_seq, n_ctx):
+            report(f"{n_streams} answers at the same time" if n_streams > 1 else "one answer alone")
+            widths.append(await self.width(n_streams))
+        return depths, widths
+
+    async def answer(self, n_tokens: int) -> tuple[Finished, list[float]]:
+        """Run a request of random tokens; also return the time of each token of its answer."""
+        prompt = [self._rng.randrange(FIRST_SPECIAL) for _ in range(n_tokens)]
+        times: list[float] = []
+        events = self._engine.generate(prompt, _SAMPLING, stop_tokens=[], max_tokens=N_ANSWER)
+        async for event in events:
+            if isinstance(event, Finished):
+                return event, times
+            times.append(time.monotonic())
+        raise AssertionError("an answer ends with Finished or an error")
+
+    async def depth(self, n_tokens: int) -> AtDepth:
+        prefill, decode, cached = [], [], []
+        start_s = time.monotonic()
+        for _ in range(_N_ROUNDS):
+            usage = (await self.answer(n_tokens))[0].usage
+            prefill.append(usage.n_prompt / usage.prefill_ns * 1e9)
+            decode.append((usage.n_generated - 1) / usage.decode_ns * 1e9)
+            cached.append(await self._n_cells_cached(n_tokens + N_ANSWER))
+            if time.monotonic() - start_s > _REPEATED_S:
+                break
+        rates = statistics.median(prefill), statistics.median(decode)
+        return AtDepth(n_tokens, *rates, n_cells_cached=statistics.median_low(cached))
+
+    async def width(self, n_streams: int) -> AtWidth:
+        """Count the tokens while all of the streams run."""
+        answers = await asyncio.gather(*(self.answer(WIDTH_PROMPT) for _ in range(n_streams)))
+        all_times = [times for _, times in answers]
+        first_s, last_s = max(times[0] for times in all_times), min(t[-1] for t in all_times)
+        n_tokens = sum(first_s < time_s <= last_s for times in all_times for time_s in times)
+        rate = n_tokens / (last_s - first_s) if n_tokens else 0.0
+        n_cells_cached = await self._n_cells_cached(n_streams * (WIDTH_PROMPT + N_ANSWER))
+        return AtWidth(n_streams, rate, n_cells_cached)
+
+    async def _n_cells_cached(self, n_own: int) -> int:
+        """Cells of other sequences, besides those that were just measured."""
+        return max(0, (await self._engine.stats()).n_cells_cached - n_own)
+
+
+class TuneResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The measurements, and the plan before and after them."""
+
+    model: str
+    seconds: float
+    before: Plan
+    after: Plan
+    measured: Measured
+    path: str
+
+
+async def tune(
+    entry: ModelEntry, settings: Settings, on_progress: Callable[[float], None]
+) -> TuneResult:
+    """Load a model, measure it, and keep what was found.
+
+    Another copy of the model in a server takes memory from this one. Thread counts that the user
+    has set are not tuned. `on_progress` gets 0.0 .. 1.0 while the weights are read.
+
+    Raises:
+        DoesNotFitError: there is no room for the model.
+        ModelLoadError, EngineCrashedError: it cannot be loaded.
+    """
+    path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
+    before = await asyncio.to_thread(plan_load, path, settings, None)
+    load = load_command(entry, path, before, settings, Measured())
+    start_s = time.monotonic()
+    tuned = await EngineClient.tune(load, on_progress=on_progress)
+    seconds = time.monotonic() - start_s
+    tuning = judge(read_facts(path), before, tuned)
+    after = await asyncio.to_thread(plan_load, path, settings, None, tuning=tuning)
+    costs = tuned.step_costs
+    steps = Steps.now(after, costs) if costs else None
+    measured = Measured(tuning=tuning, steps=steps)  # a margin that a load needed is tried again
+    await asyncio.to_thread(write_measured, known_path, measured)
+    return TuneResult(
+        model=entry.name,
+        seconds=round(seconds, 2),
+        before=before,
+        after=after,
+        measured=measured,
+        path=str(known_path),
+    )
+
+
+def is_due(plan: Plan, known: Measured) -> bool:
+    """Return whether a load should begin with `calibrate`: the first with a GPU and experts in RAM.
+
+    Not if the user has set the number of tokens from which the experts come over.
+    """
+    is_told = "GGML_OP_OFFLOAD_MIN_BATCH" in os.environ
+    is_tried = known.tuning is not None or known.tuning_failed
+    return plan.placement.shares_experts and not is_tried and not is_told
+
+
+async def calibrate(
+    plan: Plan, load: Load, known: Measured, known_path: Path, progress: LoadProgress
+) -> Measured:
+    """Measure in a few seconds what a plan cannot know: from how many tokens a GPU is faster.
+
+    A failure does not keep the model from loading; only the failure is remembered then.
+    """
+    path = Path(load.model_path)
+    progress.begin_measuring(read_info(path).size_bytes)
+    load = msgspec.structs.replace(load, budget_bytes={})  # its contexts are smaller
+    try:
+        tuned = await EngineClient.tune(load, what="offload", on_progress=progress.report)
+    except EngineError as error:
+        _log.warning(
+            "%s could not be measured (%s); `gptoss tune` tries again", path.name, error.message
+        )
+        known = msgspec.structs.replace(known, tuning_failed=True)
+    else:
+        tuning = judge(read_facts(path), plan, tuned)
+        _log.info("experts come to the GPU from %s tokens on", tuning.offload_min_batch)
+        known = msgspec.structs.replace(known, tuning=tuning)
+    keep(known_path, known)
+    return known
+
+
+def keep(path: Path, known: Measured) -> None:
+    """Write it to the disk; a failure does not keep the model from loading."""
+    try:
+        write_measured(path, known)
+    except OSError as error:
+        _log.warning("%s cannot be written: %s", path, error)
+
+
+def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
+    """Draw the consequences of measured figures.
+
+    `plan`, made without any tuning, is the one that was measured.
+    """
+    n_decode, decode_tok_s = best_threads(tuned.decode, plan.n_threads_decode)
+    n_prefill, prefill_tok_s = best_threads(tuned.prefill, plan.n_threads_prefill)
+    min_batch = break_even(tuned.offload, facts.n_experts_used)
+    if min_batch == 1:  # answers, too, are computed with experts that come to the GPU
+        decode_tok_s = max(decode_tok_s, 1 / tuned.offload[0][2])
+    return Tuning(
+        uses_gpu=plan.uses_gpu,
+        decode=tuned.decode,
+        prefill=tuned.prefill,
+        n_threads_decode=n_decode,
+        n_threads_prefill=n_prefill,
+        decode_factor=decode_tok_s / plan.speed.decode_tok_s,
+        prefill_factor=prefill_tok_s / plan.speed.prefill_tok_s,
+        offload=tuned.offload,
+        offload_min_batch=min_batch,
+        link_bytes_s=_link_bytes_s(facts, plan, tuned),
+    )
+
+
+def _link_bytes_s(facts: ModelFacts, plan: Plan, tuned: Tuned) -> float | None:
+    """Bytes a second of experts on their way to the GPU, including its computing."""
+    n_bytes = plan.placement.expert_bytes_on_host(facts)
+    rates = [n_bytes / gpu_s for n, _, gpu_s in tuned.offload if n >= _MANY]
+    return max(rates, default=None)
