@@ -27,15 +27,15 @@ _Tool = Annotated[str, msgspec.Meta(pattern=f"^{HOSTED_TOOL}$")]
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key that its user was given.
+    """A user's key, and its limits.
 
     Attributes:
         name: Its user; metrics name it.
         sha256: Of the key, in hexadecimal.
-        requests_per_minute: Most requests for answers; None: any number.
-        tokens_per_minute: Most tokens of prompts and answers together; None: any number.
-        priority: Requests with the highest are answered first.
-        tools: Those that the server runs for its requests: `web_search`, `code_interpreter`,
+        requests_per_minute: For answers; None: any number.
+        tokens_per_minute: Of prompts and answers together; None: any number.
+        priority: The highest is answered first.
+        tools: Run by the server for its requests: `web_search`, `code_interpreter`,
             `mcp:SERVER:TOOL`, and `mcp:SERVER:*` for all tools of a server.
     """
 

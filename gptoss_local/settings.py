@@ -37,7 +37,6 @@ class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         command: The program and its arguments, started without a shell.
         parameters: A JSON schema of an object.
-        timeout_s: Seconds after which it is killed.
     """
 
     command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]

@@ -32,15 +32,15 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         n_gpu_layers: Layers kept in VRAM; negative means all. Without a GPU it has no effect.
-        devices: Names of the devices to offload to; None takes all there are.
-        tensor_overrides: Pairs of a regular expression, searched in tensor names, and the name of
-            the device whose memory takes those tensors; the first match counts.
-        load_mode: `none` reads the file into buffers, which for weights on the host are pinned
-            ones where a GPU is there; `mmap` maps it; `auto` is llama.cpp's choice. `pinned` maps
-            it and locks what stays with the CPU; where that cannot be, it is `none`.
-        tensor_split: How many layers each device gets, in order; None leaves it to llama.cpp.
-        repack: Let the CPU's experts be copied into an order that it computes faster with; without,
-            they stay where the load mode puts them, which may be the page cache.
+        devices: None takes all there are.
+        tensor_overrides: Pairs of a regular expression, searched in tensor names, and the device
+            whose memory takes those tensors; the first match counts.
+        load_mode: `none` reads the file into buffers, which for weights on the host are pinned ones
+            where a GPU is there; `mmap` maps it; `auto` is llama.cpp's choice. `pinned` maps it and
+            locks what stays with the CPU; where that cannot be, it is `none`.
+        tensor_split: Layers of each device, in order; None leaves it to llama.cpp.
+        repack: Copy the CPU's experts into an order that it computes faster with; otherwise they
+            stay where the load mode puts them, maybe in the page cache.
         no_alloc: Allocate nothing, so that contexts over the model report what they would take, and
             can do nothing else. Needs the load mode `none`.
     """
@@ -64,15 +64,12 @@ class ContextParams(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of a context, in tokens, and its CPU threads for prefill and for decode.
 
     Attributes:
-        n_ctx: Tokens that all sequences share.
         n_batch: Most tokens of a step, which the device computes together: llama.cpp's `n_ubatch`,
             too; see `llama.Context.n_batch`.
-        n_seq_max: Sequences that run at the same time.
         n_outputs_max: Most rows of logits of a step; each costs 0.8 MB (n_vocab floats) on the
             device and on the host. It is never below `n_seq_max`, where llama.cpp aborts the
             process.
         n_outputs_max_per_seq: Most rows of a sequence that is sampled on the device.
-        cache_type: Of keys and values.
         op_offload: A GPU computes large batches with weights of the host, which are copied to it
             each time.
     """
@@ -154,9 +151,9 @@ class StepTimes(msgspec.Struct, frozen=True):
 
     Attributes:
         seconds: With all rows of one sequence, as a draft has them.
-        switch_s: What a change of that number and back costs.
+        switch_s: Cost of a change of that number and back.
         streams: With one row of each of several sequences; empty: not measured.
-        turn_s: What a step costs if the one before it had other sequences.
+        turn_s: Cost of a step after one with other sequences.
     """
 
     seconds: tuple[tuple[int, float], ...]

@@ -83,7 +83,7 @@ _PLAIN = re.compile(r"[a-z0-9_.:/-]+")
 
 
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH, "powershell": _POWERSHELL}
-"""By shell."""
+"""Completion scripts by shell."""
 
 
 def completion(

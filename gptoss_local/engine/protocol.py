@@ -34,10 +34,11 @@ class PrefixOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         checkpoint_bytes: Host memory for returning to earlier points of a conversation; 0: none.
         boundary_tokens: Ids that end a message: the points to return to.
-        folder: Where prefixes outlive the process; None: nowhere.
-        disk_bytes: How much they may take there, with those of other models; 0: nothing is kept.
-        save_after_s: How long the engine must have been idle before it writes there.
-        keep_s: How long what is there stays in the cache without use, if others are used.
+        folder: For prefixes that outlive the process; None: nowhere.
+        disk_bytes: At most, with prefixes of other models; 0: nothing is kept.
+        save_after_s: Idle seconds before the engine writes there.
+        keep_s: Seconds that a prefix stays in the cache without use after it was written, if others
+            are used.
         model_digest: Changes when the model's file does.
     """
 
@@ -54,16 +55,14 @@ class Load(msgspec.Struct, frozen=True, tag="load", kw_only=True):
     """First command of a process, sent once. Answered by Loading* and Loaded, or Failed.
 
     Attributes:
-        model: Where the weights go.
-        context: Of the context over them.
-        prefixes: What stays of a conversation when its answer is complete.
         is_quiet: CPU threads sleep while a GPU computes, though they wake up late then.
-        offload_min_batch: From how many tokens on a GPU computes with weights of the host.
-        step_costs: What steps take, as an earlier process has measured; empty: to be measured.
-        budget_bytes: For the graph's buffer, by place: what llama.cpp would take is computed before
-            anything is read, and more than this is refused. Empty: not asked.
-        tunes: Measure the model instead of serving it, or only from how many tokens on it is faster
-            to bring the host's experts to a GPU. Answered by Loading* and Tuned; then it ends.
+        offload_min_batch: Tokens from which a GPU computes with weights of the host.
+        step_costs: Of an earlier process; None: to be measured.
+        budget_bytes: For the graph's buffer, by place: llama.cpp's need is computed before anything
+            is read, and more than this is refused. Empty: not asked.
+        tunes: Measure the model instead of serving it, or only the number of tokens from which it
+            is faster to bring the host's experts to a GPU. Answered by Loading* and Tuned; then it
+            ends.
     """
 
     model_path: str
@@ -155,7 +154,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded", kw_only=True):
 
     Attributes:
         has_gpu: llama.cpp has a device to offload to, and layers were given to it.
-        buffer_bytes: What was allocated, by place (`CUDA0`, `CPU_Mapped`, …).
+        buffer_bytes: By place (`CUDA0`, `CPU_Mapped`, …).
         step_costs: As measured now or given by Load; None: neither drafts nor many streams.
     """
 

@@ -21,8 +21,8 @@ class Memory(NamedTuple):
     """The RAM that the groups of a process may take.
 
     Attributes:
-        limit_bytes: In all. v1 writes a number beyond any RAM where there is no limit.
-        available_bytes: Of that, what may still be taken, page cache counted as free.
+        limit_bytes: v1 writes a number beyond any RAM where there is no limit.
+        available_bytes: Page cache counts as free.
     """
 
     limit_bytes: int

@@ -38,21 +38,20 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """One machine, at this moment.
 
     Attributes:
-        gpus: Those that CUDA programs started from here see, in their order.
-        driver: Of NVIDIA; None without one.
+        gpus: As CUDA programs started from here see them, in their order.
         visible_devices: CUDA_VISIBLE_DEVICES, which chose them; None if it is not set.
-        has_cuda_build: llama.cpp here was built for CUDA; without, GPUs are of no use to it.
-        cuda_build: Major version of the CUDA that it was built with.
+        has_cuda_build: llama.cpp here was built for CUDA.
+        cuda_build: Major version of that CUDA.
         n_cores: Physical ones, of which a container or `taskset` may leave this process a few.
-        n_performance_cores: Those that are not efficiency cores; all of them on most machines.
-        n_logical_cores: What the system runs threads on: with SMT, two for most physical ones.
-        has_avx2: What llama.cpp's fast code for MXFP4 on x86 needs; None elsewhere.
-        arm_features: The same on Arm is `dotprod`; more of them make it faster. None elsewhere.
+        n_performance_cores: All of them on most machines.
+        n_logical_cores: With SMT, two for most physical ones.
+        has_avx2: For llama.cpp's fast code for MXFP4 on x86; None elsewhere.
+        arm_features: On Arm that is `dotprod`; more of them make it faster. None elsewhere.
         ram_bytes_s: Peak bandwidth of RAM; no system says it, so only for imagined machines.
         available_bytes: RAM that programs can get without swapping, within a container's limit.
         pinnable_bytes: RAM that the driver may lock for fast copies to the GPU.
         n_numa_nodes: Sockets, or parts of one, with memory of their own.
-        disk: Kind of the disk that holds the models.
+        disk: Of the models.
     """
 
     platform: Platform = "linux"

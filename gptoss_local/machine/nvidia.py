@@ -22,16 +22,15 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU, at this moment.
 
     Attributes:
-        index: NVML's number, which is CUDA's if CUDA_DEVICE_ORDER is PCI_BUS_ID. A MIG device has
-            that of its card.
-        free_bytes: What the driver would still give; the rest is in use by whomever.
+        index: NVML's number, which is CUDA's if CUDA_DEVICE_ORDER is PCI_BUS_ID; a MIG device has
+            its card's.
+        free_bytes: As the driver would still give.
         compute_capability: Major and minor, (8, 9) for Ada.
         pcie_generation: The highest that card and slot both know; idle links fall back to 1.
         pcie_width: Lanes, likewise.
         bandwidth_bytes_s: Of its memory, from clock and bus width.
-        n_cores: CUDA cores.
         clock_hz: Highest clock of the cores.
-        n_processes: Programs that compute or draw on it; None where the driver does not say.
+        n_processes: Programs that compute or draw on it.
         is_wddm: Windows' display driver manages its memory: what does not fit is paged to RAM,
             silently and slowly, so a plan keeps a larger margin.
         shares_ram: It has no memory of its own but the system's RAM, as GB10 and Jetson.

@@ -22,18 +22,15 @@ from gptoss_local.types import Usage
 
 @dataclass(slots=True)
 class AnswerRecord:
-    """One answer, from when it was asked for to its end. Holds nothing of its text.
+    """One answer, from its request to its end. Holds nothing of its text.
 
     Attributes:
-        model: Its name.
         begun_ns: Wall clock, before the model was loaded if it had to be.
-        first_ns: When its first piece was there; None if there was none.
-        ended_ns: When it was complete, or ended otherwise.
+        first_ns: When its first piece was there; None without one.
         end: A reason, a class of error, or `left`.
-        is_error: The end is a class of error.
         usage: None unless it is complete.
-        n_prompt: Tokens of the prompt; 0 if it ended before they were known.
-        n_generated: Tokens of the answer; if it is not complete, the pieces that there were.
+        n_prompt: 0 if it ended before they were known.
+        n_generated: Tokens; of an incomplete answer, its pieces.
     """
 
     model: str
@@ -52,11 +49,11 @@ class Counters:
 
     Attributes:
         n_active: Answers under way, loading included.
-        ends: Answers by how they ended: a reason, a class of error, or `left`.
+        ends: Answers by reason, class of error, or `left`.
         tokens: Of complete answers, by kind.
-        nanoseconds: The time of complete answers, by phase.
+        nanoseconds: Of complete answers, by phase.
         crashes: Engine processes that ended unasked, by model and class of error.
-        watchers: Called with each answer once it is over, by the task that it was for.
+        watchers: Called with each answer once it is over, by its task.
     """
 
     def __init__(self) -> None:

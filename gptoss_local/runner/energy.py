@@ -36,9 +36,7 @@ class AnswerEnergy:
     """An answer's part of the energy; Energy makes it.
 
     Attributes:
-        model: Its name.
-        devices: The GPUs that compute it.
-        joules: By GPU, as far as it is known.
+        joules: By GPU.
         n_new: Tokens since the last reading.
     """
 
@@ -81,7 +79,7 @@ class Energy:
     """The energy of all answers since the server's start.
 
     Attributes:
-        answers: Joules of answers, by model and GPU.
+        answers: Joules by model and GPU.
     """
 
     def __init__(self, open_meters: Callable[[], Meters] | None = None) -> None:

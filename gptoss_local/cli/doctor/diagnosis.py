@@ -52,13 +52,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that matter besides the machine.
 
     Attributes:
-        models_dir: Where models lie.
-        disk_free_bytes: On its disk.
-        has_model: One is there already, besides the embedded one.
-        address: Where the server is, or would be.
-        answers: Who answers there: us, another program, no one; or the host has no address.
-        kv_type: Of cached keys and values, as set.
-        upstreams: Models that are computed elsewhere.
+        disk_free_bytes: On the disk of `models_dir`.
+        has_model: Besides the embedded one.
+        address: Of the server, running or not.
+        answers: At that address: us, another program, no one; or the host has no address.
         llama_problem: Why llama.cpp cannot be loaded; empty if it can.
     """
 

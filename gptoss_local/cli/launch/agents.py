@@ -27,10 +27,8 @@ class Target(NamedTuple):
     """The server and model that a program is to talk to.
 
     Attributes:
-        url: Of the server, without a path.
-        model: Name of a model, as the server lists it.
-        n_ctx: Tokens of context that the model has.
-        api_key: What the server asks for; empty: nothing.
+        url: Without a path.
+        api_key: Empty if the server asks for none.
     """
 
     url: str
@@ -57,11 +55,9 @@ class Target(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """The way a program is started.
+    """The way a program is started; arguments go before the user's.
 
     Attributes:
-        environment: Variables besides the user's.
-        arguments: Go before the user's.
         alone: Arguments of a start without any of the user's.
         file: Settings that it takes from a file only.
     """
@@ -76,17 +72,14 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A program, as agents.toml has it.
 
     Attributes:
-        title: What it is called.
-        program: The command that starts it.
-        install: How to get it, a command or a page.
+        install: A command or a page.
         n_ctx: Tokens of context that it should have; 0: as always.
         environment: Variables besides the user's; a table becomes JSON.
-        arguments: Go before the user's.
         options: More arguments, `-c NAME=VALUE` with the value in TOML.
         alone: Arguments of a start without any of the user's.
-        file: Where its settings file may be.
-        wanted: What must be in it.
-        is_tried: Whether a test runs the program; else it is set up as its pages say.
+        file: Places where its settings file may be.
+        wanted: Its required contents.
+        is_tried: A test runs the program; else it is set up as its pages say.
     """
 
     title: str

@@ -21,14 +21,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     the cells of others, and nothing when it prefills one prompt alone.
 
     Attributes:
-        n_ctx: Cells of its cache.
-        n_batch: Most tokens of a step.
-        n_seq: Most sequences that run at the same time.
-        decode: By rows: seconds of a step of so many streams, in an empty cache.
-        prefill: By tokens: seconds of a step of so many tokens of prompts, in an empty cache; more
-            than in proportion, as they also look at each other.
-        row_cell_s: What a cell adds for each row, or on a GPU for all rows of a step together.
-        token_cell_s: What a cell that was in use before adds for each token of a prompt.
+        decode: Seconds of a step by its streams, in an empty cache.
+        prefill: Seconds of a step by its tokens of prompts, in an empty cache; more than in
+            proportion, as they also look at each other.
+        row_cell_s: Added by a cell for each row, or on a GPU for all rows of a step together.
+        token_cell_s: Added by a cell that was in use before, for each token of a prompt.
     """
 
     n_ctx: int

@@ -20,7 +20,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         at_s: When it arrives; with `follows`, how long after the end of that request.
         prompt: Its tokens in runs: an id, and how often it comes in a row.
-        n_answer: Tokens of the answer.
         follows: Index of the request whose end it waits for.
     """
 

@@ -57,8 +57,8 @@ class Served:
     """The outcome of a request.
 
     Attributes:
-        arrived_s, times_s: When it came, and each token of its answer.
-        n_cached: Tokens of its prompt that were not prefilled, as a cached prefix had them.
+        arrived_s, times_s: Its arrival, and each token of its answer.
+        n_cached: Tokens of its prompt that a cached prefix had.
     """
 
     number: int

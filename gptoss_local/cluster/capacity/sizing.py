@@ -25,8 +25,8 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """A promise that 95 % of the answers keep.
 
     Attributes:
-        tokens_per_user_s: Tokens a second once an answer has begun, at least.
-        first_token_s: When it begins, at the latest.
+        tokens_per_user_s: At least, once an answer has begun.
+        first_token_s: At most.
     """
 
     tokens_per_user_s: float
@@ -34,11 +34,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Goal(Promise, frozen=True, kw_only=True):
-    """A promise, and to whom it is made.
-
-    Attributes:
-        n_prompt, n_answer: Tokens of each.
-    """
+    """A promise to a number of users, with the tokens of each prompt and answer."""
 
     n_users: int
     n_prompt: int
@@ -49,12 +45,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """The speed that requests are served with.
 
     Attributes:
-        tok_s: Tokens a second of all answers while requests arrive.
-        user_tok_s: Tokens a second that 95 % of the answers come with, at least.
+        tok_s: Of all answers while requests arrive.
+        user_tok_s: Of 95 % of the answers, at least.
         first_token_s: From a request to its first token, in 95 % of the cases at most.
-        first_token_median_s: In half of them.
         token_gap_s: Between two tokens of an answer, in 95 % of the cases at most.
-        cached_share: Of the prompts' tokens, those that a cached prefix had.
+        cached_share: Of the prompts' tokens.
     """
 
     tok_s: float
@@ -73,8 +68,7 @@ class Load(Service, frozen=True, kw_only=True):
     """The speed that the users of one machine get.
 
     Attributes:
-        n_users: How many there are.
-        n_streams: Answers that they read at the same time, on average.
+        n_streams: Answers at the same time, on average.
     """
 
     n_users: float
@@ -91,14 +85,13 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capacity(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer.
+    """The machines that a goal takes.
 
     Attributes:
-        n_machines: Each of them serves its share of the users by itself.
-        users_per_machine: The most that one carries.
-        n_streams_memory: How many prompts with their answers fit into the cache together.
-        load: What a user gets, of `n_machines`.
-        largest, one_more: With the most users that one carries, and one more active stream.
+        users_per_machine: At most.
+        n_streams_memory: Prompts with their answers that fit into the cache together.
+        load: Of each of the `n_machines`.
+        largest, one_more: With `users_per_machine`, and with one more active stream.
     """
 
     n_machines: int

@@ -52,9 +52,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         address: An IPv4 address of this machine.
-        served_name: The model's, which clients of the frontend ask for.
-        namespace: Of a frontend and its workers.
-        component: Of workers that serve the same.
+        served_name: The model's name for clients of the frontend.
+        component: The name of all workers that serve the same.
     """
 
     address: str

@@ -92,8 +92,9 @@ class StepCosts:
     Attributes:
         drafts: Steps in which all rows, or all but a few, belong to one sequence.
         streams: Steps with one row of each of several sequences; empty: unknown.
-        switch_s: What a step of another width and the way back take beyond steady ones.
-        turn_s: What a step takes beyond a steady one if other sequences had the one before it.
+        switch_s: Cost of a step of another width and the way back, beyond steady ones.
+        turn_s: Cost of a step whose sequences differ from those of the step before, beyond a steady
+            one.
     """
 
     def __init__(self) -> None:

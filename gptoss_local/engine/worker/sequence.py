@@ -27,7 +27,6 @@ class Turn(NamedTuple):
 
     Attributes:
         start: On the clock of `Callers`.
-        n_tokens: What it counts as.
     """
 
     caller: str = ""
@@ -91,14 +90,12 @@ class Sequence:
     beyond `n_past` are pending, and when they are decoded, the next one is sampled.
 
     Attributes:
-        arrival: Number of the request in the order they came.
-        turn: Its caller's turn.
-        slot: Where its cache is; None while it waits.
-        mask: What its tokens may be; None: anything.
-        drafter: Where guesses of its next tokens come from; None: it has no drafts.
+        slot: None while it waits.
+        mask: None allows any token.
+        drafter: None: it has no drafts.
         is_suspect: It was in a batch that failed, so it decodes alone until its next token.
         n_plan: Number of the last step of streams that it was in.
-        n_overtaken: Tokens of prompts after it that were read while its own waited.
+        n_overtaken: Tokens of later prompts that were read while its own waited.
     """
 
     request: Generate

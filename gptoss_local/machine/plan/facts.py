@@ -28,7 +28,6 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Sizes of a model. Bytes of tensors are those in the file, padding included.
 
     Attributes:
-        n_ctx_train: Context the model was made for, in tokens.
         n_expert_ff: Rows of an expert's gate and up matrices.
         n_swa: Width of the sliding window, in tokens; the even layers have it.
         input_bytes: The embedding table, which llama.cpp keeps on the host.

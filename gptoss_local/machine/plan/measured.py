@@ -30,13 +30,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of the first successful load.
 
     Attributes:
-        plan_id: Of its plan; see `plan_id`.
-        extra_margin_bytes: What it had to leave free on each GPU beyond the usual margin.
+        extra_margin_bytes: Left free on each GPU beyond the usual margin.
         maps_host: Private memory for weights on the host was refused, or too much for the RAM.
-        load_mode: How the file was read.
-        load_s: Seconds, from the start of the process to the first request.
-        n_tries: How many plans it took.
-        buffer_bytes: What llama.cpp allocated, by place.
+        load_s: From the start of the process to the first request.
+        n_tries: Plans that were tried.
+        buffer_bytes: Of llama.cpp, by place.
     """
 
     plan_id: str
@@ -74,15 +72,13 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurements of a first load or of `gptoss tune`, and what follows from them.
+    """The measurements of a first load or of `gptoss tune`, and their consequences.
 
     Attributes:
-        uses_gpu: Whether a GPU took part.
         decode, prefill: Tokens a second by threads.
-        offload: See `OffloadTimes`.
-        offload_min_batch: Number of tokens from which the GPU is faster; None: not measured.
-        link_bytes_s: How fast experts came over to the GPU, at least; None: not measured.
-        decode_factor, prefill_factor: What estimates of the speed are multiplied with.
+        offload_min_batch: Tokens from which the GPU is faster; None: not measured.
+        link_bytes_s: Of experts on their way to the GPU, at least; None: not measured.
+        decode_factor, prefill_factor: For estimates of the speed.
     """
 
     uses_gpu: bool

@@ -54,17 +54,15 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         n_ctx: Tokens of context, exactly (rounded up to 256, at most what the model knows).
         min_ctx: At least so many; a request's `num_ctx`.
-        vram_bytes: Use no more than this of each GPU.
+        vram_bytes: Of each GPU, at most.
         n_gpu_layers: Layers on GPUs, with the head as one; 0 for none.
         n_cpu_moe: Layers, from the first, whose experts stay on the host.
-        objective: What is to be fast.
         n_seq: Answers at the same time.
         n_draft: Most tokens of a draft.
-        cache_type: Of cached keys and values.
-        checkpoint_bytes: Host memory for checkpoints of conversations; None: 512 MiB, or what
-            there is if that is less.
+        checkpoint_bytes: Host memory for checkpoints of conversations; None: 512 MiB, or less where
+            RAM is short.
         extra_margin_bytes: More to leave free on each GPU, after a load that failed.
-        maps_host: Map what is on the host, also where memory of our own would be faster.
+        maps_host: Map the host's weights, even if memory of our own would be faster.
     """
 
     objective: Objective = BALANCED

@@ -43,11 +43,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         n_gpu_layers: Layers on GPUs, the last ones, as llama.cpp counts: the head is one, too.
-        layers_per_gpu: How these are dealt out, in order; the head is on the last GPU with any.
+        layers_per_gpu: In order; the head is on the last GPU with any.
         host_experts: Layers of GPUs whose experts are all on the host.
-        host_parts: Layer, and which of its `EXPERT_PARTS` are on the host, for at most one layer
-            of each GPU.
-        gpus: Memory of each GPU.
+        host_parts: A layer and its `EXPERT_PARTS` on the host, for at most one layer of each GPU.
     """
 
     n_gpu_layers: int
@@ -101,9 +99,9 @@ class _Sizes(msgspec.Struct, frozen=True):
     """The sizes that every distribution of the layers of one shape needs, computed once.
 
     Attributes:
-        copy: What experts on the host need: room for a tensor of them, and the way to it.
-        has_host_layers: Whether the copy is needed whatever the GPUs hold.
-        sampling: What the GPU with the head needs in addition.
+        copy: For experts on the host: room for a tensor of them, and the way to it.
+        has_host_layers: The copy is needed whatever the GPUs hold.
+        sampling: In addition, of the GPU with the head.
     """
 
     facts: ModelFacts

@@ -14,8 +14,7 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         mapped: Weights in the page cache, which the system may drop and read again.
         weights: Weights in memory that the system cannot take back.
-        engine: Of the process itself.
-        checkpoints: Most that earlier points of conversations may take.
+        checkpoints: At most, of earlier points of conversations.
         is_pinned: `weights` is locked for fast copies to a GPU.
     """
 
@@ -48,8 +47,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         n_gpus: GPUs that could be used. Without any, llama.cpp chooses for itself, as it may
             support devices that we do not.
-        vram_share: How much of the weights is on GPUs, not counting the embedding table, of which
-            a token reads one row and which is always on the host.
+        vram_share: Of the weights, without the embedding table, which is always on the host and of
+            which a token reads one row.
     """
 
     shape: Shape

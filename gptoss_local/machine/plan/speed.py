@@ -50,26 +50,21 @@ _PCIE_BYTES_S = 15.75e9  # generation 4, 8 lanes
 
 
 class HostWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the host's weights in its memory.
-
-    Attributes:
-        pinned: They are locked for copies to a GPU.
-        missing_share: How much of them is read from the disk again.
-    """
+    """The host's weights: locked for copies to a GPU, and the share read from the disk again."""
 
     pinned: bool = False
     missing_share: float = 0.0
 
 
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens a second of one stream, and what bounds them.
+    """Tokens a second of one stream, and their bounds.
 
     Attributes:
-        offload_min_batch: From how many tokens on it is faster to bring experts to the GPU than to
+        offload_min_batch: Tokens from which it is faster to bring experts to the GPU than to
             compute them where they are.
-        read_s, write_s: For N_PROMPT tokens read and N_ANSWER written; where several requests are
-            answered at the same time, each one's share.
-        assumed: What the machine did not report.
+        read_s, write_s: For N_PROMPT tokens read and N_ANSWER written; of several requests at the
+            same time, each one's share.
+        assumed: Facts that the machine did not report.
     """
 
     prefill_tok_s: float

@@ -20,9 +20,9 @@ class Slot:
     """One llama.cpp sequence id.
 
     Attributes:
-        tokens: Those whose keys and values are in the cache, the index being the position.
+        tokens: With keys and values in the cache, at their positions.
         is_running: A sequence has it; otherwise its tokens are a cached prefix, if there are any.
-        n_asked: How many of the tokens are the prompt; the rest is an answer.
+        n_asked: Tokens of the prompt; the others are an answer.
         n_saved: Position of its last checkpoint.
         last_use_s: When a sequence left it, on the clock of `time.perf_counter`.
     """

@@ -23,7 +23,7 @@ class Mask:
     """The state of one grammar over the tokens of one answer.
 
     Attributes:
-        n_rejected: Tokens that were sampled and not allowed.
+        n_rejected: Sampled tokens that were not allowed.
         is_rejected: The last one was, and its replacement has not been drawn yet.
     """
 
