@@ -28,7 +28,7 @@ from unittest import mock
 import msgspec
 
 from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
-from gptoss_local.cluster.capacity.replay import Request, replay
+from gptoss_local.cluster.capacity.replay import Arrival, replay
 from gptoss_local.cluster.capacity.simulated_engine import SimulatedEngine
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.llama import Context, Model
@@ -75,7 +75,7 @@ class Real(NamedTuple):
         steps: Of an engine in this thread, all so far.
     """
 
-    ask: Callable[[Sequence[Request]], Answers]
+    ask: Callable[[Sequence[Arrival]], Answers]
     n_cells_cached: Callable[[], int]
     steps: list[Step]
 
@@ -171,9 +171,9 @@ def measure_width(real: Real, n_streams: int) -> AtWidth:
 
 def closed_loop(
     n_streams: int, n_prompt: int, n_answer: int, n_each: int = N_EACH
-) -> list[Request]:
+) -> list[Arrival]:
     return [
-        Request(
+        Arrival(
             at_s=0.0,
             prompt=((number, n_prompt),),
             n_answer=n_answer,
@@ -183,16 +183,16 @@ def closed_loop(
     ]
 
 
-def at_random(rate: float, n_prompt: int, n_answer: int) -> list[Request]:
+def at_random(rate: float, n_prompt: int, n_answer: int) -> list[Arrival]:
     dice = random.Random(0)
     times = itertools.accumulate(dice.expovariate(rate) for _ in range(N_RANDOM))
     return [
-        Request(at_s=at_s, prompt=((number, n_prompt),), n_answer=n_answer)
+        Arrival(at_s=at_s, prompt=((number, n_prompt),), n_answer=n_answer)
         for number, at_s in enumerate(times)
     ]
 
 
-def random_tokens(request: Request) -> list[int]:
+def random_tokens(request: Arrival) -> list[int]:
     n_prompt = sum(n for _, n in request.prompt)
     return [random.randrange(FIRST_SPECIAL) for _ in range(n_prompt)]
 
@@ -215,7 +215,7 @@ def in_thread(path: Path) -> Iterator[Real]:
         engine = Engine(context)
         steps = recorded_steps(engine)
 
-        def ask(requests: Sequence[Request]) -> Answers:
+        def ask(requests: Sequence[Arrival]) -> Answers:
             nonlocal skipped_s
             start_s = now_s = clock()
             sent_s: dict[int, float] = {}
@@ -266,7 +266,7 @@ def recorded_steps(engine: Engine) -> list[Step]:
     return steps
 
 
-def generate(number: int, request: Request) -> Generate:
+def generate(number: int, request: Arrival) -> Generate:
     return Generate(
         seq_id=number,
         prompt=random_tokens(request),
@@ -297,11 +297,11 @@ def in_process(name: str, settings: Settings) -> Iterator[Real]:
             runner.run(engine.close())
 
 
-async def really(engine: EngineClient, requests: Sequence[Request]) -> Answers:
+async def really(engine: EngineClient, requests: Sequence[Arrival]) -> Answers:
     start_s = time.monotonic()
     ended = [asyncio.Event() for _ in requests]
 
-    async def one(number: int, request: Request) -> tuple[float, list[float]]:
+    async def one(number: int, request: Arrival) -> tuple[float, list[float]]:
         if request.follows is not None:
             await ended[request.follows].wait()
         else:

@@ -33,7 +33,7 @@ import msgspec
 import numpy as np
 
 from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.replay import Request, Route, prefix_aware, replay
+from gptoss_local.cluster.capacity.replay import Arrival, Route, prefix_aware, replay
 from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
 from gptoss_local.cluster.capacity.sizing import Service, summarize
 from gptoss_local.cluster.capacity.source import read_arrivals, read_bench
@@ -51,7 +51,7 @@ class Scene(NamedTuple):
     """All that a simulator needs; the file has the same requests as the list."""
 
     trace: Path
-    requests: Sequence[Request]
+    requests: Sequence[Arrival]
     profile: Profile
     npz: Path
     n_workers: int

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gptoss_local.cli.doctor.diagnosis import GIB, Finding, Level, Surroundings, diagnose
+from gptoss_local.cli.doctor.diagnosis import GIB, Level, Surroundings, Verdict, diagnose
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.nvidia import Driver
 from tests.plan.machines import gpu, machine
@@ -14,7 +14,7 @@ AROUND = Surroundings(
 GOOD = msgspec.structs.replace(machine(gpu(16, 15.5)), driver=Driver("580.95", (13, 0)))
 
 
-def finding(name: str, here: Machine = GOOD, around: Surroundings = AROUND) -> Finding:
+def finding(name: str, here: Machine = GOOD, around: Surroundings = AROUND) -> Verdict:
     (found,) = (each for each in diagnose(here, around) if each.name == name)
     return found
 

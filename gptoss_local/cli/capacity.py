@@ -12,7 +12,7 @@ from gptoss_local.errors import UsageError
 
 if TYPE_CHECKING:
     from gptoss_local.cluster.capacity.sizing import Goal, Promise, Service
-    from gptoss_local.cluster.capacity.source import Source
+    from gptoss_local.cluster.capacity.source import BenchSource
 
 _COLUMNS = ("TOKENS/S EACH", "FIRST TOKEN", "NEXT TOKEN", "TOKENS/S")
 
@@ -65,7 +65,7 @@ def _tell(what: str) -> None:
     print(f"simulating {what} …", file=sys.stderr, flush=True)
 
 
-def _size(source: "Source", goal: "Goal", json: bool) -> None:
+def _size(source: "BenchSource", goal: "Goal", json: bool) -> None:
     from gptoss_local.cluster.capacity.sizing import size
 
     found = size(source.profile, goal, _tell)
@@ -94,7 +94,7 @@ def _size(source: "Source", goal: "Goal", json: bool) -> None:
     _print_notes(notes)
 
 
-def _assumptions(source: "Source", goal: "Goal") -> list[str]:
+def _assumptions(source: "BenchSource", goal: "Goal") -> list[str]:
     from gptoss_local.cluster.capacity.sizing import ACTIVE
 
     profile = source.profile
@@ -110,7 +110,7 @@ def _assumptions(source: "Source", goal: "Goal") -> list[str]:
     ]
 
 
-def _replay(source: "Source", promise: "Promise", arrivals: Path, json: bool) -> None:
+def _replay(source: "BenchSource", promise: "Promise", arrivals: Path, json: bool) -> None:
     from gptoss_local.cluster.capacity.sizing import size_recorded
     from gptoss_local.cluster.capacity.source import read_arrivals
 

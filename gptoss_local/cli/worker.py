@@ -51,7 +51,7 @@ def worker(
     if entry.upstream is not None:
         raise UsageError(f"{entry.name} is computed elsewhere, and cannot be served from here")
     try:
-        from gptoss_local.cluster.dynamo.worker import Place, run_worker
+        from gptoss_local.cluster.dynamo.worker import WorkerPlace, run_worker
     except ImportError as error:
         if (error.name or "").split(".")[0] != "dynamo":
             raise
@@ -62,7 +62,7 @@ def worker(
     from gptoss_local.server.log_lines import log_to_terminal
 
     log_to_terminal(settings.log_format)
-    place = Place(
+    place = WorkerPlace(
         address=own_address(host),
         served_name=name or entry.name,
         namespace=namespace or os.environ.get("DYN_NAMESPACE", "") or "dynamo",

@@ -11,7 +11,7 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 """The caller: requests of equal priority are served in turn by callers, where the engine can."""
 
 
-class Engine(Protocol):
+class AnyEngine(Protocol):
     """An engine process of ours, or engines of others. Thread: one event loop."""
 
     @property

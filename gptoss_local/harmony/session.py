@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gptoss_local.engine.interface import Engine
+from gptoss_local.engine.interface import AnyEngine
 from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
 from gptoss_local.errors import BrokenCallError, ContextOverflowError
 from gptoss_local.events import (
@@ -56,7 +56,7 @@ _grammar_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="grammar
 
 
 async def answer(
-    engine: Engine,
+    engine: AnyEngine,
     vocabulary: Vocabulary,
     request: ChatRequest | RawRequest,
     *,
@@ -183,7 +183,7 @@ def _remember(start: _Start, whole: WholeAnswer) -> None:
     _recall.add(start.request.owner, whole, written)
 
 
-def _prefetch(engine: Engine, name: str, render: Callable[[], list[int]]) -> None:
+def _prefetch(engine: AnyEngine, name: str, render: Callable[[], list[int]]) -> None:
     """Let the engine prepare what the next turn begins with; without waiting for it."""
 
     def send(rendering: asyncio.Future[list[int]]) -> None:

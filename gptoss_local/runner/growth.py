@@ -24,7 +24,7 @@ _log = logging.getLogger("gptoss")
 _ROOM = 2048  # tokens that an answer should find free after its prompt
 
 
-class Growth:
+class GrowingContext:
     """The context of one answer, which grows once if its prompt needs more.
 
     A context that the user has set does not grow, nor one that the request asks for.

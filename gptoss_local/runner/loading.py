@@ -18,8 +18,8 @@ from gptoss_local.engine.protocol import Load
 from gptoss_local.errors import EngineError
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.machine.plan.measured import (
+    LoadOutcome,
     Measured,
-    Outcome,
     Steps,
     plan_id,
     read_measured,
@@ -190,7 +190,7 @@ async def load_model(
 def _remember(
     path: Path, known: Measured, model: LoadedModel, attempt: Attempt, n_tries: int
 ) -> None:
-    outcome = Outcome(
+    outcome = LoadOutcome(
         plan_id=plan_id(model.plan),
         extra_margin_bytes=attempt.extra_margin_bytes,
         load_mode=model.plan.load_mode,

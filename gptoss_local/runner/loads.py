@@ -61,7 +61,7 @@ class LoadProgress:
         )
 
 
-class Load:
+class LoadTask:
     """A task that loads a model, shared by all requests that wait for it."""
 
     def __init__(self, progress: LoadProgress, task: asyncio.Task[None]) -> None:
@@ -110,21 +110,21 @@ class Loads:
 
     def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self._spawn = spawn
-        self._loads: dict[str, Load] = {}
+        self._loads: dict[str, LoadTask] = {}
 
     @property
     def statuses(self) -> list[LoadStatus]:
         return [load.progress.status for load in self._loads.values() if not load.is_over]
 
-    def get(self, key: str) -> Load | None:
+    def get(self, key: str) -> LoadTask | None:
         load = self._loads.get(key)
         return None if load is None or load.is_over else load
 
     def share(
         self, key: str, model: str, start: Callable[[LoadProgress], Coroutine[Any, Any, None]]
-    ) -> Load:
+    ) -> LoadTask:
         if load := self.get(key):
             return load
         progress = LoadProgress(model)
-        load = self._loads[key] = Load(progress, self._spawn(start(progress)))
+        load = self._loads[key] = LoadTask(progress, self._spawn(start(progress)))
         return load

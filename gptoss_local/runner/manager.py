@@ -32,7 +32,7 @@ from gptoss_local.progress import each_step
 from gptoss_local.runner.counters import Counters
 from gptoss_local.runner.elsewhere import RemoteModel, RemoteModels, own_vocabulary
 from gptoss_local.runner.energy import Energy
-from gptoss_local.runner.growth import Growth
+from gptoss_local.runner.growth import GrowingContext
 from gptoss_local.runner.loading import LoadedModel, load_as_fits, read_vocabulary
 from gptoss_local.runner.loads import LoadProgress, Loads
 from gptoss_local.runner.planning import Attempt, choose_unload, plan_load
@@ -140,7 +140,7 @@ class ModelManager:
         Raises:
             As `use` and `gptoss_local.harmony.answer`.
         """
-        growth = Growth(request, self.settings, n_ctx)
+        growth = GrowingContext(request, self.settings, n_ctx)
         begun_ns = ready_ns = time.monotonic_ns()
         with (
             self.counters.answering(entry.name) as record,

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gptoss_local.engine.interface import Engine
+from gptoss_local.engine.interface import AnyEngine
 from gptoss_local.engine.protocol import Stats
 from gptoss_local.errors import GptOssError
 from gptoss_local.runner.elsewhere import RemoteModel
@@ -45,7 +45,7 @@ async def metrics(request: Request) -> Response:
     return Response(text, media_type=MEDIA_TYPE)
 
 
-async def _stats(engine: Engine) -> Stats | None:
+async def _stats(engine: AnyEngine) -> Stats | None:
     with suppress(GptOssError, TimeoutError):  # the engine answers between two steps
         return await asyncio.wait_for(engine.stats(), _STATS_TIMEOUT_S)
     return None

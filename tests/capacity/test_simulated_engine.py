@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.replay import Request, replay
+from gptoss_local.cluster.capacity.replay import Arrival, replay
 from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate
@@ -107,7 +107,7 @@ def run_simulated(arrivals: list[tuple[int, int, int]], seconds: Iterator[float]
     while waiting or engine.n_outstanding:
         while waiting and waiting[0][1][0] <= n_steps:
             number, (_, n_prompt, n_answer) = waiting.pop(0)
-            request = Request(at_s=0, prompt=((number + 1, n_prompt),), n_answer=n_answer)
+            request = Arrival(at_s=0, prompt=((number + 1, n_prompt),), n_answer=n_answer)
             engine.add(Served(number, 0.0), request.tokens, n_answer)
         if engine.n_outstanding:
             engine.begin_step()
@@ -126,9 +126,9 @@ def test_a_prompt_shares_what_another_has_read() -> None:
         n_ctx=8192, n_batch=512, n_seq=4, decode=((1, 0.01),), prefill=((1, 0.01), (512, 0.5))
     )
     requests = [
-        Request(at_s=0.0, prompt=((1, 500), (2, 20)), n_answer=5),
-        Request(at_s=9.0, prompt=((1, 500), (3, 20)), n_answer=5),
-        Request(at_s=1.0, prompt=((1, 500), (3, 25)), n_answer=5, follows=1),
+        Arrival(at_s=0.0, prompt=((1, 500), (2, 20)), n_answer=5),
+        Arrival(at_s=9.0, prompt=((1, 500), (3, 20)), n_answer=5),
+        Arrival(at_s=1.0, prompt=((1, 500), (3, 25)), n_answer=5, follows=1),
     ]
     first, shared, follows = replay(requests, [SimulatedEngine(profile)])
     assert (first.n_cached, shared.n_cached) == (0, 500)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.replay import Request, least_outstanding, prefix_aware, replay
+from gptoss_local.cluster.capacity.replay import Arrival, least_outstanding, prefix_aware, replay
 from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
 from gptoss_local.cluster.capacity.sizing import Goal, Promise, size, size_recorded
 from gptoss_local.errors import ContextOverflowError, DoesNotFitError
@@ -68,9 +68,9 @@ def test_a_prompt_that_never_fits_is_refused() -> None:
 def test_prefix_aware_routing_weighs_what_is_to_read_and_what_is_held() -> None:
     """Tokens that prompts share are held once; what is read already is not to be read again."""
     busy, idle = SimulatedEngine(FLAT), SimulatedEngine(FLAT)
-    prompt = Request(at_s=0, prompt=((1, 300), (9, 40)), n_answer=2).tokens
+    prompt = Arrival(at_s=0, prompt=((1, 300), (9, 40)), n_answer=2).tokens
     for number in range(2):
-        other = Request(at_s=0, prompt=((1, 300), (2 + number, 50)), n_answer=9)
+        other = Arrival(at_s=0, prompt=((1, 300), (2 + number, 50)), n_answer=9)
         busy.add(Served(number, 0.0), other.tokens, other.n_answer)
     assert busy.n_tokens_held(prompt) == 300 + 50 + 50 + 40
     assert busy.n_tokens_unread == 700
@@ -86,7 +86,7 @@ def test_prefix_aware_routing_finds_the_conversation_again() -> None:
     """By load alone, a conversation's next turn goes to any of the machines."""
     dice = random.Random(0)
     requests = [
-        Request(
+        Arrival(
             at_s=2.0 * turn + dice.random(),
             prompt=tuple((1000 * each + earlier, 100) for earlier in range(turn + 1)),
             n_answer=20,
@@ -103,7 +103,7 @@ def test_prefix_aware_routing_finds_the_conversation_again() -> None:
 
 
 def test_machines_are_added_until_the_promise_is_kept() -> None:
-    requests = [Request(at_s=0.0, prompt=((n, 50),), n_answer=50) for n in range(16)]
+    requests = [Arrival(at_s=0.0, prompt=((n, 50),), n_answer=50) for n in range(16)]
     found = size_recorded(FLAT, Promise(tokens_per_user_s=25, first_token_s=1.5), requests)
     assert [each.n_machines for each in found] == [1, 1, 2, 2]
     assert found[-1].first_token_s < 1.5 < found[0].first_token_s

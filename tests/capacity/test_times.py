@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.replay import Request, replay
+from gptoss_local.cluster.capacity.replay import Arrival, replay
 from gptoss_local.cluster.capacity.simulated_engine import SimulatedEngine
 from gptoss_local.engine.worker.costs import PrefillPace
 
@@ -50,7 +50,7 @@ def test_tokens_come_when_they_came(
     monkeypatch.setattr(PrefillPace, "observe", lambda *_, **__: None)
     dice = random.Random(0)
     requests = [
-        Request(
+        Arrival(
             at_s=0.02 * (number // 2) if number < N_STREAMS else 0.0,
             prompt=((number, dice.randrange(20, 300)),),
             n_answer=dice.randrange(2, 25),

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gptoss_local.cli.launch.agents import AGENTS, Target
+from gptoss_local.cli.launch.agents import AGENTS, ServedModel
 from tests.cli.conftest import PseudoTerminal, run_cli
 from tests.conftest import RunningServer, free_port, run_server
 
@@ -82,7 +82,7 @@ def test_the_users_own_keys_and_proxy_are_not_used(here: dict[str, str]) -> None
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_no_key_on_the_command_line_or_in_a_file(agent: str, tmp_path: Path) -> None:
-    setup = AGENTS[agent].setup(Target("http://127.0.0.1:1", "nano", 65_536, "s3cret"))
+    setup = AGENTS[agent].setup(ServedModel("http://127.0.0.1:1", "nano", 65_536, "s3cret"))
     assert "s3cret" not in " ".join((*setup.arguments, *setup.alone))
     assert "s3cret" not in repr(setup.file)
     variables = {**setup.environment, "GPTOSS_API_KEY": "s3cret"}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from gptoss_local.cli.launch.settings_file import Default, Item, merge
+from gptoss_local.cli.launch.settings_file import Default, ListEntry, merge
 from gptoss_local.errors import UsageError
 
 NAMES = st.text("abcdefgh äü漢-_/:.", min_size=1, max_size=8).filter(lambda t: t.strip() == t)
@@ -28,7 +28,7 @@ VALUES = st.recursive(
 )
 ENTRY = {"id": "m", "size": 5, "tags": ["x"]}
 WANTED: dict[str, Any] = {
-    "providers": {"gptoss": {"url": "http://127.0.0.1:1/v1", "models": Item("id", ENTRY)}},
+    "providers": {"gptoss": {"url": "http://127.0.0.1:1/v1", "models": ListEntry("id", ENTRY)}},
     "version": Default(1),
     "on": True,
 }
@@ -151,7 +151,7 @@ models:
 rules: []
 """
     wanted = {
-        "models": Item("name", {"name": "local", "n": 1}, is_first=True),
+        "models": ListEntry("name", {"name": "local", "n": 1}, is_first=True),
         "name": Default("x"),
     }
     merged = merge(text, wanted, "yaml")

@@ -9,7 +9,7 @@ import pytest
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Finished, Generate
 from gptoss_local.engine.worker.engine import Engine
-from gptoss_local.engine.worker.sequence import Callers, Turn
+from gptoss_local.engine.worker.sequence import Callers, QueueTurn
 from gptoss_local.types import ContextParams, SamplingParams
 
 
@@ -105,7 +105,7 @@ def test_priority_comes_before_turns(smooth_model: Model) -> None:
 def test_one_caller_is_served_in_the_order_it_asks(seed: int) -> None:
     """Whatever others ask, and whatever its requests cost, in whichever order they end."""
     rng, callers = random.Random(seed), Callers()
-    waiting, running = list[tuple[float, int, Turn]](), deque[Turn]()
+    waiting, running = list[tuple[float, int, QueueTurn]](), deque[QueueTurn]()
     last = dict.fromkeys("abc", -1)
     for n in range(2000):
         if rng.random() < 0.5:

@@ -23,13 +23,13 @@ from gptoss_local.engine.protocol import (
 )
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.process import _Closed, _serve
-from gptoss_local.engine.worker.timing import Timing
+from gptoss_local.engine.worker.timing import StepTiming
 from gptoss_local.types import ContextParams, SamplingParams
 
 PROMPT = [200006, 1428, 200008, 72]
 
 
-class Aside(Timing):
+class Aside(StepTiming):
     """As on a GPU; a CPU computes within the call, so there is no later."""
 
     @property
@@ -74,15 +74,15 @@ def test_a_pipe_that_takes_a_part_gets_the_rest() -> None:
 
 @pytest.mark.parametrize(
     ("timing", "sent_at"),
-    [(Timing, [3, 4, 5, 6, 7, 8, 8]), (Aside, [4, 5, 6, 7, 8, 8, 8])],
+    [(StepTiming, [3, 4, 5, 6, 7, 8, 8]), (Aside, [4, 5, 6, 7, 8, 8, 8])],
 )
 def test_tokens_are_sent_in_order_and_none_stays(
     nano_gguf: Path,
-    timing: type[Timing],
+    timing: type[StepTiming],
     sent_at: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gptoss_local.engine.worker.engine.Timing", timing)
+    monkeypatch.setattr("gptoss_local.engine.worker.engine.StepTiming", timing)
     model = Model(nano_gguf)
     params = ContextParams(n_ctx=512, n_threads_prefill=1, n_threads_decode=1)
     context = Context(model, params)
@@ -105,7 +105,7 @@ def test_an_end_does_not_wait_for_a_prefetch(
     model = Model(nano_gguf)
     params = ContextParams(n_ctx=512, n_threads_prefill=1, n_threads_decode=1)
     context = Context(model, params)
-    monkeypatch.setattr("gptoss_local.engine.worker.engine.Timing", Aside)
+    monkeypatch.setattr("gptoss_local.engine.worker.engine.StepTiming", Aside)
     engine = Engine(context)
     sent, commands = Sent(context), queue.SimpleQueue[Command]()
     greedy, n_sent = SamplingParams(temperature=0), []

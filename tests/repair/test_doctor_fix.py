@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.cli.doctor.diagnosis import Finding
+from gptoss_local.cli.doctor.diagnosis import Verdict
 from gptoss_local.cli.doctor.repair import find_faults
 from gptoss_local.settings import Settings
 from gptoss_local.talk.history import History
@@ -156,7 +156,7 @@ def test_without_a_terminal_it_wants_yes(user: dict[str, str]) -> None:
         assert done.stdout == ""
 
 
-def faults(monkeypatch: pytest.MonkeyPatch, user: dict[str, str]) -> dict[str, Finding]:
+def faults(monkeypatch: pytest.MonkeyPatch, user: dict[str, str]) -> dict[str, Verdict]:
     """Look from this process."""
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "PATH", "SHELL"):
         monkeypatch.setenv(name, user[name])
@@ -221,7 +221,7 @@ def test_the_service(monkeypatch: pytest.MonkeyPatch, user: dict[str, str], tmp_
     program.write_text(SYSTEMCTL.format(folder=tmp_path))
     program.chmod(0o755)
 
-    def says(enabled: str, active: str, then: str) -> Finding | None:
+    def says(enabled: str, active: str, then: str) -> Verdict | None:
         for name, word in {"enabled": enabled, "active": active, "then": then}.items():
             (tmp_path / name).write_text(f"{word}\n")
         return faults(monkeypatch, user).get("service")

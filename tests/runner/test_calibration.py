@@ -11,11 +11,10 @@ from gptoss_local.machine.plan.measured import Measured, read_measured
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import find_model
 from gptoss_local.runner import planning
-from gptoss_local.runner.loading import load_command
 from gptoss_local.runner.loads import LoadProgress
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.measuring import calibrate, is_due
-from gptoss_local.runner.planning import measured_file, plan_load
+from gptoss_local.runner.planning import load_command, measured_file, plan_load
 from gptoss_local.settings import Settings
 from gptoss_local.types import ModelParams
 from tests.engine.run import load_of

@@ -16,8 +16,8 @@ from gptoss_local.engine.protocol import Load, StepTimes
 from gptoss_local.errors import DoesNotFitError, EngineCrashedError, ModelLoadError
 from gptoss_local.machine.hardware import Machine
 from gptoss_local.machine.plan.measured import (
+    LoadOutcome,
     Measured,
-    Outcome,
     plan_id,
     read_measured,
     write_measured,
@@ -25,12 +25,13 @@ from gptoss_local.machine.plan.measured import (
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.models.store import find_model
 from gptoss_local.runner import loading, planning
-from gptoss_local.runner.loading import LoadedModel, load_command
+from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import (
     STEP_BYTES,
     Attempt,
     choose_unload,
+    load_command,
     measured_file,
     plan_load,
 )
@@ -262,7 +263,7 @@ def test_what_a_load_needed_is_kept(
     entry = find_model("nano", settings)
     plan = plan_load(nano_gguf, settings, None, attempt=needed)
     assert plan != plan_load(nano_gguf, settings, None)
-    outcome = Outcome(
+    outcome = LoadOutcome(
         plan_id=plan_id(plan), extra_margin_bytes=needed.extra_margin_bytes,
         maps_host=needed.maps_host, load_mode="mmap", load_s=1.0, n_tries=2, buffer_bytes={},
     )  # fmt: skip
@@ -281,7 +282,7 @@ def test_what_a_plan_with_experts_in_ram_takes_is_asked_for_once(
     plan = plan_load(nano_gguf, settings, None)
     asked = load_command(entry, nano_gguf, plan, settings, Measured()).budget_bytes
     assert asked["CUDA0"] >= plan.placement.gpus[0].compute
-    outcome = Outcome(
+    outcome = LoadOutcome(
         plan_id=plan_id(plan), extra_margin_bytes=0, load_mode="none", load_s=1.0, n_tries=1,
         buffer_bytes={},
     )  # fmt: skip

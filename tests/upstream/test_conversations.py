@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from gptoss_local.engine.client import EngineClient
-from gptoss_local.engine.interface import Engine
+from gptoss_local.engine.interface import AnyEngine
 from gptoss_local.engine.protocol import Finished, Tokens
 from gptoss_local.errors import UpstreamError, UsageError
 from gptoss_local.harmony import Vocabulary
@@ -42,7 +42,7 @@ GRAMMAR = compile_grammar(
 
 
 async def collect(
-    engine: Engine, prompt: list[int], sampling: SamplingParams = GREEDY, **options: object
+    engine: AnyEngine, prompt: list[int], sampling: SamplingParams = GREEDY, **options: object
 ) -> tuple[list[Tokens], Finished]:
     options = {"stop_tokens": STOP_TOKENS} | options
     *events, finished = [e async for e in engine.generate(prompt, sampling, **options)]  # type: ignore[arg-type]

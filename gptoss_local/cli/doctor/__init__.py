@@ -13,7 +13,7 @@ from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.settings import Settings, load_settings, settings_without_file
 
 if TYPE_CHECKING:
-    from gptoss_local.cli.doctor.diagnosis import Finding, Surroundings, UpstreamState
+    from gptoss_local.cli.doctor.diagnosis import Surroundings, UpstreamState, Verdict
     from gptoss_local.models.catalog import UpstreamAddress
 
 _TRY_LLAMA = (sys.executable, "-m", "gptoss_local.engine.llama")
@@ -51,7 +51,7 @@ def doctor(
     settings = _settings()
     machine = read_machine(settings.models_dir)
     around = _look_around(settings)
-    done: list[tuple[Finding, Repair | None]] = []
+    done: list[tuple[Verdict, Repair | None]] = []
     for finding in chain(diagnose(machine, around), find_faults(settings)):
         if not json:
             _print(finding)
@@ -78,12 +78,12 @@ def _settings() -> Settings:
         return settings_without_file()
 
 
-def _as_json(finding: "Finding") -> dict[str, object]:
+def _as_json(finding: "Verdict") -> dict[str, object]:
     fields = {name: getattr(finding, name) for name in ("name", "level", "text", "fix")}
     return fields | {"can_fix": finding.repair is not None}
 
 
-def _print(finding: "Finding") -> None:
+def _print(finding: "Verdict") -> None:
     from rich.text import Text
 
     from gptoss_local.cli._console import CleanConsole
@@ -93,7 +93,7 @@ def _print(finding: "Finding") -> None:
     CleanConsole().print(text)
 
 
-def _repair(finding: "Finding", *, asks: bool) -> Repair:
+def _repair(finding: "Verdict", *, asks: bool) -> Repair:
     name = finding.name
     if finding.repair is None:
         return Repair(name, "not repaired here", f"For you to do: {finding.fix}")

@@ -21,8 +21,8 @@ _DRIVER = 580  # the oldest that the installer's CUDA works with
 _BUILD = 'CMAKE_ARGS="-DGGML_CUDA=on" python3 installers/from_source.py run nano "hi"'
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """The state of one thing, and its remedy.
+class Verdict(msgspec.Struct, frozen=True):
+    """The verdict on one thing, and its remedy.
 
     Attributes:
         fix: The user's remedy, or the reason for having none.
@@ -69,7 +69,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     llama_problem: str = ""
 
 
-def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
+def diagnose(machine: Machine, around: Surroundings) -> list[Verdict]:
     """Return all findings, in the order in which to fix them."""
     return [
         *_gpus(machine),
@@ -83,9 +83,9 @@ def diagnose(machine: Machine, around: Surroundings) -> list[Finding]:
     ]
 
 
-def _gpus(machine: Machine) -> Iterator[Finding]:
+def _gpus(machine: Machine) -> Iterator[Verdict]:
     if machine.driver is None:
-        yield Finding(
+        yield Verdict(
             "GPU",
             "note",
             "NVIDIA's driver does not answer, so there is no GPU to use.",
@@ -94,14 +94,14 @@ def _gpus(machine: Machine) -> Iterator[Finding]:
         )
         return
     if machine.driver.n_silent:
-        yield Finding(
+        yield Verdict(
             "GPU",
             "problem",
             f"Driver {machine.driver.version} cannot read {machine.driver.n_silent} of the GPUs.",
             "Restart the computer; `nvidia-smi` says which one it is.",
         )
     if not machine.gpus and not machine.driver.n_silent:
-        yield Finding(
+        yield Verdict(
             "GPU",
             "problem",
             f"Driver {machine.driver.version} shows no GPU that may be used.",
@@ -120,7 +120,7 @@ def _why_hidden(machine: Machine) -> str:
     )
 
 
-def _gpu(gpu: Gpu, driver: Driver, machine: Machine) -> Finding:
+def _gpu(gpu: Gpu, driver: Driver, machine: Machine) -> Verdict:
     name = f"GPU {gpu.index}"
     used_bytes = gpu.total_bytes - gpu.free_bytes
     text = f"{gpu.name}: {gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB are free"
@@ -130,22 +130,22 @@ def _gpu(gpu: Gpu, driver: Driver, machine: Machine) -> Finding:
         text += f", PCIe {gpu.pcie_generation}.0 x{gpu.pcie_width}"
     text += f", driver {driver.version}."
     if gpu.compute_capability == _RTX_50 and driver.cuda and driver.cuda < (12, 8):
-        return Finding(name, "problem", text, f"Install driver {_DRIVER} or newer for an RTX 50.")
+        return Verdict(name, "problem", text, f"Install driver {_DRIVER} or newer for an RTX 50.")
     if _major(driver.version) < _DRIVER:
         fix = f"The installer's llama.cpp needs driver {_DRIVER}; older ones need one of their own."
-        return Finding(name, "note", text, fix)
+        return Verdict(name, "note", text, fix)
     if not machine.has_code_for(gpu):
         fix = f"It is not used: CUDA {machine.cuda_build}, which llama.cpp is built with here, has"
-        return Finding(name, "note", text, f"{fix} no code for it. Other GPUs are used.")
+        return Verdict(name, "note", text, f"{fix} no code for it. Other GPUs are used.")
     if gpu.shares_ram:
-        return Finding(name, "ok", text)
+        return Verdict(name, "ok", text)
     if used_bytes > max(2 * GIB, gpu.total_bytes // 5):
         fix = f"{used_bytes / GIB:.1f} GiB are in use: `nvidia-smi` shows by which programs."
-        return Finding(name, "note", text, fix)
+        return Verdict(name, "note", text, fix)
     if gpu.is_wddm:
         fix = "Windows pages VRAM to RAM when it is full: leave room for other programs."
-        return Finding(name, "note", text, fix)
-    return Finding(name, "ok", text)
+        return Verdict(name, "note", text, fix)
+    return Verdict(name, "ok", text)
 
 
 def _major(version: str) -> int:
@@ -154,20 +154,20 @@ def _major(version: str) -> int:
     return int(first) if first.isdigit() else _DRIVER
 
 
-def _build(machine: Machine, around: Surroundings) -> Finding:
+def _build(machine: Machine, around: Surroundings) -> Verdict:
     if around.llama_problem:
         text = around.llama_problem
-        return Finding("llama.cpp", "problem", text, "Install gptoss again; see docs/install.md.")
+        return Verdict("llama.cpp", "problem", text, "Install gptoss again; see docs/install.md.")
     if machine.has_cuda_build:
-        return Finding("llama.cpp", "ok", "Built with CUDA.")
+        return Verdict("llama.cpp", "ok", "Built with CUDA.")
     if machine.gpus:
         text = "Built without CUDA: the GPU is not used."
         fix = f"Run the installer again. In a clone: {_BUILD}"
-        return Finding("llama.cpp", "problem", text, fix)
-    return Finding("llama.cpp", "ok", "Built for the CPU.")
+        return Verdict("llama.cpp", "problem", text, fix)
+    return Verdict("llama.cpp", "ok", "Built for the CPU.")
 
 
-def _processor(machine: Machine) -> Finding:
+def _processor(machine: Machine) -> Verdict:
     n = machine.n_cores
     text = f"{n or 'An unknown number of'} physical cores"
     if n and machine.n_performance_cores and machine.n_performance_cores < n:
@@ -176,71 +176,71 @@ def _processor(machine: Machine) -> Finding:
         text += f", {machine.n_numa_nodes} NUMA nodes"
     if name := machine.lacks:
         fix = f"Keep all of the model in VRAM: without {name} experts in RAM are several times "
-        return Finding("CPU", "problem", f"{text}, no {name}.", f"{fix}slower.")
+        return Verdict("CPU", "problem", f"{text}, no {name}.", f"{fix}slower.")
     features = ["AVX2"] if machine.has_avx2 else machine.arm_features or ()
-    return Finding("CPU", "ok", f"{', '.join([text, *features])}.")
+    return Verdict("CPU", "ok", f"{', '.join([text, *features])}.")
 
 
-def _ram(machine: Machine) -> Finding:
+def _ram(machine: Machine) -> Verdict:
     available, total = machine.available_bytes, machine.total_bytes
     text = f"{available / GIB:.1f} of {total / GIB:.1f} GiB are available"
     if machine.pinnable_bytes is not None and machine.pinnable_bytes < available:
         text += f", of which {machine.pinnable_bytes / GIB:.1f} can be pinned for a GPU"
     if machine.platform == "wsl":
         fix = "WSL gets half of the PC's RAM: `memory=` in .wslconfig raises that."
-        return Finding("RAM", "note", f"{text}.", fix)
+        return Verdict("RAM", "note", f"{text}.", fix)
     if available < total // 2:
         fix = "Other programs hold the rest, or a limit of this container or service does."
-        return Finding("RAM", "note", f"{text}.", fix)
-    return Finding("RAM", "ok", f"{text}.")
+        return Verdict("RAM", "note", f"{text}.", fix)
+    return Verdict("RAM", "ok", f"{text}.")
 
 
-def _disk(machine: Machine, around: Surroundings) -> Finding:
+def _disk(machine: Machine, around: Surroundings) -> Verdict:
     kind = {"nvme": "NVMe", "ssd": "SSD", "rotating": "rotating disk", None: "disk"}[machine.disk]
     text = f"{around.disk_free_bytes / 1e9:.0f} GB are free on the {kind} of {around.models_dir}."
     if around.disk_free_bytes < _SMALLEST_BYTES:
         another = "Another model has no room: " if around.has_model else ""
         fix = f"{another}gpt-oss-20b needs 13 GB, 120b 64 GB; GPTOSS_HOME moves the folder."
-        return Finding("disk", "note" if around.has_model else "problem", text, fix)
+        return Verdict("disk", "note" if around.has_model else "problem", text, fix)
     if machine.disk == "rotating":
-        return Finding(
+        return Verdict(
             "disk", "note", text, "Models load in minutes from here, in seconds from NVMe."
         )
-    return Finding("disk", "ok", text)
+    return Verdict("disk", "ok", text)
 
 
-def _port(around: Surroundings) -> Finding:
+def _port(around: Surroundings) -> Verdict:
     match around.answers:
         case "gptoss":
-            return Finding("server", "ok", f"gptoss answers at {around.address}.")
+            return Verdict("server", "ok", f"gptoss answers at {around.address}.")
         case "nobody":
-            return Finding("server", "ok", f"{around.address} is free; no server runs.")
+            return Verdict("server", "ok", f"{around.address} is free; no server runs.")
         case "no address":
             text = f"The host of {around.address} has no address."
-            return Finding("server", "problem", text, "GPTOSS_HOST sets it; 127.0.0.1 is usual.")
+            return Verdict("server", "problem", text, "GPTOSS_HOST sets it; 127.0.0.1 is usual.")
         case "other":
             text = f"Another program listens at {around.address}, perhaps Ollama."
-            return Finding("server", "problem", text, "Stop it, or set GPTOSS_PORT=11435.")
+            return Verdict("server", "problem", text, "Stop it, or set GPTOSS_PORT=11435.")
 
 
-def _cache(around: Surroundings) -> Iterator[Finding]:
+def _cache(around: Surroundings) -> Iterator[Verdict]:
     match around.kv_type:
         case "q8_0":
             text = "Keys and values are stored as q8_0, in half the memory of f16."
-            yield Finding("KV cache", "ok", text)
+            yield Verdict("KV cache", "ok", text)
         case "q4_0":
             text = "Keys and values are stored as q4_0, which makes answers less exact."
-            yield Finding(
+            yield Verdict(
                 "KV cache", "note", text, "GPTOSS_KV_TYPE=q8_0 is nearly as exact as f16."
             )
 
 
-def _upstream(state: UpstreamState) -> Finding:
+def _upstream(state: UpstreamState) -> Verdict:
     name = f"model {state.name}"
     if state.problem:
-        return Finding(name, "problem", f"{state.problem}.", "Set it where the server starts.")
+        return Verdict(name, "problem", f"{state.problem}.", "Set it where the server starts.")
     if not state.silent:
-        return Finding(name, "ok", f"{state.kind} at {', '.join(state.urls)} is well.")
+        return Verdict(name, "ok", f"{state.kind} at {', '.join(state.urls)} is well.")
     level: Level = "problem" if len(state.silent) == len(state.urls) else "note"
     text = f"{state.kind} at {', '.join(state.silent)} does not say that it is well."
-    return Finding(name, level, text, f"`gptoss upstream test {state.name}` says more.")
+    return Verdict(name, level, text, f"`gptoss upstream test {state.name}` says more.")

@@ -17,7 +17,7 @@ from shlex import quote
 
 from gptoss_local.api_keys import read_keys
 from gptoss_local.cli.completion import SCRIPTS
-from gptoss_local.cli.doctor.diagnosis import Finding
+from gptoss_local.cli.doctor.diagnosis import Verdict
 from gptoss_local.errors import GptOssError, HistoryError, UsageError
 from gptoss_local.models.catalog import check_models_file
 from gptoss_local.models.store import Leftover, find_garbage, unusable_models
@@ -31,7 +31,7 @@ _UNIT = "gptoss.service"
 _SYSTEMCTL_S = 20
 
 
-def find_faults(settings: Settings) -> Iterator[Finding]:
+def find_faults(settings: Settings) -> Iterator[Verdict]:
     """Look at files, folders, the store and the shell, in the order in which to repair them.
 
     Later ones are looked for once earlier ones have been taken, as a repair may show more.
@@ -44,7 +44,7 @@ def find_faults(settings: Settings) -> Iterator[Finding]:
     yield from _service()
 
 
-def _settings_files(settings: Settings) -> Iterator[Finding]:
+def _settings_files(settings: Settings) -> Iterator[Verdict]:
     """Yield the files that cannot be read. One is moved aside, not changed."""
     checks: list[tuple[Path, Callable[[], object]]] = [
         (config_path(), check_config),
@@ -57,12 +57,12 @@ def _settings_files(settings: Settings) -> Iterator[Finding]:
             fix = f"{text[1]} Correct it, or let it be moved aside.".strip()
             question = f"Move {path} aside, and go without it?"
             move = partial(_move_aside, path)
-            yield Finding(path.name, "problem", text[0], fix, question, move)
+            yield Verdict(path.name, "problem", text[0], fix, question, move)
     keys = settings.api_keys_file
     if keys is not None and (text := _problem(partial(read_keys, keys))):
         # Without it the server would refuse all keys, or need none.
         fix = f"{text[1]} Correct it; a file of keys is never moved.".strip()
-        yield Finding(keys.name, "problem", text[0], fix)
+        yield Verdict(keys.name, "problem", text[0], fix)
 
 
 def _problem(check: Callable[[], object]) -> tuple[str, str] | None:
@@ -82,7 +82,7 @@ def _move_aside(path: Path) -> str:
     return f"It is {aside} now."
 
 
-def folder_faults(settings: Settings) -> Iterator[Finding]:
+def folder_faults(settings: Settings) -> Iterator[Verdict]:
     """Yield a fault for each folder that cannot be used, and for what others could read."""
     for folder in _folders(settings):
         if os.path.lexists(folder):
@@ -92,7 +92,7 @@ def folder_faults(settings: Settings) -> Iterator[Finding]:
     open_to_others = [path for path in _private(settings) if _mode(path) & _GROUP_AND_OTHERS]
     if open_to_others:
         names = ", ".join(path.name for path in open_to_others)
-        yield Finding(
+        yield Verdict(
             "privacy",
             "note",
             f"Other users of this machine may read what you wrote: {names}.",
@@ -117,15 +117,15 @@ def _private(settings: Settings) -> list[Path]:
     return [*files, settings.input_history, settings.server_log, settings.prefix_dir]
 
 
-def _folder_fault(folder: Path) -> Iterator[Finding]:
+def _folder_fault(folder: Path) -> Iterator[Verdict]:
     if not os.path.isdir(folder):
         text = f"{folder} is not a folder."
-        yield Finding("folder", "problem", text, "Move it away, or set GPTOSS_HOME.")
+        yield Verdict("folder", "problem", text, "Move it away, or set GPTOSS_HOME.")
         return
     is_ours = os.name != "posix" or os.stat(folder).st_uid == os.geteuid()
     if is_ours and _mode(folder) & stat.S_IRWXU != stat.S_IRWXU:
         text = f"{folder} is yours, but you may not read, write and enter it."
-        yield Finding(
+        yield Verdict(
             "folder",
             "problem",
             text,
@@ -136,7 +136,7 @@ def _folder_fault(folder: Path) -> Iterator[Finding]:
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         text = f"{folder} belongs to another user, and you may not write into it."
         fix = f'sudo chown -R "$USER" {quote(str(folder))}, which needs an administrator.'
-        yield Finding("folder", "problem", text, fix)
+        yield Verdict("folder", "problem", text, fix)
 
 
 def _mode(path: Path) -> int:
@@ -157,7 +157,7 @@ def _close_to_others(paths: list[Path]) -> str:
     return "Only you may read it now."
 
 
-def _store(settings: Settings) -> Iterator[Finding]:
+def _store(settings: Settings) -> Iterator[Verdict]:
     """Yield what no model needs, models that cannot be loaded, and chats that cannot be read."""
     try:
         yield from _leftovers(find_garbage(settings))
@@ -169,15 +169,15 @@ def _store(settings: Settings) -> Iterator[Finding]:
             history.check_file(settings.history_path)
         except HistoryError as error:
             fix = f"{error.hint} Chats are never changed by a repair."
-            yield Finding("chats", "problem", error.message, fix.strip())
+            yield Verdict("chats", "problem", error.message, fix.strip())
 
 
-def _leftovers(found: list[Leftover]) -> Iterator[Finding]:
+def _leftovers(found: list[Leftover]) -> Iterator[Verdict]:
     interrupted = [each for each in found if each.kind == "interrupted"]
     unneeded = [each for each in found if each.kind != "interrupted"]
     if unneeded:
         text = f"{_n_files(unneeded)} that no model needs take {_size(unneeded)}."
-        yield Finding(
+        yield Verdict(
             "leftovers",
             "note",
             text,
@@ -188,14 +188,14 @@ def _leftovers(found: list[Leftover]) -> Iterator[Finding]:
     if interrupted:
         text = f"{_n_files(interrupted)} of interrupted pulls take {_size(interrupted)}."
         fix = "They stay, as a pull continues from there; `gptoss gc --interrupted` removes them."
-        yield Finding("interrupted pulls", "note", text, fix)
+        yield Verdict("interrupted pulls", "note", text, fix)
 
 
-def _models(settings: Settings) -> Iterator[Finding]:
+def _models(settings: Settings) -> Iterator[Verdict]:
     for name, error in unusable_models(settings):
         fix = f"{error.hint} Models are never deleted by a repair: `gptoss rm {name}` does it."
         text = f"It cannot be loaded: {error.message}."
-        yield Finding(f"model {name}", "problem", text, fix.strip())
+        yield Verdict(f"model {name}", "problem", text, fix.strip())
 
 
 def _remove(found: list[Leftover]) -> str:
@@ -217,7 +217,7 @@ def _size(found: list[Leftover]) -> str:
     return decimal(sum(each.size_bytes for each in found))
 
 
-def _command() -> Iterator[Finding]:
+def _command() -> Iterator[Verdict]:
     name = "gptoss.exe" if sys.platform == "win32" else "gptoss"
     program = Path(sysconfig.get_path("scripts")) / name
     found = shutil.which("gptoss")
@@ -226,7 +226,7 @@ def _command() -> Iterator[Finding]:
     if found is not None:
         if not _is_same(Path(found), program):
             text = f"`gptoss` is {found}, and not the one that is running, {program}."
-            yield Finding("command", "note", text, "Remove the one that you do not want.")
+            yield Verdict("command", "note", text, "Remove the one that you do not want.")
         return
     link = Path.home() / ".local" / "bin" / "gptoss"
     if link.is_file() and _is_same(link, program):
@@ -234,7 +234,7 @@ def _command() -> Iterator[Finding]:
     text = f"`gptoss` is not on PATH; it is {program}."
     folders = os.environ.get("PATH", "").split(os.pathsep)
     if os.name == "posix" and str(link.parent) in folders and not os.path.lexists(link):
-        yield Finding(
+        yield Verdict(
             "command",
             "note",
             text,
@@ -244,7 +244,7 @@ def _command() -> Iterator[Finding]:
         )
         return
     fix = f"Add {program.parent} to PATH in your shell's start-up file, which is yours to edit."
-    yield Finding("command", "note", text, fix)
+    yield Verdict("command", "note", text, fix)
 
 
 def _is_same(found: Path, program: Path) -> bool:
@@ -263,7 +263,7 @@ def _link(link: Path, program: Path) -> str:
     return f"{link} leads to it now."
 
 
-def _completion() -> Iterator[Finding]:
+def _completion() -> Iterator[Verdict]:
     shell = Path(os.environ.get("SHELL", "")).name
     home = Path.home()
     data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
@@ -294,10 +294,10 @@ def _completion() -> Iterator[Finding]:
     text = f"{shell} does not complete commands and models of gptoss at Tab."
     if shell == "zsh":  # it looks into no folder of the user by itself
         fix = "Add to your .zshrc, which is yours to edit: source <(gptoss completion zsh)"
-        yield Finding("completion", "note", text, fix)
+        yield Verdict("completion", "note", text, fix)
         return
     target = places[shell][0]
-    yield Finding(
+    yield Verdict(
         "completion",
         "note",
         text,
@@ -320,12 +320,12 @@ def _write_completion(target: Path, shell: str) -> str:
     return "It works in every new terminal."
 
 
-def _service() -> Iterator[Finding]:
+def _service() -> Iterator[Verdict]:
     if sys.platform != "linux" or _systemctl("is-enabled") != "enabled":
         return
     state = _systemctl("is-active")
     if state in ("inactive", "failed"):
-        yield Finding(
+        yield Verdict(
             "service",
             "problem" if state == "failed" else "note",
             f"The service gptoss starts at login, but does not run now ({state}).",

@@ -16,7 +16,7 @@ from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._loading import continues, follow_load, loaded_model
 from gptoss_local.cli._options import Json, named, server_for
 from gptoss_local.cli._output import print_json, print_table, progress_bar
-from gptoss_local.cli.launch.agents import AGENTS, KEY_VARIABLE, Agent, Setup, Target
+from gptoss_local.cli.launch.agents import AGENTS, KEY_VARIABLE, Agent, ServedModel, Setup
 from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.settings import Settings, load_settings
 
@@ -72,7 +72,7 @@ def launch(
     n_ctx = settings.context_length or row.n_ctx
     if config_only:
         name = find_model(name, settings).name
-        target = Target(settings.url, name, n_ctx or 32_768, settings.api_key and _KEY_PLACE)
+        target = ServedModel(settings.url, name, n_ctx or 32_768, settings.api_key and _KEY_PLACE)
         setup = row.setup(target)
         _change_file(setup.file, yes=yes)
         _print_settings(row, setup, arguments or [], settings, json=json)
@@ -88,7 +88,7 @@ def launch(
             f"{n_ctx:,} here, {why}",
             file=sys.stderr,
         )
-    setup = row.setup(Target(settings.url, name, n_ctx, settings.api_key))
+    setup = row.setup(ServedModel(settings.url, name, n_ctx, settings.api_key))
     _change_file(setup.file, yes=yes)
     _start(program, setup, arguments or [], settings)
 

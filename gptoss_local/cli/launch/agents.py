@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gptoss_local.cli.launch.settings_file import Default, Item, SettingsFile
+from gptoss_local.cli.launch.settings_file import Default, ListEntry, SettingsFile
 
 KEY_VARIABLE = "GPTOSS_API_KEY"
 """The variable that files and arguments name instead of the key."""
@@ -23,7 +23,7 @@ _FOLDERS = (
 )
 
 
-class Target(NamedTuple):
+class ServedModel(NamedTuple):
     """The server and model that a program is to talk to.
 
     Attributes:
@@ -94,7 +94,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     wanted: dict[str, Any] = {}
     is_tried: bool = True
 
-    def setup(self, server: Target) -> Setup:
+    def setup(self, server: ServedModel) -> Setup:
         path = next(filter(None, map(_path, self.file)), None)
         values = server.values() | {"file": str(path)}
 
@@ -142,7 +142,7 @@ def _path(place: str) -> Path | None:
 def _marked(name: str, value: Any) -> tuple[str, Any]:
     """Read the marks of a name: `name?` has a default, `name[key]` is a list with an entry."""
     if found := _LISTED.fullmatch(name):
-        return found[1], Item(found[3], value, is_first=bool(found[2]))
+        return found[1], ListEntry(found[3], value, is_first=bool(found[2]))
     return (name[:-1], Default(value)) if name.endswith("?") else (name, value)
 
 

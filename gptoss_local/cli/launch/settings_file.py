@@ -24,7 +24,7 @@ _WORDS = ("null", "true", "false", "Infinity", "NaN")
 
 
 @dataclass(frozen=True)
-class Item:
+class ListEntry:
     """An entry of a list. One that has the same value of `key` is changed, or else it is added.
 
     Attributes:
@@ -46,7 +46,7 @@ class Default:
 def merge(text: str, wanted: Mapping[str, Any], form: Format) -> str:
     """Return the text with the wanted values in it; the same text if it has them.
 
-    An empty text stands for no file. `wanted` nests mappings down to plain values, `Item` or
+    An empty text stands for no file. `wanted` nests mappings down to plain values, `ListEntry` or
     `Default`.
 
     Raises:
@@ -61,7 +61,7 @@ def _put(data: MutableMapping[str, Any], wanted: Mapping[str, Any], where: str =
         if isinstance(value, Default):
             if present is None:
                 data[key] = value.value
-        elif isinstance(value, Item):
+        elif isinstance(value, ListEntry):
             if present is None:
                 present = data[key] = []
             _require(present, MutableSequence, f"{place} is not a list")
@@ -75,7 +75,7 @@ def _put(data: MutableMapping[str, Any], wanted: Mapping[str, Any], where: str =
             data[key] = value
 
 
-def _put_item(entries: MutableSequence[Any], item: Item, place: str) -> None:
+def _put_item(entries: MutableSequence[Any], item: ListEntry, place: str) -> None:
     for old in entries:
         if isinstance(old, MutableMapping) and old.get(item.key) == item.value[item.key]:
             return _put(old, item.value, f"{place}.")

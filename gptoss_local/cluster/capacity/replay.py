@@ -14,7 +14,7 @@ _ARRIVAL, _END, _BEGIN = range(3)  # in the order of what happens at the same ti
 Route = Callable[[Sequence[SimulatedEngine], "array[int]"], SimulatedEngine]
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt that arrives, and how long the answer to it is.
 
     Attributes:
@@ -55,7 +55,7 @@ def prefix_aware(engines: Sequence[SimulatedEngine], prompt: "array[int]") -> Si
 
 
 def replay(
-    requests: Sequence[Request],
+    requests: Sequence[Arrival],
     engines: Sequence[SimulatedEngine],
     route: Route = least_outstanding,
 ) -> list[Served]:

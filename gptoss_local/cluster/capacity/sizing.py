@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.replay import Request, least_outstanding, prefix_aware, replay
+from gptoss_local.cluster.capacity.replay import Arrival, least_outstanding, prefix_aware, replay
 from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
 from gptoss_local.errors import ContextOverflowError, DoesNotFitError
 
@@ -64,7 +64,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return is_fast and self.first_token_s <= promise.first_token_s
 
 
-class Load(Service, frozen=True, kw_only=True):
+class MachineLoad(Service, frozen=True, kw_only=True):
     """The speed that the users of one machine get.
 
     Attributes:
@@ -98,9 +98,9 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     users_per_machine: int
     n_streams_memory: int
     demand: Demand
-    load: Load
-    largest: Load
-    one_more: Load
+    load: MachineLoad
+    largest: MachineLoad
+    one_more: MachineLoad
 
 
 def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _: None) -> Capacity:
@@ -117,9 +117,9 @@ def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _:
             f"{profile.n_ctx:,}"
         )
     _check_alone(profile, goal)
-    loads: dict[float, Load] = {}
+    loads: dict[float, MachineLoad] = {}
 
-    def load_of(n_streams: float) -> Load:
+    def load_of(n_streams: float) -> MachineLoad:
         if n_streams not in loads:
             report(f"{n_streams / ACTIVE:,.0f} users on one machine")
             loads[n_streams] = simulate(profile, goal, n_streams)
@@ -149,7 +149,7 @@ def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _:
     )
 
 
-def simulate(profile: Profile, goal: Goal, n_streams: float) -> Load:
+def simulate(profile: Profile, goal: Goal, n_streams: float) -> MachineLoad:
     """Return what one machine does with random arrivals (Poisson).
 
     `n_streams` answers are under way on average, if they come as fast as they are read.
@@ -158,19 +158,19 @@ def simulate(profile: Profile, goal: Goal, n_streams: float) -> Load:
     dice = random.Random(0)  # the same for every load, so that loads can be compared
     times = itertools.accumulate(dice.expovariate(1.0) / rate for _ in range(_N_REQUESTS))
     requests = [
-        Request(at_s=at_s, prompt=((number, goal.n_prompt),), n_answer=goal.n_answer)
+        Arrival(at_s=at_s, prompt=((number, goal.n_prompt),), n_answer=goal.n_answer)
         for number, at_s in enumerate(times)
     ]
     served = replay(requests, [SimulatedEngine(profile)])
     service = summarize(served[_N_WARM_UP:], requests[_N_WARM_UP:])
-    return Load(
+    return MachineLoad(
         n_users=n_streams / ACTIVE,
         n_streams=n_streams,
         **msgspec.structs.asdict(service),
     )
 
 
-def summarize(served: Sequence[Served], requests: Sequence[Request]) -> Service:
+def summarize(served: Sequence[Served], requests: Sequence[Arrival]) -> Service:
     first_s = [each.first_token_s for each in served]
     gaps_s = [
         later - sooner for each in served for sooner, later in itertools.pairwise(each.times_s)
@@ -194,7 +194,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def _check_alone(profile: Profile, goal: Goal) -> None:
-    request = Request(at_s=0.0, prompt=((0, goal.n_prompt),), n_answer=goal.n_answer)
+    request = Arrival(at_s=0.0, prompt=((0, goal.n_prompt),), n_answer=goal.n_answer)
     (alone,) = replay([request], [SimulatedEngine(profile)])
     if alone.first_token_s > goal.first_token_s:
         raise DoesNotFitError(
@@ -223,7 +223,7 @@ ROUTES = {"least outstanding": least_outstanding, "prefix-aware": prefix_aware}
 def size_recorded(
     profile: Profile,
     promise: Promise,
-    requests: Sequence[Request],
+    requests: Sequence[Arrival],
     report: Callable[[str], None] = lambda _: None,
 ) -> list[Routed]:
     """Return what more and more machines do with recorded requests, until all that is promised.

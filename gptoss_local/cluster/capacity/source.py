@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
-from gptoss_local.cluster.capacity.replay import Request
+from gptoss_local.cluster.capacity.replay import Arrival
 from gptoss_local.errors import ContextOverflowError, PathNotFoundError, UsageError
 from gptoss_local.runner.measuring import AtDepth, AtWidth
 from gptoss_local.validation import in_words
@@ -20,7 +20,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1)]
 _BLOCK = 512  # tokens that a hash stands for
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class BenchSource(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     profile: Profile
     notes: list[str]
@@ -56,7 +56,7 @@ class _BenchFile(msgspec.Struct):
     source: str = ""
 
 
-def read_bench(path: Path) -> Source:
+def read_bench(path: Path) -> BenchSource:
     """Return what `gptoss bench --json` has written on any machine.
 
     Raises:
@@ -89,7 +89,7 @@ def read_bench(path: Path) -> Source:
     )
     of_date = f" of {file.date}" if file.date else ""
     notes = [f"Step times are those in {path}{of_date}."]
-    return Source(
+    return BenchSource(
         model=found.model, profile=profile, notes=[*notes, file.source] if file.source else notes
     )
 
@@ -103,7 +103,7 @@ class _Line(msgspec.Struct):
     hash_ids: list[int] = []
 
 
-def read_arrivals(path: Path, n_ctx: int) -> list[Request]:
+def read_arrivals(path: Path, n_ctx: int) -> list[Arrival]:
     """Return the requests of a file with one JSON object a line.
 
     Two prompts share what their first equal `hash_ids` stand for, 512 tokens each; without any, a
@@ -136,7 +136,7 @@ def read_arrivals(path: Path, n_ctx: int) -> list[Request]:
             )
         blocks = [names.setdefault(name, len(names)) for name in line.hash_ids]
         requests.append(
-            Request(
+            Arrival(
                 at_s=line.timestamp / 1000,
                 prompt=_runs(blocks, line.input_length, own=-number),
                 n_answer=line.output_length,

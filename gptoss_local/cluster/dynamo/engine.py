@@ -15,7 +15,7 @@ from dynamo.common.backend.health_check import build_health_check_payload, is_pr
 from dynamo.common.backend.publisher import PushSource
 from dynamo.llm import exceptions
 
-from gptoss_local.cluster.dynamo.request import Asked, read_request
+from gptoss_local.cluster.dynamo.request import WorkerRequest, read_request
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import BlocksChanged, Finished, Prefilled, Tokens
 from gptoss_local.errors import (
@@ -198,7 +198,7 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
 
 
 async def _chunks(
-    events: AsyncGenerator[Prefilled | Tokens | Finished, None], asked: Asked
+    events: AsyncGenerator[Prefilled | Tokens | Finished, None], asked: WorkerRequest
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield what Dynamo calls chunks: `LLMEngineOutput`.
 

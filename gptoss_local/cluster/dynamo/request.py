@@ -57,7 +57,7 @@ class _Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logprobs: Annotated[int, msgspec.Meta(ge=0, le=_N_LOGPROBS_MAX)] | None = None
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for one answer; as for `Engine.generate`."""
 
     prompt: list[int]
@@ -68,7 +68,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
 
 
-def read_request(request: Mapping[str, Any]) -> Asked:
+def read_request(request: Mapping[str, Any]) -> WorkerRequest:
     """Return what to ask the engine for.
 
     Raises:
@@ -88,7 +88,7 @@ def read_request(request: Mapping[str, Any]) -> Asked:
         priority = msgspec.convert((request.get("routing") or {}).get("priority") or 0, int)
     except msgspec.ValidationError as error:
         raise UsageError(in_words(error, taken)) from error
-    return Asked(
+    return WorkerRequest(
         prompt=prompt,
         sampling=_sampling(options),
         stop_tokens=_stop_tokens(options, request.get("eos_token_ids") or []),

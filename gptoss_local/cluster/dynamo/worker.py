@@ -47,7 +47,7 @@ _MARGIN_S = 10  # between the end of the answers and of Dynamo's patience
 _VERSION = 1  # of what is written; another one has another folder
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):
     """The address and the names that a worker goes by in Dynamo.
 
     Attributes:
@@ -62,7 +62,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     component: str
 
 
-def run_worker(entry: ModelEntry, place: Place, settings: Settings, progress: Progressing) -> None:
+def run_worker(
+    entry: ModelEntry, place: WorkerPlace, settings: Settings, progress: Progressing
+) -> None:
     """Serve until SIGTERM or SIGINT, and then until the answers that run are complete; blocks.
 
     `progress` is entered for the load, and reports the bytes of weights that are read.
@@ -83,7 +85,7 @@ def run_worker(entry: ModelEntry, place: Place, settings: Settings, progress: Pr
 
 
 async def _serve(
-    entry: ModelEntry, place: Place, settings: Settings, progress: Progressing
+    entry: ModelEntry, place: WorkerPlace, settings: Settings, progress: Progressing
 ) -> None:
     settings = msgspec.structs.replace(settings, keep_alive_s=-1.0)
     manager = ModelManager(settings)
@@ -112,7 +114,7 @@ async def _serve(
         await manager.close()
 
 
-def _config(place: Place, folder: str) -> WorkerConfig:
+def _config(place: WorkerPlace, folder: str) -> WorkerConfig:
     return WorkerConfig(
         namespace=place.namespace,
         component=place.component,

@@ -37,7 +37,7 @@ from gptoss_local.engine.worker.sampling.draw import (
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
 from gptoss_local.engine.worker.scheduler import Scheduler, Work, fill_batch
 from gptoss_local.engine.worker.sequence import Sequence, refusal
-from gptoss_local.engine.worker.timing import Timing
+from gptoss_local.engine.worker.timing import StepTiming
 from gptoss_local.errors import ComputeError, ContextOverflowError, GptOssError
 from gptoss_local.types import FinishReason, StepTimes
 
@@ -91,7 +91,7 @@ class Engine:
         )
         self._prefetcher = Prefetcher(context, slots, self._cache, self._scheduler.pace)
         self._overlaps = math.isfinite(prompt_step_s)
-        self.timing = Timing(self._scheduler, self._speculation.costs, overlaps=self._overlaps)
+        self.timing = StepTiming(self._scheduler, self._speculation.costs, overlaps=self._overlaps)
         self._canary = Canary(context)
         self._n_done_checked = -1
         self._n_done_seen, self._check_at_s = -1, 0.0

@@ -22,7 +22,7 @@ _UNKNOWN, _LEAST = 64, 16  # tokens of a request
 _N_KNOWN = 1024
 
 
-class Turn(NamedTuple):
+class QueueTurn(NamedTuple):
     """The place of a request in the queue of all callers.
 
     Attributes:
@@ -59,9 +59,9 @@ class Callers:
         self._now = 0.0
         self._known: dict[str, _Caller] = {}  # the one that asked last at the end
 
-    def turn(self, caller: str) -> Turn:
+    def turn(self, caller: str) -> QueueTurn:
         asks = self._known[caller] = self._known.pop(caller, _Caller())
-        turn = Turn(caller, max(self._now, asks.end), asks.n_tokens)
+        turn = QueueTurn(caller, max(self._now, asks.end), asks.n_tokens)
         asks.end, asks.n_open = turn.end, asks.n_open + 1
         if len(self._known) > _N_KNOWN:
             idle = (name for name, each in self._known.items() if not each.n_open)
@@ -69,11 +69,11 @@ class Callers:
                 del self._known[gone]
         return turn
 
-    def serve(self, turn: Turn) -> None:
+    def serve(self, turn: QueueTurn) -> None:
         """Advance the clock to a request that is served now, which may be far if it is alone."""
         self._now = max(self._now, turn.start)
 
-    def end(self, turn: Turn, n_tokens: int) -> None:
+    def end(self, turn: QueueTurn, n_tokens: int) -> None:
         """Record the tokens of a request that is over."""
         asked = self._known[turn.caller]
         if n_tokens:
@@ -101,7 +101,7 @@ class Sequence:
     request: Generate
     arrival: int
     sampler: Sampler
-    turn: Turn = Turn()  # noqa: RUF009 (immutable)
+    turn: QueueTurn = QueueTurn()  # noqa: RUF009 (immutable)
     slot: Slot | None = None
     mask: Mask | None = None
     drafter: Drafter | None = None

@@ -6,7 +6,7 @@ from gptoss_local.engine.worker.costs import Rows, StepCosts
 from gptoss_local.engine.worker.scheduler import Scheduler, Work
 
 
-class Timing:
+class StepTiming:
     """Time the steps of an engine, and count their tokens.
 
     Steps of prompts may overlap, as the host does not wait for one that samples nothing. While a

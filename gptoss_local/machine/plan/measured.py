@@ -26,7 +26,7 @@ _STEPS_AGE_S = 7 * 86_400.0
 """Step times expire after this, as the machine may have been busy when they were measured."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class LoadOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of the first successful load.
 
     Attributes:
@@ -110,7 +110,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     version: int = _VERSION
-    outcome: Outcome | None = None
+    outcome: LoadOutcome | None = None
     steps: Steps | None = None
     tuning: Tuning | None = None
     tuning_failed: bool = False

@@ -18,7 +18,7 @@ _BOUNDARY_BONUS = 64
 
 
 @dataclass(slots=True, eq=False)
-class Checkpoint:
+class PrefixCheckpoint:
     """The window after the first `n_tokens` of some conversation."""
 
     n_tokens: int
@@ -35,7 +35,7 @@ class Checkpoints:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._by_digest: dict[bytes, Checkpoint] = {}
+        self._by_digest: dict[bytes, PrefixCheckpoint] = {}
         self._clock = 0
         self.n_bytes = 0
 
@@ -57,14 +57,14 @@ class Checkpoints:
         digest = next(_digests(tokens, [n_tokens]))
         if digest in self._by_digest or window.nbytes > self._max_bytes:
             return
-        checkpoint = Checkpoint(n_tokens, window, is_boundary, 0)
+        checkpoint = PrefixCheckpoint(n_tokens, window, is_boundary, 0)
         self._use(checkpoint)
         self._by_digest[digest] = checkpoint
         self.n_bytes += window.nbytes
         while self.n_bytes > self._max_bytes:
             self._evict()
 
-    def along(self, tokens: "array[int]", n_max: int) -> list[Checkpoint]:
+    def along(self, tokens: "array[int]", n_max: int) -> list[PrefixCheckpoint]:
         """Return the checkpoints after prefixes of `tokens` of at most `n_max`, the shortest first.
 
         PERF: 0.2 ms for 30k tokens, however many checkpoints there are.
@@ -73,7 +73,7 @@ class Checkpoints:
         found = (self._by_digest.get(digest) for digest in _digests(tokens, lengths))
         return [checkpoint for checkpoint in found if checkpoint is not None]
 
-    def use(self, checkpoints: Iterable[Checkpoint]) -> None:
+    def use(self, checkpoints: Iterable[PrefixCheckpoint]) -> None:
         """Count a use of each: their conversation continues."""
         for checkpoint in checkpoints:
             self._use(checkpoint)
@@ -84,7 +84,7 @@ class Checkpoints:
             return [f"checkpoints of {n_bytes} bytes, booked {self.n_bytes} of {self._max_bytes}"]
         return []
 
-    def _use(self, checkpoint: Checkpoint) -> None:
+    def _use(self, checkpoint: PrefixCheckpoint) -> None:
         self._clock += 1
         checkpoint.last_use = self._clock
 
@@ -93,7 +93,7 @@ class Checkpoints:
         self.n_bytes -= self._by_digest.pop(digest).window.nbytes
 
 
-def _value(checkpoint: Checkpoint) -> int:
+def _value(checkpoint: PrefixCheckpoint) -> int:
     return checkpoint.last_use + _BOUNDARY_BONUS * checkpoint.is_boundary
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gptoss_local.engine.llama import Context, State
 from gptoss_local.engine.protocol import PrefixOptions
-from gptoss_local.engine.worker.cache.checkpoints import Checkpoint, Checkpoints
+from gptoss_local.engine.worker.cache.checkpoints import Checkpoints, PrefixCheckpoint
 from gptoss_local.engine.worker.cache.slots import Slot, Slots, common_prefix
 from gptoss_local.errors import EngineError
 
@@ -31,7 +31,7 @@ class Match(NamedTuple):
     slot: Slot | None = None
     n_tokens: int = 0
     n_common: int = 0
-    checkpoint: Checkpoint | None = None
+    checkpoint: PrefixCheckpoint | None = None
 
     @property
     def is_continuation(self) -> bool:
@@ -95,7 +95,12 @@ class PrefixCache:
         slot.n_asked = min(slot.n_asked, len(slot.tokens))
 
     def adopt(
-        self, tokens: "array[int]", state: State, points: Iterable[Checkpoint], *, n_asked: int
+        self,
+        tokens: "array[int]",
+        state: State,
+        points: Iterable[PrefixCheckpoint],
+        *,
+        n_asked: int,
     ) -> None:
         """Make a saved state a cached prefix, with checkpoints within it.
 
@@ -178,7 +183,7 @@ class PrefixCache:
             self._save(slot, n_tokens, is_boundary=False)
 
     def _match_slot(
-        self, slot: Slot, tokens: "array[int]", n_max: int, path: list[Checkpoint]
+        self, slot: Slot, tokens: "array[int]", n_max: int, path: list[PrefixCheckpoint]
     ) -> Match:
         n_common = common_prefix(slot.tokens, tokens)
         n_tokens = min(n_common, n_max)

@@ -21,7 +21,7 @@ import numpy as np
 
 from gptoss_local.engine.llama import Context, State, library_version
 from gptoss_local.engine.protocol import PrefixOptions
-from gptoss_local.engine.worker.cache.checkpoints import Checkpoint
+from gptoss_local.engine.worker.cache.checkpoints import PrefixCheckpoint
 from gptoss_local.engine.worker.cache.slots import common_prefix
 from gptoss_local.errors import EngineError
 
@@ -106,7 +106,7 @@ class PrefixStore:
                 best = (saved, n_tokens)
         return best
 
-    def read(self, saved: SavedPrefix) -> tuple[State, list[Checkpoint]]:
+    def read(self, saved: SavedPrefix) -> tuple[State, list[PrefixCheckpoint]]:
         """Read state and checkpoints; that counts as a use.
 
         Raises:
@@ -120,7 +120,7 @@ class PrefixStore:
         except (OSError, ValueError, MemoryError) as error:
             raise EngineError(f"{saved.path} cannot be read: {error}") from error
         points = [
-            Checkpoint(section.n_tokens, window, section.is_boundary, 0)
+            PrefixCheckpoint(section.n_tokens, window, section.is_boundary, 0)
             for section, window in zip(head.sections[1:], states[1:], strict=True)
         ]
         return states[0], points
@@ -130,7 +130,7 @@ class PrefixStore:
         _unlink(saved.path)
 
     def write(
-        self, tokens: "array[int]", n_asked: int, state: State, points: Sequence[Checkpoint]
+        self, tokens: "array[int]", n_asked: int, state: State, points: Sequence[PrefixCheckpoint]
     ) -> None:
         """Save a prefix, in place of those that it contains; one that is too large is not saved.
 
