@@ -54,7 +54,11 @@ class EngineClient:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._last_words = LastWords(process.stderr) if process.stderr else None
+        assert process.stdin is not None  # all three are pipes
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._stdin, self._stdout = process.stdin, process.stdout
+        self._last_words = LastWords(process.stderr)
         self._seq_ids = itertools.count(1)
         self._sequences: dict[int, asyncio.Queue[Event | GptOssError]] = {}
         self.unread: set[int] = set()
@@ -227,9 +231,9 @@ class EngineClient:
         Running sequences end with EngineCrashedError.
         """
         self._crash = self._crash or EngineCrashedError("the model was unloaded")
-        if self._process.stdin is not None and self._process.returncode is None:
+        if self._process.returncode is None:
             self._send(Close())
-            self._process.stdin.close()
+            self._stdin.close()
         try:
             await asyncio.wait_for(self._process.wait(), _EXIT_TIMEOUT_S)
         except TimeoutError:
@@ -239,18 +243,13 @@ class EngineClient:
             await self._reader
 
     def _send(self, command: Command) -> None:
-        if self._process.stdin is None:
-            raise RuntimeError("the engine process has no stdin pipe")
-        self._process.stdin.write(protocol.encode_frame(command))
+        self._stdin.write(protocol.encode_frame(command))
 
     async def _read_event(self) -> Event:
         """Read one event; raise what ended the process if it is gone or sends garbage."""
-        stdout = self._process.stdout
-        if stdout is None:
-            raise RuntimeError("the engine process has no stdout pipe")
         try:
-            header = await stdout.readexactly(protocol.LENGTH_BYTES)
-            body = await stdout.readexactly(int.from_bytes(header, "little"))
+            header = await self._stdout.readexactly(protocol.LENGTH_BYTES)
+            body = await self._stdout.readexactly(int.from_bytes(header, "little"))
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise await self._death() from error
         try:
@@ -269,9 +268,7 @@ class EngineClient:
         code = await self._process.wait()
         what = f"signal {-code}" if code < 0 else f"exit code {code}"
         was_killed = code == -_KILLED
-        reason = ""
-        if self._last_words and not was_killed:
-            reason = await self._last_words.reason(is_signal=code < 0)
+        reason = "" if was_killed else await self._last_words.reason(is_signal=code < 0)
         return EngineCrashedError(
             f"the model runner stopped unexpectedly ({what}){f': {reason}' if reason else ''}",
             hint=_HINT_KILLED if was_killed else _HINT_CRASHED,

@@ -18,28 +18,24 @@ class LoadProgress:
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self._status = LoadStatus(model, "waiting")
+        self.status = LoadStatus(model, "waiting")
         self._base_bytes = self._part_bytes = 0
         self._start_s = self._read_s = 0.0
         self._earlier_s = 0.0  # of reading, before this part
         self._after = "starting"
-
-    @property
-    def status(self) -> LoadStatus:
-        return self._status
 
     def begin_measuring(self, n_bytes: int) -> None:
         """Begin to read `n_bytes` of weights, to be measured and then read once more."""
         self._begin(n_bytes, after="measuring", n_more_bytes=n_bytes)
 
     def begin_try(self, n_bytes: int) -> None:
-        self._begin(n_bytes, after="starting", n_tries=self._status.n_tries + 1)
+        self._begin(n_bytes, after="starting", n_tries=self.status.n_tries + 1)
 
     def _begin(self, n_bytes: int, *, after: str, n_more_bytes: int = 0, n_tries: int = 0) -> None:
-        last, self._after = self._status, after
+        last, self._after = self.status, after
         self._base_bytes, self._part_bytes = last.completed, n_bytes
         self._start_s, self._earlier_s = time.monotonic(), self._read_s
-        self._status = msgspec.structs.replace(
+        self.status = msgspec.structs.replace(
             last,
             status="loading",
             total=self._base_bytes + n_bytes + n_more_bytes,
@@ -48,13 +44,13 @@ class LoadProgress:
 
     def report(self, fraction: float) -> None:
         done_bytes = self._base_bytes + round(min(1.0, fraction) * self._part_bytes)
-        done_bytes = max(done_bytes, self._status.completed)
-        total_bytes = self._status.total
+        done_bytes = max(done_bytes, self.status.completed)
+        total_bytes = self.status.total
         self._read_s = self._earlier_s + time.monotonic() - self._start_s
         left_s = self._read_s * (total_bytes - done_bytes) / done_bytes if done_bytes else None
         is_read = done_bytes == self._base_bytes + self._part_bytes
-        self._status = msgspec.structs.replace(
-            self._status,
+        self.status = msgspec.structs.replace(
+            self.status,
             status=self._after if is_read else "loading",
             completed=done_bytes,
             seconds_left=None if left_s is None else round(left_s, 1),

@@ -20,7 +20,7 @@ import msgspec
 
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.protocol import Finished, Load, Tuned
-from gptoss_local.errors import EngineError
+from gptoss_local.errors import EngineError, UsageError
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.machine.plan.facts import ModelFacts, read_facts
 from gptoss_local.machine.plan.measured import (
@@ -275,8 +275,8 @@ def keep(path: Path, known: Measured) -> None:
     """Write it to the disk; a failure does not keep the model from loading."""
     try:
         write_measured(path, known)
-    except OSError as error:
-        _log.warning("%s cannot be written: %s", path, error)
+    except UsageError as error:
+        _log.warning("%s", error.message)
 
 
 def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:

@@ -3,14 +3,12 @@
 Knows JSON (with comments and trailing commas) and YAML; knows no program.
 """
 
-import contextlib
 import difflib
 import io
 import json
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, MutableMapping, MutableSequence
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gptoss_local.errors import UsageError
+from gptoss_local.whole_file import write_whole
 
 Format = Literal["json", "yaml"]
 _WORDS = ("null", "true", "false", "Infinity", "NaN")
@@ -232,21 +231,20 @@ class SettingsFile:
 
 @dataclass(frozen=True)
 class Change:
-    """The bytes of a file before and after; `before` is None if there is no file."""
+    """The text of a file before and after; `before` is None if there is no file."""
 
     path: Path
-    before: bytes | None
-    after: bytes
+    before: str | None
+    after: str
 
     @property
     def is_needed(self) -> bool:
         return self.before != self.after
 
     def diff(self) -> str:
-        before, after = (data.decode().splitlines() for data in (self.before or b"", self.after))
+        before, after = (self.before or "").splitlines(), self.after.splitlines()
         name = str(self.path)
-        lines = difflib.unified_diff(before, after, name, name, lineterm="", n=2)
-        return "\n".join(lines)
+        return "\n".join(difflib.unified_diff(before, after, name, name, lineterm="", n=2))
 
 
 def read_change(file: SettingsFile) -> Change:
@@ -257,11 +255,8 @@ def read_change(file: SettingsFile) -> Change:
         OSError: as the system says.
     """
     try:
-        before = file.path.read_bytes()
-    except FileNotFoundError:
-        before = None
-    try:
-        text = (before or b"").decode("utf-8")
+        before = file.path.read_bytes().decode() if file.path.exists() else None
+        text = before or ""
         mark, text = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
         is_crlf = "\r\n" in text and text.count("\r\n") == text.count("\n")
         after = merge(text.replace("\r\n", "\n") if is_crlf else text, file.wanted, file.form)
@@ -271,11 +266,7 @@ def read_change(file: SettingsFile) -> Change:
             f"cannot change {file.path}: {said}",
             hint="Nothing was changed. Correct the file, or move it out of the way.",
         ) from error
-    return Change(file.path, before, (mark + _lines(after, crlf=is_crlf)).encode())
-
-
-def _lines(text: str, *, crlf: bool) -> str:
-    return text.replace("\n", "\r\n") if crlf else text
+    return Change(file.path, before, mark + (after.replace("\n", "\r\n") if is_crlf else after))
 
 
 def make_change(change: Change) -> Path | None:
@@ -285,26 +276,14 @@ def make_change(change: Change) -> Path | None:
     read by its owner only.
 
     Raises:
-        UsageError: another program has changed the file in the meantime.
-        OSError: as the system says.
+        UsageError: another program has changed the file, or it cannot be written.
     """
     path = Path(os.path.realpath(change.path))
-    path.parent.mkdir(parents=True, exist_ok=True)
     now = path.read_bytes() if path.exists() else None
-    if now != change.before:
+    if now != (None if change.before is None else change.before.encode()):
         raise UsageError(f"{path} has just been changed by another program", hint="Try again.")
     backup = _back_up(path) if now is not None else None
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
-        try:
-            part.write(change.after)
-            part.close()
-            if now is not None:
-                shutil.copymode(path, part.name)
-            os.replace(part.name, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(part.name)
-            raise
+    write_whole(path, change.after, is_private=True)
     return backup
 
 

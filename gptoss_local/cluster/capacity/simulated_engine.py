@@ -153,9 +153,7 @@ class SimulatedEngine:
         plan, self._plan = self._plan, []
         complete = []
         for work in plan:
-            sequence, slot, is_due = work.sequence, work.sequence.slot, work.ends_in_sample
-            if slot is None:
-                raise RuntimeError("a planned sequence has no slot")
+            sequence, slot, is_due = work.sequence, work.sequence.own_slot, work.ends_in_sample
             n_past = sequence.n_past
             slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]
             if is_due:

@@ -56,6 +56,15 @@ class _BenchFile(msgspec.Struct):
     source: str = ""
 
 
+def _read(path: Path, *, hint: str = "") -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise PathNotFoundError(f"there is no file {path}", hint=hint) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
 def read_bench(path: Path) -> BenchSource:
     """Return what `gptoss bench --json` has written on any machine.
 
@@ -64,13 +73,8 @@ def read_bench(path: Path) -> BenchSource:
         UsageError: it is another kind of file.
     """
     try:
-        file = msgspec.json.decode(path.read_bytes(), type=_BenchFile)
-    except FileNotFoundError as error:
-        raise PathNotFoundError(
-            f"there is no file {path}", hint="`gptoss bench MODEL --json` prints one."
-        ) from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        content = _read(path, hint="`gptoss bench MODEL --json` prints one.")
+        file = msgspec.json.decode(content, type=_BenchFile)
     except msgspec.DecodeError as error:
         raise UsageError(
             f"{path} is not what `gptoss bench --json` prints: {in_words(error)}"
@@ -114,15 +118,9 @@ def read_arrivals(path: Path, n_ctx: int) -> list[Arrival]:
         UsageError: it is another kind of file, or holds no request.
         ContextOverflowError: a request does not fit into `n_ctx` tokens.
     """
-    try:
-        lines = path.read_bytes().splitlines()
-    except FileNotFoundError as error:
-        raise PathNotFoundError(f"there is no file {path}") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     names: dict[int, int] = {}  # a hash has 64 bits, a token 31
     requests = []
-    for number, text in enumerate(lines, 1):
+    for number, text in enumerate(_read(path).splitlines(), 1):
         if not text.strip():
             continue
         try:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dynamo.common.backend import EngineConfig, LLMEngine, LlmRegistration, WorkerConfig
 from dynamo.common.backend.health_check import build_health_check_payload, is_probe
@@ -34,10 +34,6 @@ N_BLOCK_TOKENS = 16
 """Dynamo compares prompts in steps of as many tokens."""
 
 
-class Publisher(Protocol):
-    def publish_batch(self, events: list[dict[str, Any]]) -> None: ...
-
-
 class KvEvents:
     """All that was published of one worker, whatever engine processes it has after each other.
 
@@ -45,10 +41,10 @@ class KvEvents:
     """
 
     def __init__(self) -> None:
-        self._publisher: Publisher | None = None
+        self._publisher: Any = None  # a `dynamo.llm.KvEventPublisher`
         self._held: set[int] = set()
 
-    def start(self, publisher: Publisher) -> None:
+    def start(self, publisher: Any) -> None:
         """Publish from now on; called before the worker takes requests, with an empty cache."""
         self._publisher = publisher
 

@@ -68,7 +68,7 @@ class Context:
         self.buffers = logged_buffers()
         self._own_batch = Batch(self.n_batch)
         self.chains = Chains(int(self._handle))
-        model.closes_with(self)
+        model.close_first.append(self.close)
 
     def _c_params(self, params: ContextParams) -> object:
         c = llama_cpp.llama_context_default_params()

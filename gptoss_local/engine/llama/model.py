@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ctypes import c_void_p
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import llama_cpp
 
@@ -17,10 +17,6 @@ from gptoss_local.errors import EngineError, ModelLoadError
 from gptoss_local.types import LoadMode, ModelParams
 
 _LOAD_MODES = {"auto": -1, "none": 0, "mmap": 1, "direct_io": 4, "pinned": 1}  # llama.h
-
-
-class Closeable(Protocol):
-    def close(self) -> None: ...
 
 
 class Model:
@@ -40,7 +36,8 @@ class Model:
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         start_library()
-        self._contexts: list[Closeable] = []
+        self.close_first: list[Callable[[], None]] = []
+        """Closes each context, before the weights it points into."""
         c = llama_cpp.llama_model_default_params()
         c.n_gpu_layers = params.n_gpu_layers
         devices, overrides = _devices(params), _overrides(params)  # alive until the load is over
@@ -94,13 +91,10 @@ class Model:
     def size_bytes(self) -> int:
         return int(llama_cpp.llama_model_size(self.handle))
 
-    def closes_with(self, context: Closeable) -> None:
-        self._contexts.append(context)
-
     def close(self) -> None:
         """Free the contexts, then the weights."""
-        while self._contexts:
-            self._contexts.pop().close()
+        while self.close_first:
+            self.close_first.pop()()
         if self._handle:
             unpin(self._pinned)
             llama_cpp.llama_model_free(self._handle)

@@ -24,7 +24,7 @@ from gptoss_local.engine.worker.cache.prefetch import Prefetcher
 from gptoss_local.engine.worker.cache.prefix_cache import PrefixCache
 from gptoss_local.engine.worker.cache.prefix_store import open_store
 from gptoss_local.engine.worker.cache.slots import Slots
-from gptoss_local.engine.worker.costs import StepCosts, measured_costs
+from gptoss_local.engine.worker.costs import measured_costs
 from gptoss_local.engine.worker.drafts.speculation import Speculation
 from gptoss_local.engine.worker.sampling.compiling import Compiling
 from gptoss_local.engine.worker.sampling.draw import (
@@ -84,14 +84,15 @@ class Engine:
             prepare_samplers(context)
         n_draft_max = context.n_outputs_max - context.n_seq_max
         n_streams = context.n_seq_max if backend_sampling else 0
-        costs = measured_costs(context, n_draft_max, n_streams, step_costs)
-        self._speculation = Speculation(context, n_draft_max, costs)
+        self.step_costs = measured_costs(context, n_draft_max, n_streams, step_costs)
+        """Seconds of steps, measured at the start and updated since."""
+        self._speculation = Speculation(context, n_draft_max, self.step_costs)
         self._scheduler = Scheduler(
             slots, self._cache, self.archive, self._speculation, context.n_batch, prompt_step_s
         )
         self._prefetcher = Prefetcher(context, slots, self._cache, self._scheduler.pace)
         self._overlaps = math.isfinite(prompt_step_s)
-        self.timing = StepTiming(self._scheduler, self._speculation.costs, overlaps=self._overlaps)
+        self.timing = StepTiming(self._scheduler, self.step_costs, overlaps=self._overlaps)
         self._canary = Canary(context)
         self._n_done_checked = -1
         self._n_done_seen, self._check_at_s = -1, 0.0
@@ -104,10 +105,6 @@ class Engine:
     def n_done(self) -> int:
         """Grows with anything that is computed."""
         return self.timing.n_steps + self._prefetcher.n_prefilled
-
-    @property
-    def step_costs(self) -> StepCosts:
-        return self._speculation.costs
 
     def add_request(self, request: Generate) -> list[Event]:
         """Queue a request, or refuse it immediately if it can never run."""
@@ -251,9 +248,7 @@ class Engine:
         return events
 
     def _advance(self, work: Work, row: int) -> list[Event]:
-        sequence, slot = work.sequence, work.sequence.slot
-        if slot is None:
-            raise RuntimeError("a decoded sequence has no slot")
+        sequence, slot = work.sequence, work.sequence.own_slot
         ends_in_sample = work.ends_in_sample
         n_past = len(slot.tokens)
         slot.tokens += sequence.tokens[n_past : n_past + work.n_tokens]

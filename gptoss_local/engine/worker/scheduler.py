@@ -241,9 +241,7 @@ def fill_batch(batch: Batch, plan: list[Work]) -> list[int]:
     batch.clear()
     rows = []
     for sequence, n_tokens, draft in plan:
-        slot = sequence.slot
-        if slot is None:
-            raise RuntimeError("a planned sequence has no slot")
+        slot = sequence.own_slot
         n_past = len(slot.tokens)
         if draft:
             tokens = [sequence.tokens[-1], *draft]

@@ -139,6 +139,12 @@ class Sequence:
         return len(self.tokens) - self.n_prompt
 
     @property
+    def own_slot(self) -> Slot:
+        """The slot of a running sequence."""
+        assert self.slot is not None
+        return self.slot
+
+    @property
     def n_past(self) -> int:
         """Tokens whose keys and values are in the cache."""
         return len(self.slot.tokens) if self.slot is not None else 0

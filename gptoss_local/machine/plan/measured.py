@@ -6,8 +6,6 @@ may be removed at any time. A file that cannot be read is ignored.
 
 import hashlib
 import math
-import os
-import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +16,7 @@ from gptoss_local.machine.hardware import Machine, llama_version
 from gptoss_local.machine.plan.result import Plan
 from gptoss_local.machine.plan.speed import Speed
 from gptoss_local.types import OffloadTimes, StepTimes
+from gptoss_local.whole_file import write_whole
 
 _VERSION = 2  # 1 had thresholds of 2 to 4: see `break_even`
 _CLEARLY = 1.1  # a single token must be so much faster with experts brought to the GPU
@@ -199,8 +198,9 @@ def read_measured(path: Path) -> Measured:
 
 
 def write_measured(path: Path, measured: Measured) -> None:
-    """Write the file atomically. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(measured)))
-    os.replace(file.name, path)
+    """Write all of the file or nothing.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    write_whole(path, msgspec.json.format(msgspec.json.encode(measured)).decode(), is_private=True)

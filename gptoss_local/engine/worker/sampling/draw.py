@@ -31,13 +31,11 @@ def place_sampler(sequence: Sequence, context: Context) -> None:
 
     Not if its tokens are drawn from logits, nor if its mask was violated there.
     """
-    if sequence.slot is None:
-        raise RuntimeError("an admitted sequence has no slot")
     is_violated = sequence.mask is not None and sequence.mask.n_rejected > 0
     if sequence.request.needs_logits or is_violated:
-        context.chains.detach(sequence.slot.index)
+        context.chains.detach(sequence.own_slot.index)
     else:
-        sequence.sampler.bind(context, sequence.slot.index)
+        sequence.sampler.bind(context, sequence.own_slot.index)
 
 
 def draw(sequence: Sequence, context: Context, row: int, draft: Seq[int] = ()) -> list[int]:
@@ -96,9 +94,7 @@ def move_to_cpu(sequence: Sequence, context: Context, cache: PrefixCache) -> Non
     It can be decoded again immediately, as the sliding window has not moved on. The answer does
     not move back to the device: a move costs as much as a hundred tokens on the CPU.
     """
-    slot = sequence.slot
-    if slot is None:
-        raise RuntimeError("a drawn sequence has no slot")
+    slot = sequence.own_slot
     sequence.sampler.unbind()
     context.chains.detach(slot.index)
     cache.rewind(slot, len(slot.tokens) - 1)
