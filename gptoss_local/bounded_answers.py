@@ -13,10 +13,7 @@ UNCOMPRESSED = {"Accept-Encoding": "identity"}
 
 
 def bound(response: httpx2.Response, n_most: float) -> None:
-    """Let reading an answer raise DecodingError after so many bytes, or if it is compressed.
-
-    To be called by a hook for responses, which comes before anything is read.
-    """
+    """Have a hook limit the bytes of an answer, and refuse compression, by DecodingError."""
     response.stream = _Bounded(response, n_most)
 
 

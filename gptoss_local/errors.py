@@ -152,10 +152,7 @@ class ServerBusyError(ServerUnavailableError):
 
 
 class RateLimitError(ServerUnavailableError):
-    """An API key is over a limit of its own.
-
-    The next request is admitted after `retry_after_s` whole seconds.
-    """
+    """An API key is over its limit; the next request is admitted after `retry_after_s` seconds."""
 
     http_status = 429
 
@@ -251,10 +248,7 @@ def disk_error(message: str, error: OSError, *, hint: str) -> DiskError:
 
 
 def newer_file(kind: type[_Error], path: object, version: int, known: int) -> _Error:
-    """Return the error for a file that a later version of gptoss wrote, which must stay.
-
-    `known` is the latest version that this program knows.
-    """
+    """The error for a file of a later gptoss, which must stay; `known` is our latest version."""
     return kind(
         f"{path} was written by a newer gptoss (version {version} of the file, this one knows "
         f"{known})",

@@ -63,11 +63,7 @@ ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name, or path o
 
 
 def repository(text: str) -> str | None:
-    """Return `OWNER/NAME` or `OWNER/NAME@REVISION`; None if the text names no repository.
-
-    Also reads `https://huggingface.co/OWNER/NAME`, `hf.co/OWNER/NAME`, `.../tree/REVISION` and
-    `hf://OWNER/NAME`.
-    """
+    """Read `OWNER/NAME[@REVISION]`, `hf://` or an address of the hub; None for other text."""
     text = text.removeprefix("hf://")
     if match := _ADDRESS.fullmatch(text):
         return match[1] if match[2] is None else f"{match[1]}@{match[2]}"

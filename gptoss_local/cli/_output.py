@@ -60,10 +60,7 @@ def print_json(**data: Any) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Print columns as Ollama does: upper-case header, four spaces between.
-
-    A Chinese character is as wide as two letters.
-    """
+    """Print columns as Ollama does; a Chinese character is as wide as two letters."""
     from rich.cells import cell_len
 
     table = [[_pieces(cell) for cell in row] for row in (header, *rows)]

@@ -232,10 +232,7 @@ def _summary(facts: "ModelFacts", chosen: "Plan") -> str:
 def _print_bar(
     console: Any, label: str, total_bytes: int, sizes: dict[str, int], remark: str
 ) -> None:
-    """Print a bar of letters: what each part takes of the whole, the rest free.
-
-    Where the parts take more than available, a `|` shows where the memory ends.
-    """
+    """Print the parts and the free rest as letters; `|` marks the end of a memory too small."""
     from rich.text import Text
 
     from gptoss_local.machine.plan.words import gib

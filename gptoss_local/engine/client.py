@@ -1,7 +1,4 @@
-"""The server's side of an engine process: an asyncio client that survives its death.
-
-Knows token ids only. Thread: one event loop.
-"""
+"""The asyncio client of an engine process, which survives its death. Thread: one event loop."""
 
 import asyncio
 import contextlib
@@ -226,10 +223,7 @@ class EngineClient:
         return await answer
 
     async def close(self) -> None:
-        """End the process, which may save prefixes for some seconds before it does.
-
-        Running sequences end with EngineCrashedError.
-        """
+        """End the process once it has saved prefixes; answers end with EngineCrashedError."""
         self._crash = self._crash or EngineCrashedError("the model was unloaded")
         if self._process.returncode is None:
             self._send(Close())

@@ -118,10 +118,7 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 
 
 class Prefetch(msgspec.Struct, frozen=True, tag="prefetch"):
-    """Prefill `tokens` while there is nothing else to do; never answered.
-
-    A later one of the same `lineage`, any name for a conversation, replaces it.
-    """
+    """Prefill `tokens` when idle, in place of those of the same `lineage`; never answered."""
 
     lineage: str
     tokens: list[int]
@@ -292,10 +289,7 @@ def encode_frame(message: Command | Event) -> bytes:
 
 
 def write_frames(stream: BinaryIO, messages: Sequence[Command | Event]) -> None:
-    """Write them as frames, all of them.
-
-    NOTE: a full pipe takes only a part when the process is stopped (Ctrl-Z).
-    """
+    """Write all frames. NOTE: a full pipe takes a part when the process is stopped (Ctrl-Z)."""
     if messages:
         frames = b"".join(map(encode_frame, messages))
         n_sent = stream.write(frames)

@@ -92,10 +92,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_machine(models_dir: Path) -> Machine:
-    """Look at this machine; takes some milliseconds, more with a GPU.
-
-    `models_dir` need not exist.
-    """
+    """Look at this machine, in milliseconds; `models_dir` need not exist."""
     driver, gpus = read_gpus()
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     memory = psutil.virtual_memory()
@@ -212,10 +209,7 @@ def _n_performance_cores(sys_dir: Path, n_cores: int | None, usable: set[int]) -
 
 
 def _fast_cpus(sys_dir: Path, usable: set[int]) -> set[int] | None:
-    """Return the logical cores of the fast kind; None where the kernel knows one kind.
-
-    On Arm it has each core's capacity instead, 1024 for the fastest.
-    """
+    """The fast logical cores, on Arm by capacity; None where the kernel knows one kind."""
     listed = read(sys_dir / "devices/cpu_core/cpus")  # only where there are cpu_atom ones, too
     if listed is not None:
         return set(_cpu_list(listed))

@@ -53,10 +53,7 @@ class AnswerEnergy:
         self.n_new += n_tokens
 
     async def note(self, event: Started | Done, model: LoadedModel | RemoteModel) -> Started | Done:
-        """Read the counters where the answer begins and ends; the last event has what it took.
-
-        The beginning waits for nothing.
-        """
+        """Read the counters at the beginning, without waiting, and at the end of an answer."""
         if isinstance(event, Started):
             if names := _gpus_of(model):
                 self._begun_s = time.monotonic()

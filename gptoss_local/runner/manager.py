@@ -70,10 +70,7 @@ class ModelManager:
     async def load(
         self, entry: ModelEntry, *, n_ctx: int | None = None, keep_alive_s: float | None = None
     ) -> AsyncGenerator[LoadStatus, None]:
-        """Load a model and yield how far that is; arguments and errors as `use`.
-
-        The load continues if its client leaves.
-        """
+        """Load a model, even if its client leaves; arguments and errors as `use`."""
         ready = asyncio.ensure_future(self._touch(entry, n_ctx, keep_alive_s))
         try:
             await asyncio.sleep(0)  # now its load is there, if it needs one
@@ -192,10 +189,7 @@ class ModelManager:
         return await asyncio.to_thread(read_vocabulary, path, self.settings)
 
     async def n_ctx_train(self, entry: ModelEntry) -> int:
-        """Return the longest context that a model was trained for; errors as `vocabulary`.
-
-        Of one that is computed elsewhere, the context there; errors as `use`.
-        """
+        """The longest context of a model; of one computed elsewhere, the context there."""
         if entry.upstream is not None:
             async with self.use(entry) as model:
                 return model.engine.loaded.n_ctx
@@ -228,10 +222,7 @@ class ModelManager:
         await self._remote.close()
 
     async def _ready(self, entry: ModelEntry, n_ctx: int | None) -> LoadedModel:
-        """Return a loaded model that serves the request; the caller acquires it without awaiting.
-
-        Requests for one model share its load, which continues when their clients leave.
-        """
+        """Return a loaded model, whose load requests share; the caller acquires it at once."""
         while True:
             wanted_n_ctx = n_ctx or entry.defaults.n_ctx
             model = self._models.get(entry.weights_id)

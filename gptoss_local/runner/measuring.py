@@ -237,10 +237,7 @@ async def tune(
 
 
 def is_due(plan: Plan, known: Measured) -> bool:
-    """Return whether a load should begin with `calibrate`: the first with a GPU and experts in RAM.
-
-    Not if the user has set the number of tokens from which the experts come over.
-    """
+    """A load calibrates if a GPU uses experts in RAM, once, and unless the user decided."""
     is_told = "GGML_OP_OFFLOAD_MIN_BATCH" in os.environ
     is_tried = known.tuning is not None or known.tuning_failed
     return plan.placement.shares_experts and not is_tried and not is_told
@@ -249,10 +246,7 @@ def is_due(plan: Plan, known: Measured) -> bool:
 async def calibrate(
     plan: Plan, load: Load, known: Measured, known_path: Path, progress: LoadProgress
 ) -> Measured:
-    """Measure in a few seconds what a plan cannot know: from how many tokens a GPU is faster.
-
-    A failure does not keep the model from loading; only the failure is remembered then.
-    """
+    """Measure from how many tokens a GPU is faster. After a failure, only that is remembered."""
     path = Path(load.model_path)
     progress.begin_measuring(read_info(path).size_bytes)
     load = msgspec.structs.replace(load, budget_bytes={})  # its contexts are smaller

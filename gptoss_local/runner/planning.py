@@ -46,10 +46,7 @@ class Attempt(msgspec.Struct, frozen=True):
 def next_attempt(
     last: Attempt, plan: Plan, error: EngineError, *, free_before: list[int], free_now: list[int]
 ) -> Attempt | None:
-    """Return the attempt after one that failed; None if no smaller plan would help.
-
-    `free_before` and `free_now` are bytes on each GPU, when it was planned and after the failure.
-    """
+    """Return a smaller attempt after a failure, by free bytes of GPUs; None if none helps."""
     was_killed = isinstance(error, EngineCrashedError) and error.was_killed
     if plan.host.weights and (was_killed or "allocate CPU" in error.message):
         return msgspec.structs.replace(last, maps_host=True)

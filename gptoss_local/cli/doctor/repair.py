@@ -32,10 +32,7 @@ _SYSTEMCTL_S = 20
 
 
 def find_faults(settings: Settings) -> Iterator[Verdict]:
-    """Look at files, folders, the store and the shell, in the order in which to repair them.
-
-    Later ones are looked for once earlier ones have been taken, as a repair may show more.
-    """
+    """Look in the order of repairs; later ones are looked for once earlier ones are made."""
     yield from _settings_files(settings)
     yield from folder_faults(settings)
     yield from _store(settings)

@@ -124,10 +124,7 @@ def _list(*, json: bool) -> None:
 
 
 def _load(client: "Client", model: str, n_ctx: int) -> int:
-    """Load a model with the context that is wanted, or with what fits; returns how much it has.
-
-    An `n_ctx` of 0 leaves it to the server.
-    """
+    """Load a model with `n_ctx` tokens (0: any) or as many as fit; return how many it has."""
     with progress_bar(quiet=not sys.stderr.isatty(), if_interrupted=continues(model)) as bar:
         for wish in [n_ctx, n_ctx * 3 // 4, n_ctx // 2] if n_ctx else []:
             with contextlib.suppress(DoesNotFitError):

@@ -157,10 +157,7 @@ class _Edits:
         return text
 
     def change(self, node: Any, value: Any, depth: int) -> None:
-        """Make the text of a node that of a value, by as little as possible.
-
-        `node` comes from json5's model: `_tok` and `_end_tok` are its first and last token.
-        """
+        """Make a node of json5's model that value, by as small an edit as possible."""
         kind = type(node).__name__
         if kind == "JSONObject" and isinstance(value, dict):
             keys = [_plain(self._text_of(key)) for key in node.keys]

@@ -1,4 +1,1 @@
-"""Answer how many machines a number of users takes, by simulating the scheduler on measured times.
-
-Knows no server and computes no token.
-"""
+"""Simulate the scheduler on measured times, to answer how many machines a number of users takes."""

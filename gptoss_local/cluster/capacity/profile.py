@@ -68,10 +68,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def _n_seen_by_prompts(
         self, depths: Sequence[int], chunks: Sequence[tuple[int, int]], n_held: int
     ) -> float:
-        """Return how many own cells cost as much as what the tokens of prompts look at.
-
-        On a CPU, cells that a stream looks at cost a whole tile, which it shares with prompts.
-        """
+        """Weigh what prompts look at, in own cells; on a CPU they share a stream's tiles."""
         n_tokens, n_own = sum(n for _, n in chunks), sum(n * n_past for n_past, n in chunks)
         if self.has_gpu:
             return n_tokens * n_held

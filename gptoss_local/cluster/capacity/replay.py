@@ -59,10 +59,7 @@ def replay(
     engines: Sequence[SimulatedEngine],
     route: Route = least_outstanding,
 ) -> list[Served]:
-    """Return what became of each request, in their order.
-
-    `route` chooses the engine of a request when it arrives.
-    """
+    """Return the outcome of each request; `route` chooses its engine when it arrives."""
     served = [Served(number, 0.0) for number in range(len(requests))]
     followers: defaultdict[int, list[int]] = defaultdict(list)
     # (when, what, which): what comes at the same time as a step ends is in the next one

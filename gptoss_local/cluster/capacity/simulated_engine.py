@@ -24,10 +24,7 @@ class _NoSampler:
 
 
 class _CountedContext:
-    """Has what `Slots` and `PrefixCache` ask of llama.cpp's context; moves of cells cost nothing.
-
-    A prefix can be continued anywhere, as if there were a checkpoint at each of its tokens.
-    """
+    """The part of `Context` that the cache needs; moves are free, any point resumes."""
 
     can_share = True
     n_swa = 128

@@ -150,10 +150,7 @@ def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _:
 
 
 def simulate(profile: Profile, goal: Goal, n_streams: float) -> MachineLoad:
-    """Return what one machine does with random arrivals (Poisson).
-
-    `n_streams` answers are under way on average, if they come as fast as they are read.
-    """
+    """Simulate a machine with random arrivals (Poisson) of `n_streams` answers at a time."""
     rate = n_streams * goal.tokens_per_user_s / goal.n_answer
     dice = random.Random(0)  # the same for every load, so that loads can be compared
     times = itertools.accumulate(dice.expovariate(1.0) / rate for _ in range(_N_REQUESTS))

@@ -1,7 +1,4 @@
-"""Read measurements of `gptoss bench`, and recorded arrivals.
-
-Arrivals have the format of Mooncake's traces, which Dynamo's tools read, too.
-"""
+"""Read measurements of `gptoss bench`, and recorded arrivals in the format of Mooncake's traces."""
 
 from pathlib import Path
 from typing import Annotated

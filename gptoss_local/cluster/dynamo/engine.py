@@ -35,10 +35,7 @@ N_BLOCK_TOKENS = 16
 
 
 class KvEvents:
-    """All that was published of one worker, whatever engine processes it has after each other.
-
-    Thread: one event loop.
-    """
+    """All published blocks of one worker, across its engine processes. Thread: one event loop."""
 
     def __init__(self) -> None:
         self._publisher: Any = None  # a `dynamo.llm.KvEventPublisher`
@@ -196,10 +193,7 @@ class DynamoEngine(LLMEngine):  # type: ignore[misc]
 async def _chunks(
     events: AsyncGenerator[Prefilled | Tokens | Finished, None], asked: WorkerRequest
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield what Dynamo calls chunks: `LLMEngineOutput`.
-
-    The last tokens and the cost come in one, as a frontend stops reading at a stop token.
-    """
+    """Yield `LLMEngineOutput`s; the last has the stop token and the cost."""
     last: dict[str, Any] = {"token_ids": [], "index": 0}
     async for event in events:
         if isinstance(event, Tokens):

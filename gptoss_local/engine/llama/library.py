@@ -121,9 +121,7 @@ _BUFFER = re.compile(
 
 
 class MemoryBuffer(msgspec.Struct, frozen=True):
-    """One allocation: its place (`CUDA0`, `CPU_Mapped`, `CUDA_Host`), purpose, and size to 0.01
-    MiB.
-    """
+    """One allocation: place (`CUDA0`, `CPU_Mapped`, …), purpose, and size to 0.01 MiB."""
 
     place: str
     purpose: str

@@ -22,10 +22,7 @@ _WORTH_WAITING = 256  # tokens that another sequence is prefilling anyway
 
 
 class Work(NamedTuple):
-    """`n_tokens` of the pending tokens of a sequence, to be decoded in one step.
-
-    A draft may follow them: tokens that do not belong to the sequence yet.
-    """
+    """Pending tokens of a sequence for one step; a draft, not part of it yet, may follow."""
 
     sequence: Sequence
     n_tokens: int
@@ -119,10 +116,7 @@ class Scheduler:
         return work
 
     def _take_turns(self, work: list[Work]) -> list[Work]:
-        """Leave some streams to the next step if one of all takes too long for what it yields.
-
-        Those that have waited longest come first, so each waits for as many steps as any other.
-        """
+        """Leave streams to later steps if one with all is too slow; longest waits first."""
         n_streams = self._costs.n_streams(len(work))
         self._n_plans += 1
         if n_streams < len(work):
@@ -150,10 +144,7 @@ class Scheduler:
         self.n_preempted += 1
 
     def release(self, sequence: Sequence, *, is_intact: bool = True) -> None:
-        """Take the slot of a running sequence, or forget a waiting one.
-
-        What is in the slot becomes a cached prefix, if it is `is_intact`.
-        """
+        """Forget a waiting sequence, or take its slot and keep its prefix if `is_intact`."""
         if sequence.slot is None:
             self.waiting.remove(sequence)
             return
@@ -172,10 +163,7 @@ class Scheduler:
         return problems
 
     def _is_coming(self, sequence: Sequence, match: Match) -> bool:
-        """Return whether a running prompt will soon hold more of the sequence than is cached.
-
-        Agents ask several things about the same files at the same time: these are prefilled once.
-        """
+        """A running prompt will soon hold more of it: agents ask about the same files."""
         for other in self.running:
             if other.n_past < other.n_prompt:
                 n_common = common_prefix(sequence.tokens, other.tokens)

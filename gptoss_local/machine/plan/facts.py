@@ -145,10 +145,7 @@ def model_facts(info: GGUFInfo, *others: GGUFInfo) -> ModelFacts:
 
 
 def published_facts(n_layers: int, n_experts: int) -> ModelFacts:
-    """Return facts of gpt-oss-20b (24 layers, 32 experts) or -120b (36, 128) before a download.
-
-    As `gptoss convert` makes them: experts in MXFP4, the rest in Q8_0, vectors and routers in f32.
-    """
+    """Facts of gpt-oss-20b (24, 32) or -120b (36, 128) as `gptoss convert` makes them."""
     n_embd, n_vocab, n_query, n_kv, n_heads = 2880, 201_088, 4096, 512, 64
     table_bytes = n_embd * n_vocab * 34 // 32
     n_matrix = n_embd * (2 * n_query + 2 * n_kv)

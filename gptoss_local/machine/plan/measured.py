@@ -103,10 +103,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known; None: not yet.
-
-    `tuning_failed`: a first load could not measure, so later ones do not try again.
-    """
+    """All that is known, None if not yet; after `tuning_failed` no load tries again."""
 
     version: int = _VERSION
     outcome: LoadOutcome | None = None

@@ -118,10 +118,7 @@ def mask_bytes(facts: ModelFacts, shape: Shape) -> int:
 
 
 def device_sampling_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Return what sampler chains add if the rows of logits are the peak, and not a layer.
-
-    They hold logits, probabilities and their order. GPU: estimated.
-    """
+    """Logits, probabilities and order of sampler chains beyond the peak. GPU: estimated."""
     in_head = _in_head(facts, shape)
     without = max(_in_layer(facts, shape), in_head)
     return max(0, in_head + 4 * head_bytes(facts, shape) - without)
@@ -172,10 +169,7 @@ def runtime_bytes(shape: Shape) -> int:
 
 
 def host_bytes(facts: ModelFacts, shape: Shape, *, has_experts: bool) -> int:
-    """Return host memory besides weights and cache if a GPU computes: inputs, masks, logits.
-
-    With experts of its own, the host computes batches that are too small to be worth a transfer.
-    """
+    """Host memory besides weights and cache if a GPU computes; experts there add small batches."""
     inputs = _n_ubatch(shape) * 4 * (facts.n_embd + 10)
     small = min(_n_ubatch(shape), MAX_HOST_BATCH) * _token_bytes(facts) if has_experts else 0
     return mask_bytes(facts, shape) + inputs + small + output_bytes(facts, shape) + 2 * _MIB

@@ -1,7 +1,4 @@
-"""The user's options for a plan, and the objectives that `GPTOSS_PRESET` names.
-
-The presets of chats, in `gptoss_local.talk.presets`, are something else.
-"""
+"""The user's options for a plan, and its objectives; chats have other presets."""
 
 import msgspec
 

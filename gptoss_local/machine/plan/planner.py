@@ -113,10 +113,7 @@ def gpu_budget(gpu: Gpu, options: PlanOptions) -> int:
 def _budget(
     facts: ModelFacts, shape: Shape, machine: Machine, gpu: Gpu, options: PlanOptions
 ) -> int:
-    """Return what a plan may use of a GPU: nothing without code for it.
-
-    Of RAM that it shares with the host, that is what the host does not need.
-    """
+    """Bytes of a GPU for a plan: none without code for it, and none of the host's RAM."""
     if not machine.has_code_for(gpu):
         return 0
     budget = gpu_budget(gpu, options)

@@ -33,10 +33,7 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def missing_share(self, available_bytes: int) -> float:
-        """Return the share of the host's weights for which the page cache has no room.
-
-        They are read from the disk again whenever they are used.
-        """
+        """The share of the host's weights that is read from the disk again at each use."""
         missing_bytes = min(self.mapped, max(0, self.total - available_bytes))
         return missing_bytes / max(1, self.mapped + self.weights)
 

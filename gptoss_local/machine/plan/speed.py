@@ -142,10 +142,7 @@ def _decode_s(
     n_rows: int,
     link_bytes_s: float | None,
 ) -> dict[Bound, float]:
-    """Return seconds of a step of `n_rows` sequences, each after a prompt of N_PROMPT tokens.
-
-    With `link_bytes_s`, the host's experts come over to the GPU.
-    """
+    """Seconds of a step after N_PROMPT tokens; with a link, the host's experts come over."""
     host_share = placement.expert_bytes_on_host(facts) / facts.expert_bytes
     cpu_params_s = _cpu_params_s(machine)
     n_host = len(placement.host_experts) + len(placement.host_parts)

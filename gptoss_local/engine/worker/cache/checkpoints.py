@@ -28,10 +28,7 @@ class PrefixCheckpoint:
 
 
 class Checkpoints:
-    """All checkpoints, found by the tokens before them.
-
-    When they are more than `max_bytes`, the one whose last use is the longest ago goes.
-    """
+    """Checkpoints by the tokens before them; over `max_bytes` the least recently used goes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

@@ -35,19 +35,12 @@ class Match(NamedTuple):
 
     @property
     def is_continuation(self) -> bool:
-        """Return whether the new prompt contains the slot's whole prompt.
-
-        If so, the slot's old answer can be discarded: it comes back without its analysis, or it is
-        part of `n_common` already.
-        """
+        """The slot's old answer can go: the prompt contains the slot's whole prompt."""
         return self.slot is not None and self.n_common >= self.slot.n_asked
 
 
 class PrefixCache:
-    """Slots with their cached prefixes, and checkpoints within these.
-
-    A linear scan over the slots finds the longest common prefix: 20 us for 30k tokens each.
-    """
+    """Slots with their cached prefixes, and checkpoints within these."""
 
     def __init__(self, context: Context, slots: Slots, options: PrefixOptions) -> None:
         self._context = context
@@ -128,10 +121,7 @@ class PrefixCache:
         self._slots.cut(slot, n_tokens if self._slots.is_live(slot, n_tokens) else 0)
 
     def make_room(self, n_cells: int) -> None:
-        """Evict cached prefixes from their ends until `n_cells` are free or none is left.
-
-        What stays of a prefix ends where it can be continued.
-        """
+        """Evict ends of cached prefixes, to where they can continue, until cells are free."""
         while (n_missing := n_cells - self._slots.n_cells_free) > 0 and self._slots.cached:
             victim = self._slots.cached[0]
             n_kept = max(0, len(victim.tokens) - n_missing)

@@ -18,10 +18,7 @@ _N_RECENT = 32_768  # tokens of one generation of `RecentAnswers`
 
 
 class NgramIndex:
-    """Remember where each run of `N_GRAM` tokens was last seen in a list that only grows.
-
-    `update` indexes tokens that were appended.
-    """
+    """The last place of each run of `N_GRAM` tokens in a list that only grows; see `update`."""
 
     def __init__(self, tokens: "array[int]") -> None:
         self.tokens = tokens
@@ -66,10 +63,7 @@ class RecentAnswers:
 
 
 class Drafter:
-    """Find drafts for one sequence, and learn how good they are.
-
-    `tokens` is the list that the sequence appends to; `recent` is searched for what it lacks.
-    """
+    """Find drafts for one sequence in its `tokens`, a growing list, and in `recent` answers."""
 
     def __init__(self, tokens: "array[int]", recent: RecentAnswers | None = None) -> None:
         self._index = NgramIndex(tokens)
@@ -86,10 +80,7 @@ class Drafter:
 
     @property
     def acceptance(self) -> float:
-        """The chance that the next token of a draft is right, given those before it.
-
-        A long match promises much, until guesses of this sequence have been wrong.
-        """
+        """The chance that a draft's next token is right, by its match and earlier guesses."""
         n_right = self._n_matched / (1 + self._n_wrong) ** 2 + self._n_right
         return n_right / (n_right + 1 + self._n_wrong)
 
@@ -116,10 +107,7 @@ class Drafter:
         return source[at : at + n_tokens].tolist()
 
     def advance(self, n_accepted: int) -> None:
-        """Record that `n_accepted` tokens of a draft were right, followed by one sampled token.
-
-        What `look` found is compared with that token, even if nothing was drafted.
-        """
+        """Compare what `look` found with the sampled token, after the accepted ones."""
         if self._source is None:
             return
         source, at = self._source

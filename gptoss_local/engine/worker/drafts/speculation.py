@@ -13,11 +13,7 @@ from gptoss_local.engine.worker.sequence import Sequence
 
 
 class Speculation:
-    """Drafts for all sequences of one engine.
-
-    `context` must have room for the logits of every row. All drafts of a step have `n_draft_max`
-    tokens at most.
-    """
+    """Drafts of all sequences, `n_draft_max` tokens a step; the context has room for all logits."""
 
     def __init__(self, context: Context, n_draft_max: int, costs: StepCosts) -> None:
         self.n_drafted = self.n_accepted = 0

@@ -68,10 +68,7 @@ def _read_cold(file: Path) -> Iterator[int]:
 
 
 def _is_cached(descriptor: int, last: int) -> bool:
-    """Return whether the last byte of a block, and so most likely all, is in the page cache.
-
-    NOTE: asking makes the system read some pages around it. So ask once, before the read.
-    """
+    """Test a block's last byte. NOTE: that makes the system read around it: ask once."""
     try:
         os.preadv(descriptor, [bytearray(1)], last, os.RWF_NOWAIT)
     except BlockingIOError:

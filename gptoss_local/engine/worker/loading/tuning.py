@@ -62,10 +62,7 @@ def tune(
 
 
 def tune_offload(model: Model, params: ContextParams) -> Tuned:
-    """Measure what a first load must know where experts lie on the host, in some seconds.
-
-    The process must have GGML_OP_OFFLOAD_MIN_BATCH at 1.
-    """
+    """Measure what a first load must know, in seconds; the process offloads from 1 token."""
     offload = _offload(model, params, _FEW_SIZES)
     _, token_s, gpu_s = offload[0]
     n_batch, _, batch_s = offload[-1]
@@ -145,10 +142,7 @@ def _prompt_size(steps: _Steps, context: Context) -> int:
 
 
 def _offload(model: Model, params: ContextParams, sizes: tuple[int, ...]) -> OffloadTimes:
-    """Time batches with the host's experts brought to the GPU, and computed where they are.
-
-    The last one is a whole batch, which is not tried on the host.
-    """
+    """Time batches with the host's experts on the GPU and, but for the last, on the host."""
     context = Context(model, _small(params, params.n_batch))
     host_context = Context(model, _without_offload(_small(params, sizes[-1])))
     on_gpu, on_host = _Steps(context), _Steps(host_context)

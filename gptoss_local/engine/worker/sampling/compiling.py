@@ -9,10 +9,7 @@ from gptoss_local.errors import GptOssError
 
 
 class Compiling:
-    """Holds sequences until they have their masks.
-
-    Without `masks` no sequence may need one.
-    """
+    """Holds sequences until they have their masks; without `masks` none may need one."""
 
     def __init__(self, masks: MaskCompiler | None) -> None:
         self._masks = masks

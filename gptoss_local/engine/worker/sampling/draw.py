@@ -27,10 +27,7 @@ def prepare_samplers(context: Context) -> None:
 
 
 def place_sampler(sequence: Sequence, context: Context) -> None:
-    """Let the device sample an admitted sequence.
-
-    Not if its tokens are drawn from logits, nor if its mask was violated there.
-    """
+    """Sample on the device, unless tokens are drawn from logits or the mask was violated there."""
     is_violated = sequence.mask is not None and sequence.mask.n_rejected > 0
     if sequence.request.needs_logits or is_violated:
         context.chains.detach(sequence.own_slot.index)
@@ -101,11 +98,7 @@ def move_to_cpu(sequence: Sequence, context: Context, cache: PrefixCache) -> Non
 
 
 def score(n_top: int | None, context: Context, row: int, tokens: Seq[int]) -> list[Logprob]:
-    """Look up what was drawn from row `row` of the last batch.
-
-    `n_top` is how many of the likeliest tokens to include; None: no log-probabilities at all. The
-    CPU must have drawn `tokens`, one or none, from the row.
-    """
+    """Score `tokens`, at most one, that the CPU drew, and the `n_top` likeliest in its place."""
     if n_top is None:
         return []
     return [logprob(context.logits(row), token, n_top) for token in tokens]
