@@ -17,12 +17,13 @@ from gptoss_local.cli._output import INTERRUPTED, is_linear, print_facts, say
 from gptoss_local.cli.web import show_page
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, load_settings
-from gptoss_local.talk.presets import Preset, find_preset
+from gptoss_local.talk.presets import find_preset
 from gptoss_local.types import Effort
 
 if TYPE_CHECKING:
     from gptoss_local.machine.hardware import Machine
     from gptoss_local.talk.history import ChatSummary, History
+    from tui.conversation import Conversation
 
 
 def chat(
@@ -56,6 +57,7 @@ def chat(
     chosen = find_preset(preset) if preset is not None else None
     gc.disable()  # PERF: imports make no garbage; 0.6 instead of 0.8 s of CPU to the first prompt
     from gptoss_local.talk.history import History
+    from tui.conversation import Conversation
 
     settings = load_settings()
     history = History(settings.history_path)
@@ -65,12 +67,17 @@ def chat(
         if resume and opened is None:
             raise UsageError("there is no chat to continue", hint="Begin one: gptoss chat")
         name = _ready_model(model, opened or last, settings)
-        show = _talk if is_linear() else _show
-        left_id = show(settings, history, name, effort, opened.id if opened else None, chosen)
+        conversation = Conversation(history, name, "medium")
+        if opened is not None:
+            conversation.open(opened.id)
+        if chosen is not None:
+            conversation.begin_with(*chosen)
+        conversation.set_model(name, effort or conversation.effort)
+        (_talk if is_linear() else _show)(settings, history, conversation)
     finally:
         history.close()
-    if left_id is not None:
-        print(f"Saved. Continue with: gptoss chat --chat {left_id}")
+    if conversation.chat_id is not None:
+        print(f"Saved. Continue with: gptoss chat --chat {conversation.chat_id}")
 
 
 def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settings) -> str:
@@ -88,31 +95,18 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
     return find_model(name, settings).name
 
 
-def _talk(
-    settings: Settings,
-    history: "History",
-    model: str,
-    effort: Effort | None,
-    chat_id: int | None,
-    preset: tuple[str, Preset] | None,
-) -> int | None:
-    """Talk line by line; return the chat that was open last."""
+def _talk(settings: Settings, history: "History", conversation: "Conversation") -> None:
+    """Talk line by line."""
     from gptoss_local.cli._answer import Printer
     from gptoss_local.cli._repl import Repl
     from gptoss_local.cli._saved_chat import SavedChat
-    from tui.conversation import Conversation
 
     say("This terminal cannot be drawn on: chatting line by line.")
-    conversation = Conversation(history, model, "medium")
-    if chat_id is not None:
-        conversation.open(chat_id)
-    if preset is not None:
-        conversation.begin_with(*preset)
     chat = SavedChat(
         running_server(settings),
-        model,
+        conversation.model,
         Printer(hide_reasoning=False, stats=False, wraps=True),
-        think=effort or conversation.effort,
+        think=conversation.effort,
         system=conversation.instructions,
         options=conversation.request()["options"],
         messages=[m for m in conversation.request()["messages"] if m["role"] != "system"],
@@ -120,32 +114,17 @@ def _talk(
         saved=conversation,
     )
     Repl(chat, settings).talk()
-    return conversation.chat_id
 
 
-def _show(
-    settings: Settings,
-    history: "History",
-    model: str,
-    effort: Effort | None,
-    chat_id: int | None,
-    preset: tuple[str, Preset] | None,
-) -> int | None:
-    """Run the app until the user leaves; return the chat that was open then."""
+def _show(settings: Settings, history: "History", conversation: "Conversation") -> None:
+    """Run the app until the user leaves."""
     import asyncio
 
     from gptoss_local.api.client import AsyncClient
     from gptoss_local.talk.tools import ToolSources
     from tui.app import ChatApp
-    from tui.conversation import Conversation
     from tui.server import ChatServer
 
-    conversation = Conversation(history, model, "medium")
-    if chat_id is not None:
-        conversation.open(chat_id)
-    if preset is not None:
-        conversation.begin_with(*preset)
-    conversation.set_model(model, effort or conversation.effort)
     server = ChatServer(AsyncClient(settings), partial(running_server, settings))
     sources = ToolSources(settings, Path.cwd())
     toolbox = sources.toolbox()
@@ -160,7 +139,6 @@ def _show(
 
     asyncio.run(run())
     conversation.store()  # raises what cannot be: the last answer is not what was on the screen
-    return conversation.chat_id
 
 
 def welcome() -> None:
