@@ -28,12 +28,11 @@ from unittest import mock
 import msgspec
 
 from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
-from gptoss_local.cluster.capacity.replay import Arrival, replay
-from gptoss_local.cluster.capacity.simulated_engine import SimulatedEngine
+from gptoss_local.cluster.capacity.simulated_engine import Arrival, SimulatedEngine, replay
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import N_DRAFT_MAX, Finished, Generate, Tokens
-from gptoss_local.engine.worker import costs, timing
+from gptoss_local.engine.worker import costs, scheduler
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.scheduler import Work
 from gptoss_local.formats.o200k import FIRST_SPECIAL
@@ -209,7 +208,7 @@ def in_thread(path: Path) -> Iterator[Real]:
     model = Model(path)
     context = Context(model, shape.context_params(n_threads_prefill=1, n_threads_decode=1))
     with contextlib.ExitStack() as patches:
-        for module in (timing, costs):
+        for module in (scheduler, costs):
             fake = SimpleNamespace(monotonic=clock)
             patches.enter_context(mock.patch.object(module, "time", fake))
         engine = Engine(context)

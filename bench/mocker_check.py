@@ -33,8 +33,14 @@ import msgspec
 import numpy as np
 
 from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.replay import Arrival, Route, prefix_aware, replay
-from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
+from gptoss_local.cluster.capacity.simulated_engine import (
+    Arrival,
+    Route,
+    Served,
+    SimulatedEngine,
+    prefix_aware,
+    replay,
+)
 from gptoss_local.cluster.capacity.sizing import Service, summarize
 from gptoss_local.cluster.capacity.source import read_arrivals, read_bench
 from gptoss_local.engine.worker.costs import PrefillPace

@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 
 from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.replay import Arrival, replay
-from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
+from gptoss_local.cluster.capacity.simulated_engine import Arrival, Served, SimulatedEngine, replay
 from gptoss_local.engine.llama import Context, Model
 from gptoss_local.engine.protocol import Generate
 from gptoss_local.engine.worker.engine import Engine

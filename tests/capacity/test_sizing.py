@@ -6,8 +6,14 @@ import msgspec
 import pytest
 
 from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.replay import Arrival, least_outstanding, prefix_aware, replay
-from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
+from gptoss_local.cluster.capacity.simulated_engine import (
+    Arrival,
+    Served,
+    SimulatedEngine,
+    least_outstanding,
+    prefix_aware,
+    replay,
+)
 from gptoss_local.cluster.capacity.sizing import Goal, Promise, size, size_recorded
 from gptoss_local.errors import ContextOverflowError, DoesNotFitError
 

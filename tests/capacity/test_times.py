@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.replay import Arrival, replay
-from gptoss_local.cluster.capacity.simulated_engine import SimulatedEngine
+from gptoss_local.cluster.capacity.simulated_engine import Arrival, SimulatedEngine, replay
 from gptoss_local.engine.worker.costs import PrefillPace
 
 BENCH = Path(__file__).parents[2] / "bench"

@@ -23,7 +23,7 @@ from gptoss_local.engine.protocol import (
 )
 from gptoss_local.engine.worker.engine import Engine
 from gptoss_local.engine.worker.process import _Closed, _serve
-from gptoss_local.engine.worker.timing import StepTiming
+from gptoss_local.engine.worker.scheduler import StepTiming
 from gptoss_local.types import ContextParams, SamplingParams
 
 PROMPT = [200006, 1428, 200008, 72]

@@ -9,8 +9,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gptoss_local.cluster.capacity.profile import Profile
-from gptoss_local.cluster.capacity.replay import Arrival, least_outstanding, prefix_aware, replay
-from gptoss_local.cluster.capacity.simulated_engine import Served, SimulatedEngine
+from gptoss_local.cluster.capacity.simulated_engine import (
+    Arrival,
+    Served,
+    SimulatedEngine,
+    least_outstanding,
+    prefix_aware,
+    replay,
+)
 from gptoss_local.errors import ContextOverflowError, DoesNotFitError
 
 _N_REQUESTS, _N_WARM_UP = 300, 60  # of a simulation; the first ones find an empty machine

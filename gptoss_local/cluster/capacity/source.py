@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
-from gptoss_local.cluster.capacity.replay import Arrival
+from gptoss_local.cluster.capacity.simulated_engine import Arrival
 from gptoss_local.errors import ContextOverflowError, PathNotFoundError, UsageError
 from gptoss_local.runner.measuring import AtDepth, AtWidth
 from gptoss_local.validation import in_words

@@ -35,9 +35,8 @@ from gptoss_local.engine.worker.sampling.draw import (
     score,
 )
 from gptoss_local.engine.worker.sampling.mask import MaskCompiler
-from gptoss_local.engine.worker.scheduler import Scheduler, Work, fill_batch
+from gptoss_local.engine.worker.scheduler import Scheduler, StepTiming, Work, fill_batch
 from gptoss_local.engine.worker.sequence import Sequence, refusal
-from gptoss_local.engine.worker.timing import StepTiming
 from gptoss_local.errors import ComputeError, ContextOverflowError, GptOssError
 from gptoss_local.types import FinishReason, StepTimes
 
