@@ -1,4 +1,4 @@
-"""The command line: one file per command. Commands never catch errors; `main` prints them.
+"""The command line: a file per command. Commands never catch errors; `main` prints them.
 
 Nothing heavy is imported before a command runs, so that `gptoss --help` stays quick.
 """

@@ -1,13 +1,12 @@
 """`gptoss capacity`: how many machines a number of users takes, from measured step times."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json, print_table
+from gptoss_local.cli._output import print_json, print_table, say
 from gptoss_local.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def capacity(
 
 
 def _tell(what: str) -> None:
-    print(f"simulating {what} …", file=sys.stderr, flush=True)
+    say(f"simulating {what} …")
 
 
 def _size(source: "BenchSource", goal: "Goal", json: bool) -> None:

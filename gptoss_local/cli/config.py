@@ -1,6 +1,5 @@
 """`gptoss config`: the settings in effect, and where each comes from."""
 
-import sys
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -8,7 +7,7 @@ import msgspec
 import typer
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json, print_table
+from gptoss_local.cli._output import print_json, print_table, say
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import Settings, config_path, explain_settings, unknown_variables
 
@@ -88,6 +87,6 @@ def _shown(value: Any) -> str:
 
 def _print_notes() -> None:
     path = config_path()
-    print(f"config file: {path}{'' if path.is_file() else ' (does not exist)'}", file=sys.stderr)
+    say(f"config file: {path}{'' if path.is_file() else ' (does not exist)'}")
     for variable in unknown_variables():
-        print(f"{variable} is set, but is not a setting here.", file=sys.stderr)
+        say(f"{variable} is set, but is not a setting here.")

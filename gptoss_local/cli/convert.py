@@ -1,7 +1,6 @@
 """`gptoss convert`: a checkpoint, from a folder or the hub, to a GGUF file."""
 
 import shutil
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import DenseType, Json, Quiet, Tokenizer, Workers, repository
-from gptoss_local.cli._output import RESUMABLE, print_json, print_table, progress_bar
+from gptoss_local.cli._output import RESUMABLE, print_json, print_table, progress_bar, say
 from gptoss_local.quantities import parse_size
 from gptoss_local.settings import load_settings
 
@@ -114,12 +113,12 @@ def _print_result(written: list[Path], notes: list[str], json: bool, quiet: bool
     elif not quiet:
         _print_notes(notes)
         more = f" and {len(others)} more" if others else ""
-        print(f"wrote {first}{more} ({decimal(size_bytes)})", file=sys.stderr)
+        say(f"wrote {first}{more} ({decimal(size_bytes)})")
 
 
 def _print_notes(notes: Iterable[str]) -> None:
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
 
 
 def _print_plan(plan: "Plan", json: bool) -> None:

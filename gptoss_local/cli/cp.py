@@ -1,11 +1,11 @@
 """`gptoss cp`: another name for a model."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from gptoss_local.cli._options import ModelName, named, running_server
+from gptoss_local.cli._output import say
 from gptoss_local.settings import load_settings
 
 
@@ -18,4 +18,4 @@ def cp(
     source = named(source, settings)
     client = running_server(settings)
     client.post("/api/copy", {"source": source, "destination": destination})
-    print(f"copied {source} to {destination}", file=sys.stderr)
+    say(f"copied {source} to {destination}")

@@ -1,7 +1,6 @@
 """`gptoss create`: a model of another one, with a system message, parameters, a beginning."""
 
 import codecs
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +8,7 @@ import typer
 
 from gptoss_local.cli._modelfile import parse_modelfile, parse_parameter
 from gptoss_local.cli._options import named, running_server
+from gptoss_local.cli._output import say
 from gptoss_local.cli._streams import read_stdin
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
@@ -46,7 +46,7 @@ def create(
     if (path := folder / body.get("from", "")).suffix.lower() == ".gguf" and path.is_file():
         body["from"] = named(str(path), settings)
     running_server(settings).post("/api/create", {"model": name, "stream": False, **body})
-    print(f"created {name}: gptoss run {name}", file=sys.stderr)
+    say(f"created {name}: gptoss run {name}")
     _warn_of_unknown(body["parameters"])
 
 
@@ -76,7 +76,7 @@ def _warn_of_unknown(parameters: dict[str, Any]) -> None:
         if key not in known:
             near = get_close_matches(key, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            print(f"the parameter {key} has no effect here{hint}", file=sys.stderr)
+            say(f"the parameter {key} has no effect here{hint}")
 
 
 def _parameters(pairs: list[str]) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """`gptoss gc`: remove what no model needs. Works on the disk, needs no server."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, say_unreadable
-from gptoss_local.cli._output import print_json, print_table
+from gptoss_local.cli._output import print_json, print_table, say
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.settings import load_settings
 
@@ -53,12 +52,9 @@ def _print(going: "list[Leftover]", kept: "list[Leftover]", what: str) -> None:
             ("FILE", "SIZE", "WHAT"),
             [(each.path.name, decimal(each.size_bytes), each.kind) for each in going],
         )
-    print(f"{_size(going)} {what}", file=sys.stderr)
+    say(f"{_size(going)} {what}")
     if kept:
-        print(
-            f"{_size(kept)} belong to interrupted pulls; --interrupted removes them",
-            file=sys.stderr,
-        )
+        say(f"{_size(kept)} belong to interrupted pulls; --interrupted removes them")
 
 
 def _size(files: "list[Leftover]") -> str:

@@ -1,6 +1,5 @@
 """`gptoss import`: use a model where it is: a GGUF file, or what other programs have."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +7,7 @@ import typer
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, say_unreadable
-from gptoss_local.cli._output import print_json, print_table
+from gptoss_local.cli._output import print_json, print_table, say
 from gptoss_local.errors import ModelNotFoundError, UsageError
 from gptoss_local.models.catalog import closest
 from gptoss_local.settings import load_settings
@@ -46,7 +45,7 @@ def import_(
     if json:
         print_json(name=entry.name, path=str(entry.path), size_bytes=entry.size_bytes)
     else:
-        print(f"{entry.name} is ready: gptoss run {entry.name}", file=sys.stderr)
+        say(f"{entry.name} is ready: gptoss run {entry.name}")
 
 
 def _name_in(listed: str) -> str:
@@ -78,7 +77,7 @@ def _print(found: "list[FoundModel]", json: bool) -> None:
         print_json(models=found)
         return
     if not found:
-        print("neither Ollama nor Hugging Face's cache has a gpt-oss here", file=sys.stderr)
+        say("neither Ollama nor Hugging Face's cache has a gpt-oss here")
         return
     rows = [
         (each.name, decimal(each.size_bytes), f"no: {each.problem}" if each.problem else _how(each))

@@ -1,6 +1,5 @@
 """`gptoss keys`: API keys of other users, and the limits of each. Needs no server."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +8,7 @@ import typer
 
 from gptoss_local.api_keys import add_key, read_keys, remove_key
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json, print_table
+from gptoss_local.cli._output import print_json, print_table, say
 from gptoss_local.errors import ServerUnavailableError, UsageError
 from gptoss_local.settings import Settings, load_settings
 
@@ -73,7 +72,7 @@ def keys(
                 print_json(name=name, key=key, file=path)
                 return
             print(key)
-            print(f"{path} has its hash. The key is shown this once.", file=sys.stderr)
+            say(f"{path} has its hash. The key is shown this once.")
         case "rm":
             remove_key(path, name)
             if json:

@@ -1,13 +1,12 @@
 """`gptoss load`: bring a model into memory before it is needed."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from gptoss_local.cli._loading import continues, follow_load, loaded_model, warn_if_smaller
 from gptoss_local.cli._options import Json, KeepAlive, ModelName, keep_alive_of, named, server_for
-from gptoss_local.cli._output import print_json, progress_bar
+from gptoss_local.cli._output import print_json, progress_bar, say
 from gptoss_local.models.catalog import canonical_name
 from gptoss_local.settings import load_settings
 
@@ -40,10 +39,9 @@ def load(
         print_json(event="done", model=loaded)
     elif loaded is not None:
         tries = f", planned smaller {n_tries - 1} times" if n_tries > 1 else ""
-        print(
+        say(
             f"{canonical_name(model)} is loaded, {loaded.context_length:,} tokens of context"
-            f"{tries}",
-            file=sys.stderr,
+            f"{tries}"
         )
 
 

@@ -1,7 +1,6 @@
 """`gptoss logs`: what the server said that `run` and others start in the background."""
 
 import os
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Annotated, TextIO
 import typer
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json
+from gptoss_local.cli._output import print_json, say
 from gptoss_local.settings import load_settings
 
 _POLL_S = 0.2
@@ -29,7 +28,7 @@ def logs(
     """Show the end of the server's log. `gptoss serve` logs to its own terminal instead."""
     path = load_settings().server_log
     if not path.is_file():
-        print(f"there is no log yet: {path}", file=sys.stderr)
+        say(f"there is no log yet: {path}")
     for line in _lines(path, n_lines, follow):
         if json:
             print_json(line=line)

@@ -96,7 +96,7 @@ def _ready(model: str, settings: Settings) -> "ModelEntry":
     with contextlib.suppress(ServerUnavailableError):  # another program's, as Ollama's
         is_running = client.is_running()
     if is_running and entry.name in (running.name for running in client.running_models()):
-        client.post("/api/generate", {"model": entry.name, "keep_alive": 0})
+        client.unload(entry.name)
     percent = psutil.cpu_percent(_LOOK_S)
     if percent > _BUSY_PERCENT:
         say(f"other programs use {percent:.0f} % of the processor: figures will be too low")

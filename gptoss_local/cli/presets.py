@@ -1,11 +1,9 @@
 """`gptoss presets`: what chats can begin with. Needs no server."""
 
-import sys
-
 import msgspec
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json, print_table, shortened
+from gptoss_local.cli._output import print_json, print_table, say, shortened
 from gptoss_local.talk.presets import options_text, presets_path, read_presets
 
 
@@ -23,4 +21,4 @@ def presets(json: Json = False) -> None:
         for name, preset in found.items()
     ]
     print_table(("NAME", "EFFORT", "OPTIONS", "SYSTEM"), rows)
-    print(f"They are in {presets_path()}: gptoss chat --preset NAME", file=sys.stderr)
+    say(f"They are in {presets_path()}: gptoss chat --preset NAME")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gptoss_local.cli._options import running_server
+from gptoss_local.cli._output import say
 from gptoss_local.cli._question import confirm
 from gptoss_local.errors import UsageError
 from gptoss_local.models.catalog import canonical_name
@@ -28,7 +29,7 @@ def rm(
     client = running_server(settings)
     for name in dict.fromkeys(names):
         client.delete("/api/delete", {"model": name})
-        print(f"deleted {name}", file=sys.stderr)
+        say(f"deleted {name}")
 
 
 def _confirm(names: list[str]) -> None:

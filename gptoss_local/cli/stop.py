@@ -1,11 +1,11 @@
 """`gptoss stop`: unload models, or end the server."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from gptoss_local.cli._options import named
+from gptoss_local.cli._output import say
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
 
@@ -27,13 +27,13 @@ def stop(
     settings = load_settings()
     client = Client(settings)
     if not client.is_running():
-        print("no server is running", file=sys.stderr)
+        say("no server is running")
         return
     if model is None and not every:
         client.post("/api/gptoss/shutdown", {})
-        print("the server is stopping", file=sys.stderr)
+        say("the server is stopping")
         return
     loaded = [m.name for m in client.running_models()] if every else []
     for name in loaded if model is None else [named(model, settings)]:
         client.unload(name)
-        print(f"unloaded {name}", file=sys.stderr)
+        say(f"unloaded {name}")

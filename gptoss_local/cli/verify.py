@@ -1,6 +1,5 @@
 """`gptoss verify`: check a GGUF, or all models of this machine."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 from rich.filesize import decimal
 
 from gptoss_local.cli._options import Json, Quiet, Tokenizer, Workers, repository
-from gptoss_local.cli._output import print_json, print_table, progress_bar
+from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.errors import (
     ConvertError,
     ModelLoadError,
@@ -166,14 +165,13 @@ def _print(report: "Report") -> None:
         matches = ("EQUAL", "ROUNDED", "ALIKE", "DIFFERENT")
         print_table(["CLASS", "TENSORS", *matches, "WORST ERROR", "IN"], rows)
     for note in report.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     if report.is_proven:
         size, rate = decimal(report.n_bytes), decimal(int(report.n_bytes / report.seconds))
         what = "plausible, but not proven" if report.unproven else "proven"
-        print(
+        say(
             f"{what}: {report.files[0].name}, {len(report.tensors)} tensors, {size} in "
-            f"{report.seconds:.1f} s ({rate}/s)",
-            file=sys.stderr,
+            f"{report.seconds:.1f} s ({rate}/s)"
         )
 
 

@@ -15,7 +15,7 @@ import typer
 from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._loading import continues, follow_load, loaded_model
 from gptoss_local.cli._options import Json, named, server_for
-from gptoss_local.cli._output import print_json, print_table, progress_bar
+from gptoss_local.cli._output import print_json, print_table, progress_bar, say
 from gptoss_local.cli.launch.agents import AGENTS, KEY_VARIABLE, Agent, ServedModel, Setup
 from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.settings import Settings, load_settings
@@ -83,10 +83,9 @@ def launch(
     wanted, n_ctx = n_ctx, _load(client, name, n_ctx)
     if n_ctx < row.n_ctx:
         why = "more does not fit" if n_ctx < wanted else "as your settings say"
-        print(
+        say(
             f"gptoss: {row.title} works best with {row.n_ctx:,} tokens of context; {name} has "
-            f"{n_ctx:,} here, {why}",
-            file=sys.stderr,
+            f"{n_ctx:,} here, {why}"
         )
     setup = row.setup(ServedModel(settings.url, name, n_ctx, settings.api_key))
     _change_file(setup.file, yes=yes)
@@ -150,7 +149,7 @@ def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
     change = read_change(file)
     if not change.is_needed:
         return
-    print(change.diff(), file=sys.stderr)
+    say(change.diff())
     if not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError(
@@ -158,11 +157,11 @@ def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
                 hint="With --yes it is changed without a question; a backup is kept next to it.",
             )
         if not typer.confirm(f"\nChange {file.path} like this?", default=True, err=True):
-            print("gptoss: nothing was changed", file=sys.stderr)
+            say("gptoss: nothing was changed")
             raise typer.Exit(1)
     backup = make_change(change)
     kept = f"; backup: {backup}" if backup else ""
-    print(f"gptoss: wrote {file.path}{kept}", file=sys.stderr)
+    say(f"gptoss: wrote {file.path}{kept}")
 
 
 def _print_settings(
@@ -176,7 +175,7 @@ def _print_settings(
         print_json(environment=environment, command=command, file=path)
         return
     if settings.api_key and not os.environ.get(KEY_VARIABLE):
-        print(f"gptoss: set {KEY_VARIABLE} to the server's API key first", file=sys.stderr)
+        say(f"gptoss: set {KEY_VARIABLE} to the server's API key first")
     for name, value in environment.items():
         if _is_windows():
             quoted = "'" + value.replace("'", "''") + "'"
