@@ -61,18 +61,14 @@ class Continued(msgspec.Struct, frozen=True):
 LoopEvent = ChatEvent | CallBegun | CallEnded | CallRefused | CallHeld | LimitReached | Continued
 Ask = Callable[[Tool, Arguments], Awaitable[ToolResult | None]]
 """Asks the user; returns the result of a call that may not run."""
-Trace = Callable[[str, Coroutine[Any, Any, ToolResult], str], Coroutine[Any, Any, ToolResult]]
-"""Runs a call of a name and an id, and notes that it ran."""
 
 
 class Source(Protocol):
-    """The source of answers.
+    """The source of answers."""
 
-    Attributes:
-        answer: The newest one; the loop adds the events to it.
-    """
-
-    answer: Answer
+    @property
+    def answer(self) -> Answer:
+        """The newest one; the loop adds the events to it."""
 
     def events(self) -> AsyncGenerator[ChatEvent, None]:
         """Let the model answer what was said, and the results so far."""
@@ -88,7 +84,6 @@ class Loop:
         must_ask: Says of which tools; by default, as the user has allowed them.
         is_ours: Says by its name which tool is run here; an answer with other calls is the last.
         n_calls_max: Most calls that are run, besides the limits of the toolbox.
-        trace: Runs a call.
     """
 
     def __init__(
@@ -100,7 +95,6 @@ class Loop:
         must_ask: Callable[[Tool], bool] | None = None,
         is_ours: Callable[[str], bool] = lambda _: True,
         n_calls_max: int | None = None,
-        trace: Trace = lambda _name, work, _call_id: work,
     ) -> None:
         self._source = source
         self._toolbox = toolbox
@@ -108,7 +102,6 @@ class Loop:
         self._must_ask = must_ask or toolbox.needs_consent
         self._is_ours = is_ours
         self._n_left = self._n_calls_max = n_calls_max
-        self._trace = trace
         self._limit = toolbox.loop_limit()
         self._ended: ToolResult | None = None
         self._waiting: asyncio.Task[Any] | None = None
@@ -190,4 +183,7 @@ class Loop:
             self._limit.pause(time.monotonic() - asked_s)
             if refusal is not None:
                 return refusal
-        return await self._trace(call.name, self._toolbox.run_call(made), call.id)
+        return await self._run_call(call, made)
+
+    async def _run_call(self, call: ToolCall, made: Call) -> ToolResult:
+        return await self._toolbox.run_call(made)

@@ -30,6 +30,7 @@ from tests.tools.browser.site import running_site
 NOTES = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read()); print('sunny', sys.argv[2])"
 CODE = "n = 6\n\nprint(n * 7)"
 SLEEPS = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(100)"
+TOO_MANY = "Not run: an answer may not have more calls. Answer without."
 CITY = {"city": {"type": "string", "description": "Its name"}}
 
 
@@ -44,6 +45,8 @@ def script(vocabulary: Vocabulary) -> Script:
     script.say("Compute?", calls_built_in("python", CODE), answer("It is 42."))
     script.say("Undeclared?", calls("nothing", {}), answer("I see."))
     script.say("Sleep?", calls("sleep", {}), answer("I slept."))
+    rounds = [calls("weather", {"city": city}) for city in ("Rome", "Oslo", "Bern", "Nice")]
+    script.say("Enough?", *rounds, answer("It is sunny everywhere."))
     script.say("Forever?", *(calls("weather", {"city": "X"}) for _ in range(9)))
     script.otherwise(answer("As you say."))
     return script
@@ -218,10 +221,34 @@ def test_yes_in_this_chat_and_yes_for_good(page: Page, served: RunningServer, ho
     third = page.new()
     page.ask(third, "Weather?")
     settled(page, third, "It is sunny.")
-    page.ask(third, "Forever?", leaf(page, third)["id"])
-    turns = settled(page, third, "Not run: too many calls without an answer.")
-    assert [t["role"] for t in turns].count("tool") == 1 + 4
     file.unlink()
+
+
+def test_at_the_limit_the_model_is_told_to_answer(page: Page, script: Script) -> None:
+    chat_id = page.new()
+    page.ask(chat_id, "Weather?")
+    allow(page, asked(page, chat_id), "chat")
+    settled(page, chat_id, "It is sunny.")
+    page.ask(chat_id, "Enough?", leaf(page, chat_id)["id"])
+    turns = settled(page, chat_id, "It is sunny everywhere.")[-9:]
+    assert [t["role"] for t in turns] == ["assistant", "tool"] * 4 + ["assistant"]
+    assert [t["stats"]["is_error"] for t in turns[1::2]] == [False] * 3 + [True]
+    assert turns[-2]["content"] == TOO_MANY
+    assert script._vocabulary.encoding.decode(script.prompts[-1]).count(TOO_MANY) == 1
+
+
+def test_calls_after_the_limit_end_the_exchange(page: Page) -> None:
+    chat_id = page.new()
+    page.ask(chat_id, "Weather?")
+    allow(page, asked(page, chat_id), "chat")
+    settled(page, chat_id, "It is sunny.")
+    with page.listening(chat_id) as heard:
+        page.ask(chat_id, "Forever?", leaf(page, chat_id)["id"])
+        heard.until(lambda h: h.of("notice"))
+        assert [e["notice"] for e in heard.of("notice")] == ["Stopped after 3 rounds of tools."]
+        turns = settled(page, chat_id, TOO_MANY)
+    assert [t["content"] for t in turns if t["role"] == "tool"][-2:] == [TOO_MANY] * 2
+    assert [t["role"] for t in turns].count("tool") == 1 + 5
 
 
 def test_permissions_that_cannot_be_written_leave_the_question_open(page: Page, home: Path) -> None:

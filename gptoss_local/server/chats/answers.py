@@ -7,8 +7,8 @@ from functools import partial
 from gptoss_local.errors import AnsweringError
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.chats.changes import Changes
-from gptoss_local.server.chats.exchange import Exchange, Parts
-from gptoss_local.server.chats.running_answer import RETRY_S, RunningAnswer
+from gptoss_local.server.chats.exchange import RETRY_S, Exchange, Parts
+from gptoss_local.server.chats.running_answer import RunningAnswer
 from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.chats.toolboxes import Toolboxes
 from gptoss_local.talk.conversation import Decision

@@ -6,32 +6,41 @@ in the figures of that turn, so each tab that shows the chat has it, and the fir
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
-from functools import partial
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from gptoss_local.errors import ChatNotFoundError, GptOssError, HistoryError
+from gptoss_local.events import ChatEvent, Done
+from gptoss_local.models.store import find_model
 from gptoss_local.runner.manager import ModelManager
+from gptoss_local.server.access import current_caller
+from gptoss_local.server.chats.asked import asked_of
 from gptoss_local.server.chats.changes import ChangeEvent, Changes
-from gptoss_local.server.chats.running_answer import RETRY_S, RunningAnswer
+from gptoss_local.server.chats.running_answer import RunningAnswer
 from gptoss_local.server.chats.store import ChatStore
 from gptoss_local.server.chats.toolboxes import Toolboxes
 from gptoss_local.server.chats.turns import begin_answer, begin_call
 from gptoss_local.server.streaming import log_error
-from gptoss_local.server.tracing import traced_tool
-from gptoss_local.talk.conversation import (
-    Decision,
-    refusal_of,
-    request_of,
-    result_stats,
-    what_runs,
-)
-from gptoss_local.talk.conversation.calls import TOO_MANY, denied
+from gptoss_local.server.traced_loop import TracedLoop
+from gptoss_local.talk.answer import Answer, with_printable_text
+from gptoss_local.talk.conversation import Decision, result_stats, what_runs
+from gptoss_local.talk.conversation.calls import denied
 from gptoss_local.talk.conversation.what_runs import about_text, always_text
 from gptoss_local.talk.history import ChatSummary, History, Turn
-from gptoss_local.talk.loop import UNANSWERED
-from gptoss_local.talk.tools import Arguments, LoopLimit, Tool, Toolbox, ToolResult
+from gptoss_local.talk.loop import (
+    STOPPED,
+    UNANSWERED,
+    CallBegun,
+    CallEnded,
+    CallRefused,
+    Continued,
+    LimitReached,
+    Loop,
+)
+from gptoss_local.talk.tools import Arguments, Tool, Toolbox, ToolResult
 
 T = TypeVar("T")
 
@@ -39,6 +48,9 @@ _log = logging.getLogger("gptoss")
 
 ASK_S = 600.0
 """Seconds that a question waits for an answer."""
+
+RETRY_S = 5.0
+"""Seconds until the next try where the disk refuses something."""
 
 
 class Parts(NamedTuple):
@@ -85,13 +97,12 @@ class Exchange:
         self._parts = parts
         self._owner = owner
         self._chat = chat
-        self._branch = branch
         self._toolbox: Toolbox
-        self._limit: LoopLimit
+        self._loop: Loop | None = None
+        self._ended: ToolResult | None = None
         self._question: Question | None = None
-        self._ended: ToolResult | None = None  # what calls come to that are not run any more
-        self._task: asyncio.Task[Any] | None = None
-        self._answer = self._begin()
+        self._result = STOPPED  # of the open turn, if that is a call
+        self._open(branch)
 
     @property
     def chat_id(self) -> int:
@@ -101,16 +112,19 @@ class Exchange:
     def is_asking(self) -> bool:
         return self._question is not None
 
-    def stop(self, result: ToolResult) -> None:
-        """End what runs now, and go no further.
+    @property
+    def answer(self) -> Answer:
+        return self._running.answer
+
+    def stop(self, result: ToolResult = STOPPED) -> None:
+        """Stop the current answer or call, and the exchange.
 
         Args:
             result: Of the calls that have none yet.
         """
         self._ended = self._ended or result
-        self._answer.stop()
-        if self._task is not None:
-            self._task.cancel()
+        if self._loop is not None:
+            self._loop.stop(result)
 
     def decide(self, turn_id: int, decision: Decision) -> bool:
         """Answer the question about a call; returns False if it is not open.
@@ -129,10 +143,13 @@ class Exchange:
     async def run(self) -> None:
         """Answer, call what the answer asks for, and continue with the results."""
         try:
-            async with AsyncExitStack() as stack:
-                await self._open(stack)
-                while await self._answer_once() and await self._call_all():
-                    pass
+            try:
+                used = self._parts.toolboxes.use(self._chat, self._branch)
+                async with used as self._toolbox:
+                    await self._follow()
+            except GptOssError as error:
+                self.answer.end("failed", f"{error.message}. {error.hint}".strip())
+            await self._go_on()
         except ChatNotFoundError:  # deleted meanwhile
             pass
         except Exception:
@@ -142,6 +159,84 @@ class Exchange:
             for turn_id in self.turn_ids:
                 self._parts.running.pop(turn_id, None)
 
+    async def _follow(self) -> None:
+        """Store what happens in the loop."""
+        loop = self._loop = TracedLoop(self, self._toolbox, self._ask)
+        if self._ended is not None:
+            loop.stop(self._ended)
+        async with aclosing(loop.run()) as events:
+            async for event in events:
+                match event:
+                    case CallBegun(call):
+                        await self._go_on(begin_call, call.name)
+                    case CallEnded(_, result):
+                        self._result = result
+                    case CallRefused(call, result):
+                        await self._go_on(begin_call, call.name)
+                        self._result = result
+                    case Continued():
+                        await self._go_on(begin_answer)
+                    case LimitReached(limit):
+                        self._tell(f"Stopped after {limit}.")
+
+    async def events(self) -> AsyncGenerator[ChatEvent, None]:
+        """Yield the events of the answer in the open turn; errors are kept there."""
+        answer, manager = self.answer, self._parts.manager
+        for notice in await self._toolbox.prepare():
+            self._tell(notice)
+        with self._running.published():
+            try:
+                entry = find_model(self._chat.model, manager.settings)
+                asked, n_ctx = asked_of(self._chat, self._branch, self._toolbox, entry.defaults)
+                asked = msgspec.structs.replace(
+                    asked, owner=self._owner, priority=current_caller().priority
+                )
+                async with aclosing(manager.answer(entry, asked, n_ctx=n_ctx)) as events:
+                    async for event in events:
+                        if isinstance(event, Done) and answer.prefill is not None:
+                            own = event.tokens[answer.prefill.n_prompt :]
+                            event = msgspec.structs.replace(event, tokens=own)
+                        yield with_printable_text(event)
+            except GptOssError as error:
+                log_error(error)
+                answer.end("failed", f"{error.message}. {error.hint}".strip())
+            except Exception:
+                _log.exception("internal error in an answer")
+                answer.end("failed", "internal error, see the server log")
+
+    async def _go_on(self, begin: Callable[..., list[Turn]] | None = None, *arguments: str) -> None:
+        """Store the end of the open turn and begin what follows it: no one comes in between.
+
+        Args:
+            begin: Adds a turn after it, and returns the branch down to that; None: nothing follows.
+            arguments: More of its arguments.
+        """
+        turn = self._branch[-1]
+        fields: dict[str, Any] = self.answer.turn_fields(turn.stats)
+        if turn.role == "tool":
+            content, stats = self._result.text, result_stats(self._result)
+            fields = {"content": content, "state": "done", "stats": stats}
+
+        def store(history: History) -> tuple[ChatSummary, list[Turn]]:
+            history.update(turn.id, **fields)
+            following = begin(history, turn, *arguments) if begin is not None else []
+            return history.chat(turn.chat_id), following
+
+        self._chat, following = await self._store(store)
+        self._parts.running.pop(turn.id, None)
+        if following:
+            self._open(following)
+
+    def _open(self, branch: list[Turn]) -> None:
+        """Go on with the last turn of a branch: an answer, or a call."""
+        self._branch, turn = branch, branch[-1]
+        self.turn_ids.add(turn.id)
+        self._result = STOPPED
+        if turn.role != "tool":
+            manager, store, changes, _, running = self._parts
+            self._running = RunningAnswer(turn, manager, store, changes, self.stop)
+            running[turn.id] = self._running
+
     def _fail(self, history: History) -> None:
         """Leave no turn that looks as if it still streamed."""
         error = {"error": "internal error, see the server log"}
@@ -149,121 +244,29 @@ class Exchange:
             if history.turn(turn_id).state == "streaming":
                 history.update(turn_id, state="failed", stats=error)
 
-    async def _open(self, stack: AsyncExitStack) -> None:
-        """Have the tools of the chat; without them the answer fails."""
-        try:
-            used = self._parts.toolboxes.use(self._chat, self._branch)
-            self._toolbox = await stack.enter_async_context(used)
-            self._limit = self._toolbox.loop_limit()
-        except GptOssError as error:
-            self._answer.answer.end("failed", f"{error.message}. {error.hint}".strip())
-
-    def _begin(self) -> RunningAnswer:
-        """Make the answer for the last turn of the branch."""
-        chat, turn = self._chat, self._branch[-1]
-        effort = chat.effort if chat.effort in ("low", "medium", "high") else "medium"
-        options = chat.options
-        body = request_of(
-            self._branch, model=chat.model, effort=effort, options=options, begun=turn
-        )
-        body |= {"return_progress": True}
-        manager, store, changes, _, running = self._parts
-        answer = RunningAnswer(turn, body, self._owner, manager, store, changes)
-        running[turn.id] = answer
-        self.turn_ids.add(turn.id)
-        return answer
-
-    async def _answer_once(self) -> bool:
-        """Let the model answer; returns whether it calls something."""
-        answer = self._answer
-        if answer.answer.is_live:
-            news = await self._until_stopped(self._toolbox.prepare())
-            for notice in news or ():
-                self._tell(notice)
-            if tools := self._toolbox.declared():
-                answer.body["tools"] = tools
-        await answer.run()
-        self._parts.running.pop(answer.turn.id, None)
-        return answer.first_call is not None
-
-    async def _call_all(self) -> bool:
-        """Run the calls of the answer one after the other; returns whether an answer follows."""
-        turn, calls = self._answer.first_call, self._answer.turn.tool_calls
-        assert turn is not None
-        if limit := self._limit.reached():
-            self._ended = self._ended or TOO_MANY
-            self._tell(f"Stopped after {limit}.")
-        for n, call in enumerate(calls):
-            self.turn_ids.add(turn.id)
-            result = self._ended or await self._result_of(turn, call["function"])
-            following = await self._keep(turn, result, calls[n + 1 : n + 2])
-            turn = following[-1]
-        if self._ended is not None:
-            return False
-        self._branch = following
-        self._answer = self._begin()
-        return True
-
-    async def _keep(
-        self, turn: Turn, result: ToolResult, next_call: tuple[dict[str, Any], ...]
-    ) -> list[Turn]:
-        """Store a result and begin what follows it, so that no one comes in between.
-
-        Returns:
-            The branch down to the next call or answer, or to this result if nothing follows.
-        """
-        goes_on = self._ended is None
-
-        def keep(history: History) -> tuple[ChatSummary, list[Turn]]:
-            stats = result_stats(result)
-            history.update(turn.id, content=result.text, state="done", stats=stats)
-            if next_call:
-                following = [begin_call(history, turn, next_call[0])]
-            else:
-                following = begin_answer(history, turn) if goes_on else [turn]
-            return history.chat(turn.chat_id), following
-
-        self._chat, following = await self._store(keep)
-        return following
-
-    async def _result_of(self, turn: Turn, function: dict[str, Any]) -> ToolResult:
-        name, arguments = function["name"], function["arguments"]
-        call = self._toolbox.call(name, arguments)
-        refusal = await refusal_of(self._toolbox, self._limit, call, partial(self._ask, turn))
-        if refusal is not None:
-            return refusal
-        work = traced_tool(name, self._toolbox.run_call(call))
-        return await self._until_stopped(work) or self._stopped
-
-    async def _ask(self, turn: Turn, tool: Tool, arguments: Arguments) -> ToolResult | None:
+    async def _ask(self, tool: Tool, arguments: Arguments) -> ToolResult | None:
         """Let a call wait for the user; returns what it comes to if it may not run."""
-        question = self._question = Question(turn.id, tool, asyncio.Future())
+        turn_id = self._branch[-1].id
+        question = self._question = Question(turn_id, tool, asyncio.Future())
         shown = {
             "about": about_text(tool),
             "always": always_text(tool),
             "parts": [part._asdict() for part in what_runs(tool, arguments)],
         }
-        await self._show(turn, {"question": shown})
         try:
-            decision = await self._until_stopped(asyncio.wait_for(question.answer, ASK_S))
+            await self._show(turn_id, {"question": shown})
+            decision = await asyncio.wait_for(question.answer, ASK_S)
         except TimeoutError:
             return UNANSWERED
         finally:
             self._question = None
-        if decision is None:
-            return self._stopped
         if decision.scope is None:
             return denied(decision.reason)
-        await self._show(turn, {})
+        await self._show(turn_id, {})
         return None
 
-    @property
-    def _stopped(self) -> ToolResult:
-        assert self._ended is not None
-        return self._ended
-
-    async def _show(self, turn: Turn, stats: dict[str, Any]) -> None:
-        await self._store(lambda history: history.update(turn.id, stats=stats))
+    async def _show(self, turn_id: int, stats: dict[str, Any]) -> None:
+        await self._store(lambda history: history.update(turn_id, stats=stats))
 
     async def _store(self, work: Callable[[History], T]) -> T:
         """Change the chats; where the disk refuses it, again and again.
@@ -282,18 +285,6 @@ class Exchange:
             else:
                 self._parts.changes.look_now()
                 return result
-
-    async def _until_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Do something that is not an answer; None if it was stopped."""
-        task = self._task = asyncio.create_task(work)
-        if self._ended is not None:
-            task.cancel()
-        try:
-            await asyncio.wait((task,))
-        finally:  # also when the server ends, which cancels this
-            task.cancel()
-            self._task = None
-        return None if task.cancelled() else task.result()
 
     def _tell(self, notice: str) -> None:
         _log.warning("chat %d: %s", self._chat.id, notice)

@@ -1,6 +1,6 @@
 """Turns that the server adds to a chat: answers, and the calls between them."""
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from gptoss_local.talk.history import History, Role, Turn
 from gptoss_local.talk.history.turn import TurnFields
@@ -20,16 +20,16 @@ def begin_answer(history: History, asked: Turn, *, is_shown: bool = False) -> li
     return history.select(turn.id) if is_shown else history.branch(turn.id)
 
 
-def begin_call(history: History, after: Turn, call: dict[str, Any]) -> Turn:
-    """Add the result of a call, which streams until it is there.
+def begin_call(history: History, after: Turn, name: str) -> list[Turn]:
+    """Add the result of a call, which streams until it is there; return the branch down to it.
 
     Args:
         history: Where.
         after: The answer, or the result before.
-        call: As `message.tool_calls` of Ollama's API has it.
+        name: Of the tool.
     """
-    name = call["function"]["name"]
-    return _add(history, after, "tool", tool_name=name, state="streaming")
+    turn = _add(history, after, "tool", tool_name=name, state="streaming")
+    return history.branch(turn.id)
 
 
 def _add(history: History, after: Turn, role: Role, **fields: Unpack[TurnFields]) -> Turn:

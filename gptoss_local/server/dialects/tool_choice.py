@@ -10,6 +10,7 @@ import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import Tool
+from gptoss_local.talk.tools import Tool as ServerTool
 
 _CUSTOM_PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -104,6 +105,11 @@ def name_in(entry: dict[str, Any]) -> str:
         case {"name": str(name)}:
             return name
     return ""
+
+
+def offered(tool: ServerTool) -> Tool:
+    """Return a tool that the server runs as the model gets it."""
+    return Tool(tool.name, tool.description, tool.parameters, is_built_in=tool.is_built_in)
 
 
 def custom_tool(name: str, description: str, form: dict[str, Any]) -> Tool:

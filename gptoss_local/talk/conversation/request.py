@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from gptoss_local.talk.conversation.calls import INTERRUPTED, NOT_RUN
 from gptoss_local.talk.conversation.tool_choice import without_tools
 from gptoss_local.talk.history import Turn
@@ -25,10 +27,7 @@ def request_of(
         options: Of the chat; `truncate` and `tools` may be among them.
         begun: The answer, if a part of it is there: the model continues it.
     """
-    begun_id = begun.id if begun is not None else None  # failed once if it did not fit
-    messages = messages_of(t for t in turns if t.state != "streaming" and t.id != begun_id)
-    if begun is not None and (begun.content or begun.reasoning):
-        messages.append(_message(begun) | {"thinking": begun.reasoning})
+    messages = list(map(_message, to_send(turns, begun)))
     options = without_tools(options)
     truncate = {"truncate": True} if options.get("truncate") else {}
     return {
@@ -40,21 +39,38 @@ def request_of(
     }
 
 
-def messages_of(turns: Iterable[Turn]) -> list[dict[str, Any]]:
-    """Return turns as messages of `/api/chat`, without answers that said nothing.
+def to_send(turns: Iterable[Turn], begun: Turn | None = None) -> list[Turn]:
+    """Return turns as the model reads them: only what it said before a call has its reasoning.
 
-    A call whose result is missing gets one that says so: the model expects one for each.
+    A call without a result gets one that says so: the model expects one for each. Answers that
+    said nothing, and what streams, are left out.
+
+    Args:
+        turns: A branch.
+        begun: The answer, if a part of it is there: it is the last one, for the model to continue.
     """
-    messages: list[dict[str, Any]] = []
-    waiting: list[str] = []  # names of calls without a result
+    sent: list[Turn] = []
+    open_calls: list[Turn] = []  # results that are missing
     for turn in turns:
-        if not (turn.content or turn.tool_calls or turn.tool_name):
+        is_begun = begun is not None and turn.id == begun.id  # failed once if it did not fit
+        is_said = turn.content or turn.tool_calls or turn.tool_name
+        if turn.state == "streaming" or is_begun or not is_said:
             continue
-        if turn.role != "tool":
-            messages += map(_not_run, waiting)
-        waiting = waiting[1:] if turn.role == "tool" else list(map(_name_of, turn.tool_calls))
-        messages.append(_message(turn))
-    return [*messages, *map(_not_run, waiting)]
+        if turn.role == "tool":
+            open_calls = open_calls[1:]
+            if turn.state == "stopped" and not turn.content:
+                turn = replace(turn, content=INTERRUPTED)
+        else:
+            sent += open_calls
+            open_calls = [_not_run(turn, call) for call in turn.tool_calls]
+        sent.append(turn if turn.tool_calls else replace(turn, reasoning=""))
+    sent += open_calls
+    return [*sent, begun] if begun is not None and (begun.content or begun.reasoning) else sent
+
+
+def messages_of(turns: Iterable[Turn]) -> list[dict[str, Any]]:
+    """Return turns as messages of `/api/chat`; see `to_send`."""
+    return list(map(_message, to_send(turns)))
 
 
 def was_cut(turn: Turn) -> bool:
@@ -66,20 +82,17 @@ def was_cut(turn: Turn) -> bool:
 
 
 def _message(turn: Turn) -> dict[str, Any]:
-    is_interrupted = turn.role == "tool" and turn.state == "stopped" and not turn.content
-    content = INTERRUPTED if is_interrupted else turn.content
-    message: dict[str, Any] = {"role": turn.role, "content": content}
+    message: dict[str, Any] = {"role": turn.role, "content": turn.content}
     if turn.tool_calls:
-        message |= {"tool_calls": list(turn.tool_calls), "thinking": turn.reasoning}
+        message["tool_calls"] = list(turn.tool_calls)
+    if turn.reasoning:
+        message["thinking"] = turn.reasoning
     if turn.tool_name:
         message["tool_name"] = turn.tool_name
     return message
 
 
-def _not_run(name: str) -> dict[str, Any]:
-    return {"role": "tool", "content": NOT_RUN, "tool_name": name}
-
-
-def _name_of(call: dict[str, Any]) -> str:
+def _not_run(turn: Turn, call: dict[str, Any]) -> Turn:
     function = call.get("function")
-    return str(function.get("name", "")) if isinstance(function, dict) else ""
+    name = str(function.get("name", "")) if isinstance(function, dict) else ""
+    return replace(turn, role="tool", content=NOT_RUN, reasoning="", tool_calls=(), tool_name=name)

@@ -192,7 +192,11 @@ class Toolbox:
 
     def declared(self) -> list[dict[str, Any]]:
         """Return `tools` of a request, after `prepare`."""
-        return [tool.declaration() for tool in self._split()[0]]
+        return [tool.declaration() for tool in self.offered()]
+
+    def offered(self) -> list[Tool]:
+        """Return the tools that the model is told of, after `prepare`."""
+        return self._split()[0]
 
     def tool(self, name: str) -> Tool | None:
         """Return the tool that a call names; None if the model may not use one of that name."""

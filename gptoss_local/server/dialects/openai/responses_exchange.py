@@ -8,9 +8,10 @@ import msgspec
 from gptoss_local.events import CallDelta, ChatEvent, Done, Started, ToolCall
 from gptoss_local.harmony import ChatRequest, Message, ToolRequest
 from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, Listing
+from gptoss_local.server.traced_loop import TracedLoop
 from gptoss_local.server.tracing import traced_tool
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.loop import CallBegun, CallEnded, CallRefused, Continued, Loop, LoopEvent
+from gptoss_local.talk.loop import CallBegun, CallEnded, CallRefused, Continued, LoopEvent
 from gptoss_local.types import Usage
 
 Answers = Callable[[ChatRequest], AsyncGenerator[ChatEvent, None]]
@@ -44,14 +45,13 @@ class HostedExchange:
         self._request = request
         self._hosted = hosted
         self._total = Done("stop", Usage(0, 0, 0, 0), [])
-        self._loop = Loop(
+        self._loop = TracedLoop(
             self,
             hosted.state.toolbox,
             ask=None,
             must_ask=lambda tool: hosted.tools[tool.name].asks,
             is_ours=hosted.tools.__contains__,
             n_calls_max=n_calls_max,
-            trace=traced_tool,
         )
 
     async def run(

@@ -14,7 +14,7 @@ import msgspec
 from gptoss_local.harmony import Tool
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, kind_of
-from gptoss_local.server.dialects.tool_choice import custom_tool, name_in
+from gptoss_local.server.dialects.tool_choice import custom_tool, name_in, offered
 
 SEARCH = "tool_search"
 
@@ -59,8 +59,8 @@ class ClientTools:
         self._names: dict[Origin, str] = {}  # as the model knows them
         self._by_client: dict[tuple[str, str], str] = {}  # by namespace and name
         self._hosted = hosted
-        offered = hosted.tools if hosted else {}
-        self._tools: dict[str, Tool] = {name: each.declared for name, each in offered.items()}
+        ours = hosted.tools if hosted else {}
+        self._tools = {name: offered(each.tool) for name, each in ours.items()}
         entries = list(_flatten(declared))
         searches = any(origin.kind == SEARCH for origin, _ in entries)
         for origin, wire in entries:

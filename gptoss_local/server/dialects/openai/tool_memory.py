@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gptoss_local.errors import UsageError
 from gptoss_local.fair_store import FairStore
-from gptoss_local.harmony import Tool, ToolRequest
+from gptoss_local.harmony import ToolRequest
 from gptoss_local.server.dialects.openai.parts import new_id
 from gptoss_local.talk.tools import Page
 from gptoss_local.talk.tools import Tool as ServerTool
@@ -63,12 +63,6 @@ class HostedTool(NamedTuple):
     name: str
     tool: ServerTool
     asks: bool = False
-
-    @property
-    def declared(self) -> Tool:
-        """Return the tool as the model gets it."""
-        tool = self.tool
-        return Tool(tool.name, tool.description, tool.parameters, is_built_in=tool.is_built_in)
 
 
 class Run(NamedTuple):

@@ -1,0 +1,59 @@
+"""A branch of a saved chat as a request of the model."""
+
+from collections.abc import Sequence
+
+from gptoss_local.harmony import ChatRequest, Message, ToolRequest
+from gptoss_local.models.store import ModelDefaults
+from gptoss_local.server.body import convert
+from gptoss_local.server.dialects.history import read_arguments
+from gptoss_local.server.dialects.named_model import begin, fill_in
+from gptoss_local.server.dialects.ollama.options import Options, parse_think
+from gptoss_local.server.dialects.ollama.request import WireToolCall
+from gptoss_local.server.dialects.tool_choice import offered
+from gptoss_local.talk.conversation.request import to_send
+from gptoss_local.talk.conversation.tool_choice import without_tools
+from gptoss_local.talk.history import ChatSummary, Turn
+from gptoss_local.talk.tools import Toolbox
+
+
+def asked_of(
+    chat: ChatSummary, branch: Sequence[Turn], toolbox: Toolbox, defaults: ModelDefaults
+) -> tuple[ChatRequest, int | None]:
+    """Return the request for the last turn of a branch, and the context that the chat asks for.
+
+    Args:
+        chat: Whose options count.
+        branch: Down to the answer, of which a part may be there.
+        toolbox: What the model may call.
+        defaults: The model's, for options that the chat does not have.
+
+    Raises:
+        UsageError: an option or an imported turn makes no sense.
+    """
+    given = without_tools(chat.options)
+    options = convert(fill_in({"options": given}, defaults)["options"], Options)
+    effort, reasoning = parse_think(chat.effort or "medium")
+    request = ChatRequest(
+        messages=tuple(map(_message, to_send(branch, branch[-1]))),
+        tools=tuple(map(offered, toolbox.offered())),
+        effort=effort,
+        reasoning=reasoning,
+        truncates=bool(given.get("truncate")),
+        may_grow=not given.get("truncate"),
+        reports_prefill=True,
+        **options.request_fields(),
+    )
+    return begin(request, defaults), options.n_ctx
+
+
+def _message(turn: Turn) -> Message:
+    calls = convert(list(turn.tool_calls), list[WireToolCall])
+    return Message(
+        role=turn.role,
+        content=turn.content,
+        reasoning=turn.reasoning,
+        tool_calls=tuple(
+            ToolRequest(c.function.name, read_arguments(c.function.arguments), c.id) for c in calls
+        ),
+        tool_name=turn.tool_name,
+    )
