@@ -1,7 +1,8 @@
 """One conversation with a model, and how its answers are printed: never redrawn, only added to."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -9,8 +10,11 @@ from gptoss_local.cli._loading import show_load
 from gptoss_local.cli._output import DIM, RESET, is_plain, is_read_aloud, print_json
 from gptoss_local.cli._wrapping import WordWrap
 from gptoss_local.errors import GptOssError
+from gptoss_local.events import ChatEvent, ContentDelta, Done, Growing, ReasoningDelta, ToolCall
 from gptoss_local.printable import write_style
 from gptoss_local.quantities import per_token
+from gptoss_local.talk.answer import Answer, figures_of, wire_call
+from gptoss_local.talk.frames import events_of
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
@@ -44,19 +48,21 @@ class Printer:
         self._open: TextIO | None = None  # the stream whose last line has no end yet
         self._wrap: WordWrap | None = None  # of the open stream
 
-    def show(self, frame: dict[str, Any]) -> None:
-        """Print what a frame of `POST /api/chat` adds."""
-        message = frame["message"]
-        if (thinking := message.get("thinking")) and not self.hide_reasoning:
-            self._write(sys.stderr, thinking, self._dim, self._reset)
-        if message["content"]:
-            self._write(sys.stdout, message["content"])
-        for call in message.get("tool_calls", ()) if not self.runs_tools else ():
-            function = call["function"]
-            self._write(sys.stdout, f"{function['name']}({function['arguments']})")
-        if frame["done"] and self.stats:
-            self.end()
-            print(_figures(frame), file=sys.stderr)
+    def show(self, event: object) -> None:
+        """Print what an event of an answer adds."""
+        match event:
+            case ReasoningDelta(text) if not self.hide_reasoning:
+                self._write(sys.stderr, text, self._dim, self._reset)
+            case ContentDelta(text):
+                self._write(sys.stdout, text)
+            case ToolCall() if not self.runs_tools:
+                self._write(sys.stdout, f"{event.name}({event.arguments})")
+
+    def show_end(self, model: str, done: Done) -> None:
+        """Print the figures of the last answer."""
+        self.end()
+        if self.stats:
+            print(_figures(done), file=sys.stderr)
 
     def show_call(self, name: str, parts: "Sequence[Part]") -> None:
         """Print a call that runs without a question."""
@@ -69,14 +75,14 @@ class Printer:
         more = [f"({n_more:,} more lines)"] if n_more > 0 else []
         self._note(f"{name} → " + "\n".join([*lines[:_N_LINES], *more]))
 
-    def grow(self, client: "Client", model: str, growth: dict[str, int]) -> None:
+    def grow(self, client: "Client", model: str, growth: Growing) -> None:
         """Say that a long prompt needs more context, and show the load."""
         print(
-            f"The prompt has {growth['prompt']:,} tokens: the context of {model} grows from "
-            f"{growth['from']:,} to {growth['to']:,}.",
+            f"The prompt has {growth.n_prompt:,} tokens: the context of {model} grows from "
+            f"{growth.n_ctx_before:,} to {growth.n_ctx:,}.",
             file=sys.stderr,
         )
-        show_load(client, {"model": model, "options": {"num_ctx": growth["to"]}})
+        show_load(client, {"model": model, "options": {"num_ctx": growth.n_ctx}})
 
     def end(self) -> None:
         """End the line that is open."""
@@ -114,17 +120,17 @@ class Printer:
 class JsonPrinter(Printer):
     """One JSON object per event, ending in `done` with the server's figures."""
 
-    def show(self, frame: dict[str, Any]) -> None:
-        message = frame["message"]
-        if (thinking := message.get("thinking")) and not self.hide_reasoning:
-            print_json(event="reasoning", text=thinking)
-        if message["content"]:
-            print_json(event="content", text=message["content"])
-        for call in message.get("tool_calls", ()):
-            print_json(event="tool_call", **call["function"])
-        if frame["done"]:
-            figures = {k: v for k, v in frame.items() if k not in ("message", "done")}
-            print_json(event="done", **figures)
+    def show(self, event: object) -> None:
+        match event:
+            case ReasoningDelta(text) if not self.hide_reasoning:
+                print_json(event="reasoning", text=text)
+            case ContentDelta(text):
+                print_json(event="content", text=text)
+            case ToolCall():
+                print_json(event="tool_call", **wire_call(event)["function"])
+
+    def show_end(self, model: str, done: Done) -> None:
+        print_json(event="done", model=model, **figures_of(done))
 
     def show_call(self, name: str, parts: "Sequence[Part]") -> None:
         """It is printed as it comes."""
@@ -138,8 +144,9 @@ class JsonPrinter(Printer):
             seconds=round(result.seconds, 3),
         )
 
-    def grow(self, client: "Client", model: str, growth: dict[str, int]) -> None:
-        print_json(event="context_growth", model=model, **growth)
+    def grow(self, client: "Client", model: str, growth: Growing) -> None:
+        sizes = {"prompt": growth.n_prompt, "from": growth.n_ctx_before, "to": growth.n_ctx}
+        print_json(event="context_growth", model=model, **sizes)
 
     def stopped(self) -> None:
         print_json(event="done", done_reason="interrupted")
@@ -156,6 +163,7 @@ class Chat:
         format: As `format` there; None for text.
         keep_alive: As `keep_alive` there; None leaves it to the server.
         tools: What the model may call; None: nothing.
+        answer: The newest one.
     """
 
     client: "Client"
@@ -168,7 +176,8 @@ class Chat:
     keep_alive: str | int | None = None
     tools: "RunTools | None" = None
     messages: list[dict[str, Any]] = field(default_factory=list)
-    _last_frame: dict[str, Any] = field(default_factory=dict, init=False)
+    answer: Answer = field(default_factory=Answer, init=False)
+    _exchange: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def load_request(self) -> dict[str, Any]:
         """Return what loads the model as the next question needs it."""
@@ -181,74 +190,61 @@ class Chat:
         Raises:
             GptOssError: there is no whole answer; the question is taken back.
         """
-        exchange: list[dict[str, Any]] = [{"role": "user", "content": text}]
-        if self.tools is not None:
-            self.tools.begin()
+        self._exchange = [{"role": "user", "content": text}]
+        is_whole = True
         try:
-            while self._answer(exchange) and self._call(exchange):
-                pass
-            is_whole = True
+            if self.tools is None:
+                with closing(self._events([])) as events:
+                    for event in events:
+                        self.answer.add(event)
+                        self.printer.show(event)
+            else:
+                self.tools.run(self, self._take, self.printer)
         except KeyboardInterrupt:
             is_whole = False
-            exchange[-1].pop("tool_calls", None)  # of an answer that came no further
         finally:
             self.printer.end()
-        if not is_whole:
+        if is_whole:
+            self.printer.show_end(self.model, self.answer.done)
+        else:
             self.printer.stopped()
-        self.messages += exchange
+        self.messages += self._exchange
         return is_whole
 
-    def _answer(self, exchange: list[dict[str, Any]]) -> bool:
-        """Add an answer to what was said; returns whether it calls something that is run here."""
-        answer: dict[str, Any] = {"role": "assistant", "content": ""}
-        frames = self.client.stream_chat(self._request(exchange))
+    async def events(self) -> AsyncGenerator[ChatEvent, None]:
+        """Yield the events of the next answer; nothing else is done until each is there."""
+        assert self.tools is not None
+        with closing(self._events(await self.tools.declared())) as events:
+            for event in events:
+                yield event
+
+    def _events(self, tools: list[dict[str, Any]]) -> Generator[ChatEvent, None, None]:
+        """Yield the events of an answer, which becomes a message as far as it came."""
+        answer = self.answer = Answer()
+        frames = self.client.stream_chat(self._request(tools))
         try:
             for frame in frames:
-                message = frame["message"]
-                answer["content"] += message["content"]
-                if self.tools is not None and (calls := message.get("tool_calls")):
-                    answer["tool_calls"] = [*answer.get("tool_calls", ()), *calls]
-                if self.tools is not None and (thinking := message.get("thinking")):
-                    answer["thinking"] = answer.get("thinking", "") + thinking
-                if growth := frame.get("context_growth"):
-                    self.printer.grow(self.client, self.model, growth)
-                self.printer.show(frame | {"done": frame["done"] and "tool_calls" not in answer})
+                for event in events_of(frame):
+                    if isinstance(event, Growing):
+                        self.printer.grow(self.client, self.model, event)
+                    yield event
         finally:
-            exchange.append(answer)
             frames.close()
             self.printer.end()
-        if "tool_calls" not in answer:
-            answer.pop("thinking", None)  # which is used during a loop of calls alone
-            return False
-        self._last_frame = frame
-        return True
+            said: dict[str, Any] = {"role": "assistant", "content": answer.content}
+            if self.tools is not None and answer.calls and answer.phase == "done":
+                said |= {"tool_calls": answer.tool_calls, "thinking": answer.reasoning}
+            self._exchange.append(said)
 
-    def _call(self, exchange: list[dict[str, Any]]) -> bool:
-        """Add the results of the calls of the last answer; returns whether an answer follows."""
-        from gptoss_local.talk.loop import STOPPED
+    def _take(self, call: ToolCall, result: "ToolResult") -> None:
+        """Keep the result of a call."""
+        told = {"role": "tool", "tool_name": call.name, "content": result.text}
+        self._exchange.append(told)
 
-        assert self.tools is not None
-        calls = exchange[-1]["tool_calls"]
-        results: list[ToolResult] = []
-        try:
-            for result in self.tools.results(calls, self.printer):
-                results.append(result)
-        finally:  # also after Ctrl-C: each call has a result
-            results += [STOPPED] * (len(calls) - len(results))
-            exchange += [
-                {"role": "tool", "tool_name": call["function"]["name"], "content": result.text}
-                for call, result in zip(calls, results, strict=True)
-            ]
-        if not self.tools.is_limit(results):
-            return True
-        self.printer.show(self._last_frame | {"message": {"content": ""}})
-        return False
-
-    def _request(self, exchange: list[dict[str, Any]]) -> dict[str, Any]:
+    def _request(self, tools: list[dict[str, Any]]) -> dict[str, Any]:
         system = [{"role": "system", "content": self.system}] if self.system else []
-        tools = self.tools.declared() if self.tools is not None else []
         return self.load_request() | {
-            "messages": [*system, *self.messages, *exchange],
+            "messages": [*system, *self.messages, *self._exchange],
             "think": self.think,
             "format": self.format,
             "return_progress": True,  # with which the server says that the context grows
@@ -271,16 +267,14 @@ class Chat:
             raise
 
 
-def _figures(frame: dict[str, Any]) -> str:
-    """Say how fast an answer was; the server's durations are in nanoseconds."""
-    n_prompt, n_answer = frame.get("prompt_eval_count", 0), frame.get("eval_count", 0)
-    prefill_s = frame.get("prompt_eval_duration", 0) / 1e9
-    decode_s = frame.get("eval_duration", 0) / 1e9
+def _figures(done: Done) -> str:
+    """Say how fast an answer was."""
+    usage, n_answer = done.usage, done.usage.n_generated
+    decode_s = usage.decode_ns / 1e9
     rate = f", {n_answer / decode_s:.1f} tokens/s" if decode_s else ""
-    total_s = frame.get("total_duration", 0) / 1e9
-    joules = sum(frame.get("joules", {}).values())
+    joules = sum(done.joules.values())
     energy = f"; {joules:,.1f} J, {per_token(joules / n_answer)}" if joules and n_answer else ""
     return (
-        f"prompt {n_prompt} tokens in {prefill_s:.2f} s; answer {n_answer} tokens in "
-        f"{decode_s:.2f} s{rate}; {total_s:.2f} s in all{energy}"
+        f"prompt {usage.n_prompt} tokens in {usage.prefill_ns / 1e9:.2f} s; answer {n_answer} "
+        f"tokens in {decode_s:.2f} s{rate}; {done.total_ns / 1e9:.2f} s in all{energy}"
     )

@@ -2,15 +2,16 @@
 
 import asyncio
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from gptoss_local.cli._output import print_error, say
 from gptoss_local.errors import UsageError
+from gptoss_local.events import ToolCall
 from gptoss_local.settings import Settings
-from gptoss_local.talk.conversation.calls import TOO_MANY, Decision, denied
+from gptoss_local.talk.conversation.calls import Decision, denied
 from gptoss_local.talk.conversation.tool_choice import names_in
 from gptoss_local.talk.conversation.what_runs import (
     Part,
@@ -19,8 +20,17 @@ from gptoss_local.talk.conversation.what_runs import (
     pretty,
     what_runs,
 )
-from gptoss_local.talk.loop import UNANSWERED
-from gptoss_local.talk.tools import Group, Tool, ToolResult, ToolSources
+from gptoss_local.talk.loop import (
+    STOPPED,
+    UNANSWERED,
+    CallBegun,
+    CallEnded,
+    CallRefused,
+    LimitReached,
+    Loop,
+    Source,
+)
+from gptoss_local.talk.tools import Arguments, Group, Tool, ToolResult, ToolSources
 
 _SCOPES: dict[str, Literal["once", "chat", "always"]] = {
     "y": "once",
@@ -32,6 +42,8 @@ _SCOPES: dict[str, Literal["once", "chat", "always"]] = {
 
 class Shows(Protocol):
     """Shows calls and what they come to; `Printer` does."""
+
+    def show(self, event: object) -> None: ...
 
     def show_call(self, name: str, parts: Sequence[Part]) -> None: ...
 
@@ -56,7 +68,6 @@ class RunTools:
         self._sources = ToolSources(settings, folder)
         self._toolbox = self._sources.toolbox()
         self._allowed = names_in(allowed)
-        self._limit = self._toolbox.loop_limit()
         if names := names_in(chosen):
             known = {group.name for group in self._toolbox.groups()}
             if unknown := names - known:
@@ -64,17 +75,66 @@ class RunTools:
                 raise UsageError(f"there is no tool '{min(unknown)}'", hint=hint)
             self._toolbox.on = names
 
-    def begin(self) -> None:
-        """Begin a loop of answers and calls, which has its limit."""
-        self._limit = self._toolbox.loop_limit()
+    def run(
+        self, source: Source, take: Callable[[ToolCall, ToolResult], None], printer: Shows
+    ) -> None:
+        """Show answers and calls until the last word; each call has a result.
 
-    def declared(self) -> list[dict[str, Any]]:
+        Args:
+            source: Where answers come from.
+            take: Called with the result of each call.
+            printer: Shows all of it.
+
+        Raises:
+            GptOssError: there is no whole answer.
+            KeyboardInterrupt: Ctrl-C ended it.
+        """
+        open_calls: list[ToolCall] = []
+
+        async def follow() -> None:
+            loop = Loop(source, self._toolbox, self._ask, must_ask=self._must_ask)
+            async with aclosing(loop.run()) as events:
+                async for event in events:
+                    match event:
+                        case ToolCall():
+                            open_calls.append(event)
+                        case CallBegun(call):
+                            self._show_call(call, printer)
+                        case CallEnded(call, result) | CallRefused(call, result):
+                            open_calls.remove(call)
+                            printer.show_result(call.name, result)
+                            take(call, result)
+                        case LimitReached(limit):
+                            say(f"Stopped after {limit}.")
+                    printer.show(event)
+
+        try:
+            self._wait(follow())
+        finally:
+            if source.answer.phase == "done":
+                for call in open_calls:
+                    take(call, STOPPED)
+
+    def _wait(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that Ctrl-C ends at once, also where it waits for the keys or the server."""
+        loop = self._runner.get_loop()
+        task = loop.create_task(work)
+        try:
+            loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            task.cancel()
+            loop.run_until_complete(asyncio.wait((task,)))
+            if not task.cancelled():
+                task.exception()
+            raise
+
+    async def declared(self) -> list[dict[str, Any]]:
         """Return `tools` of a request; says which source does not answer.
 
         Raises:
             UsageError: a tool that was allowed is not there.
         """
-        for problem in self._runner.run(self._toolbox.prepare()):
+        for problem in await self._toolbox.prepare():
             say(problem)
         groups = {group.name for group in self._toolbox.groups()}
         known = groups | set(self._toolbox.tools)
@@ -82,30 +142,6 @@ class RunTools:
             hint = f"There are {', '.join(sorted(known))}."
             raise UsageError(f"--allow: there is no tool '{min(unknown)}'", hint=hint)
         return self._toolbox.declared()
-
-    def results(self, calls: Sequence[dict[str, Any]], printer: Shows) -> Iterator[ToolResult]:
-        """Run the calls of an answer, one after the other, as far as the user allows them.
-
-        Args:
-            calls: As `message.tool_calls` of Ollama's API has them.
-            printer: Shows them and their results.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C ended the call that ran.
-        """
-        limit = self._limit.reached()
-        if limit:
-            say(f"Stopped after {limit}.")
-        for call in calls:
-            name, arguments = call["function"]["name"], call["function"]["arguments"]
-            result = TOO_MANY if limit else self._result(name, arguments, printer)
-            printer.show_result(name, result)
-            yield result
-
-    @staticmethod
-    def is_limit(results: Sequence[ToolResult]) -> bool:
-        """Return whether the loop is over with these results."""
-        return TOO_MANY in results
 
     def groups(self) -> list[Group]:
         """Return the sources, for the user to choose among."""
@@ -125,28 +161,23 @@ class RunTools:
         with self._runner:
             self._runner.run(end())
 
-    def _result(self, name: str, arguments: dict[str, Any], printer: Shows) -> ToolResult:
-        call = self._toolbox.call(name, arguments)
-        tool = call.tool
-        parts = what_runs(tool, call.arguments) if tool else [Part("arguments", pretty(arguments))]
-        if tool is None or not self._must_ask(tool):
-            printer.show_call(name, parts)
-        elif (refusal := self._ask(tool, parts)) is not None:
-            return refusal
-        return self._runner.run(self._toolbox.run_call(call))
+    def _show_call(self, call: ToolCall, printer: Shows) -> None:
+        """Show a call that runs without a question."""
+        made = self._toolbox.call(call.name, call.arguments)
+        if made.tool is None:
+            printer.show_call(call.name, [Part("arguments", pretty(call.arguments))])
+        elif not self._must_ask(made.tool):
+            printer.show_call(call.name, what_runs(made.tool, made.arguments))
 
     def _must_ask(self, tool: Tool) -> bool:
         is_allowed = not self._allowed.isdisjoint((tool.name, tool.source))
         return not is_allowed and self._toolbox.needs_consent(tool)
 
-    def _ask(self, tool: Tool, parts: Sequence[Part]) -> ToolResult | None:
-        """Return what a call comes to that may not run; None if it may."""
+    async def _ask(self, tool: Tool, arguments: Arguments) -> ToolResult | None:
         if not sys.stdin.isatty():
             say(f"Not run: {tool.name}. Without a terminal, --allow {tool.name} lets it run.")
             return UNANSWERED
-        asked_s = time.monotonic()
-        decision = _decision(tool, parts)
-        self._limit.pause(time.monotonic() - asked_s)
+        decision = _decision(tool, what_runs(tool, arguments))
         if decision is None:
             return UNANSWERED
         if decision.scope is None:

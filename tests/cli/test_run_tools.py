@@ -33,6 +33,7 @@ def roll(sides: int = 6) -> str:
 
 server.run()
 """
+TOO_MANY = "Not run: an answer may not have more calls. Answer without."
 CALLED = "weather → sunny in Tokyo"
 
 
@@ -54,6 +55,7 @@ def served(
     script.say("Weather?", calls("weather", city, "Let me see."), answer("It is sunny."))
     script.say("Twice?", *[calls("weather", city)] * 2, answer("It is sunny twice."))
     script.say("Sleep?", calls("sleep", {}), answer("I slept."))
+    script.say("Enough?", *[calls("weather", city)] * 4, answer("It is sunny everywhere."))
     script.say("Forever?", *[calls("weather", city)] * 9)
     script.say("Compute?", calls_built_in("python", "print(6 * 7)"), answer("It is 42."))
     script.say("Roll?", *[calls("roll", {"sides": 1})] * 2, answer("Two ones."))
@@ -191,10 +193,22 @@ def test_calls_without_end_are_ended(served: RunningServer, variables: dict[str,
     assert "Stopped after 3 rounds of tools." in done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
     results = [event["content"] for event in events if event["event"] == "tool_result"]
-    assert len(results) == 4
-    assert results[-1] == "Not run: too many calls without an answer."
+    assert len(results) == 5
+    assert results[-2:] == [TOO_MANY] * 2
     assert [event["event"] for event in events].count("done") == 1
     assert events[-1]["event"] == "done"
+
+
+def test_at_the_limit_the_model_is_told_to_answer(
+    served: RunningServer, variables: dict[str, str]
+) -> None:
+    environment = served.environment | variables
+    options = ("--tools", "--allow", "weather", "--hide-reasoning")
+    done = run_cli(environment, "run", "nano", "Enough?", *options)
+    assert (done.returncode, done.stdout) == (0, "It is sunny everywhere.\n")
+    assert done.stderr.count(CALLED) == 3
+    assert f"weather → {TOO_MANY}" in done.stderr
+    assert "Stopped after" not in done.stderr
 
 
 def test_what_is_not_there(served: RunningServer, variables: dict[str, str]) -> None:
