@@ -12,7 +12,6 @@ from tui.message_queue import MessageQueue
 from tui.paste import FoldedTexts, current_folder
 from tui.screens.errors import errors_shown, show_error
 from tui.server import ChatServer
-from tui.widgets.turn_view import AssistantTurnView
 
 
 class Dialogue:
@@ -82,9 +81,10 @@ class Dialogue:
         """Stream into a turn: a new one at the end, or one of a branch that is to be shown."""
         view = self._view
         shown = await view.show_answer(turn, is_new=is_new)
-        exchange = Exchange(view, self._conversation, self._server, self._toolbox)
+        conversation, server, toolbox = self._conversation, self._server, self._toolbox
+        exchange = Exchange(view, conversation, server, toolbox, turn, shown)
         self._exchange = exchange
-        view.run_worker(self._run(exchange, turn, shown), group="exchange")
+        view.run_worker(self._run(exchange), group="exchange")
         view.show_status()
 
     def stop(self) -> None:
@@ -155,10 +155,10 @@ class Dialogue:
                 await view.add_turn(added)
         await self.begin(conversation.begin_answer(), is_new=editing is None)
 
-    async def _run(self, exchange: Exchange, turn: Turn, shown: AssistantTurnView) -> None:
+    async def _run(self, exchange: Exchange) -> None:
         """Worker: an exchange, and then the next message that waits."""
         try:
-            await exchange.run(turn, shown)
+            await exchange.run()
         except GptOssError as error:  # the server is gone, or the disk is full
             show_error(self._view.app, error)
         if exchange.is_given_up:

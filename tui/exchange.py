@@ -3,18 +3,26 @@
 Runs as one worker of the screen, from top to bottom; what it waits for, Esc ends.
 """
 
-import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
 from gptoss_local.errors import ContextOverflowError
+from gptoss_local.events import ChatEvent
 from gptoss_local.talk.answer import Answer, with_printable_text
-from gptoss_local.talk.conversation import refusal_of
-from gptoss_local.talk.conversation.calls import TOO_MANY, Decision, denied
+from gptoss_local.talk.conversation.calls import Decision, denied
 from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import Turn
-from gptoss_local.talk.loop import STOPPED
+from gptoss_local.talk.loop import (
+    STOPPED,
+    CallBegun,
+    CallEnded,
+    CallRefused,
+    Continued,
+    LimitReached,
+    Loop,
+    LoopEvent,
+)
 from gptoss_local.talk.tools import Arguments, Tool, Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
@@ -44,81 +52,93 @@ class Exchange:
         conversation: Conversation,
         server: ChatServer,
         toolbox: Toolbox,
+        turn: Turn,
+        shown: AssistantTurnView,
     ) -> None:
         self._view = view
         self._conversation = conversation
         self._server = server
         self._toolbox = toolbox
-        self._limit = toolbox.loop_limit()
-        self._running: RunningAnswer | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._is_stopped = False
+        self._loop = Loop(self, toolbox, self._ask_about)
+        self._turn, self._shown = turn, shown
+        self._running = RunningAnswer(conversation, turn, shown)
         self.note = ""
         self.is_live = True
         self.is_given_up = False
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> Answer:
         """The newest one."""
-        return self._running.answer if self._running is not None else None
+        return self._running.answer
 
     @property
     def ended_well(self) -> bool:
-        is_done = self.answer is not None and self.answer.phase == "done"
-        return is_done and not (self.is_live or self._is_stopped)
+        return self.answer.phase == "done" and not (self.is_live or self._loop.is_stopped)
 
-    async def run(self, turn: Turn, shown: AssistantTurnView) -> None:
-        """Stream into `turn`, call what it asks for, and continue with the results."""
+    async def run(self) -> None:
+        """Stream into the turn, call what it asks for, and continue with the results."""
         try:
-            while True:
-                turn = await self._answer(turn, shown)
-                if turn.state != "done" or not turn.tool_calls:
-                    return
-                if limit := self._limit.reached():
-                    self._view.app.notify(f"Stopped after {limit}.")
-                    await self._call_tools(turn, TOO_MANY)
-                    return
-                await self._call_tools(turn)
-                if self._is_stopped:
-                    return
-                turn = self._conversation.begin_answer()
-                shown = await self._view.show_answer(turn, is_new=True)
-        finally:
+            async with aclosing(self._loop.run()) as events:
+                async for event in events:
+                    await self._follow(event)
+        finally:  # also when the app ends, which cancels this
+            self.answer.end("stopped")
+            self._running.save()
             self.is_live, self.note = False, ""
+        await self._running.paint()
 
     def stop(self) -> None:
-        """End what runs now, and go no further; what there is stays."""
-        self._is_stopped = True
-        if self._running is not None and self._running.answer.is_live:
-            self._running.stop()
-        if self._task is not None:
-            self._task.cancel()
+        """Stop the current answer or call, and the exchange. Keep the partial answer."""
+        self.answer.end("stopped")
+        self._loop.stop()
 
     async def tick(self) -> None:
-        if self._running is not None and self._running.answer.is_live:
+        if self.answer.is_live:
             await self._running.tick()
 
-    async def _answer(self, turn: Turn, shown: AssistantTurnView) -> Turn:
-        """Stream one answer; one that does not fit is sent again as the user chooses."""
+    async def _follow(self, event: LoopEvent) -> None:
+        """Show and store a call, and begin the answer after it."""
+        match event:
+            case CallBegun(call):
+                self._note(f"running {call.name}")
+            case CallEnded(call, result) | CallRefused(call, result):
+                self.note = ""
+                await self._view.add_turn(self._conversation.add_result(call.name, result))
+            case Continued():
+                self._turn = self._conversation.begin_answer()
+                self._shown = await self._view.show_answer(self._turn, is_new=True)
+                self._running = RunningAnswer(self._conversation, self._turn, self._shown)
+            case LimitReached(limit):
+                self._view.app.notify(f"Stopped after {limit}.")
+
+    async def events(self) -> AsyncGenerator[ChatEvent, None]:
+        """Yield the events of one answer; the user chooses what becomes of too long a prompt."""
         while True:
-            running = self._running = RunningAnswer(self._conversation, turn, shown)
             await self._prepare_tools()
-            await running.run(self._server, self._body(turn))
-            if running.overflow is None:
-                return running.turn
-            way = await self._choose_way(running.overflow)
+            async with aclosing(self._running.events(self._server, self._body())) as events:
+                async for event in events:
+                    yield event
+            if self._running.overflow is None:
+                return
+            way = await self._choose_way(self._running.overflow)
             if way == SUMMARISE and (summary := await self._summarise()):
-                turn = self._conversation.go_on_with(summary)
-                shown = await self._view.show_answer(turn, is_new=False)
+                self._turn = self._conversation.go_on_with(summary)
+                self._shown = await self._view.show_answer(self._turn, is_new=False)
             elif way is None or way == SUMMARISE:
                 self.is_given_up = True
-                return running.turn
+                return
             else:
+                self._turn = self._running.turn
                 self._conversation.set_option(way.option, way.value)
+            self._running = RunningAnswer(self._conversation, self._turn, self._shown)
 
-    def _body(self, answer: Turn) -> dict[str, Any]:
+    def _note(self, note: str) -> None:
+        self.note = note
+        self._view.show_status()
+
+    def _body(self) -> dict[str, Any]:
         tools = self._toolbox.declared()
-        return self._conversation.request(answer) | ({"tools": tools} if tools else {})
+        return self._conversation.request(self._turn) | ({"tools": tools} if tools else {})
 
     async def _choose_way(self, error: ContextOverflowError) -> Way | None:
         """Ask what to do about a prompt that does not fit."""
@@ -152,54 +172,33 @@ class Exchange:
     async def _ask(self, note: str, dialog: Dialog[_T | None]) -> _T | None:
         """Show a question once the user does not type; None if Esc ended it."""
         await self._until_stopped(note, self._view.typing.pause())
-        if self._is_stopped:
+        if self._loop.is_stopped:
             return None
-        self.note = note
-        self._view.show_status()
+        self._note(note)
         answer: _T | None = await self._view.app.push_screen_wait(dialog)
         return answer
 
     async def _until_stopped(self, note: str, work: Coroutine[Any, Any, _T]) -> _T | None:
         """Do something that is not an answer; None if Esc ended it."""
-        self.note = note
-        self._view.show_status()
-        task = self._task = asyncio.create_task(work)
+        self._note(note)
         try:
-            await asyncio.wait((task,))
+            return await self._loop.until_stopped(work)
         finally:
-            task.cancel()  # does nothing to one that is over
             self.note = ""
-        return None if task.cancelled() else task.result()
-
-    async def _call_tools(self, turn: Turn, refusal: ToolResult | None = None) -> None:
-        """Add a result for each call of an answer, so that none of them stays open."""
-        for call in turn.tool_calls:
-            name, arguments = call["function"]["name"], call["function"]["arguments"]
-            result = refusal or await self._run_if_allowed(name, arguments)
-            await self._view.add_turn(self._conversation.add_result(name, result))
-
-    async def _run_if_allowed(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        if self._is_stopped:
-            return STOPPED
-        call = self._toolbox.call(name, arguments)
-        refusal = await refusal_of(self._toolbox, self._limit, call, self._ask_about)
-        if refusal is not None:
-            return refusal
-        run = self._toolbox.run_call(call)
-        return await self._until_stopped(f"running {name}", run) or STOPPED
 
     async def _ask_about(self, tool: Tool, arguments: Arguments) -> ToolResult | None:
         """Ask whether a call may run; returns what it comes to if not."""
         dialog = ApprovalDialog(tool, arguments)
         decision: Decision | None = await self._ask(f"may it run {tool.name}?", dialog)
         if decision is None:
-            self._is_stopped = True
+            self._loop.stop()
             return STOPPED
         if decision.scope is None:
             return denied(decision.reason)
         if decision.scope != "once":
             with errors_shown(self._view.app):  # it holds for this chat where it cannot be kept
                 self._toolbox.allow(tool, decision.scope)
+        self._note(f"running {tool.name}")
         return None
 
     async def _prepare_tools(self) -> None:

@@ -5,11 +5,12 @@ and stores. So a fast model cannot keep the keys waiting.
 """
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 from gptoss_local.errors import ContextOverflowError, GptOssError, HistoryError
-from gptoss_local.events import Growing
+from gptoss_local.events import ChatEvent, Growing
 from gptoss_local.talk.answer import Answer, with_printable_text
 from gptoss_local.talk.frames import events_of
 from gptoss_local.talk.history import Turn
@@ -44,29 +45,37 @@ class RunningAnswer:
         self.overflow: ContextOverflowError | None = None
         self._conversation = conversation
         self._view = view
-        self._task: asyncio.Task[None] | None = None
         self._painting = asyncio.Lock()
         self._n_painted = -1
         self._n_ticks = 0
         self._is_refused = False
 
-    async def run(self, server: ChatServer, body: dict[str, Any]) -> None:
-        """Receive until the answer is over, however it ends; then it is stored and painted."""
-        self._task = asyncio.create_task(self._receive(server, body))
+    async def events(
+        self, server: ChatServer, body: dict[str, Any]
+    ) -> AsyncGenerator[ChatEvent, None]:
+        """Yield what the server sends until the answer is over; then it is stored and painted."""
+        answer = self.answer
         try:
-            await asyncio.wait((self._task,))
-        finally:  # also when the app ends, which cancels this
-            self.stop()
-            self.save()
-        if not self._task.cancelled():
-            self._task.result()
+            async with aclosing(server.stream_chat(body)) as frames:
+                async for frame in frames:
+                    for event in events_of(frame):
+                        if isinstance(event, Growing) and answer.growth is None:
+                            text = growth_text(event)
+                            self._view.notify(text, timeout=READ_S, markup=False)
+                        is_first = answer.phase == "waiting"
+                        yield with_printable_text(event)
+                        if is_first and answer.phase != "waiting":
+                            self._view.call_later(self.paint)  # without waiting for the timer
+            answer.end("failed", "the answer ended early")
+        except GptOssError as error:
+            if isinstance(error, ContextOverflowError) and error.n_prompt is not None:
+                self.overflow = error
+            answer.end("failed", f"{error.message}. {error.hint}".strip())
+        except Exception:
+            answer.end("failed", "internal error")
+            raise
+        self.save()
         await self.paint()
-
-    def stop(self) -> None:
-        """Stop the model: the connection is closed, and what there is of the answer stays."""
-        self.answer.end("stopped")
-        if self._task is not None:
-            self._task.cancel()
 
     async def tick(self) -> None:
         """Paint what is new, and store it once a second."""
@@ -94,26 +103,3 @@ class RunningAnswer:
             self._is_refused = True
         else:
             self._is_refused = False
-
-    async def _receive(self, server: ChatServer, body: dict[str, Any]) -> None:
-        answer = self.answer
-        try:
-            async with aclosing(server.stream_chat(body)) as frames:
-                async for frame in frames:
-                    if not answer.is_live:
-                        break
-                    is_first, was_growing = answer.phase == "waiting", answer.growth is not None
-                    for event in events_of(frame):
-                        answer.add(with_printable_text(event))
-                    if answer.growth is not None and not was_growing:
-                        text = growth_text(answer.growth)
-                        self._view.notify(text, timeout=READ_S, markup=False)
-                    if is_first and answer.phase != "waiting":
-                        self._view.call_later(self.paint)  # without waiting for the timer
-            answer.end("failed", "the answer ended early")
-        except GptOssError as error:
-            if isinstance(error, ContextOverflowError) and error.n_prompt is not None:
-                self.overflow = error
-            answer.end("failed", f"{error.message}. {error.hint}".strip())
-        finally:
-            answer.end("failed", "internal error")

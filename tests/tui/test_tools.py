@@ -15,6 +15,7 @@ from tests.tui.running_chat import Chat, OpenChat, run_chat
 from tests.tui.scripted import ScriptedServer
 from tui.screens.approval import ApprovalDialog
 
+TOO_MANY = "Not run: an answer may not have more calls. Answer without."
 QUESTION = "What is the weather in Tokyo?"
 ANSWER = "It is 21 degrees and sunny in Tokyo."
 LOCATION = {"location": {"type": "string", "description": "The name of the city"}}
@@ -164,18 +165,34 @@ async def test_calls_without_end_are_ended(history_path: Path, tmp_path: Path) -
         await chat.enter("go")
         await chat.until(lambda: not chat.app.chat.is_answering, timeout_s=60)
         results = [turn.content for turn in chat.turns() if turn.role == "tool"]
-        assert len(results) == 31
-        assert results[-1] == "Not run: too many calls without an answer."
+        assert len(results) == 32
+        assert results[-2:] == [TOO_MANY] * 2
         assert "Stopped after 30 rounds of tools" in chat.notices()
 
 
-class Caller(ScriptedServer):
-    """A model that never does anything but call."""
+async def test_at_the_limit_the_model_is_told_to_answer(history_path: Path, tmp_path: Path) -> None:
+    async with run_chat(Caller("Enough."), history_path, tools=weather(tmp_path / "log")) as chat:
+        chat.app.chat.parts.toolbox.trusted.add("get_current_weather")
+        await chat.enter("go")
+        await chat.until(lambda: not chat.app.chat.is_answering, timeout_s=60)
+        assert [turn.role for turn in chat.turns()].count("tool") == 31
+        assert chat.turns()[-2].content == TOO_MANY
+        assert chat.turns()[-1].content == "Enough."
+        assert "Stopped after" not in chat.notices()
 
-    def __init__(self) -> None:
+
+class Caller(ScriptedServer):
+    """A model that only calls, unless it has something to say once it is told to answer."""
+
+    def __init__(self, last_word: str = "") -> None:
         super().__init__("", [], 1)
+        self._last_word = last_word
 
     async def stream_chat(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        if self._last_word and body["messages"][-1]["content"] == TOO_MANY:
+            yield {"message": {"role": "assistant", "content": self._last_word}, "done": False}
+            yield {"message": {"role": "assistant", "content": ""}, "done": True}
+            return
         call = {"function": {"name": "get_current_weather", "arguments": {"location": "X"}}}
         message = {"role": "assistant", "content": "", "tool_calls": [call]}
         yield {"message": message, "done": False}

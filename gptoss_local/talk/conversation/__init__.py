@@ -3,7 +3,7 @@
 The terminal chat and the web page's answers share it, so that their turns are alike.
 """
 
-from gptoss_local.talk.conversation.calls import Decision, pages_of, refusal_of, result_stats
+from gptoss_local.talk.conversation.calls import Decision, pages_of, result_stats
 from gptoss_local.talk.conversation.request import messages_of, request_of, was_cut
 from gptoss_local.talk.conversation.tool_choice import ToolChoice
 from gptoss_local.talk.conversation.what_runs import what_runs
@@ -13,7 +13,6 @@ __all__ = [
     "ToolChoice",
     "messages_of",
     "pages_of",
-    "refusal_of",
     "request_of",
     "result_stats",
     "was_cut",

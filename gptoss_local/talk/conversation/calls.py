@@ -1,11 +1,10 @@
 """Say what calls of tools come to, alike wherever they run: terminal, page, command line."""
 
-import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from gptoss_local.talk.history import Turn
-from gptoss_local.talk.tools import Arguments, Call, LoopLimit, Page, Tool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Page, ToolResult
 from gptoss_local.talk.tools.toolbox import Scope
 
 NOT_RUN = "Not run."
@@ -15,7 +14,6 @@ INTERRUPTED = "This call was interrupted; it is not known how far it came."
 """The result of a call during which its process died."""
 
 ENDED = ToolResult("This call was stopped, as the server ended.", is_error=True)
-TOO_MANY = ToolResult("Not run: too many calls without an answer.", is_error=True)
 
 
 class Decision(NamedTuple):
@@ -30,32 +28,9 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
-Ask = Callable[[Tool, Arguments], Awaitable[ToolResult | None]]
-
-
 def denied(reason: str = "") -> ToolResult:
     """Return the result of a call that the user does not allow."""
     return ToolResult(f"The user denied this call. {reason}".strip(), is_error=True)
-
-
-async def refusal_of(toolbox: Toolbox, limit: LoopLimit, call: Call, ask: Ask) -> ToolResult | None:
-    """Ask about a call if that is necessary.
-
-    Args:
-        toolbox: What there is.
-        limit: Does not count the time in which the user was asked.
-        call: One that cannot be run needs no permission to say so.
-        ask: Asks the user; returns what a call comes to that may not run.
-
-    Returns:
-        The result of a call that may not run; None if it may.
-    """
-    if call.tool is None or not toolbox.needs_consent(call.tool):
-        return None
-    asked_s = time.monotonic()
-    refusal = await ask(call.tool, call.arguments)
-    limit.pause(time.monotonic() - asked_s)
-    return refusal
 
 
 def result_stats(result: ToolResult) -> dict[str, Any]:
