@@ -1,6 +1,6 @@
 """One exchange: answers of the model, and the calls of tools between them, until its last word.
 
-Whoever uses it says where answers come from, asks the user, and shows or stores what happens.
+Its user gives it a source of answers and a way to ask, and shows or stores the events.
 """
 
 import asyncio

@@ -228,7 +228,7 @@ class Exchange:
             self._open(following)
 
     def _open(self, branch: list[Turn]) -> None:
-        """Go on with the last turn of a branch: an answer, or a call."""
+        """Continue with the last turn of a branch: an answer, or a call."""
         self._branch, turn = branch, branch[-1]
         self.turn_ids.add(turn.id)
         self._result = STOPPED
