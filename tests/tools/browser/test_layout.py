@@ -8,7 +8,7 @@ conversation.
 
 Compared are the header, line numbers, wrapping, links and their ids. Spaces at the ends of lines
 are not, as html2text leaves some where tags end. On pages with menus the order differs: here the
-part that trafilatura takes for the main text comes first, and the rest after it.
+part that readability takes for the main text comes first, and the rest after it.
 """
 
 import json

@@ -1,65 +1,73 @@
-"""Finds what a page is about: trafilatura says which text that is, this module which element."""
+"""Finds what a page is about: readability says which text that is, this module which element."""
 
 import copy
+import logging
+import re
 from collections import Counter
-from itertools import chain
 
-from gptoss_local.talk.tools.browser.links import Node, text_of
+from gptoss_local.talk.tools.browser.links import Node
 
-_MAX_ELEMENTS = 30_000  # PERF: trafilatura takes 2 s for as many, and rarely helps with such pages
-_BLOCKS = ("p", "li", "td", "th", "pre", "blockquote", "dt", "dd", "div", "section")
-_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_FOUND_BLOCKS = ("p", "item", "cell", "quote", "code", "head")
+_MAX_ELEMENTS = 30_000  # PERF: readability takes 2 s for as many, and rarely helps with such pages
 _CONTAINERS = ("article", "center", "div", "form", "main", "section")
-_ENOUGH = 0.95  # of the main text
+_ASIDES = ("nav", "footer", "aside")
+_MENUS = ("div", "form", "header", "ol", "section", "table", "ul")
+_ENOUGH = 0.95  # of readability's text
+_ENOUGH_OF_PAGE = 0.5  # of its text outside links; readability may take one comment of many
+_MARK = "data-gptoss"
 
 
 def main_part(body: Node) -> tuple[Node, list[Node]]:
     """Return the smallest element with the main text, and the menus and the like in it.
 
     Args:
-        body: Of a page, with its links marked.
+        body: Of a page, with its links.
     """
-    import trafilatura  # PERF: 160 ms
-
-    if sum(1 for _ in body.iter()) > _MAX_ELEMENTS:
+    nodes = list(body.iter())
+    if len(nodes) > _MAX_ELEMENTS:
         return body, []
-    document = trafilatura.bare_extraction(
-        copy.deepcopy(body), favor_recall=True, include_comments=False, include_tables=True
-    )
-    extracted = getattr(document, "body", None)
-    if extracted is None:
-        return body, []
-    wanted = {text_of(block) for block in extracted.iter(*_FOUND_BLOCKS)} - {""}
-    headings = {text_of(block) for block in extracted.iter("head")} - {""}
-    weights, n_headings = _weigh(body, wanted, headings)
+    found = _found_by_readability(body)
+    main, prose, links = Counter[Node](), Counter[Node](), Counter[Node]()
+    for n, node in enumerate(nodes):
+        path = [node, *node.iterancestors()]
+        texts = (node.text, *(child.tail for child in node))
+        length = len(" ".join("".join(filter(None, texts)).split()))
+        is_link = any(each.tag == "a" for each in path)
+        for each in path:
+            main[each] += length * (n in found)
+            links[each] += length * is_link
+            prose[each] += length * (not is_link)
     part, inner = body, body
     while inner is not None:
         part = inner
-        inner = next((each for each in part if _holds(each, body, weights, n_headings)), None)
+        inner = next(
+            (
+                each
+                for each in part.iterchildren(*_CONTAINERS)
+                if 0 < main[body] * _ENOUGH <= main[each]
+                and prose[each] >= prose[body] * _ENOUGH_OF_PAGE
+            ),
+            None,
+        )
     asides: list[Node] = []
-    for each in part.iter("nav", "footer", "aside"):
-        is_inside = any(outer in asides for outer in each.iterancestors())
-        if each is not part and not weights[each] and not is_inside:
+    for each in part.iter(*_ASIDES, *_MENUS):
+        is_menu = each.tag in _ASIDES or prose[each] < links[each] < main[body]
+        is_inside = any(outer in asides or outer.tag == "a" for outer in each.iterancestors())
+        if each is not part and is_menu and not main[each] and not is_inside:
             asides.append(each)
     return part, asides
 
 
-def _weigh(body: Node, wanted: set[str], headings: set[str]) -> tuple[Counter[Node], Counter[Node]]:
-    """Return for each element how many characters of main text, and headings of it, it has."""
-    weights: Counter[Node] = Counter()
-    n_headings: Counter[Node] = Counter()
-    for block in body.iter(*_BLOCKS, *_HEADINGS):
-        is_heading = block.tag in _HEADINGS
-        text = text_of(block)
-        if text in (headings if is_heading else wanted):
-            for each in chain([block], block.iterancestors()):
-                weights[each] += len(text)
-                n_headings[each] += is_heading
-    return weights, n_headings
+def _found_by_readability(body: Node) -> set[int]:
+    """Return the elements with the main text, by their place in the page."""
+    from readability import Document
+    from readability.readability import Unparseable
 
-
-def _holds(child: Node, body: Node, weights: Counter[Node], n_headings: Counter[Node]) -> bool:
-    """Return whether an element has the main text of the page, with all headings."""
-    is_heavy = 0 < weights[body] * _ENOUGH <= weights[child]
-    return is_heavy and n_headings[child] == n_headings[body] and child.tag in _CONTAINERS
+    marked = copy.deepcopy(body)
+    for n, node in enumerate(marked.iter()):
+        node.set(_MARK, str(n))
+    logging.getLogger("readability").setLevel(logging.CRITICAL + 1)
+    try:
+        found = Document(marked).summary(html_partial=True)
+    except Unparseable:
+        return set()
+    return {int(n) for n in re.findall(rf'{_MARK}="(\d+)"', found)}

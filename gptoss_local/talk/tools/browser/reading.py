@@ -150,11 +150,11 @@ def _read_html(url: str, text: str) -> Content:
         raise _NoText("it is empty") from error
     clean_texts(root)
     titles = [clean(title.text or "") for title in root.iter("title")]
-    links = mark_links(root, url)
-    mark_images(root)
     body = root.find("body")
     body = root if body is None else body
     part, asides = main_part(body)
+    links = mark_links(root, url)
+    mark_images(root)
     written = text_of_page(part, frozenset(asides))
     if part is not body or asides:
         rest = [text_of_page(body, frozenset((part,))), *map(text_of_page, asides)]
