@@ -22,13 +22,22 @@ from steps import Log, SetupError, duration
 NAME = "llama-cpp-python"
 INDEX = "https://abetlen.github.io/llama-cpp-python/whl"  # the maintainer's, by CUDA's version
 _TOOLS = ("scikit-build-core[pyproject]>=0.9.2", "cmake>=3.28", "ninja")
+LAYOUT = " ".join(
+    (
+        # All in one folder, each library once: a wheel has no links, and would hold copies.
+        "-DCMAKE_INSTALL_BINDIR=llama_cpp/lib -DCMAKE_INSTALL_LIBDIR=llama_cpp/lib",
+        "-DCMAKE_INSTALL_INCLUDEDIR=llama_cpp/include -DCMAKE_INSTALL_RPATH=$ORIGIN",
+        "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON -DLLAVA_BUILD=OFF",
+    )
+)
+"""CMake's options for every build."""
 _CPU_BUILD_S = 600  # of one core, for the CPU's library
 _JOB_BYTES = 2 * 2**30  # of RAM for each compiler that runs at the same time
 
 
 def cmake_args(architectures: tuple[str, ...] = ()) -> str:
     """Return build options, for the CPU or these CUDA architectures; `CMAKE_ARGS` follow."""
-    options = ["-DLLAVA_BUILD=OFF"]
+    options = [LAYOUT]
     if architectures:
         # NCCL: where found, it brings a libstdc++ of its own, and importing llama_cpp crashes.
         options += ["-DGGML_CUDA=ON", "-DGGML_CUDA_NCCL=OFF"]

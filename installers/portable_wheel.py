@@ -17,15 +17,9 @@ import llama_wheel
 from steps import Log, SetupError
 
 _EPOCH = "1580601600"  # of the times in the archive, as hatchling's: equal files, equal bytes
-ARGS = " ".join(
-    (
-        "-DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF",
-        "-DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON",
-        # All in one folder, each library once: a wheel has no links, and would hold copies.
-        "-DCMAKE_INSTALL_BINDIR=llama_cpp/lib -DCMAKE_INSTALL_LIBDIR=llama_cpp/lib",
-        "-DCMAKE_INSTALL_INCLUDEDIR=llama_cpp/include -DCMAKE_INSTALL_RPATH=$ORIGIN",
-        "-DCMAKE_PLATFORM_NO_VERSIONED_SONAME=ON",
-    )
+ARGS = (
+    f"{llama_wheel.LAYOUT} -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF"
+    " -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON"
 )
 ARCHITECTURES = ("x86_64", "aarch64")
 """Architectures that a wheel can be built for, as `platform.machine` names them."""

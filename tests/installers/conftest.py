@@ -71,7 +71,7 @@ def kept_llama() -> Path:
     import llama_wheel
 
     cache = llama_wheel.cache_folder()
-    kept = llama_wheel.wheel_in(llama_wheel.wheel_folder(cache, LLAMA, "-DLLAVA_BUILD=OFF"))
+    kept = llama_wheel.wheel_in(llama_wheel.wheel_folder(cache, LLAMA, llama_wheel.LAYOUT))
     if kept is None:
         pytest.skip(f"no wheel of llama.cpp in {cache}: installers/from_source.py makes it")
     return kept
