@@ -40,8 +40,7 @@ def load(
     elif loaded is not None:
         tries = f", planned smaller {n_tries - 1} times" if n_tries > 1 else ""
         say(
-            f"{canonical_name(model)} is loaded, {loaded.context_length:,} tokens of context"
-            f"{tries}"
+            f"{canonical_name(model)} is loaded, {loaded.context_length:,} tokens of context{tries}"
         )
 
 

@@ -8,7 +8,7 @@ from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.history import read_arguments
 from gptoss_local.server.dialects.named_model import begin, fill_in
 from gptoss_local.server.dialects.ollama.options import Options, parse_think
-from gptoss_local.server.dialects.ollama.request import WireToolCall
+from gptoss_local.server.dialects.ollama.request import OllamaToolCall
 from gptoss_local.server.dialects.tool_choice import offered
 from gptoss_local.talk.conversation.request import to_send
 from gptoss_local.talk.conversation.tool_choice import without_tools
@@ -47,7 +47,7 @@ def asked_of(
 
 
 def _message(turn: Turn) -> Message:
-    calls = convert(list(turn.tool_calls), list[WireToolCall])
+    calls = convert(list(turn.tool_calls), list[OllamaToolCall])
     return Message(
         role=turn.role,
         content=turn.content,
