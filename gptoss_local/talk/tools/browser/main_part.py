@@ -60,7 +60,6 @@ def main_part(body: Node) -> tuple[Node, list[Node]]:
 def _found_by_readability(body: Node) -> set[int]:
     """Return the elements with the main text, by their place in the page."""
     from readability import Document
-    from readability.readability import Unparseable
 
     marked = copy.deepcopy(body)
     for n, node in enumerate(marked.iter()):
@@ -68,6 +67,6 @@ def _found_by_readability(body: Node) -> set[int]:
     logging.getLogger("readability").setLevel(logging.CRITICAL + 1)
     try:
         found = Document(marked).summary(html_partial=True)
-    except Unparseable:
+    except ValueError:  # of its own kind
         return set()
     return {int(n) for n in re.findall(rf'{_MARK}="(\d+)"', found)}
