@@ -23,9 +23,8 @@ from gptoss_local.errors import (
     UsageError,
 )
 from gptoss_local.off_loop import SMALL_BYTES, Check, run_off_loop
+from gptoss_local.server.body_limits import Place, Room, Tally
 from gptoss_local.server.content_encoding import BodyDecoder, check_size
-from gptoss_local.server.room import Place, Room
-from gptoss_local.server.tally import Tally
 from gptoss_local.validation import in_words
 
 Body = TypeVar("Body")

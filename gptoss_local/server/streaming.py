@@ -3,18 +3,18 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gptoss_local.errors import GptOssError, ServerUnavailableError
+from gptoss_local.errors import GptOssError, ServerUnavailableError, UsageError
 from gptoss_local.harmony import Started
-from gptoss_local.server.waiting import disconnected
 
 _log = logging.getLogger("gptoss")
 
@@ -59,6 +59,7 @@ def _encode_sse(event: SseEvent) -> bytes:
 NDJSON = Framing("application/x-ndjson", lambda frame: _encode(frame) + b"\n")
 SSE = Framing("text/event-stream", _encode_sse)
 
+T = TypeVar("T")
 EventT = TypeVar("EventT")
 EventIn = TypeVar("EventIn", contravariant=True)
 
@@ -208,3 +209,30 @@ class AnswerResponse(Response, Generic[EventT]):
                 await self._send_frames(self._writer.keepalive(), send)
                 silent_s = 0.0
             await asyncio.sleep(_HEARTBEAT_S - silent_s)
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of work, or cancel it when the client leaves.
+
+    Args:
+        request: Of the client; its body has been read.
+        work: What to do.
+
+    Raises:
+        UsageError: the client has left.
+    """
+    tasks = doing, _ = asyncio.create_task(work), asyncio.create_task(disconnected(request.receive))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise UsageError("the client left before its answer was complete")
+        return doing.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client leaves."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gptoss_local.server import tally
+from gptoss_local.server import body_limits
 from tests.conftest import RunningServer
 from tests.server.second_client import assert_undisturbed
 from tests.server.test_limits import BODIES, PATHS, message_of
@@ -146,7 +146,7 @@ def n_signs(value: Any) -> tuple[int, int]:
 @settings(deadline=None)
 @given(VALUES, st.lists(st.integers(1, 40), min_size=1))
 def test_values_are_counted_outside_of_texts(value: Any, sizes: list[int]) -> None:
-    data, count = json.dumps(value).encode(), tally.Tally()
+    data, count = json.dumps(value).encode(), body_limits.Tally()
     for size in itertools.cycle(sizes):
         if not data:
             break

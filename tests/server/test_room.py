@@ -19,8 +19,8 @@ from gptoss_local.errors import (
     UsageError,
 )
 from gptoss_local.server import body
+from gptoss_local.server.body_limits import Place, Room
 from gptoss_local.server.dialects.ollama.request import ModelBody
-from gptoss_local.server.room import Place, Room
 from tests.conftest import RunningServer
 from tests.server.second_client import assert_undisturbed
 

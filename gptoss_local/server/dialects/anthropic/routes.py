@@ -12,8 +12,7 @@ from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.anthropic.request import MessagesBody
 from gptoss_local.server.dialects.named_model import NamedModel
 from gptoss_local.server.request_id import request_id_of
-from gptoss_local.server.streaming import AnswerResponse, json_response
-from gptoss_local.server.waiting import while_connected
+from gptoss_local.server.streaming import AnswerResponse, json_response, while_connected
 
 _NAMES = {"stop": "stop_sequences"}
 

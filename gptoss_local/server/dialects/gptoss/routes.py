@@ -45,8 +45,7 @@ from gptoss_local.server.dialects.ollama.request import (
     OllamaMessage,
     to_message,
 )
-from gptoss_local.server.streaming import AnswerResponse, json_response
-from gptoss_local.server.waiting import while_connected
+from gptoss_local.server.streaming import AnswerResponse, json_response, while_connected
 
 
 class InspectBody(ChatBody, msgspec.Struct, kw_only=True):

@@ -33,8 +33,7 @@ from gptoss_local.server.dialects.openai.responses_items import InputItem, with_
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import ClientTools
 from gptoss_local.server.dialects.openai.tool_memory import ToolMemory
-from gptoss_local.server.streaming import AnswerResponse, json_response
-from gptoss_local.server.waiting import while_connected
+from gptoss_local.server.streaming import AnswerResponse, json_response, while_connected
 from gptoss_local.talk.loop import LoopEvent
 
 _N_LISTED_MAX = 100
