@@ -41,7 +41,7 @@ def events_of(frame: dict[str, Any]) -> Iterator[ChatEvent]:
             decode_ns=frame.get("eval_duration", 0),
         )
         yield Done(
-            frame.get("done_reason", "stop"),
+            "length" if frame.get("done_reason") == "length" else "stop",
             usage,
             frame.get("tokens", []),
             joules=frame.get("joules", {}),

@@ -108,6 +108,7 @@ async def test_a_token_that_does_not_exist(nano_gguf: Path, fault: Path) -> None
         await drawn(engine)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("what", "error", "words"),
     [

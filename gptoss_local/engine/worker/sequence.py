@@ -35,7 +35,7 @@ class QueueTurn(NamedTuple):
 
     @property
     def end(self) -> float:
-        """When it would end if all callers were served at once; the earliest is next."""
+        """The time of its end if all callers were served at once: the first is next."""
         return self.start + self.n_tokens
 
 
