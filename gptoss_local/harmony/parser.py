@@ -237,7 +237,8 @@ class HarmonyParser:
         was_shown = not function and (
             self._is_object is False or (self._is_final and self._is_object is True)
         )
-        fitting = find_calls("", body, self._tools) if body else []
+        may_be_call = bool(body) and (is_called or bool(function))
+        fitting = find_calls("", body, self._tools) if may_be_call else []
         if is_called and (fitting or function):
             return self._deliver(fitting) if fitting else self._named_call(function, body)
         if is_called and not (self._has_content or self._n_calls):

@@ -8,7 +8,6 @@ import pytest
 from gptoss_local.harmony import ContentDelta, Done, ToolCall
 from gptoss_local.server.dialects.anthropic.frames import MessagesWriter
 from gptoss_local.server.dialects.ollama.frames import (
-    AnswerClock,
     chat_event_frame,
     generate_event_frame,
 )
@@ -21,12 +20,12 @@ from gptoss_local.types import Usage
 
 def test_call_at_an_endpoint_without_tools_is_not_lost() -> None:
     call = ToolCall(0, "call_x", "f", {"a": 1})
-    frame = generate_event_frame("nano", call, AnswerClock(), with_context=True)
+    frame = generate_event_frame("nano", call, with_context=True)
     assert frame.response == 'f({"a":1})'
 
 
 def test_calls_are_numbered() -> None:
-    frame = chat_event_frame("nano", ToolCall(1, "call_x", "f", {"a": 1}), AnswerClock())
+    frame = chat_event_frame("nano", ToolCall(1, "call_x", "f", {"a": 1}))
     function = {"index": 1, "name": "f", "arguments": {"a": 1}}
     assert frame.message.tool_calls == [{"id": "call_x", "function": function}]
 

@@ -32,30 +32,19 @@ from gptoss_local.server.streaming import NDJSON
 _Told = ReasoningDelta | ContentDelta | ToolCall | Done
 
 
-class AnswerClock:
-    """The server's clock of one answer, from the request on."""
-
-    def __init__(self) -> None:
-        self._start_ns = time.monotonic_ns()
-        self._load_ns = 0
-
-    def loaded(self) -> None:
-        """Note that the model is ready, after waiting for it or for its turn."""
-        self._load_ns = time.monotonic_ns() - self._start_ns
-
-    def metrics(self, done: Done) -> dict[str, Any]:
-        """Return the fields of AnswerMetrics for an answer that is over."""
-        return {
-            "done_reason": "length" if done.reason == "length" else "stop",
-            "total_duration": time.monotonic_ns() - self._start_ns,
-            "load_duration": self._load_ns,
-            "prompt_eval_count": done.usage.n_prompt,
-            "prompt_cached_count": done.usage.n_cached,
-            "prompt_eval_duration": done.usage.prefill_ns,
-            "eval_count": done.usage.n_generated,
-            "eval_duration": done.usage.decode_ns,
-            "joules": done.joules,
-        }
+def _metrics(done: Done) -> dict[str, Any]:
+    """Return the fields of AnswerMetrics for an answer that is over."""
+    return {
+        "done_reason": "length" if done.reason == "length" else "stop",
+        "total_duration": done.total_ns,
+        "load_duration": done.load_ns,
+        "prompt_eval_count": done.usage.n_prompt,
+        "prompt_cached_count": done.usage.n_cached,
+        "prompt_eval_duration": done.usage.prefill_ns,
+        "eval_count": done.usage.n_generated,
+        "eval_duration": done.usage.decode_ns,
+        "joules": done.joules,
+    }
 
 
 def chat_frame(
@@ -69,7 +58,7 @@ def generate_frame(model: str, response: str = "", *, done: bool, **fields: Any)
     return GenerateFrame(model=model, created_at=now(), response=response, done=done, **fields)
 
 
-def chat_event_frame(model: str, event: _Told, timing: AnswerClock) -> ChatFrame:
+def chat_event_frame(model: str, event: _Told) -> ChatFrame:
     """Return the frame of `/api/chat` for one event."""
     match event:
         case ContentDelta(text, logprobs):
@@ -80,13 +69,11 @@ def chat_event_frame(model: str, event: _Told, timing: AnswerClock) -> ChatFrame
         case ToolCall():
             message = AnswerMessage("assistant", "", tool_calls=[_wire_tool_call(event)])
         case Done():
-            return chat_frame(model, done=True, **timing.metrics(event))
+            return chat_frame(model, done=True, **_metrics(event))
     return chat_frame(model, message, done=False)
 
 
-def generate_event_frame(
-    model: str, event: _Told, timing: AnswerClock, *, with_context: bool
-) -> GenerateFrame:
+def generate_event_frame(model: str, event: _Told, *, with_context: bool) -> GenerateFrame:
     """Return the frame of `/api/generate` for one event; without tools, a call is text."""
     match event:
         case ContentDelta(text, logprobs):
@@ -97,7 +84,7 @@ def generate_event_frame(
             return generate_frame(model, f"{event.name}({event.arguments_json()})", done=False)
         case Done():
             context = event.tokens if with_context else []
-            return generate_frame(model, done=True, context=context, **timing.metrics(event))
+            return generate_frame(model, done=True, context=context, **_metrics(event))
 
 
 class _Writer:
@@ -107,7 +94,6 @@ class _Writer:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._timing = AnswerClock()
         self._answer = WholeAnswer()
 
     def failed(self, error: GptOssError) -> Iterable[ErrorFrame]:
@@ -137,7 +123,6 @@ class ChatWriter(_Writer):
     def feed(self, event: ChatEvent) -> Iterable[ChatFrame]:
         self._answer.add(event)
         if isinstance(event, Started):
-            self._timing.loaded()
             self._started = event
             return self._progress(Prefilling(0, 0))
         if isinstance(event, Prefilling):
@@ -147,7 +132,7 @@ class ChatWriter(_Writer):
         if isinstance(event, Growing):
             growth = ContextGrowth(event.n_prompt, event.n_ctx_before, event.n_ctx)
             return [chat_frame(self._model, done=False, context_growth=growth)]
-        frame = chat_event_frame(self._model, event, self._timing)
+        frame = chat_event_frame(self._model, event)
         if isinstance(event, Done) and self._with_tokens:
             frame.tokens = event.tokens[self._started.n_prompt :]
         return [frame]
@@ -165,7 +150,7 @@ class ChatWriter(_Writer):
         return [chat_frame(self._model, done=False, prompt_progress=progress)]
 
     def whole(self) -> ChatFrame:
-        frame = chat_event_frame(self._model, self._answer.done, self._timing)
+        frame = chat_event_frame(self._model, self._answer.done)
         calls = [_wire_tool_call(call) for call in self._answer.calls]
         frame.message = AnswerMessage(
             "assistant", self._answer.content, self._answer.reasoning, calls
@@ -182,8 +167,6 @@ class GenerateWriter(_Writer):
         self._with_context = with_context
 
     def feed(self, event: ChatEvent) -> Iterable[GenerateFrame]:
-        if isinstance(event, Started):
-            self._timing.loaded()
         if isinstance(event, Growing | Started | Prefilling | CallDelta):
             return []
         frame = self._frame(event)
@@ -200,9 +183,7 @@ class GenerateWriter(_Writer):
         return frame
 
     def _frame(self, event: _Told) -> GenerateFrame:
-        return generate_event_frame(
-            self._model, event, self._timing, with_context=self._with_context
-        )
+        return generate_event_frame(self._model, event, with_context=self._with_context)
 
 
 def error_frame(error: GptOssError) -> ErrorFrame:
