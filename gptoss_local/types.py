@@ -8,8 +8,9 @@ import msgspec
 Effort = Literal["low", "medium", "high"]
 """The amount of reasoning; written into harmony's system message."""
 
-FinishReason = Literal["stop", "length", "cancelled"]
-"""Why a sequence ended: a stop token, the token limit or a full context, or the caller."""
+FinishReason = Literal["stop", "length", "cancelled", "repetition"]
+"""Why an answer ended: a stop token, the token limit or a full context, the caller, or because it
+went in circles."""
 
 CacheType = Literal["f16", "bf16", "q8_0", "q4_0"]
 """The type of the numbers in cached keys and values."""

@@ -98,7 +98,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     where the prompt does not fit; `may_grow` is for the server, which may load a larger context
     then. `reports_prefill` asks for Prefilling events, `streams_calls` for CallDelta events.
     `owner` distinguishes callers: what is remembered of an answer is put back for its owner only.
-    The highest `priority` is answered first.
+    The highest `priority` is answered first. After `think_budget` tokens of analysis the model
+    answers; `ends_repetition` closes analysis that goes in circles, and ends such an answer.
     """
 
     messages: tuple[Message, ...]
@@ -120,3 +121,5 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     n_logprobs: int | None = None
     owner: str = ""
     priority: int = 0
+    think_budget: int | None = None
+    ends_repetition: bool = True

@@ -112,6 +112,12 @@ class HarmonyParser:
             is_object = self._token_bytes[token].lstrip().startswith(b"{")
         return self._is_final or not is_object
 
+    @property
+    def is_reasoning(self) -> bool:
+        """Return whether analysis is open, and ends with a whole character."""
+        is_open = self._reader is None and not self._recipient and self._is_reasoning
+        return is_open and not self._decoder.getstate()[0]
+
     def feed(self, token: int) -> list[Delta]:
         """Take one token and return the events it completes, mostly none or one."""
         if self.is_over:
@@ -349,7 +355,7 @@ class RawParser:
     """Tokens as text with the tags spelled out, for prompts without a template."""
 
     n_reasoning = 0  # not told apart here
-    broken_call, bad_call, is_over = "", None, False  # as there are none
+    broken_call, bad_call, is_over, is_reasoning = "", None, False, False  # as there are none
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary

@@ -126,6 +126,12 @@ def correction(bad_call: BadCall, tools: Sequence[Tool], vocabulary: Vocabulary)
     return [*rendered, START, *vocabulary.encode("assistant")]
 
 
+def end_of_analysis(vocabulary: Vocabulary, *, opens_final: bool) -> list[int]:
+    """Return the tokens that end an open analysis, and begin the next message or its body."""
+    opening = [END, START, *vocabulary.encode("assistant")]
+    return [*opening, CHANNEL, *vocabulary.encode("final"), MESSAGE] if opens_final else opening
+
+
 def render_history(
     request: ChatRequest, answer: str, vocabulary: Vocabulary, date: datetime.date | None = None
 ) -> list[int]:

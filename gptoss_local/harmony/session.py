@@ -16,6 +16,7 @@ from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
 from gptoss_local.errors import BrokenCallError, ContextOverflowError
 from gptoss_local.events import (
     ChatEvent,
+    Delta,
     Done,
     Prefilling,
     ReasoningDelta,
@@ -37,11 +38,13 @@ from gptoss_local.harmony.reader import Reader
 from gptoss_local.harmony.recall import Recall
 from gptoss_local.harmony.render import (
     correction,
+    end_of_analysis,
     opens_analysis,
     opens_final,
     render_chat,
     render_history,
 )
+from gptoss_local.harmony.thinking import AnswerNow, Thinking
 from gptoss_local.harmony.truncation import shorten
 from gptoss_local.harmony.vocabulary import START, STOP_TOKENS, Vocabulary
 from gptoss_local.off_loop import Check, run_off_loop
@@ -62,6 +65,7 @@ async def answer(
     *,
     n_room: int = 0,
     on_tokens: Callable[[int], None] = lambda _: None,
+    answer_now: AnswerNow | None = None,
 ) -> AsyncGenerator[ChatEvent, None]:
     """Yield the events of one answer; the first one is Started, the last one Done.
 
@@ -73,6 +77,7 @@ async def answer(
         request: What is asked.
         n_room: Tokens that must be free after the prompt, unless the answer may have fewer.
         on_tokens: Called with the number of tokens that the engine has just generated.
+        answer_now: Ends the reasoning once it is wished.
 
     Raises:
         UsageError: the conversation cannot be rendered, or its format not enforced.
@@ -96,7 +101,7 @@ async def answer(
         raise _overflow(len(start.prompt), n_ctx, n_ctx_train)
     grammar = await _make_grammar(request, opens_final=start.opens_final)
     yield Started(len(start.prompt), start.n_left_out)
-    reading = _Reading(start, vocabulary, on_tokens)
+    reading = _Reading(start, vocabulary, on_tokens, answer_now)
     n_corrections = 0 if grammar else _N_CORRECTIONS
     while prompt := reading.next_prompt:
         generation = engine.generate(
@@ -113,6 +118,10 @@ async def answer(
             async for frame in generation:
                 if n_corrections and isinstance(frame, Finished) and reading.correct(frame, n_ctx):
                     n_corrections -= 1
+                    break
+                if isinstance(frame, Finished) and reading.close_analysis(frame, n_ctx):
+                    if reading.must_answer and grammar:
+                        grammar = await _make_grammar(request, opens_final=True)
                     break
                 was_over = reading.is_over
                 for event in reading.events(frame):
@@ -279,12 +288,24 @@ class _Reading:
         whole: The answer as far as it is.
         next_prompt: What the engine is to continue; None once the answer is over.
         max_tokens: That it may write then.
+        must_answer: Its analysis has been closed for good, and the final message is open.
     """
 
     def __init__(
-        self, start: _Start, vocabulary: Vocabulary, on_tokens: Callable[[int], None]
+        self,
+        start: _Start,
+        vocabulary: Vocabulary,
+        on_tokens: Callable[[int], None],
+        answer_now: AnswerNow | None,
     ) -> None:
         request = start.request
+        self._thinking = Thinking(
+            request.think_budget if isinstance(request, ChatRequest) else None,
+            isinstance(request, ChatRequest) and request.ends_repetition,
+            answer_now,
+        )
+        self.must_answer = False
+        self._pending: list[Delta] = []  # of the analysis that was closed
         scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
         one_call = isinstance(request, ChatRequest) and request.one_call
         self.whole = WholeAnswer()
@@ -300,7 +321,29 @@ class _Reading:
     @property
     def is_over(self) -> bool:
         """Return whether the answer has ended, though the engine may not know yet."""
-        return self._reader.is_over
+        thinking = self._thinking
+        return self._reader.is_over or thinking.is_enough or thinking.is_circling
+
+    def close_analysis(self, finished: Finished, n_ctx: int) -> bool:
+        """Close reasoning that has gone on long enough; returns whether the model is to go on.
+
+        With tools it may call one next. If it begins to think again instead, it has to answer.
+
+        Args:
+            finished: The end of what the model wrote.
+            n_ctx: Tokens that prompt and answer may have.
+        """
+        thinking, request = self._thinking, self._start.request
+        if not thinking.is_enough or finished.reason == "length" or self._reader.is_over:
+            return False
+        must_call = isinstance(request, ChatRequest) and bool(request.must_call)
+        has_tools = isinstance(request, ChatRequest) and bool(request.tools)
+        self.must_answer = not must_call and (thinking.n_closed > 0 or not has_tools)
+        closing = end_of_analysis(self._vocabulary, opens_final=self.must_answer)
+        for token in closing:
+            self._pending += self._reader.feed(token)
+        thinking.closed()
+        return self._continue([*self._tokens, *closing], finished, n_ctx)
 
     def correct(self, finished: Finished, n_ctx: int) -> bool:
         """Tell the model of its bad call; returns whether it may try again.
@@ -317,9 +360,13 @@ class _Reading:
         request = self._start.request
         tools = request.tools if isinstance(request, ChatRequest) else ()
         prompt = [*self._tokens, *correction(bad_call, tools, self._vocabulary)]
+        return self._continue(prompt, finished, n_ctx)
+
+    def _continue(self, prompt: list[int], finished: Finished, n_ctx: int) -> bool:
+        """Let the model write on after a prompt; returns False if it has no room."""
         if self.max_tokens is not None:
             self.max_tokens -= finished.usage.n_generated
-        if len(prompt) >= n_ctx or self.max_tokens == 0:
+        if len(prompt) >= n_ctx or (self.max_tokens is not None and self.max_tokens <= 0):
             return False
         self._earlier.append(finished.usage)
         self._tokens, self.next_prompt = prompt, prompt
@@ -336,25 +383,32 @@ class _Reading:
 
     def _read(self, frame: Prefilled | Tokens | Finished) -> Iterator[ChatEvent]:
         reader, parser = self._reader, self._start.parser
+        yield from self._pending
+        self._pending = []
         if isinstance(frame, Prefilled):
             if not self._earlier:
                 yield Prefilling(frame.n_tokens, frame.n_cached)
         elif isinstance(frame, Finished):
             yield from reader.finish()
-            if frame.reason != "length":
+            reason = "stop" if reader.is_over else frame.reason
+            if self._thinking.is_circling:
+                reason = "repetition"
+            elif reason == "cancelled" and self._thinking.n_closed:  # without room to go on
+                reason = "length"
+            if reason not in ("length", "repetition"):
                 _check_calls(parser)
             self.next_prompt = None
-            reason = "stop" if reader.is_over else frame.reason
             usage = _sum([*self._earlier, frame.usage])
             yield Done(reason, usage, self._tokens, parser.n_reasoning, reader.stop.found)
         else:
             self._on_tokens(len(frame.tokens))
             for token, logprob in itertools.zip_longest(frame.tokens, frame.logprobs):
-                if reader.is_over:  # decoded before the engine heard of it
+                if self.is_over:  # decoded before the engine heard of it
                     break
                 self._tokens.append(token)
                 yield from reader.feed(token, logprob)
                 _check_calls(parser)
+                self._thinking.feed(token, parser)
                 if parser.is_over:  # the next turn must not repeat the other's header
                     while self._tokens.pop() != START:
                         pass
