@@ -117,6 +117,7 @@ def test_the_model_sees_only_the_branch_that_is_shown(page: Page, scripted: Runn
     page.get_by_role("textbox", name="Edit your message").fill("What is the capital of Italy?")
     page.keyboard.press("Enter")
     expect(prose(page)).to_have_text("The capital of Italy is Rome.")
+    expect(last_answer(page)).to_have_attribute("aria-busy", "false")  # so it is stored
     history = History(scripted.home / "chats.sqlite3")
     chat = history.chat(chat_id(page))
     branch = [turn.content for turn in history.branch(chat.leaf_id)]
