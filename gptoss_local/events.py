@@ -1,6 +1,6 @@
 """Defines the events of an answer, in the order they happen. Every front end consumes these."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -134,6 +134,11 @@ class Done(msgspec.Struct, frozen=True):
     joules: dict[str, float] = {}
     load_ns: int = 0
     total_ns: int = 0
+
+    @property
+    def end(self) -> Literal["stop", "length", "repetition"]:
+        """Return the reason as clients are told it; a caller that cancels knows it."""
+        return "stop" if self.reason == "cancelled" else self.reason
 
 
 Delta = ReasoningDelta | ContentDelta | CallDelta | ToolCall

@@ -22,11 +22,12 @@ _RANGES: dict[str, tuple[float, float]] = {
     "seed": (0, 2**31 - 1),
     "num_predict": (1, 2**31 - 1),
     "num_ctx": (1, 131_072),
+    "think_budget": (0, 2**31 - 1),
     "repeat_penalty": (0.1, 10),
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),
 }
-_WHOLE = ("top_k", "seed", "num_predict", "num_ctx")
+_WHOLE = ("top_k", "seed", "num_predict", "num_ctx", "think_budget")
 _SWITCHES = {"on": True, "true": True, "off": False, "false": False}
 
 

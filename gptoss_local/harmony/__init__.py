@@ -23,6 +23,7 @@ from gptoss_local.harmony.budget import text_size
 from gptoss_local.harmony.inspection import inspect_tokens
 from gptoss_local.harmony.message import (
     AnswerFormat,
+    AnswerNow,
     ChatRequest,
     JsonFormat,
     Message,
@@ -37,6 +38,7 @@ from gptoss_local.harmony.vocabulary import Vocabulary
 __all__ = [
     "GAP",
     "AnswerFormat",
+    "AnswerNow",
     "CallDelta",
     "ChatEvent",
     "ChatRequest",

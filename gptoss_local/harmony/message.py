@@ -86,6 +86,17 @@ class RawRequest(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
 
 
+class AnswerNow:
+    """A user's wish, while the model reasons, to have the answer now. Any thread may set it.
+
+    Attributes:
+        is_wished: It holds for the rest of the answer.
+    """
+
+    def __init__(self) -> None:
+        self.is_wished = False
+
+
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation to answer, and how. The last message may be the beginning of the answer.
 
@@ -99,7 +110,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     then. `reports_prefill` asks for Prefilling events, `streams_calls` for CallDelta events.
     `owner` distinguishes callers: what is remembered of an answer is put back for its owner only.
     The highest `priority` is answered first. After `think_budget` tokens of analysis the model
-    answers; `ends_repetition` closes analysis that goes in circles, and ends such an answer.
+    answers; and `answer_now` asks for that
+    meanwhile; `ends_repetition` closes analysis that goes in circles, and ends such an answer.
     """
 
     messages: tuple[Message, ...]
@@ -122,4 +134,5 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     priority: int = 0
     think_budget: int | None = None
+    answer_now: AnswerNow | None = None
     ends_repetition: bool = True

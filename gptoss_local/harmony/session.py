@@ -44,7 +44,7 @@ from gptoss_local.harmony.render import (
     render_chat,
     render_history,
 )
-from gptoss_local.harmony.thinking import AnswerNow, Thinking
+from gptoss_local.harmony.thinking import Thinking
 from gptoss_local.harmony.truncation import shorten
 from gptoss_local.harmony.vocabulary import START, STOP_TOKENS, Vocabulary
 from gptoss_local.off_loop import Check, run_off_loop
@@ -65,7 +65,6 @@ async def answer(
     *,
     n_room: int = 0,
     on_tokens: Callable[[int], None] = lambda _: None,
-    answer_now: AnswerNow | None = None,
 ) -> AsyncGenerator[ChatEvent, None]:
     """Yield the events of one answer; the first one is Started, the last one Done.
 
@@ -77,7 +76,6 @@ async def answer(
         request: What is asked.
         n_room: Tokens that must be free after the prompt, unless the answer may have fewer.
         on_tokens: Called with the number of tokens that the engine has just generated.
-        answer_now: Ends the reasoning once it is wished.
 
     Raises:
         UsageError: the conversation cannot be rendered, or its format not enforced.
@@ -101,9 +99,10 @@ async def answer(
         raise _overflow(len(start.prompt), n_ctx, n_ctx_train)
     grammar = await _make_grammar(request, opens_final=start.opens_final)
     yield Started(len(start.prompt), start.n_left_out)
-    reading = _Reading(start, vocabulary, on_tokens, answer_now)
-    n_corrections = 0 if grammar else _N_CORRECTIONS
+    reading = _Reading(start, vocabulary, on_tokens, 0 if grammar else _N_CORRECTIONS)
     while prompt := reading.next_prompt:
+        if reading.must_answer and grammar:
+            grammar = await _make_grammar(request, opens_final=True)
         generation = engine.generate(
             prompt,
             request.sampling,
@@ -116,12 +115,7 @@ async def answer(
         )
         async with aclosing(generation):
             async for frame in generation:
-                if n_corrections and isinstance(frame, Finished) and reading.correct(frame, n_ctx):
-                    n_corrections -= 1
-                    break
-                if isinstance(frame, Finished) and reading.close_analysis(frame, n_ctx):
-                    if reading.must_answer and grammar:
-                        grammar = await _make_grammar(request, opens_final=True)
+                if isinstance(frame, Finished) and reading.goes_on(frame, n_ctx):
                     break
                 was_over = reading.is_over
                 for event in reading.events(frame):
@@ -296,14 +290,15 @@ class _Reading:
         start: _Start,
         vocabulary: Vocabulary,
         on_tokens: Callable[[int], None],
-        answer_now: AnswerNow | None,
+        n_corrections: int,
     ) -> None:
         request = start.request
-        self._thinking = Thinking(
-            request.think_budget if isinstance(request, ChatRequest) else None,
-            isinstance(request, ChatRequest) and request.ends_repetition,
-            answer_now,
-        )
+        self._n_corrections = n_corrections
+        self._thinking = Thinking(None, False, None)
+        if isinstance(request, ChatRequest):
+            self._thinking = Thinking(
+                request.think_budget, request.ends_repetition, request.answer_now
+            )
         self.must_answer = False
         self._pending: list[Delta] = []  # of the analysis that was closed
         scored = None if request.n_logprobs is None else ContentLogprobs(vocabulary)
@@ -324,14 +319,22 @@ class _Reading:
         thinking = self._thinking
         return self._reader.is_over or thinking.is_enough or thinking.is_circling
 
-    def close_analysis(self, finished: Finished, n_ctx: int) -> bool:
+    def goes_on(self, finished: Finished, n_ctx: int) -> bool:
+        """Return whether the model is to write on: after a bad call, or to answer now.
+
+        Args:
+            finished: The end of the text so far.
+            n_ctx: Tokens that prompt and answer may have.
+        """
+        if self._n_corrections and self._correct(finished, n_ctx):
+            self._n_corrections -= 1
+            return True
+        return self._close_analysis(finished, n_ctx)
+
+    def _close_analysis(self, finished: Finished, n_ctx: int) -> bool:
         """Close reasoning that has gone on long enough; returns whether the model is to go on.
 
         With tools it may call one next. If it begins to think again instead, it has to answer.
-
-        Args:
-            finished: The end of what the model wrote.
-            n_ctx: Tokens that prompt and answer may have.
         """
         thinking, request = self._thinking, self._start.request
         if not thinking.is_enough or finished.reason == "length" or self._reader.is_over:
@@ -345,14 +348,10 @@ class _Reading:
         thinking.closed()
         return self._continue([*self._tokens, *closing], finished, n_ctx)
 
-    def correct(self, finished: Finished, n_ctx: int) -> bool:
+    def _correct(self, finished: Finished, n_ctx: int) -> bool:
         """Tell the model of its bad call; returns whether it may try again.
 
         A client could not answer such a call: it knows its own functions alone.
-
-        Args:
-            finished: The end of what the model wrote.
-            n_ctx: Tokens that prompt and answer may have.
         """
         bad_call = self._start.parser.bad_call
         if finished.reason != "stop" or bad_call is None or self.is_over:

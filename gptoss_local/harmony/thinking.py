@@ -6,6 +6,7 @@ close it, and the model continues from there, with everything before it in the p
 
 from collections import Counter, deque
 
+from gptoss_local.harmony.message import AnswerNow
 from gptoss_local.harmony.parser import HarmonyParser, RawParser
 
 _N_GRAM = 8
@@ -13,17 +14,6 @@ _REASONING_WINDOW, _N_REASONING_DISTINCT = 1024, 128
 # An answer may repeat itself because it was asked to; it must be long and hopeless.
 _ANSWER_WINDOW, _N_ANSWER_DISTINCT = 4096, 256
 _N_CLOSINGS = 3
-
-
-class AnswerNow:
-    """A user's wish, while the model reasons, to have the answer now. Any thread may set it.
-
-    Attributes:
-        is_wished: It holds for the rest of the answer.
-    """
-
-    def __init__(self) -> None:
-        self.is_wished = False
 
 
 class Repetition:

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import uvicorn
 from starlette.applications import Starlette
@@ -17,6 +18,7 @@ from starlette.middleware import Middleware
 
 from gptoss_local import __version__
 from gptoss_local.errors import ServerUnavailableError, UsageError
+from gptoss_local.harmony import AnswerNow
 from gptoss_local.models.pulling.jobs import Pulls
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import Access
@@ -94,6 +96,7 @@ def make_app(settings: Settings, *, shut_down: Callable[[], None]) -> Starlette:
     app.state.start_s, app.state.shut_down = time.monotonic(), shut_down
     app.state.access = Access(settings, limits)
     app.state.histograms = Histograms()
+    app.state.wishes = WeakValueDictionary[tuple[str, str], AnswerNow]()  # of answers under way
     return app
 
 

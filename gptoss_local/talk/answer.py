@@ -196,7 +196,7 @@ class Answer(WholeAnswer):
 def figures_of(done: Done) -> dict[str, Any]:
     """Return the figures of an answer by Ollama's names, durations in ns; zeros are left out."""
     figures = {
-        "done_reason": "length" if done.reason == "length" else "stop",
+        "done_reason": done.end,
         "total_duration": done.total_ns,
         "load_duration": done.load_ns,
         "prompt_eval_count": done.usage.n_prompt,

@@ -13,7 +13,9 @@ from gptoss_local.events import (
     Started,
     ToolCall,
 )
-from gptoss_local.types import Usage
+from gptoss_local.types import FinishReason, Usage
+
+_ENDS: dict[str | None, FinishReason] = {"length": "length", "repetition": "repetition"}
 
 
 def events_of(frame: dict[str, Any]) -> Iterator[ChatEvent]:
@@ -41,7 +43,7 @@ def events_of(frame: dict[str, Any]) -> Iterator[ChatEvent]:
             decode_ns=frame.get("eval_duration", 0),
         )
         yield Done(
-            "length" if frame.get("done_reason") == "length" else "stop",
+            _ENDS.get(frame.get("done_reason"), "stop"),
             usage,
             frame.get("tokens", []),
             joules=frame.get("joules", {}),

@@ -10,9 +10,9 @@ import pytest
 
 from gptoss_local.engine.protocol import Finished, Prefilled, Tokens
 from gptoss_local.events import WholeAnswer
-from gptoss_local.harmony import ChatRequest, Message, Tool, Vocabulary
+from gptoss_local.harmony import AnswerNow, ChatRequest, Message, Tool, Vocabulary
 from gptoss_local.harmony.session import answer
-from gptoss_local.harmony.thinking import AnswerNow, Repetition
+from gptoss_local.harmony.thinking import Repetition
 from gptoss_local.harmony.vocabulary import STOP_TOKENS
 from gptoss_local.types import Usage
 
@@ -63,9 +63,11 @@ FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
 async def ask(
     engine: PlayedEngine, vocabulary: Vocabulary, now: AnswerNow | None = None, **fields: Any
 ) -> WholeAnswer:
-    request = ChatRequest(messages=(Message(role="user", content="Why?"),), **fields)
+    request = ChatRequest(
+        messages=(Message(role="user", content="Why?"),), answer_now=now, **fields
+    )
     whole = WholeAnswer()
-    events = answer(engine, vocabulary, request, answer_now=now)  # type: ignore[arg-type]
+    events = answer(engine, vocabulary, request)  # type: ignore[arg-type]
     async for event in events:
         whole.add(event)
         if now is not None and len(whole.reasoning) > 50:

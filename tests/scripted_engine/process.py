@@ -145,7 +145,13 @@ def find_reply(parts: list[Part], prompt: list[int]) -> Reply:
 def n_begun(prompt: list[int], reply: list[int]) -> int:
     """How many tokens of a reply the prompt ends with: the model continues a begun answer."""
     starts = (i for i, token in enumerate(prompt) if token == reply[0])
-    return next((len(prompt) - i for i in starts if prompt[i:] == reply[: len(prompt) - i]), 0)
+    begun = next((len(prompt) - i for i in starts if prompt[i:] == reply[: len(prompt) - i]), 0)
+    if begun or MESSAGE not in prompt:
+        return begun
+    # A message is open for another reason: the analysis was closed, and the answer is to come.
+    header = prompt[len(prompt) - 1 - prompt[::-1].index(START) :] if prompt[-1] == MESSAGE else []
+    ends = (i for i in range(len(header), len(reply)) if reply[i - len(header) : i] == header)
+    return next(ends, 0) if header else 0
 
 
 def _contains(tokens: list[int], part: list[int]) -> bool:

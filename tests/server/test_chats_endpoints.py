@@ -24,6 +24,7 @@ def script(vocabulary: Vocabulary) -> Script:
     script = Script(vocabulary)
     script.say("Quick?", answer("Yes.", "Easy."))
     script.say("Long?", answer(LONG, "Let me count.", tok_s=40))
+    script.say("Thinks?", answer("Yes.", LONG, tok_s=60))
     script.say("Breaks?", answer(LONG, fails_at=9))
     script.say("Dies?", answer(LONG, dies_at=9))
     script.otherwise(answer("As you say."))
@@ -290,3 +291,14 @@ def test_presets(page: Page) -> None:
     page.call("PUT", "presets/x", {"options": {"nope": 1}}, status=400)
     page.call("DELETE", "presets/Pirate")
     assert page.call("GET", "presets")["presets"] == []
+
+
+def test_the_answer_comes_now(page: Page) -> None:
+    turn = page.ask(page.new(), "Thinks?")
+    wait_until(lambda: page.turn(turn)["reasoning"], timeout_s=30)
+    page.call("POST", f"chats/{turn['chat_id']}/answer-now", {"turn_id": turn["id"]})
+    page.answered(turn)
+    answered = page.turn(turn)
+    assert answered["content"] == "Yes."
+    assert len(answered["reasoning"]) < len(LONG) / 2
+    page.call("POST", f"chats/{turn['chat_id']}/answer-now", {"turn_id": turn["id"]}, status=409)

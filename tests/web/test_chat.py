@@ -107,6 +107,15 @@ def test_edit_and_retry_make_versions_and_lose_nothing(page: Page) -> None:
     expect(prose(page)).to_have_text("The capital of Italy is Rome.")
 
 
+def test_an_answer_is_wished_while_the_model_thinks(page: Page) -> None:
+    ask(page, "Think long", waits=False)
+    expect(last_answer(page).locator(".reasoning")).to_contain_text("10,")
+    last_answer(page).get_by_role("button", name="Answer now").click()
+    expect(prose(page)).to_have_text("Done thinking.")
+    expect(last_answer(page).get_by_role("button", name="Answer now")).to_have_count(0)
+    expect(last_answer(page).locator(".reasoning")).not_to_contain_text("390,")
+
+
 def test_the_model_sees_only_the_branch_that_is_shown(page: Page, scripted: RunningServer) -> None:
     ask(page, "What is the capital of France?")
     ask(page, "Something else")

@@ -62,6 +62,13 @@ class Answers:
         for exchange in [each for each in self._tasks if each.chat_id == chat_id]:
             await self._stop(exchange)
 
+    def answer_now(self, turn_id: int) -> None:
+        """End the reasoning of an answer. Raises AnsweringError if it is over."""
+        exchange = self._with(turn_id)
+        if exchange is None:
+            raise AnsweringError("this answer is over", hint="Ask again.")
+        exchange.answer_now()
+
     def decide(self, turn_id: int, decision: Decision) -> None:
         """Answer the question whether a call may run.
 

@@ -14,6 +14,7 @@ import msgspec
 
 from gptoss_local.errors import ChatNotFoundError, GptOssError, HistoryError
 from gptoss_local.events import ChatEvent, Done
+from gptoss_local.harmony import AnswerNow
 from gptoss_local.models.store import find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller
@@ -101,6 +102,7 @@ class Exchange:
         self._loop: Loop | None = None
         self._ended: ToolResult | None = None
         self._question: Question | None = None
+        self._answer_now = AnswerNow()
         self._result = STOPPED  # of the open turn, if that is a call
         self._open(branch)
 
@@ -125,6 +127,10 @@ class Exchange:
         self._ended = self._ended or result
         if self._loop is not None:
             self._loop.stop(result)
+
+    def answer_now(self) -> None:
+        """End the reasoning of the current answer."""
+        self._answer_now.is_wished = True
 
     def decide(self, turn_id: int, decision: Decision) -> bool:
         """Answer the question about a call; returns False if it is not open.
@@ -188,8 +194,12 @@ class Exchange:
             try:
                 entry = find_model(self._chat.model, manager.settings)
                 asked, n_ctx = asked_of(self._chat, self._branch, self._toolbox, entry.defaults)
+                self._answer_now = AnswerNow()
                 asked = msgspec.structs.replace(
-                    asked, owner=self._owner, priority=current_caller().priority
+                    asked,
+                    owner=self._owner,
+                    priority=current_caller().priority,
+                    answer_now=self._answer_now,
                 )
                 async with aclosing(manager.answer(entry, asked, n_ctx=n_ctx)) as events:
                     async for event in events:

@@ -13,6 +13,9 @@ TokenId = Annotated[int, msgspec.Meta(ge=0, lt=VOCAB_SIZE)]
 Temperature = Annotated[float, msgspec.Meta(le=100)]
 """No infinity, and no "nan", of which text in place of a number would make one."""
 
+ThinkBudget = Annotated[int, msgspec.Meta(ge=-1)]
+"""Tokens of reasoning, after which the model answers; -1: any number."""
+
 Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 """Bounds of `presence_penalty` and `frequency_penalty`. Source: OpenAI's API reference."""
 
@@ -21,3 +24,9 @@ TopCount = Annotated[
     int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": MAX_TOP_LOGPROBS})
 ]
 """The number of alternatives to a token; each dialect refuses others in its own words."""
+
+
+def think_budget(*said: int | None) -> int | None:
+    """Return the first budget that a request says; None if it says none, or that there is none."""
+    budget = next((each for each in said if each is not None), None)
+    return None if budget is None or budget < 0 else min(budget, MAX_INT)

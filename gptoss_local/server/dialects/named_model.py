@@ -13,13 +13,14 @@ import msgspec
 from starlette.requests import Request
 
 from gptoss_local.errors import GptOssError
-from gptoss_local.harmony import ChatRequest, Message, RawRequest
+from gptoss_local.harmony import AnswerNow, ChatRequest, Message, RawRequest
 from gptoss_local.models.store import ModelDefaults, ModelEntry, find_model
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, read_body, translate
 from gptoss_local.server.dialects.ollama.options import Options
 from gptoss_local.server.dialects.ollama.request import OllamaMessage, to_message
+from gptoss_local.server.request_id import request_id_of
 
 Body = TypeVar("Body")
 RequestT = TypeVar("RequestT", ChatRequest, RawRequest, ChatRequest | RawRequest)
@@ -79,7 +80,9 @@ class NamedModel:
         asked = msgspec.structs.replace(asked, priority=current_caller().priority - self._is_flex)
         if isinstance(asked, RawRequest):
             return asked
-        return msgspec.structs.replace(asked, owner=owner_of(self._request))
+        owner, answer_now = owner_of(self._request), AnswerNow()
+        self._request.app.state.wishes[owner, request_id_of(self._request)] = answer_now
+        return msgspec.structs.replace(asked, owner=owner, answer_now=answer_now)
 
     def _fill_in(self, body: dict[str, Any]) -> dict[str, Any]:
         self._is_flex = body.get("service_tier") == "flex"

@@ -163,6 +163,11 @@ export const stop = action(async (/** @type {Turn} */ turn) =>
   call("POST", `${CHATS}/${turn.chat_id}/stop`, { turn_id: turn.id }),
 );
 
+/** End the reasoning of an answer. */
+export const answerNow = action(async (/** @type {Turn} */ turn) =>
+  call("POST", `${CHATS}/${turn.chat_id}/answer-now`, { turn_id: turn.id }),
+);
+
 /** Show the branch through a turn. */
 export const choose = action(async (/** @type {number} */ turnId, chatId = state.chatId) => {
   set({ sought: turnId });

@@ -13,6 +13,7 @@ const OPTIONS = [
   ["min_p", "words at least this likely, relative to the first", { min: 0, max: 1, step: 0.01 }],
   ["seed", "the same seed gives the same answer", { min: 0, max: 2147483647, step: 1 }],
   ["num_predict", "the most tokens of an answer", { min: 1, max: 2147483647, step: 1 }],
+  ["think_budget", "the most tokens of thinking, then it answers", { min: 0, max: 2147483647, step: 1 }],
   ["num_ctx", "tokens of context", { min: 1, max: 131072, step: 1 }],
 ];
 

@@ -1,7 +1,7 @@
 /** One turn of a chat: what the user said, what the model answered, the call of a tool. */
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
-import { choose, fork, resume, retry } from "./actions.js";
+import { answerNow, choose, fork, resume, retry } from "./actions.js";
 import { energy, plain, plural, speed, waiting } from "./format.js";
 import { set } from "./store.js";
 import { parts, wasCut } from "./tree.js";
@@ -107,7 +107,8 @@ function Reasoning({ turn, isLive }) {
 function Live({ turn, progress }) {
   const hasBegun = turn.content || turn.reasoning;
   const words = hasBegun && progress?.tokens_per_s ? `~${Math.round(progress.tokens_per_s)} tok/s` : hasBegun ? "" : waiting(progress);
-  return html`<p class="live"><span class="pulse"></span>${words}</p>`;
+  return html`<p class="live"><span class="pulse"></span>${words}
+    ${turn.reasoning && !turn.content && html`<button type="button" onClick=${() => answerNow(turn)}>Answer now</button>`}</p>`;
 }
 
 /**
@@ -116,7 +117,8 @@ function Live({ turn, progress }) {
  */
 function State({ turn, isLast, isBusy }) {
   const isCut = turn.state === "done" && turn.stats.done_reason === "length";
-  const words = isCut ? "Reached its length limit" : { stopped: "Stopped", failed: "Failed", done: "", streaming: "" }[turn.state];
+  const isCircling = turn.state === "done" && turn.stats.done_reason === "repetition";
+  const words = isCircling ? "Stopped: it went in circles" : isCut ? "Reached its length limit" : { stopped: "Stopped", failed: "Failed", done: "", streaming: "" }[turn.state];
   if (!words) return null;
   const error = turn.stats.error ? `: ${turn.stats.error}` : "";
   return html`<p class=${turn.state === "failed" ? "state failed" : "state"}>

@@ -25,6 +25,7 @@ class AnthropicMessage(msgspec.Struct):
     stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"] | None
     stop_sequence: str | None
     usage: dict[str, int]
+    stop_details: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class TokenCount(msgspec.Struct):

@@ -158,17 +158,19 @@ class MessagesWriter:
 
     def _finish(self, done: Done) -> Iterable[SseEvent]:
         usage = _usage(done.usage.n_prompt, done.usage.n_generated, done.usage.n_cached)
-        reasons = {
+        reasons: dict[str, Any] = {
             "stop_reason": self._stop_reason(done),
             "stop_sequence": done.stop_string or None,
         }
+        if done.end == "repetition":
+            reasons["stop_details"] = {"type": "repetition"}
         self._message |= reasons
         self._message["usage"] = usage
         yield _event("message_delta", delta=reasons, usage=usage)
         yield _event("message_stop")
 
     def _stop_reason(self, done: Done) -> str:
-        if done.reason == "length":
+        if done.end != "stop":
             return "max_tokens"
         if done.stop_string:
             return "stop_sequence"

@@ -18,7 +18,7 @@ from gptoss_local.server.dialects.anthropic.blocks import (
     read_blocks,
     to_messages,
 )
-from gptoss_local.server.dialects.bounds import MAX_INT, Temperature
+from gptoss_local.server.dialects.bounds import MAX_INT, Temperature, ThinkBudget, think_budget
 from gptoss_local.server.dialects.history import last_of_user
 from gptoss_local.server.dialects.openai.parts import limit_tokens, parse_effort, parse_format
 from gptoss_local.server.dialects.tool_choice import name_in, select_tools
@@ -28,6 +28,7 @@ from gptoss_local.types import Effort, SamplingParams
 class Thinking(msgspec.Struct):
     type: str = "adaptive"
     display: str = "summarized"
+    budget_tokens: ThinkBudget | None = None
 
 
 class OutputConfig(msgspec.Struct):
@@ -49,6 +50,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     thinking: Thinking = msgspec.field(default_factory=Thinking)
     output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)
     output_format: dict[str, Any] = {}
+    think_budget: ThinkBudget | None = None
     stream: bool = False
     thread: dict[str, Any] | None = None
     container: str | dict[str, Any] = ""
@@ -89,6 +91,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
                 top_k=max(0, min(self.top_k, MAX_INT)),
             ),
             max_tokens=limit_tokens(self.max_tokens),
+            think_budget=think_budget(self.thinking.budget_tokens, self.think_budget),
             stop=tuple(self.stop_sequences),
             format=parse_format(form, form.get("schema")),
             **select_tools(tools, self.tool_choice, one_call=one_call),

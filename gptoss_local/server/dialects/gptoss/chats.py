@@ -243,6 +243,15 @@ async def stop(request: Request) -> Response:
     return json_response(JobStatus("success"))
 
 
+async def answer_now(request: Request) -> Response:
+    """End the reasoning of an answer, so that the answer itself comes."""
+    chat_id, body = _chat_id(request), await read_body(request, TurnBody)
+    answers = _answers(request)
+    turn = await answers.store.call(lambda history: _turn_of(history, chat_id, body.turn_id))
+    answers.answer_now(turn.id)
+    return json_response(JobStatus("success"))
+
+
 async def allow(request: Request) -> Response:
     """Answer the question whether a call may run; the first answer counts."""
     chat_id, body = _chat_id(request), await read_body(request, AllowBody)

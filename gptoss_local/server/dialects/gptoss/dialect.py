@@ -17,7 +17,9 @@ from gptoss_local.server.chats.changes import ChangeEvent
 from gptoss_local.server.dialect import Dialect, Endpoint
 from gptoss_local.server.dialects.gptoss import chats, page, presets, tools
 from gptoss_local.server.dialects.gptoss.routes import (
+    AnswerNowBody,
     InspectBody,
+    answer_now,
     fits,
     inspect,
     load,
@@ -133,6 +135,15 @@ _CHATS = (
         f"{_CHAT}/stop",
         chats.stop,
         "Stop an answer",
+        JobStatus,
+        chats.TurnBody,
+        access="page",
+    ),
+    Endpoint(
+        "POST",
+        f"{_CHAT}/answer-now",
+        chats.answer_now,
+        "End the reasoning of an answer",
         JobStatus,
         chats.TurnBody,
         access="page",
@@ -269,6 +280,16 @@ GPTOSS = Dialect(
             InspectBody,
             required=("model",),
             access="page",
+        ),
+        Endpoint(
+            "POST",
+            "/api/gptoss/answer-now",
+            answer_now,
+            "End the reasoning of an answer under way",
+            JobStatus,
+            AnswerNowBody,
+            required=("id",),
+            access="key",
         ),
         Endpoint(
             "GET",

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from gptoss_local import __version__
 from gptoss_local.api.gptoss import GpuMemory, Inspection, ModelFit, ModelFits, ServerStatus
 from gptoss_local.api.models import JobStatus
-from gptoss_local.errors import GptOssError, UsageError
+from gptoss_local.errors import AnsweringError, GptOssError, UsageError
 from gptoss_local.harmony import (
     ChatRequest,
     Message,
@@ -36,6 +36,8 @@ from gptoss_local.runner.elsewhere import RemoteModel
 from gptoss_local.runner.loading import LoadedModel
 from gptoss_local.runner.manager import ModelManager
 from gptoss_local.runner.planning import measured_file, plan_load
+from gptoss_local.server.access import owner_of
+from gptoss_local.server.body import read_body
 from gptoss_local.server.dialects.bounds import MAX_INT, TokenId
 from gptoss_local.server.dialects.named_model import NamedModel
 from gptoss_local.server.dialects.ollama.management import StatusWriter
@@ -46,6 +48,25 @@ from gptoss_local.server.dialects.ollama.request import (
     to_message,
 )
 from gptoss_local.server.streaming import AnswerResponse, json_response, while_connected
+
+
+class AnswerNowBody(msgspec.Struct):
+    """The answer's `x-request-id`."""
+
+    id: str = ""
+
+
+async def answer_now(request: Request) -> Response:
+    """End the reasoning of the caller's own answer, so that the answer itself comes."""
+    body = await read_body(request, AnswerNowBody)
+    wish = request.app.state.wishes.get((owner_of(request), body.id))
+    if wish is None:
+        raise AnsweringError(
+            f"no answer of yours has the id '{body.id}' now",
+            hint="Send the x-request-id of an answer while it comes.",
+        )
+    wish.is_wished = True
+    return json_response(JobStatus("success"))
 
 
 class InspectBody(ChatBody, msgspec.Struct, kw_only=True):

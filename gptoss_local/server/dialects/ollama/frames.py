@@ -35,7 +35,7 @@ _Told = ReasoningDelta | ContentDelta | ToolCall | Done
 def _metrics(done: Done) -> dict[str, Any]:
     """Return the fields of AnswerMetrics for an answer that is over."""
     return {
-        "done_reason": "length" if done.reason == "length" else "stop",
+        "done_reason": done.end,
         "total_duration": done.total_ns,
         "load_duration": done.load_ns,
         "prompt_eval_count": done.usage.n_prompt,

@@ -8,7 +8,13 @@ from typing import Annotated, Any
 import msgspec
 
 from gptoss_local.errors import UsageError
-from gptoss_local.server.dialects.bounds import MAX_INT, Penalty, Temperature
+from gptoss_local.server.dialects.bounds import (
+    MAX_INT,
+    Penalty,
+    Temperature,
+    ThinkBudget,
+    think_budget,
+)
 from gptoss_local.types import Effort, Penalties, SamplingParams
 
 _EFFORTS: dict[str, Effort] = {"low": "low", "medium": "medium", "high": "high", "max": "high"}
@@ -29,6 +35,7 @@ class Options(msgspec.Struct):
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
     stop: str | list[str] = []
+    think_budget: ThinkBudget | None = None
 
     @property
     def n_ctx(self) -> int | None:
@@ -49,7 +56,7 @@ class Options(msgspec.Struct):
         )
 
     def request_fields(self) -> dict[str, Any]:
-        """Return the fields of a ChatRequest or RawRequest that options decide."""
+        """Return the fields of a ChatRequest that options decide."""
         sampling = SamplingParams(
             temperature=self.temperature,
             top_p=self.top_p,
@@ -62,6 +69,7 @@ class Options(msgspec.Struct):
             "sampling": sampling,
             "max_tokens": min(self.num_predict, MAX_INT) if self.num_predict >= 0 else None,
             "stop": (self.stop,) if isinstance(self.stop, str) else tuple(self.stop),
+            "think_budget": think_budget(self.think_budget),
         }
 
 

@@ -64,6 +64,7 @@ class ChatChoice(msgspec.Struct):
     logprobs: ChoiceLogprobs | None
     finish_reason: str
     index: int = 0
+    native_finish_reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatCompletion(msgspec.Struct):
@@ -81,6 +82,7 @@ class TextChoice(msgspec.Struct):
     logprobs: CompletionLogprobs | None
     finish_reason: str
     index: int = 0
+    native_finish_reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class TextCompletion(msgspec.Struct):

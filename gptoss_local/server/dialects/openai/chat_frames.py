@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gptoss_local.errors import GptOssError
 from gptoss_local.harmony import (
@@ -77,7 +78,14 @@ class _Writer:
 
     def _chunk(self, finish_reason: str | None = None, **fields: Any) -> SseEvent:
         choice = {"index": 0, "logprobs": None, **fields, "finish_reason": finish_reason}
+        if finish_reason is not None and self._native != UNSET:
+            choice["native_finish_reason"] = self._native
         return SseEvent(self._head | {"choices": [choice]})
+
+    @property
+    def _native(self) -> str | UnsetType:
+        """The reason that OpenAI has no word for, as OpenRouter names it."""
+        return "repetition" if self._answer.done.end == "repetition" else UNSET
 
     def _last(self, done: Done) -> list[SseEvent]:
         """Return what follows the chunk with the finish reason."""
@@ -143,10 +151,11 @@ class ChatCompletionWriter(_Writer):
             tool_calls=[self._tool_call(call) for call in answer.calls],
         )
         choice = ChatChoice(message, _choice_logprobs(answer.logprobs), self._finish_reason())
+        choice.native_finish_reason = self._native
         return ChatCompletion(**self._fields, choices=[choice])
 
     def _finish_reason(self) -> str:
-        if self._answer.done.reason == "length":
+        if self._answer.done.end != "stop":
             return "length"
         return "tool_calls" if self._answer.calls else "stop"
 
@@ -209,10 +218,11 @@ class CompletionWriter(_Writer):
     def whole(self) -> TextCompletion:
         text = self._echo + self._answer.content
         choice = TextChoice(text, self._logprobs(self._answer.logprobs), self._finish_reason())
+        choice.native_finish_reason = self._native
         return TextCompletion(**self._fields, choices=[choice])
 
     def _logprobs(self, tokens: Sequence[TokenLogprob]) -> CompletionLogprobs | None:
         return completion_logprobs(tokens) if tokens else None
 
     def _finish_reason(self) -> str:
-        return "length" if self._answer.done.reason == "length" else "stop"
+        return "stop" if self._answer.done.end == "stop" else "length"

@@ -22,7 +22,6 @@ from gptoss_local.server.dialects.history import (
 )
 from gptoss_local.server.dialects.logprobs import openai_count
 from gptoss_local.server.dialects.openai.parts import (
-    Reasoning,
     SamplingFields,
     limit_tokens,
     parse_effort,
@@ -97,7 +96,6 @@ class _Common(SamplingFields, kw_only=True):
     stream: bool = False
     stream_options: StreamOptions = msgspec.field(default_factory=StreamOptions)
     stop: str | list[str] = ""
-    reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
     reasoning_effort: str = ""
     n: int = 1
 
@@ -154,6 +152,7 @@ class ChatCompletionBody(_Common, kw_only=True):
             effort=effort,
             reasoning=reasoning,
             sampling=self.sampling,
+            think_budget=self.most_thinking,
             max_tokens=limit_tokens(next((n for n in limits if n is not None), None)),
             stop=self.stop_strings,
             format=parse_format(self.response_format, schema),
@@ -219,6 +218,7 @@ class CompletionBody(_Common, kw_only=True):
             effort=effort,
             reasoning=reasoning,
             sampling=self.sampling,
+            think_budget=self.most_thinking,
             max_tokens=limit_tokens(self.max_tokens),
             stop=self.stop_strings,
             n_logprobs=openai_count(

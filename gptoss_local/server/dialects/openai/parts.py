@@ -13,7 +13,14 @@ import msgspec
 
 from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.harmony import Done, JsonFormat
-from gptoss_local.server.dialects.bounds import MAX_INT, Penalty, Temperature, TokenId
+from gptoss_local.server.dialects.bounds import (
+    MAX_INT,
+    Penalty,
+    Temperature,
+    ThinkBudget,
+    TokenId,
+    think_budget,
+)
 from gptoss_local.types import Effort, Penalties, SamplingParams
 
 LogitBias = Annotated[
@@ -35,6 +42,7 @@ _EFFORTS: dict[str, Effort] = {
 class Reasoning(msgspec.Struct):
     effort: str = ""
     summary: str = ""
+    max_tokens: ThinkBudget | None = None  # as OpenRouter has it
 
 
 class SamplingFields(msgspec.Struct, kw_only=True):
@@ -48,6 +56,20 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
     logit_bias: LogitBias = msgspec.field(default_factory=dict)
+    think_budget: ThinkBudget | None = None
+    thinking_budget_tokens: ThinkBudget | None = None  # llama.cpp's name
+    reasoning_budget: ThinkBudget | None = None  # its older one
+    reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
+
+    @property
+    def most_thinking(self) -> int | None:
+        """Return the budget of reasoning tokens, by the first name that has one."""
+        return think_budget(
+            self.reasoning.max_tokens,
+            self.thinking_budget_tokens,
+            self.reasoning_budget,
+            self.think_budget,
+        )
 
     @property
     def penalties(self) -> Penalties | None:

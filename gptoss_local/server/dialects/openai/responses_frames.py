@@ -93,10 +93,12 @@ class ResponsesWriter:
             case LimitReached():
                 self._incomplete = "max_messages"
                 return []
-            case Done(reason):
-                is_cut = reason == "length" or self._incomplete == "max_messages"
+            case Done():
+                if event.end == "repetition":
+                    self._incomplete = "repetition"
+                is_cut = event.end != "stop" or self._incomplete == "max_messages"
                 status = "incomplete" if is_cut else "completed"
-                is_open = "incomplete" if reason == "length" else "completed"
+                is_open = "completed" if event.end == "stop" else "incomplete"
                 return [*self._begin(), *self._close(is_open), self._finish(event, status)]
             case _:
                 return []

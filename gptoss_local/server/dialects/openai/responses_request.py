@@ -45,7 +45,6 @@ class ResponsesBody(SamplingFields, kw_only=True):
     input: str | list[InputItem] = ""
     instructions: str = ""
     max_output_tokens: int | None = None
-    reasoning: Reasoning = msgspec.field(default_factory=Reasoning)
     text: Text = msgspec.field(default_factory=Text)
     tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
     tool_choice: str | dict[str, Any] = "auto"
@@ -108,6 +107,7 @@ class ResponsesBody(SamplingFields, kw_only=True):
             effort=wanted,
             reasoning=reasoning,
             sampling=self.sampling,
+            think_budget=self.most_thinking,
             max_tokens=limit_tokens(self.max_output_tokens),
             truncates=self.truncation == "auto",
             format=parse_format(form, form.get("schema")),
