@@ -4,16 +4,18 @@ Models misspell functions, call those of other products, and write JSON that doe
 is repaired only where one reading fits the declared functions; whatever else is for the reader.
 """
 
+import contextlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import json_repair
 import msgspec
 
+from gptoss_local.harmony import guidance
 from gptoss_local.harmony.built_in import PYTHON, code_arguments
-from gptoss_local.harmony.message import Tool
+from gptoss_local.harmony.message import FreeText, Tool
 
 _TYPES: dict[str, Any] = {
     "null": type(None),
@@ -37,6 +39,8 @@ _ENVELOPES = (
 )
 _DECODER = json.JSONDecoder()
 _PREFIX = "functions."
+_WRAPPED = re.compile(r'\s*\{\s*"input"\s*:')
+_FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def find_calls(
@@ -74,6 +78,9 @@ def find_calls(
         return [(fitting[0].name, arguments)] if arguments and len(fitting) == 1 else []
     if tool.is_built_in and tool.name == PYTHON:
         return [] if is_cut else [(PYTHON, code_arguments(text))]
+    if tool.free_text is not None:
+        given = _free_text(text, tool.free_text, is_cut)
+        return [] if given is None else [(tool.name, {"input": given})]
     found = _in_a_row(text, tool, is_cut=is_cut)
     if found is None:
         found = _arguments(text, tool, is_cut, objects_only, is_json)
@@ -93,7 +100,7 @@ def called(recipient: str, tools: Sequence[Tool]) -> Tool | None:
 
 def fits_so_far(arguments: Any, tool: Tool) -> bool:
     """Return whether these are arguments of the tool, maybe not yet all, and not an envelope."""
-    if not isinstance(arguments, dict):
+    if not isinstance(arguments, dict) or tool.free_text is not None:
         return False
     properties, _ = _properties(tool)
     return arguments.keys() <= properties.keys() and all(
@@ -200,6 +207,48 @@ def _as_only_argument(text: str, tool: Tool, is_json: bool) -> dict[str, Any] | 
         return {name: msgspec.json.decode(text, type=str)}
     except msgspec.DecodeError:
         return None if is_json and tool.name != PYTHON else {name: text}
+
+
+def _free_text(text: str, form: FreeText, is_cut: bool) -> str | None:
+    """Return the input of a tool that takes text as it is; None if it is cut.
+
+    It is inside the declared object. Anything else is the input, byte for byte, but where the
+    tool's grammar finds it inside another wrapper or a code block.
+    """
+    wrapped = _parse(text) if text.strip() else None
+    if wrapped is None and _WRAPPED.match(text) and not is_cut:
+        with contextlib.suppress(ValueError, RecursionError):  # with line ends in its strings
+            wrapped = json.loads(text, strict=False)
+        wrapped = wrapped or _load(text)
+    is_declared = isinstance(wrapped, dict) and wrapped.keys() == {"input"}
+    given = wrapped["input"] if wrapped and is_declared else text
+    if not isinstance(given, str):
+        given = text
+    if is_cut and not is_declared:
+        return None
+    if not form.definition or guidance.matches(form.syntax, form.definition, given):
+        return given
+    with contextlib.suppress(ValueError, RecursionError):
+        wrapped = json.loads(text)
+    inside = (each for found in _texts(wrapped or text) for each in (found, *_blocks(found)))
+    matching = (each for each in inside if guidance.matches(form.syntax, form.definition, each))
+    return next(matching, given)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts inside a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Yield the code blocks of a text, with and without the last line's end."""
+    for block in _FENCED.findall(text):
+        yield block
+        yield block.removesuffix("\n")
 
 
 def _fits(arguments: Any, tool: Tool, *, strictly: bool = False) -> bool:

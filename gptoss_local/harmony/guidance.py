@@ -1,12 +1,13 @@
 """llguidance, as far as the server needs it: what it makes of a grammar or a JSON schema."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import llguidance
 
 # What printers of JSON write between two values. With any amount, a model that is lost in a format
 # would put whitespace there until its context is full.
+_BYTES = llguidance.LLTokenizer("byte")
 _OPTIONS = {"whitespace_flexible": True, "whitespace_pattern": r"[ \t]{1,2}|\r?\n[ \t]{0,40}"}
 
 
@@ -29,6 +30,12 @@ def problem(text: str) -> str:
 def schema_problem(schema: dict[str, Any]) -> str:
     """Return why llguidance refuses a JSON schema; empty if it does not."""
     return problem(grammar({"name": "top", **json_schema(schema)}))
+
+
+def matches(syntax: Literal["lark", "regex"], definition: str, text: str) -> bool:
+    """Return whether a text keeps to a grammar; none does to a broken one."""
+    matcher = llguidance.LLMatcher(_BYTES, llguidance.grammar_from(syntax, definition))
+    return matcher.consume_tokens(list(text.encode())) and matcher.is_accepting()
 
 
 def may_exist(problem: str) -> bool:

@@ -39,12 +39,19 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     tokens: tuple[int, ...] = ()
 
 
+class FreeText(msgspec.Struct, frozen=True):
+    """Text that a tool takes as it is, with the grammar that it keeps to, if there is one."""
+
+    syntax: Literal["lark", "regex"] = "lark"
+    definition: str = ""
+
+
 class Tool(msgspec.Struct, frozen=True):
     """A function the model may call; `parameters` is a JSON schema of an object.
 
     The arguments of a `strict` one always keep to it. One that `is_built_in` is declared as the
     model was trained with it: `python`, whose only argument is `code`, or `browser.search`,
-    `browser.open`, `browser.find`.
+    `browser.open`, `browser.find`. One for `free_text` has the argument `input` alone.
     """
 
     name: str
@@ -52,6 +59,7 @@ class Tool(msgspec.Struct, frozen=True):
     parameters: dict[str, Any] | None = None
     strict: bool = False
     is_built_in: bool = False
+    free_text: FreeText | None = None
 
 
 class JsonFormat(msgspec.Struct, frozen=True):

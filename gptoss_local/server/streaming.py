@@ -18,7 +18,7 @@ from gptoss_local.harmony import Started
 
 _log = logging.getLogger("gptoss")
 
-_LEFT_OUT = "X-Messages-Left-Out"
+_LEFT_OUT, _WARNING = "X-Messages-Left-Out", "X-Gptoss-Warning"
 _HEARTBEAT_S = 10.0  # some clients give up when no event has arrived for 30 s
 _encode_json = msgspec.json.Encoder().encode
 _LINE_BREAKS = {c.encode(): f"\\u{ord(c):04x}".encode() for c in "\x85\u2028\u2029"}
@@ -131,6 +131,8 @@ class AnswerResponse(Response, Generic[EventT]):
         self._sent_s = time.monotonic()  # when the client last got something
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if warning := scope.get("state", {}).get("warning"):
+            self.headers[_WARNING] = warning.encode("latin-1", "replace").decode("latin-1")
         work = asyncio.create_task(self._answer(scope, receive, send))
         gone = asyncio.create_task(disconnected(receive))
         ending = asyncio.create_task(scope["app"].state.ending.wait())
@@ -171,8 +173,9 @@ class AnswerResponse(Response, Generic[EventT]):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
             whole = json_response(self._writer.whole())
-            if _LEFT_OUT in self.headers:
-                whole.headers[_LEFT_OUT] = self.headers[_LEFT_OUT]
+            for name in (_LEFT_OUT, _WARNING):
+                if name in self.headers:
+                    whole.headers[name] = self.headers[name]
             await whole(scope, receive, send)
 
     def _tell_left_out(self, n_messages: int) -> None:

@@ -228,7 +228,7 @@ MCP = {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "echo"}
 @pytest.mark.parametrize(
     ("item", "texts"),
     [
-        (SHELL | {"status": "completed"}, ['{"action":{"type":"exec","command":["ls"],"env":{}}}']),
+        (SHELL | {"status": "completed"}, ['{"command":["ls"]}']),
         ({"type": "local_shell_call_output", "id": "c", "output": "a.txt"}, ["a.txt"]),
         (
             {"type": "shell_call_output", "call_id": "c", "output": [{"stdout": "a", "n": 1}]},

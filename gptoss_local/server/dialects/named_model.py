@@ -6,7 +6,7 @@ structs do not show what was sent; a model's messages are put before the request
 Source: Ollama's server/routes.go (ChatHandler, GenerateHandler).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from gptoss_local.server.access import current_caller, owner_of
 from gptoss_local.server.body import convert, read_body, translate
 from gptoss_local.server.dialects.ollama.options import Options
 from gptoss_local.server.dialects.ollama.request import OllamaMessage, to_message
+from gptoss_local.server.dialects.sent_tools import is_of_server
 from gptoss_local.server.request_id import request_id_of
 
 Body = TypeVar("Body")
@@ -65,6 +66,11 @@ class NamedModel:
         if isinstance(self._found, GptOssError):
             raise self._found
         return self._found
+
+    def warn_of(self, kinds: Iterable[str]) -> None:
+        """Say in the answer's headers which kinds of tools the model is not offered."""
+        if names := ", ".join(sorted({kind for kind in kinds if is_of_server(kind)})):
+            self._request.state.warning = f"not offered: {names}"
 
     async def asked(self, make: Callable[[], RequestT]) -> RequestT:
         """Make a request of a body: with the model's messages, and with its owner.

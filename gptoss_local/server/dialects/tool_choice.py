@@ -3,21 +3,13 @@
 Source: OpenAI's API reference (`tools`, `tool_choice`), and Anthropic's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
-
-import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import Tool
 from gptoss_local.talk.tools import Tool as ServerTool
 
-_CUSTOM_PARAMETERS: dict[str, Any] = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
 _NAMING = ("function", "tool", "custom", "namespace", "tool_search")
 
 Resolve = Callable[[dict[str, Any]], list[str]]
@@ -37,15 +29,17 @@ def select_tools(
     Completions.
 
     Args:
-        tools: All that are declared.
+        tools: All that are declared; one that is there twice counts once.
         choice: As it was sent.
         resolve: Finds tools whose names are not those that a client uses.
         one_call: The answer may hold one call at most.
 
     Raises:
-        UsageError: the choice cannot be kept.
+        UsageError: the choice cannot be kept, or two tools have one name.
     """
     resolve = resolve or _by_name(tools)
+    check_names(tools)
+    tools = list({tool.name: tool for tool in tools}.values())
     fields: dict[str, Any] = {"tools": tuple(tools), "one_call": one_call}
     match choice:
         case "none" | {"type": "none"}:
@@ -71,6 +65,14 @@ def select_tools(
             )
         case _:
             raise UsageError("tool_choice must be none, auto, required or name a function")
+
+
+def check_names(tools: Iterable[Tool]) -> None:
+    """Raise UsageError for different tools of one name, whose calls nobody could tell apart."""
+    known: dict[str, Tool] = {}
+    for tool in tools:
+        if known.setdefault(tool.name, tool) != tool:
+            raise UsageError(f"two different tools have the name '{tool.name}'")
 
 
 def _allowed(tools: list[Tool], choice: Any, resolve: Resolve) -> dict[str, Any]:
@@ -110,20 +112,3 @@ def name_in(entry: dict[str, Any]) -> str:
 def offered(tool: ServerTool) -> Tool:
     """Return a tool that the server runs as the model gets it."""
     return Tool(tool.name, tool.description, tool.parameters, is_built_in=tool.is_built_in)
-
-
-def custom_tool(name: str, description: str, form: dict[str, Any]) -> Tool:
-    """Make a tool for free text a function with one argument; `form` may hold a grammar."""
-    grammar = form.get("grammar", form)  # nested in Chat Completions
-    if isinstance(grammar, dict) and isinstance(grammar.get("definition"), str):
-        syntax = grammar.get("syntax", "")
-        description += f"\n\nThe input keeps to this {syntax} grammar:\n{grammar['definition']}"
-    return Tool(name, description, _CUSTOM_PARAMETERS)
-
-
-def custom_input(arguments: dict[str, Any]) -> str:
-    """Return the text given to a custom tool, under whatever name the model put it."""
-    texts = [arguments["input"]] if "input" in arguments else list(arguments.values())
-    if len(texts) == 1 and isinstance(texts[0], str):
-        return texts[0]
-    return msgspec.json.encode(arguments).decode()

@@ -21,6 +21,8 @@ from gptoss_local.server.dialects.history import (
     refuse_media,
     unseal,
 )
+from gptoss_local.server.dialects.sent_tools import SentTool, read_tools
+from gptoss_local.server.dialects.tool_choice import check_names
 
 _APART = frozenset(("document", "search_result", "tool_reference"))
 _ERROR = "[the tool reports an error]\n"
@@ -54,17 +56,6 @@ class AnthropicMessage(msgspec.Struct):
     @property
     def blocks(self) -> list[ContentBlock]:
         return [ContentBlock(text=self.content)] if isinstance(self.content, str) else self.content
-
-
-class AnthropicTool(msgspec.Struct):
-    """A tool; Anthropic's own, which have a `type` and no schema, are skipped."""
-
-    name: str = ""
-    type: str = "custom"
-    description: str = ""
-    input_schema: dict[str, Any] | None = None
-    strict: bool = False
-    defer_loading: bool = False
 
 
 def to_messages(wire: AnthropicMessage, *, is_new: bool) -> Iterator[Message]:
@@ -194,7 +185,7 @@ def _document(source: Any) -> str | None:
 
 
 def offered_tools(
-    declared: Iterable[AnthropicTool], messages: Iterable[AnthropicMessage], chosen: str
+    declared: Iterable[SentTool], messages: Iterable[AnthropicMessage], chosen: str
 ) -> list[Tool]:
     """Return the tools that the model is offered.
 
@@ -207,13 +198,14 @@ def offered_tools(
         chosen: The one that `tool_choice` names.
     """
     declared = list(declared)
+    check_names(read_tools(declared))
     tools = {tool.name: tool for tool in declared}
     finds_none = any(tool.type.startswith("tool_search_tool_") for tool in declared)
     is_there = {t.name: finds_none or not t.defer_loading or t.name == chosen for t in declared}
     for block in _all_blocks(messages):
         match block.tool:
             case {"type": "tool_definition", "definition": dict(definition)}:
-                tool = convert(definition, AnthropicTool)
+                tool = convert(definition, SentTool)
                 name = tool.name
                 tools[name] = tool
             case {"name": str(name)}:
@@ -222,11 +214,7 @@ def offered_tools(
                 name = block.tool_name
         if block.type in ("tool_reference", "tool_addition", "tool_removal"):
             is_there[name] = block.type != "tool_removal"
-    return [
-        Tool(tool.name, tool.description, tool.input_schema, tool.strict)
-        for tool in tools.values()
-        if tool.name and tool.input_schema is not None and is_there.get(tool.name)
-    ]
+    return read_tools(tool for tool in tools.values() if is_there.get(tool.name))
 
 
 def _all_blocks(messages: Iterable[AnthropicMessage]) -> Iterator[ContentBlock]:

@@ -12,7 +12,6 @@ from gptoss_local.errors import ThreadNotFoundError, ThreadUnsupportedError, Usa
 from gptoss_local.harmony import ChatRequest, Message
 from gptoss_local.server.dialects.anthropic.blocks import (
     AnthropicMessage,
-    AnthropicTool,
     ContentBlock,
     offered_tools,
     read_blocks,
@@ -21,6 +20,7 @@ from gptoss_local.server.dialects.anthropic.blocks import (
 from gptoss_local.server.dialects.bounds import MAX_INT, Temperature, ThinkBudget, think_budget
 from gptoss_local.server.dialects.history import last_of_user
 from gptoss_local.server.dialects.openai.parts import limit_tokens, parse_effort, parse_format
+from gptoss_local.server.dialects.sent_tools import SentTool
 from gptoss_local.server.dialects.tool_choice import name_in, select_tools
 from gptoss_local.types import Effort, SamplingParams
 
@@ -45,7 +45,7 @@ class MessagesBody(msgspec.Struct, kw_only=True):
     temperature: Temperature = 1.0
     top_p: float = 1.0
     top_k: int = 0
-    tools: list[AnthropicTool] = []
+    tools: list[SentTool] = []
     tool_choice: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "auto"})
     thinking: Thinking = msgspec.field(default_factory=Thinking)
     output_config: OutputConfig = msgspec.field(default_factory=OutputConfig)

@@ -20,6 +20,7 @@ _NAMES = {"stop": "stop_sequences"}
 async def messages(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(MessagesBody)
+    model.warn_of(tool.kind for tool in body.tools)
     asked = await model.asked(body.to_request)
     body.check_answerable()
     events = model.manager.answer(model.entry, asked)

@@ -23,6 +23,7 @@ from gptoss_local.server.dialects.history import (
     refuse_media,
 )
 from gptoss_local.server.dialects.ollama.options import Options, parse_think
+from gptoss_local.server.dialects.sent_tools import SentTool, read_tools
 from gptoss_local.server.dialects.tool_choice import select_tools
 from gptoss_local.types import Effort
 
@@ -43,20 +44,6 @@ class OllamaMessage(msgspec.Struct):
     tool_name: str = ""
     tool_call_id: str = ""
     name: str = ""
-
-
-class OllamaFunction(msgspec.Struct):
-    name: str
-    description: str = ""
-    parameters: dict[str, Any] | None = None
-    strict: bool = False
-
-
-class OllamaTool(msgspec.Struct):
-    """A tool; kinds other than `function` have no function and are skipped."""
-
-    type: str = "function"
-    function: OllamaFunction | None = None
 
 
 class _Common(msgspec.Struct, kw_only=True):
@@ -100,7 +87,7 @@ class _Common(msgspec.Struct, kw_only=True):
 
 class ChatBody(_Common, kw_only=True):
     messages: list[OllamaMessage] = []
-    tools: list[OllamaTool] = []
+    tools: list[SentTool] = []
     tool_choice: str | dict[str, Any] = "auto"
     truncate: bool | None = None
     return_progress: bool = False
@@ -110,7 +97,7 @@ class ChatBody(_Common, kw_only=True):
         """Raises UsageError for what gpt-oss or this version cannot do."""
         effort, reasoning = self.reasoning
         newest = last_of_user(m.role for m in self.messages)
-        tools = [to_tool(tool.function) for tool in self.tools if tool.function is not None]
+        tools = list(map(_offered, read_tools(self.tools)))
         return ChatRequest(
             messages=tuple(to_message(m, is_new=i >= newest) for i, m in enumerate(self.messages)),
             effort=effort,
@@ -171,11 +158,9 @@ class ModelBody(msgspec.Struct):
     name: str = ""
 
 
-def to_tool(function: OllamaFunction) -> Tool:
-    """Translate a tool; one that harmony has itself comes by its name alone, as with Ollama."""
-    if not function.parameters and (found := built_in(function.name, function.description)):
-        return found
-    return Tool(function.name, function.description, function.parameters, function.strict)
+def _offered(tool: Tool) -> Tool:
+    """Return a tool; one that harmony has itself comes by its name alone, as with Ollama."""
+    return (not tool.parameters and built_in(tool.name, tool.description)) or tool
 
 
 def to_message(wire: OllamaMessage, *, is_new: bool = True) -> Message:

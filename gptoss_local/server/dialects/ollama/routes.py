@@ -77,6 +77,7 @@ async def chat(request: Request) -> Response:
     if not body.messages:
         reason = await _load_or_unload(model, body)
         return json_response(chat_frame(body.model, done=True, done_reason=reason))
+    model.warn_of(tool.kind for tool in body.tools)
     writer = ChatWriter(
         body.model, with_progress=body.return_progress, with_tokens=body.return_tokens
     )

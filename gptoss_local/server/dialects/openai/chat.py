@@ -22,6 +22,7 @@ _NAMES = {"num_predict": "max_tokens"}
 async def chat_completions(request: Request) -> Response:
     model = NamedModel(request, _NAMES)
     body = await model.read(ChatCompletionBody)
+    model.warn_of(tool.kind for tool in body.tools)
     asked = await model.asked(body.to_request)
     writer = ChatCompletionWriter(
         body.model,

@@ -38,7 +38,6 @@ from gptoss_local.server.dialects.openai.answers import (
     TextCompletion,
 )
 from gptoss_local.server.dialects.openai.parts import error_body, new_id, now_s, usage
-from gptoss_local.server.dialects.tool_choice import custom_input
 from gptoss_local.server.streaming import SSE, SseEvent
 
 _FINGERPRINT = "fp_ollama"
@@ -162,7 +161,7 @@ class ChatCompletionWriter(_Writer):
     def _tool_call(self, call: ToolCall) -> dict[str, Any]:
         head = {"id": call.id, "index": call.index}
         if call.name in self._custom_names:
-            custom = {"name": call.name, "input": custom_input(call.arguments)}
+            custom = {"name": call.name, "input": call.arguments["input"]}
             return head | {"type": "custom", "custom": custom}
         return head | _function(call.name, call.arguments_json())
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gptoss_local.errors import UsageError
-from gptoss_local.harmony import ChatRequest, Message, Tool, ToolRequest
+from gptoss_local.harmony import ChatRequest, Message, ToolRequest
 from gptoss_local.server.dialects.bounds import TopCount
 from gptoss_local.server.dialects.history import (
     ContentPart,
@@ -28,7 +28,8 @@ from gptoss_local.server.dialects.openai.parts import (
     parse_format,
     refuse_fields,
 )
-from gptoss_local.server.dialects.tool_choice import custom_tool, select_tools
+from gptoss_local.server.dialects.sent_tools import SentTool, read_tools
+from gptoss_local.server.dialects.tool_choice import select_tools
 
 _THOUGHTS = frozenset(("thinking", "reasoning"))
 _CALLS = frozenset(("tool_use",))
@@ -59,34 +60,6 @@ class ChatMessage(msgspec.Struct):
     name: str = ""
 
 
-class ChatFunction(msgspec.Struct):
-    name: str = ""
-    description: str = ""
-    parameters: dict[str, Any] | None = None
-    strict: bool = False
-
-
-class CustomTool(msgspec.Struct):
-    name: str = ""
-    description: str = ""
-    format: dict[str, Any] = {}
-
-
-class ChatTool(msgspec.Struct):
-    """A tool; kinds other than `function` and `custom` have neither and are skipped."""
-
-    type: str = "function"
-    function: ChatFunction | None = None
-    custom: CustomTool | None = None
-
-    def to_tool(self) -> Tool | None:
-        if f := self.function:
-            return Tool(f.name, f.description, f.parameters, f.strict) if f.name else None
-        if c := self.custom:
-            return custom_tool(c.name, c.description, c.format) if c.name else None
-        return None
-
-
 class StreamOptions(msgspec.Struct):
     include_usage: bool = False
 
@@ -115,7 +88,7 @@ class ChatCompletionBody(_Common, kw_only=True):
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     response_format: dict[str, Any] = msgspec.field(default_factory=dict)
-    tools: list[ChatTool] = msgspec.field(default_factory=list)
+    tools: list[SentTool] = msgspec.field(default_factory=list)
     tool_choice: str | dict[str, Any] = "auto"
     parallel_tool_calls: bool = True
     logprobs: bool = False
@@ -130,7 +103,7 @@ class ChatCompletionBody(_Common, kw_only=True):
     @property
     def custom_names(self) -> frozenset[str]:
         """Names of tools that take free text."""
-        return frozenset(tool.custom.name for tool in self.tools if tool.custom)
+        return frozenset(tool.name for tool in read_tools(self.tools) if tool.free_text is not None)
 
     def to_request(self) -> ChatRequest:
         """Raises UsageError for what gpt-oss or this version cannot do."""
@@ -145,7 +118,6 @@ class ChatCompletionBody(_Common, kw_only=True):
         newest = last_of_user(m.role for m in self.messages)
         json_schema = self.response_format.get("json_schema")
         schema = json_schema.get("schema") if isinstance(json_schema, dict) else None
-        tools = [made for tool in self.tools if (made := tool.to_tool())]
         return ChatRequest(
             streams_calls=self.stream,
             messages=tuple(_message(m, is_new=i >= newest) for i, m in enumerate(self.messages)),
@@ -161,7 +133,9 @@ class ChatCompletionBody(_Common, kw_only=True):
                 is_on=self.logprobs,
                 needs="'logprobs' is enabled",
             ),
-            **select_tools(tools, self.tool_choice, one_call=not self.parallel_tool_calls),
+            **select_tools(
+                read_tools(self.tools), self.tool_choice, one_call=not self.parallel_tool_calls
+            ),
         )
 
     def _refuse(self) -> None:

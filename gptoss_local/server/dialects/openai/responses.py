@@ -165,6 +165,7 @@ async def _hosted(
     """Make the tools ready that the server is to run: those of the same conversation, if it can."""
     permission = Permission(current_caller(), model.manager.settings)
     memory, entries = _memory(request), wanted(body.tools, permission)
+    model.warn_of(str(tool.get("type")) for tool in body.tools if tool not in entries)
     if not entries:
         return None
     state = await find_state(memory, owner_of(request), entries, items)

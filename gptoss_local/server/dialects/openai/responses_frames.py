@@ -33,10 +33,11 @@ from gptoss_local.server.dialects.openai.responses_output import (
     ReasoningItem,
     TextDelta,
     TextItem,
+    own_item,
 )
 from gptoss_local.server.dialects.openai.responses_request import ResponsesBody
 from gptoss_local.server.dialects.openai.responses_tools import SEARCH, ClientTools, echo
-from gptoss_local.server.dialects.tool_choice import custom_input
+from gptoss_local.server.dialects.sent_tools import OWN_ITEMS
 from gptoss_local.server.streaming import SSE, SseEvent
 from gptoss_local.talk.loop import CallBegun, CallEnded, CallHeld, LimitReached, LoopEvent
 
@@ -164,29 +165,29 @@ class ResponsesWriter:
     def _call(self, call: ToolCall) -> Iterable[SseEvent]:
         """Return the whole call, or what is left of it."""
         kind = self._toolbox.origin(call.name).kind
-        if kind == SEARCH:
+        if kind == SEARCH or kind in OWN_ITEMS:
             yield from self._close()
-            yield from self._search(call)
+            item = self._search(call) if kind == SEARCH else own_item(kind, call)
+            yield self._item_added(item | {"status": "in_progress"})
+            yield self._item_done(item)
             return
-        text = custom_input(call.arguments) if kind == "custom" else call.arguments_json()
+        text = call.arguments["input"] if kind == "custom" else call.arguments_json()
         begun = self._open
         if isinstance(begun, CallItem) and begun.call_id == call.id:
             text = text[len(begun.text) :]
         yield from self._call_text(call.id, call.name, text)
         yield from self._close()
 
-    def _search(self, call: ToolCall) -> Iterable[SseEvent]:
+    def _search(self, call: ToolCall) -> dict[str, Any]:
         """Return a call of the client's search for tools, whose arguments are an object."""
-        item = {
+        return {
             "id": new_id("tsc_"),
             "type": "tool_search_call",
-            "status": "in_progress",
+            "status": "completed",
             "execution": "client",
             "call_id": call.id,
-            "arguments": {},
+            "arguments": call.arguments,
         }
-        yield self._item_added(item)
-        yield self._item_done(item | {"status": "completed", "arguments": call.arguments})
 
     def _list(self, listing: Listing) -> Iterable[SseEvent]:
         """Return the tools of an MCP server."""

@@ -32,7 +32,10 @@ _KINDS = frozenset(
         *("tool_search_call", "tool_search_output"),
     )
 )
-_OF_ITEMS = frozenset(("type", "id", "call_id", "status", "caller"))  # the rest is arguments
+_SHELLS = ("shell_call", "local_shell_call")  # whose arguments are in `action`
+_OF_ITEMS = frozenset(
+    ("type", "id", "call_id", "status", "caller", "output")
+)  # the rest is arguments
 
 
 class InputItem(msgspec.Struct, omit_defaults=True):
@@ -209,7 +212,11 @@ class _Turns:
             self.result(call_id, read_output(output))
         elif kind.endswith("_call") and (call_id or isinstance(output, str)):
             name = raw.get("name")
-            arguments = {k: v for k, v in raw.items() if k not in _OF_ITEMS and k != "output"}
+            action = raw.get("action")
+            fields = action if isinstance(action, dict) and kind in _SHELLS else raw
+            arguments = {
+                k: v for k, v in fields.items() if k not in _OF_ITEMS and v not in (None, {})
+            }
             given = read_arguments(raw["arguments"]) if "arguments" in raw else arguments
             called = name if isinstance(name, str) else kind.removesuffix("_call")
             self.call(ToolRequest(called, given, call_id))

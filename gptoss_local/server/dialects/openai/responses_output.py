@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gptoss_local.harmony import ContentDelta, ReasoningDelta
+from gptoss_local.harmony import ContentDelta, ReasoningDelta, ToolCall
 from gptoss_local.server.dialects.history import SEAL
 from gptoss_local.server.dialects.logprobs import OpenAILogprob, openai_logprobs
 from gptoss_local.server.dialects.openai.citations import annotations
@@ -55,6 +55,18 @@ class CallItem:
     def done(self, status: str) -> dict[str, Any]:
         """Return the item as a whole."""
         return self._item | {"status": status, self._field: self.text}
+
+
+def own_item(kind: str, call: ToolCall) -> dict[str, Any]:
+    """Return the call of a tool whose kind has an item of its own."""
+    given = call.arguments
+    if kind == "local_shell":
+        given = {"action": {"type": "exec", "env": {}} | given}
+    elif kind == "shell":
+        given = {"action": {"timeout_ms": None, "max_output_length": None} | given}
+    item_id = new_id("item_")
+    head = {"id": item_id, "type": f"{kind}_call", "status": "completed", "call_id": call.id}
+    return head | given
 
 
 class TextItem(ABC):

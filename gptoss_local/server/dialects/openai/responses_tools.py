@@ -11,30 +11,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gptoss_local.errors import UsageError
 from gptoss_local.harmony import Tool
 from gptoss_local.server.body import convert
 from gptoss_local.server.dialects.openai.responses_hosted import HostedTools, kind_of
-from gptoss_local.server.dialects.tool_choice import custom_tool, name_in, offered
+from gptoss_local.server.dialects.sent_tools import SentTool, read_tool
+from gptoss_local.server.dialects.tool_choice import name_in, offered
 
 SEARCH = "tool_search"
 
 
-class ResponsesTool(msgspec.Struct):
-    """A tool that the client runs; other kinds, and nameless ones, are skipped."""
-
-    type: str = "function"
-    name: str = ""
-    description: str = ""
-    parameters: dict[str, Any] | None = None
-    strict: bool = False
-    format: dict[str, Any] = msgspec.field(default_factory=dict)
-    defer_loading: bool = False
-    execution: str = "server"
-    tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
-
-
 class Origin(NamedTuple):
-    """The client's name for a tool; `kind` is `function`, `custom` or `tool_search`."""
+    """The client's name for a tool; `kind` as in `SentTool`."""
 
     kind: str = "function"
     namespace: str = ""
@@ -97,7 +85,7 @@ class ClientTools:
         found = [o for o in self._names if o.name == name and namespace in (None, o.namespace)]
         return [self._names[found[0]]] if len(found) == 1 else []
 
-    def _add(self, origin: Origin, wire: ResponsesTool) -> None:
+    def _add(self, origin: Origin, wire: SentTool) -> None:
         name = self._names.get(origin)
         if name is None:
             name = wanted = _join(origin.namespace, origin.name)
@@ -107,10 +95,10 @@ class ClientTools:
                 name = f"{wanted}_{n}"
             self._names[origin] = name
             self._by_client.setdefault((origin.namespace, origin.name), name)
-        if origin.kind == "custom":
-            self._tools[name] = custom_tool(name, wire.description, wire.format)
+        if origin.kind == SEARCH:
+            self._tools[name] = Tool(name, wire.description, wire.parameters)
         else:
-            self._tools[name] = Tool(name, wire.description, wire.parameters, wire.strict)
+            self._tools[name] = msgspec.structs.replace(read_tool(wire, name), name=name)
 
 
 def _join(namespace: str, name: str) -> str:
@@ -118,22 +106,28 @@ def _join(namespace: str, name: str) -> str:
     return f"{namespace.removesuffix('__')}__{name}" if namespace else name
 
 
-def _flatten(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[Origin, ResponsesTool]]:
-    for tool in tools:
-        match tool.get("type", "function"):
-            case "function" | "custom":
-                wire = convert(tool, ResponsesTool)
-                if wire.name:
-                    yield Origin(wire.type, "", wire.name), wire
-            case "namespace":
-                yield from _namespace(convert(tool, ResponsesTool))
-            case "tool_search":
-                wire = convert(tool, ResponsesTool)
-                if wire.execution == "client":
-                    yield Origin(SEARCH, "", SEARCH), wire
+def _flatten(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[Origin, SentTool]]:
+    """Yield tools with their names.
+
+    Raises UsageError for one that cannot be offered, or a second one of its name.
+    """
+    known: dict[Origin, SentTool] = {}
+    for n, tool in enumerate(tools):
+        if kind_of(tool):  # the server's own
+            continue
+        wire = convert(tool, SentTool)
+        if wire.kind == "namespace":
+            yield from _namespace(wire)
+        elif wire.kind != SEARCH:
+            origin = Origin(wire.kind, "", read_tool(wire, f"tools[{n}]").name)
+            if known.setdefault(origin, wire) != wire:
+                raise UsageError(f"two different tools have the name '{origin.name}'")
+            yield origin, wire
+        elif wire.execution == "client":
+            yield Origin(SEARCH, "", SEARCH), wire
 
 
-def _namespace(group: ResponsesTool) -> Iterator[tuple[Origin, ResponsesTool]]:
+def _namespace(group: SentTool) -> Iterator[tuple[Origin, SentTool]]:
     """Yield the tools of a namespace; the first one says what it is."""
     about = f"{group.name}: {group.description}\n\n" if group.description else ""
     for origin, wire in _flatten(group.tools):

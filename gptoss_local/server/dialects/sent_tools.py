@@ -1,0 +1,171 @@
+"""Tools as requests send them, in any API's spelling, and as the model gets them.
+
+Source: OpenAI's and Anthropic's API references (tools), Ollama's api/types.go, the Model Context
+Protocol (`inputSchema`), and what their SDKs send.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gptoss_local.errors import UsageError
+from gptoss_local.harmony import FreeText, Tool
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_NUMBER: dict[str, Any] = {"type": "integer"}
+_RANGE = {"type": "array", "items": _NUMBER}
+
+
+def _schema(required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required.split()}
+
+
+def _edits(*commands: str, **properties: Any) -> dict[str, Any]:
+    """Return the schema that Anthropic's editor and memory share but for some commands."""
+    shared = dict.fromkeys(("path", "file_text", "old_str", "new_str", "insert_text"), _TEXT)
+    command = {"enum": ["view", "create", "str_replace", "insert", *commands]}
+    more = {"insert_line": _NUMBER, "view_range": _RANGE, **properties}
+    return _schema("command", command=command, **shared, **more)
+
+
+_CUSTOM = _schema("input", input=_TEXT) | {"additionalProperties": False}
+_PATCH = _schema(
+    "type path",
+    type={"enum": ["create_file", "update_file", "delete_file"]},
+    path=_TEXT,
+    diff={"type": "string", "description": "A V4A diff; not for delete_file."},
+)
+_LIST = {"type": "array", "items": _TEXT, "minItems": 1}
+_OPENAI = {  # their calls are items of their own kind, so the arguments must be whole
+    "apply_patch": Tool(
+        "apply_patch",
+        "Creates, changes or deletes a file.",
+        _schema("operation", operation=_PATCH),
+        strict=True,
+    ),
+    "shell": Tool(
+        "shell",
+        "Runs shell commands, all of them at the same time.",
+        _schema("commands", commands=_LIST, timeout_ms=_NUMBER, max_output_length=_NUMBER),
+        strict=True,
+    ),
+    "local_shell": Tool(
+        "local_shell",
+        "Runs a program with arguments.",
+        _schema("command", command=_LIST, working_directory=_TEXT, timeout_ms=_NUMBER),
+        strict=True,
+    ),
+}
+_ANTHROPIC = {  # by the beginning of their types; a request may name them otherwise
+    "bash_": Tool(
+        "bash",
+        "Runs a command in a shell that keeps its state; `restart` begins anew.",
+        {"type": "object", "properties": {"command": _TEXT, "restart": {"type": "boolean"}}},
+    ),
+    "text_editor_": Tool(
+        "str_replace_based_edit_tool", "Views, creates and edits files.", _edits("undo_edit")
+    ),
+    "memory_": Tool(
+        "memory",
+        "Keeps notes for later in files below /memories.",
+        _edits("delete", "rename", old_path=_TEXT, new_path=_TEXT),
+    ),
+}
+OWN_ITEMS = frozenset(_OPENAI)
+"""Kinds with items of their own in `/v1/responses`, for calls and results."""
+
+
+def is_of_server(kind: str) -> bool:
+    """Return whether tools of a kind are run by servers; agents send a web search unasked."""
+    return kind.startswith("web_search") or kind in ("code_interpreter", "mcp")
+
+
+def _is_elsewhere(kind: str) -> bool:
+    return is_of_server(kind) or kind.startswith("tool_search_tool_")
+
+
+class Declared(msgspec.Struct, kw_only=True):
+    """The fields of a function or a custom tool, wherever they stand."""
+
+    name: str = ""
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+    input_schema: dict[str, Any] | None = None
+    schema_of_mcp: dict[str, Any] | None = msgspec.field(default=None, name="inputSchema")
+    strict: bool = False
+    format: dict[str, Any] = {}
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        schemas = (self.parameters, self.input_schema, self.schema_of_mcp)
+        return next((schema for schema in schemas if schema is not None), None)
+
+
+class SentTool(Declared, kw_only=True):
+    """A tool of a request. Its fields may be nested under `function` or `custom`."""
+
+    type: str = "function"
+    function: Declared | None = None
+    custom: Declared | None = None
+    defer_loading: bool = False
+    execution: str = "server"
+    environment: dict[str, Any] = {}
+    tools: list[dict[str, Any]] = []
+
+    @property
+    def kind(self) -> str:
+        """Return `function`, `custom`, or a type of the client's API."""
+        if self.custom is not None:
+            return "custom"
+        if self.function is not None or self.schema is not None:
+            return "function"  # also where Anthropic calls it custom
+        return self.type or "function"
+
+
+def read_tool(sent: SentTool, place: str) -> Tool:
+    """Return a tool that the client runs, as the model gets it.
+
+    Args:
+        sent: Of a request.
+        place: Its place there, for errors.
+
+    Raises:
+        UsageError: it has no name, or is of a kind that this server cannot offer.
+    """
+    if (kind := sent.kind) in ("function", "custom"):
+        inner = sent.function or sent.custom or sent
+        if not inner.name:
+            raise UsageError(f"{place} has no name")
+        if kind == "custom":
+            return _custom(inner)
+        return Tool(inner.name, inner.description, inner.schema, inner.strict)
+    if kind in _OPENAI and sent.environment.get("type", "local") == "local":
+        return _OPENAI[kind]
+    for prefix, tool in _ANTHROPIC.items():
+        if kind.startswith(prefix):
+            return msgspec.structs.replace(tool, name=sent.name or tool.name)
+    raise UsageError(
+        f"{place} is of type {kind}, which this server cannot offer",
+        hint="Functions, custom tools, apply_patch, shell, bash, text_editor and memory can be.",
+    )
+
+
+def read_tools(sent: Iterable[SentTool]) -> list[Tool]:
+    """Return the tools of a request that a client runs. Raises UsageError as `read_tool`."""
+    return [
+        read_tool(tool, f"tools[{n}]")
+        for n, tool in enumerate(sent)
+        if not _is_elsewhere(tool.kind)
+    ]
+
+
+def _custom(sent: Declared) -> Tool:
+    """Make a tool for free text a function with one argument; its format may hold a grammar."""
+    grammar = sent.format.get("grammar", sent.format)  # nested in Chat Completions
+    form, description = FreeText(), sent.description
+    match grammar:
+        case {"syntax": "lark" | "regex" as syntax, "definition": str(definition)}:
+            form = FreeText(syntax, definition)
+            description += f"\n\nThe input keeps to this {syntax} grammar:\n{definition}"
+    return Tool(sent.name, description, _CUSTOM, free_text=form)
