@@ -19,7 +19,6 @@ PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "bench").rglob("*.md")),
-    ROOT / "tests" / "nano" / "recipe" / "README.md",
 ]
 
 _FENCE = re.compile(

@@ -20,6 +20,8 @@ import httpx
 import psutil
 import pytest
 
+from bench.nano.data.document import Document
+from bench.nano.make_golden import cases
 from gptoss_local.cluster.dynamo.address import own_address
 from tests.conftest import free_port, wait_until
 from tests.dynamo.cluster import START_S, Processes, known_to
@@ -31,8 +33,6 @@ from tests.installers.container_files import (
     last,
     read,
 )
-from tests.nano.recipe.data.document import Document
-from tests.nano.recipe.make_golden import cases
 
 pytestmark = pytest.mark.dynamo
 

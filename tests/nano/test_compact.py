@@ -11,13 +11,8 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from gptoss_local.errors import ModelLoadError
-from gptoss_local.models.nano import materialize as materialize_module
-from gptoss_local.models.nano.codes import N_BITS, N_PIECES, bf16_bits, coded_rows, spelling
-from gptoss_local.models.nano.compact import CODED, EMBEDDING, HEAD, CompactModel, vocabulary_codes
-from gptoss_local.models.nano.ranks import load_ranks
-from tests.nano.recipe.data.document import load_vocabulary
-from tests.nano.recipe.export import (
+from bench.nano.data.document import load_vocabulary
+from bench.nano.export import (
     FINAL_NORM,
     INT16_MAX,
     SHARPNESS,
@@ -26,6 +21,11 @@ from tests.nano.recipe.export import (
     pack,
     sharpen,
 )
+from gptoss_local.errors import ModelLoadError
+from gptoss_local.models.nano import materialize as materialize_module
+from gptoss_local.models.nano.codes import N_BITS, N_PIECES, bf16_bits, coded_rows, spelling
+from gptoss_local.models.nano.compact import CODED, EMBEDDING, HEAD, CompactModel, vocabulary_codes
+from gptoss_local.models.nano.ranks import load_ranks
 
 N_VOCAB, D = 201_088, 32
 MAX_BITS = 255  # the longest code for which rows are exact

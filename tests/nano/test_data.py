@@ -5,22 +5,22 @@ from collections import Counter
 
 import pytest
 
-from gptoss_local.harmony.message import ChatRequest, Message
-from gptoss_local.harmony.render import render_chat
-from gptoss_local.models.nano.compact import load_compact
-from gptoss_local.models.nano.ranks import load_ranks
-from tests.nano.recipe.data.document import (
+from bench.nano.data.document import (
     Document,
     encode_answer,
     encode_document,
     load_vocabulary,
 )
-from tests.nano.recipe.data.mixture import EVAL_SKILLS, draw, draw_eval
-from tests.nano.recipe.data.respell import Read, respell
-from tests.nano.recipe.data.source import Source, escaped_texts, is_held_out
-from tests.nano.recipe.data.wording import _allowed, _typo, phrase
-from tests.nano.recipe.judge import is_right, parse
-from tests.nano.recipe.train.vocabulary import choose_used, is_rude, joined_tokens
+from bench.nano.data.mixture import EVAL_SKILLS, draw, draw_eval
+from bench.nano.data.respell import Read, respell
+from bench.nano.data.source import Source, escaped_texts, is_held_out
+from bench.nano.data.wording import _allowed, _typo, phrase
+from bench.nano.judge import is_right, parse
+from bench.nano.train.vocabulary import choose_used, is_rude, joined_tokens
+from gptoss_local.harmony.message import ChatRequest, Message
+from gptoss_local.harmony.render import render_chat
+from gptoss_local.models.nano.compact import load_compact
+from gptoss_local.models.nano.ranks import load_ranks
 
 N_DOCUMENTS = 60
 

@@ -5,11 +5,11 @@ from string import Formatter
 
 import pytest
 
-from tests.nano.recipe.data import edit, edit_phrasings
-from tests.nano.recipe.data.document import Answer, Branch
-from tests.nano.recipe.data.file_texts import draw_program
-from tests.nano.recipe.data.source import Source
-from tests.nano.recipe.data.wording import _allowed
+from bench.nano.data import edit, edit_phrasings
+from bench.nano.data.document import Answer, Branch
+from bench.nano.data.file_texts import draw_program
+from bench.nano.data.source import Source
+from bench.nano.data.wording import _allowed
 
 BANKS = {
     name: value

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.nano.recipe.answering import Answerer, Question
-from tests.nano.recipe.data.document import encode_document
-from tests.nano.recipe.make_golden import GOLDEN, cases
+from bench.nano.answering import Answerer, Question
+from bench.nano.data.document import encode_document
+from bench.nano.make_golden import GOLDEN, cases
 
 CONVERSATIONS = json.loads(GOLDEN.read_bytes())
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.nano.recipe.answering import Answerer, Question
-from tests.nano.recipe.data.document import Answer, Branch, encode_answer, load_vocabulary
-from tests.nano.recipe.judge import Reply, is_right, n_analysis_tokens, parse
+from bench.nano.answering import Answerer, Question
+from bench.nano.data.document import Answer, Branch, encode_answer, load_vocabulary
+from bench.nano.judge import Reply, is_right, n_analysis_tokens, parse
 
 CALL = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
 

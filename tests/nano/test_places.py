@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.nano.recipe import answering
-from tests.nano.recipe.answering import Answerer
-from tests.nano.recipe.data.document import load_vocabulary
-from tests.nano.recipe.evaluate import N_CTX
-from tests.nano.recipe.make_golden import GOLDEN
-from tests.nano.recipe.places import Miss, describe, measure, misses
+from bench.nano import answering
+from bench.nano.answering import Answerer
+from bench.nano.data.document import load_vocabulary
+from bench.nano.evaluate import N_CTX
+from bench.nano.make_golden import GOLDEN
+from bench.nano.places import Miss, describe, measure, misses
 
 OTHER = 1000  # a token that none of the answers has
 

@@ -8,30 +8,30 @@ from typing import Any
 
 import pytest
 
-from gptoss_local.harmony.message import Tool
-from tests.json_schema import satisfies
-from tests.nano.recipe.data import (
+from bench.nano.data import (
     agent_edit_phrasings,
     agent_file_phrasings,
     agent_phrasings,
     functions,
     response_format,
 )
-from tests.nano.recipe.data.agent_requests import draw_task
-from tests.nano.recipe.data.agent_tools import SLOTS, draw_ability, draw_editor
-from tests.nano.recipe.data.agent_two_phrasings import (
+from bench.nano.data.agent_requests import draw_task
+from bench.nano.data.agent_tools import SLOTS, draw_ability, draw_editor
+from bench.nano.data.agent_two_phrasings import (
     BLOCK_JOINS,
     CLAUSES,
     CREATE_BLOCK,
     JOINS,
     OTHER_JOINS,
 )
-from tests.nano.recipe.data.agent_wording import Bank
-from tests.nano.recipe.data.document import Branch
-from tests.nano.recipe.data.functions_invented import draw_invented_ability
-from tests.nano.recipe.data.mixture import draw
-from tests.nano.recipe.data.source import Source
-from tests.nano.recipe.data.wording import _allowed
+from bench.nano.data.agent_wording import Bank
+from bench.nano.data.document import Branch
+from bench.nano.data.functions_invented import draw_invented_ability
+from bench.nano.data.mixture import draw
+from bench.nano.data.source import Source
+from bench.nano.data.wording import _allowed
+from gptoss_local.harmony.message import Tool
+from tests.json_schema import satisfies
 from tests.nano.test_edit_data import words_of
 
 N_DOCUMENTS = 120

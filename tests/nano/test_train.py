@@ -11,21 +11,21 @@ from safetensors.numpy import load_file
 from torch import Tensor, nn
 from transformers import GptOssConfig, GptOssForCausalLM
 
+from bench.nano.data.document import Answer, Branch, Document, encode_document
+from bench.nano.export import export
+from bench.nano.train import model as model_module
+from bench.nano.train.batches import Inputs, Tables
+from bench.nano.train.checkpoint import config, load_weights, save_weights
+from bench.nano.train.loss import Targets, cross_entropy, make_targets
+from bench.nano.train.measure import full_head
+from bench.nano.train.model import Nano, Shape
+from bench.nano.train.mxfp4 import E2M1, fake_quantize, pack
+from bench.nano.train.rows import Row
+from bench.nano.train.vocabulary import features
 from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.harmony.message import Message
 from gptoss_local.models.nano.compact import CODED, CompactModel
 from gptoss_local.models.nano.ranks import load_ranks
-from tests.nano.recipe.data.document import Answer, Branch, Document, encode_document
-from tests.nano.recipe.export import export
-from tests.nano.recipe.train import model as model_module
-from tests.nano.recipe.train.batches import Inputs, Tables
-from tests.nano.recipe.train.checkpoint import config, load_weights, save_weights
-from tests.nano.recipe.train.loss import Targets, cross_entropy, make_targets
-from tests.nano.recipe.train.measure import full_head
-from tests.nano.recipe.train.model import Nano, Shape
-from tests.nano.recipe.train.mxfp4 import E2M1, fake_quantize, pack
-from tests.nano.recipe.train.rows import Row
-from tests.nano.recipe.train.vocabulary import features
 
 SHAPE = Shape(hidden_size=64, intermediate_size=32, n_layers=4, n_heads=4, n_experts=4)
 USED = [*range(15, 25), 1000, 2000, 3000, *range(199998, 200013)]

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 
-from gptoss_local.harmony.message import Message
-from tests.nano.recipe.data.document import (
+from bench.nano.data.document import (
     Answer,
     Branch,
     Document,
     encode_document,
     load_vocabulary,
 )
-from tests.nano.recipe.train.rows import Row
-from tests.nano.recipe.train.turns import (
+from bench.nano.train.rows import Row
+from bench.nano.train.turns import (
     FOCUS_END,
     FOCUS_UNTIL,
     MAX_TURN_WEIGHT,
@@ -22,6 +21,7 @@ from tests.nano.recipe.train.turns import (
     turn_weights,
     turns,
 )
+from gptoss_local.harmony.message import Message
 
 PROMPT = [1, 2, 3, 4, 1, 2, 5, 6, 9, 9, 3, 4, 7]
 

@@ -1,7 +1,7 @@
 """Which tokens have rows of their own in the weights that ship."""
 
+from bench.nano.train.vocabulary import joined_tokens
 from gptoss_local.models.nano.compact import load_compact
-from tests.nano.recipe.train.vocabulary import joined_tokens
 
 
 def test_joined_tokens_have_rows() -> None:

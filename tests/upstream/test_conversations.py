@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from bench.nano.make_golden import GOLDEN
 from gptoss_local.engine.client import EngineClient
 from gptoss_local.engine.interface import AnyEngine
 from gptoss_local.engine.protocol import Finished, Tokens
@@ -21,7 +22,6 @@ from gptoss_local.upstream.gaps import Gaps
 from gptoss_local.upstream.harmony import probe
 from gptoss_local.upstream.wire import AnswerChunk
 from tests.engine.run import GREEDY
-from tests.nano.recipe.make_golden import GOLDEN
 from tests.upstream.conftest import Connect
 from tests.upstream.stand_in import StandIn, serving, stream, tokens_event
 
