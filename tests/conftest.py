@@ -1,5 +1,6 @@
 """Shared fixtures: the real nano model, real servers in processes of their own."""
 
+import hashlib
 import os
 import shutil
 import signal
@@ -17,12 +18,15 @@ import httpx
 import hypothesis
 import psutil
 import pytest
+from filelock import FileLock
 
 from gptoss_local.harmony import Vocabulary
 from gptoss_local.models.nano import MODEL_NAME, ensure_gguf
 from gptoss_local.models.nano.materialize import materialize
 from gptoss_local.models.store import read_tokens
 from gptoss_local.talk.history import History
+
+ROOT = Path(__file__).parents[1]
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("no deadline", deadline=None)
@@ -46,10 +50,32 @@ def clean_environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def nano_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built_nano() -> Path:
+    """nano's checkpoint and model file, built once for all workers and until their code changes."""
+    digest = hashlib.sha256()
+    for folder in ("convert", "gptoss_local/formats", "gptoss_local/models/nano"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                digest.update(path.read_bytes())
+    folder = ROOT / ".pytest_cache" / "nano"
+    built = folder / digest.hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock", timeout=250):
+        if not built.is_dir():
+            for old in folder.iterdir():
+                shutil.rmtree(old, ignore_errors=True)  # the lock is not a folder
+            partial = folder / "partial"
+            materialize(partial / MODEL_NAME)
+            ensure_gguf(partial / "cache")
+            partial.rename(built)
+    return built
+
+
+@pytest.fixture(scope="session")
+def nano_home(tmp_path_factory: pytest.TempPathFactory, built_nano: Path) -> Path:
     """A GPTOSS_HOME whose nano model is built; do not write models into it."""
     home = tmp_path_factory.mktemp("home")
-    ensure_gguf(home / "cache")
+    shutil.copytree(built_nano / "cache", home / "cache")
     return home
 
 
@@ -59,11 +85,9 @@ def nano_gguf(nano_home: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def nano_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def nano_checkpoint(built_nano: Path) -> Path:
     """What nano is converted from; do not write into it."""
-    folder = tmp_path_factory.mktemp("checkpoint") / MODEL_NAME
-    materialize(folder)
-    return folder
+    return built_nano / MODEL_NAME
 
 
 @pytest.fixture(scope="session")
