@@ -7,14 +7,14 @@ not run models, and knows no other architecture.
 """
 
 from convert.pipeline import ConvertOptions, convert_checkpoint, finished_shards, plan_conversion
-from convert.plan import Plan
+from convert.plan import ConversionPlan
 from convert.tensor_map import DenseType, ExpertType
 
 __all__ = [
+    "ConversionPlan",
     "ConvertOptions",
     "DenseType",
     "ExpertType",
-    "Plan",
     "convert_checkpoint",
     "finished_shards",
     "plan_conversion",

@@ -15,8 +15,8 @@ from convert.config import read_config
 from convert.header import SourceTensor
 from convert.io_errors import reading, writing
 from convert.journal import Shard, read_journal
-from convert.plan import Plan, lay_out
-from convert.run import Run
+from convert.plan import ConversionPlan, lay_out
+from convert.run import ConversionRun
 from convert.shards import arriving_shards, local_shards
 from convert.tensor_map import (
     DenseType,
@@ -88,7 +88,7 @@ def convert_checkpoint(
     incoming = _remember(incoming, seen)
     if delete_source:
         incoming = _refuse_links(source, shards, incoming)
-    with Run(plan, delete_source=delete_source) as run:
+    with ConversionRun(plan, delete_source=delete_source) as run:
         run.begin(shards)
         run.write(incoming, n_workers or min(8, os.cpu_count() or 1), progress)
         run.rename()
@@ -106,7 +106,7 @@ def plan_conversion(
     experts: ExpertType = "mxfp4",
     tokenizer: Path | None = None,
     max_shard_bytes: int | None = None,
-) -> Plan:
+) -> ConversionPlan:
     """Plan as `convert_checkpoint` does, and write nothing.
 
     Raises:
@@ -140,7 +140,7 @@ class _Options(msgspec.Struct, frozen=True):
 
 def _prepare(
     source: Path, target: Path, options: _Options, arrivals: Iterable[Path] | None
-) -> tuple[Plan, list[Shard], Iterator[Shard]]:
+) -> tuple[ConversionPlan, list[Shard], Iterator[Shard]]:
     """Return the plan, the shards known now, and all shards as they come in."""
     _check_target(target)
     with writing(target):
@@ -159,7 +159,7 @@ def _prepare(
 
 def _plan(
     source: Path, target: Path, options: _Options, names: Collection[str], shards: list[Shard]
-) -> Plan:
+) -> ConversionPlan:
     config = read_config(source)
     tensors = plan_names(config, names, options.dense, options.experts)
     # Tensors first: once their shapes are right, the config's numbers can be trusted.

@@ -76,7 +76,7 @@ class OutputFile(msgspec.Struct, frozen=True):
         return self.header[: self.sums_offset] + values + self.header[end:]
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ConversionPlan(msgspec.Struct, frozen=True):
     """The files that a conversion will write.
 
     Attributes:
@@ -114,7 +114,7 @@ def lay_out(
     *,
     experts: ExpertType,
     max_shard_bytes: int | None,
-) -> Plan:
+) -> ConversionPlan:
     """Lay tensors out in one file, or in several of at most `max_shard_bytes`.
 
     Several files are named and keyed as llama.cpp's: `NAME-00001-of-00003.gguf`, all keys in the
@@ -145,7 +145,7 @@ def lay_out(
     for file in files:
         digest.update(file.header)
         digest.update(msgspec.json.encode(file.tensors))
-    return Plan(source, target, tuple(files), digest.hexdigest(), tuple(notes))
+    return ConversionPlan(source, target, tuple(files), digest.hexdigest(), tuple(notes))
 
 
 def _split(

@@ -13,7 +13,7 @@ from typing import Self
 from convert.header import SourceTensor
 from convert.io_errors import writing
 from convert.journal import Journal, Shard
-from convert.plan import Plan
+from convert.plan import ConversionPlan
 from convert.schedule import Schedule, n_peak_bytes
 from convert.tensor_map import check_sources
 from convert.writer import Writer
@@ -23,7 +23,7 @@ from gptoss_local.types import Progress
 SPARE_BYTES = 32 << 20  # left free on the disk, for the journal and for others
 
 
-class Run:
+class ConversionRun:
     """Call `begin`, `write` and `rename` in this order, inside `with`.
 
     Args:
@@ -35,7 +35,7 @@ class Run:
             this.
     """
 
-    def __init__(self, plan: Plan, *, delete_source: bool) -> None:
+    def __init__(self, plan: ConversionPlan, *, delete_source: bool) -> None:
         self._plan = plan
         self._delete_source = delete_source
         self._schedule = Schedule(plan.tensors)

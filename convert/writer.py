@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from convert.header import SourceTensor
 from convert.journal import Journal
 from convert.pieces import Chunk, make_pieces, plan_chunks, word_sum
-from convert.plan import Plan
+from convert.plan import ConversionPlan
 from convert.tensor_map import PlannedTensor
 from gptoss_local.errors import ConvertError
 from gptoss_local.types import Progress
@@ -47,7 +47,7 @@ class Writer:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ConversionPlan,
         journal: Journal,
         n_workers: int,
         progress: Progress | None,

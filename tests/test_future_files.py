@@ -43,7 +43,7 @@ from gptoss_local.settings import Settings, config_path, load_settings
 from gptoss_local.talk.history import History, check_file
 from gptoss_local.talk.presets import Preset, presets_path, save_preset
 from gptoss_local.talk.tools.consent import Consents
-from gptoss_local.talk.tools.tool import Tool
+from gptoss_local.talk.tools.tool import RunnableTool
 from tests.cli.conftest import run_cli
 from tests.plan.machines import machine
 
@@ -153,7 +153,7 @@ def test_permissions(tmp_path: Path) -> None:
     path = tmp_path / "allowed-tools.json"
     path.write_text('{"version": 3, "allowed": {"a": {"b": {"until": 1}}}}')
     consents = Consents(path)
-    tool = Tool("b", "", {}, run, "does nothing", "a")
+    tool = RunnableTool("b", "", {}, run, "does nothing", "a")
     assert not consents.has(tool), "so it is asked again"
     refuses(UsageError, path, 3, lambda: consents.add(tool))
     refuses(UsageError, path, 3, lambda: consents.forget("a"))

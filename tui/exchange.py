@@ -23,7 +23,7 @@ from gptoss_local.talk.loop import (
     Loop,
     LoopEvent,
 )
-from gptoss_local.talk.tools import Arguments, Tool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
 from tui.running_answer import RunningAnswer
@@ -186,7 +186,7 @@ class Exchange:
         finally:
             self.note = ""
 
-    async def _ask_about(self, tool: Tool, arguments: Arguments) -> ToolResult | None:
+    async def _ask_about(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
         """Ask whether a call may run; returns what it comes to if not."""
         dialog = ApprovalDialog(tool, arguments)
         decision: Decision | None = await self._ask(f"may it run {tool.name}?", dialog)

@@ -16,8 +16,8 @@ from convert.shards import arriving_shards, local_shards
 from convert.tensor_map import PlannedTensor, check_sources, plan_names
 from convert.verify.keys import compare_keys, fused_name
 from convert.verify.report import Report
-from convert.verify.scan import Scan, Target, as_made
-from convert.verify.structure import FileTensor, Part
+from convert.verify.scan import Scan, TensorPlace, as_made
+from convert.verify.structure import FileTensor, ModelFile
 from gptoss_local.errors import ConvertError
 
 
@@ -34,7 +34,7 @@ class Comparison:
 
     def __init__(
         self,
-        part: Part,
+        part: ModelFile,
         config: ModelConfig,
         tensors: Mapping[str, FileTensor],
         scan: Scan,
@@ -43,7 +43,7 @@ class Comparison:
         self._part, self._config, self._tensors = part, config, tensors
         self._scan, self._report = scan, report
         self._made: dict[str, PlannedTensor] = {}
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, TensorPlace] = {}
 
     def run(
         self,
@@ -96,10 +96,10 @@ class Comparison:
             self._made[planned.name] = as_made(planned, target.tensor)
             self._targets[planned.name] = target
 
-    def _find(self, planned: PlannedTensor) -> Target | None:
+    def _find(self, planned: PlannedTensor) -> TensorPlace | None:
         tensor = self._tensors.get(planned.name)
         if tensor is not None:
-            return Target(tensor) if tensor.shape == planned.shape else None
+            return TensorPlace(tensor) if tensor.shape == planned.shape else None
         fused = self._tensors.get(fused_name(planned.name))
         n_q, n_kv = self._config.n_q, self._config.n_kv
         if fused is None or fused.shape != (n_q + 2 * n_kv, *planned.shape[1:]):
@@ -110,7 +110,7 @@ class Comparison:
         if planned.shape[0] != n_rows:
             return None
         share = Fraction(n_rows, fused.shape[0])
-        return Target(fused, fused.n_bytes // fused.shape[0] * first_row, share)
+        return TensorPlace(fused, fused.n_bytes // fused.shape[0] * first_row, share)
 
     def _compare(
         self, groups: Iterable[Sequence[PlannedTensor]], sources: Mapping[str, SourceTensor]

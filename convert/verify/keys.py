@@ -18,7 +18,7 @@ from convert.metadata import ARCH
 from convert.rope import RopeConfig
 from convert.tensor_map import gguf_shapes
 from convert.verify.report import Report
-from convert.verify.structure import Part
+from convert.verify.structure import ModelFile
 from gptoss_local.errors import ConvertError
 from gptoss_local.formats.ggml_types import GGML_TYPES
 from gptoss_local.formats.gguf_file import GGUFInfo, read_array
@@ -56,7 +56,7 @@ _FLOATS = {
 _PATTERN = f"{ARCH}.attention.sliding_window_pattern"
 
 
-def check_keys(part: Part, n_vocab: int, report: Report) -> ModelConfig | None:
+def check_keys(part: ModelFile, n_vocab: int, report: Report) -> ModelConfig | None:
     """Check the keys of a model's first file.
 
     Args:
@@ -99,7 +99,7 @@ def check_keys(part: Part, n_vocab: int, report: Report) -> ModelConfig | None:
     return config
 
 
-def check_shapes(parts: Sequence[Part], config: ModelConfig, report: Report) -> None:
+def check_shapes(parts: Sequence[ModelFile], config: ModelConfig, report: Report) -> None:
     """Check that the files hold a model's tensors and no others, of right shapes and types."""
     expected = gguf_shapes(config)
     for part in parts:
@@ -120,7 +120,7 @@ def check_shapes(parts: Sequence[Part], config: ModelConfig, report: Report) -> 
         report.find(parts[0].path, first, message)
 
 
-def compare_keys(part: Part, config: ModelConfig, report: Report) -> None:
+def compare_keys(part: ModelFile, config: ModelConfig, report: Report) -> None:
     """Check that a file's keys make llama.cpp compute what a checkpoint's config.json says.
 
     Args:
@@ -144,7 +144,7 @@ def compare_keys(part: Part, config: ModelConfig, report: Report) -> None:
         report.find(part.path, key, message)
 
 
-def _computed(part: Part) -> Numbers | None:
+def _computed(part: ModelFile) -> Numbers | None:
     """Derive what the file's keys compute; None if one is missing or broken: see `check_keys`."""
     metadata = dict(part.info.metadata)
     try:
@@ -167,7 +167,7 @@ def _in_our_words(error: msgspec.ValidationError) -> str:
     return message
 
 
-def _check_types(part: Part, report: Report) -> None:
+def _check_types(part: ModelFile, report: Report) -> None:
     """Check the type of each number, as llama.cpp takes no other."""
     for key in (*_KEYS.values(), *_SAME, *_ROPE_KEYS.values()):
         stated = part.info.key_types.get(f"{ARCH}.{key}")
@@ -177,7 +177,7 @@ def _check_types(part: Part, report: Report) -> None:
             report.find(part.path, f"{ARCH}.{key}", message)
 
 
-def _check_same(part: Part, report: Report) -> None:
+def _check_same(part: ModelFile, report: Report) -> None:
     """Check keys that always equal another; llama.cpp does not need the second."""
     metadata = part.info.metadata
     for key, other in _SAME.items():

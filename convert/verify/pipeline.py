@@ -14,8 +14,8 @@ from convert.verify.blocks import Difference
 from convert.verify.comparison import Comparison
 from convert.verify.keys import check_keys, check_shapes
 from convert.verify.report import Match, Report, TensorReport
-from convert.verify.scan import Scan, Tally
-from convert.verify.structure import FileTensor, Part, find_tensors, read_parts
+from convert.verify.scan import Scan, TensorFindings
+from convert.verify.structure import FileTensor, ModelFile, find_tensors, read_parts
 from convert.verify.vocabulary import check_vocabulary, read_tokens
 from gptoss_local.errors import ConvertError, ModelLoadError, ModelNotFoundError
 from gptoss_local.formats.gguf_file import TOKENS_KEY, read_array
@@ -81,7 +81,7 @@ def verify_model(
 
 
 def _check_header(
-    parts: Sequence[Part], against: Path | None, tokenizer: Path | None, report: Report
+    parts: Sequence[ModelFile], against: Path | None, tokenizer: Path | None, report: Report
 ) -> ModelConfig | None:
     """Check keys, shapes and vocabulary, if the file with the keys could be read."""
     if not parts or parts[0].path != report.files[0]:
@@ -102,7 +102,7 @@ def _check_header(
     return config
 
 
-def _read_sums(parts: Sequence[Part], report: Report) -> dict[str, int]:
+def _read_sums(parts: Sequence[ModelFile], report: Report) -> dict[str, int]:
     """Read the checksums by tensor; files of other programs have none, or those of ours."""
     sums: dict[str, int] = {}
     for part in parts:
@@ -130,7 +130,7 @@ def _read_sums(parts: Sequence[Part], report: Report) -> dict[str, int]:
 
 
 def _judge(
-    tensor: FileTensor, tally: Tally, stated_sum: int | None, report: Report
+    tensor: FileTensor, tally: TensorFindings, stated_sum: int | None, report: Report
 ) -> TensorReport:
     """Report what is wrong with one tensor, and all that is known of it."""
     name, path = tensor.name, tensor.path

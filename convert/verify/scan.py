@@ -40,7 +40,7 @@ from gptoss_local.types import Progress
 _POLL_S = 0.2  # Windows delivers Ctrl-C only between two waits
 
 
-class Target(msgspec.Struct, frozen=True):
+class TensorPlace(msgspec.Struct, frozen=True):
     """The place of a planned tensor in the file: all of a tensor, or a part of a fused one.
 
     Attributes:
@@ -53,7 +53,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Tally:
+class TensorFindings:
     """The findings on a tensor so far.
 
     Attributes:
@@ -95,7 +95,7 @@ class Scan:
     def __init__(
         self, tensors: Mapping[str, FileTensor], n_workers: int, progress: Progress | None
     ) -> None:
-        self.tallies = {name: Tally() for name in tensors}
+        self.tallies = {name: TensorFindings() for name in tensors}
         self._tensors = tensors
         self._progress = progress
         self._n_done, self._n_total = 0, sum(t.n_bytes for t in tensors.values())
@@ -118,7 +118,7 @@ class Scan:
     def compare(
         self,
         groups: Iterable[Sequence[PlannedTensor]],
-        targets: Mapping[str, Target],
+        targets: Mapping[str, TensorPlace],
         sources: Mapping[str, SourceTensor],
     ) -> None:
         """Read tensors and compare them with their sources; returns when that is done.
@@ -156,7 +156,7 @@ class Scan:
                 future.result()
 
     def _compare_chunk(
-        self, chunk: Chunk, targets: Mapping[str, Target], sources: Mapping[str, SourceTensor]
+        self, chunk: Chunk, targets: Mapping[str, TensorPlace], sources: Mapping[str, SourceTensor]
     ) -> None:
         with _Reader() as reader:
             for planned, made_offset, made in make_pieces(chunk, sources):

@@ -20,7 +20,7 @@ _MAX_ALIGNMENT = 1 << 20
 _MAX_DIMENSION = 1 << 32
 
 
-class Part(msgspec.Struct, frozen=True):
+class ModelFile(msgspec.Struct, frozen=True):
     """One file of a model, and its header."""
 
     path: Path
@@ -44,7 +44,7 @@ class FileTensor(msgspec.Struct, frozen=True):
     n_bytes: int
 
 
-def read_parts(path: Path, report: Report) -> list[Part]:
+def read_parts(path: Path, report: Report) -> list[ModelFile]:
     """Read the headers of a model, of all its files if it is split, given any of them.
 
     What cannot be read or does not belong together is reported and left out.
@@ -60,7 +60,7 @@ def read_parts(path: Path, report: Report) -> list[Part]:
     parts = []
     for each in sorted(set(paths).difference(missing)):
         try:
-            parts.append(Part(each, read_info(each)))
+            parts.append(ModelFile(each, read_info(each)))
         except ModelLoadError as error:
             report.find(each, "header", f"{error.message}.")
     if len(parts) == len(paths):
@@ -68,7 +68,7 @@ def read_parts(path: Path, report: Report) -> list[Part]:
     return parts
 
 
-def find_tensors(parts: Sequence[Part], report: Report) -> dict[str, FileTensor]:
+def find_tensors(parts: Sequence[ModelFile], report: Report) -> dict[str, FileTensor]:
     """Check the places of all tensors.
 
     Returns:
@@ -91,7 +91,7 @@ def _siblings(path: Path) -> list[Path]:
     return paths if path in paths else [path]
 
 
-def _check_split(parts: Sequence[Part], report: Report) -> None:
+def _check_split(parts: Sequence[ModelFile], report: Report) -> None:
     n_tensors = sum(len(part.info.tensors) for part in parts)
     expected = {Keys.Split.LLM_KV_SPLIT_COUNT: len(parts)}
     if len(parts) > 1:
@@ -104,7 +104,7 @@ def _check_split(parts: Sequence[Part], report: Report) -> None:
                 report.find(part.path, key, f"{key} is {stated} where {right} is expected.")
 
 
-def _check_places(part: Part, report: Report) -> Iterator[FileTensor]:
+def _check_places(part: ModelFile, report: Report) -> Iterator[FileTensor]:
     """Walk the tensors in file order: each must begin where the one before ends, padded."""
     path, info = part.path, part.info
     alignment = info.metadata.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)

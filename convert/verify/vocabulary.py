@@ -10,7 +10,7 @@ from gguf import TokenType
 
 from convert.tokenizer import PRE_TOKENIZER, Tokenizer
 from convert.verify.report import Report
-from convert.verify.structure import Part
+from convert.verify.structure import ModelFile
 from gptoss_local.errors import ModelLoadError
 from gptoss_local.formats.gguf_file import TOKENS_KEY, read_array
 from gptoss_local.formats.o200k import (
@@ -46,13 +46,13 @@ _SPECIAL_IDS: dict[str, set[object]] = {
 }
 
 
-def read_tokens(part: Part, report: Report) -> list[str]:
+def read_tokens(part: ModelFile, report: Report) -> list[str]:
     """Read the tokens of a model's first file; none if it has no list of them."""
     return _read(part, TOKENS_KEY, report)
 
 
 def check_vocabulary(
-    part: Part,
+    part: ModelFile,
     tokens: list[str],
     expected: Tokenizer | None,
     report: Report,
@@ -92,7 +92,7 @@ def check_vocabulary(
         _compare(part, Tokenizer(tokens, types, merges, ids, None), expected, report)
 
 
-def _read(part: Part, key: str, report: Report) -> list[Any]:
+def _read(part: ModelFile, key: str, report: Report) -> list[Any]:
     try:
         return read_array(part.path, key)
     except ModelLoadError as error:
@@ -101,7 +101,7 @@ def _read(part: Part, key: str, report: Report) -> list[Any]:
 
 
 def _check_o200k(
-    part: Part, tokens: list[str], types: list[int], merges: list[str], report: Report
+    part: ModelFile, tokens: list[str], types: list[int], merges: list[str], report: Report
 ) -> None:
     path = part.path
     try:
@@ -122,7 +122,7 @@ def _check_o200k(
             report.find(path, TOKENS_KEY, message)
 
 
-def _check_special_ids(part: Part, report: Report, *, is_compared: bool) -> None:
+def _check_special_ids(part: ModelFile, report: Report, *, is_compared: bool) -> None:
     for kind, right in _SPECIAL_IDS.items():
         key = _ID_KEYS[kind]
         if (stated := part.info.metadata.get(key)) in right:
@@ -146,7 +146,7 @@ def _special_tokens(token_id: int) -> set[tuple[str, int]]:
     return found if is_named else found | {(f"[PAD{token_id}]", int(TokenType.UNUSED))}
 
 
-def _compare(part: Part, ours: Tokenizer, theirs: Tokenizer, report: Report) -> None:
+def _compare(part: ModelFile, ours: Tokenizer, theirs: Tokenizer, report: Report) -> None:
     pairs = {
         TOKENS_KEY: (ours.tokens, theirs.tokens),
         _TYPES_KEY: (ours.types, theirs.types),

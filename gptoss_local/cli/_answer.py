@@ -19,7 +19,7 @@ from gptoss_local.talk.frames import events_of
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
     from gptoss_local.cli._tools import RunTools
-    from gptoss_local.talk.conversation.what_runs import Part
+    from gptoss_local.talk.conversation.what_runs import CallPart
     from gptoss_local.talk.tools import ToolResult
 
 _N_LINES = 12  # of a result; all of it is the model's
@@ -64,7 +64,7 @@ class Printer:
         if self.stats:
             print(_figures(done), file=sys.stderr)
 
-    def show_call(self, name: str, parts: "Sequence[Part]") -> None:
+    def show_call(self, name: str, parts: "Sequence[CallPart]") -> None:
         """Print a call that runs without a question."""
         self._note(f"{name}: " + "\n".join(part.text for part in parts))
 
@@ -132,7 +132,7 @@ class JsonPrinter(Printer):
     def show_end(self, model: str, done: Done) -> None:
         print_json(event="done", model=model, **figures_of(done))
 
-    def show_call(self, name: str, parts: "Sequence[Part]") -> None:
+    def show_call(self, name: str, parts: "Sequence[CallPart]") -> None:
         """It is printed as it comes."""
 
     def show_result(self, name: str, result: "ToolResult") -> None:

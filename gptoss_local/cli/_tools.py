@@ -14,7 +14,7 @@ from gptoss_local.settings import Settings
 from gptoss_local.talk.conversation.calls import Decision, denied
 from gptoss_local.talk.conversation.tool_choice import names_in
 from gptoss_local.talk.conversation.what_runs import (
-    Part,
+    CallPart,
     about_text,
     always_text,
     pretty,
@@ -30,7 +30,7 @@ from gptoss_local.talk.loop import (
     Loop,
     Source,
 )
-from gptoss_local.talk.tools import Arguments, Group, Tool, ToolResult, ToolSources
+from gptoss_local.talk.tools import Arguments, Group, RunnableTool, ToolResult, ToolSources
 
 _SCOPES: dict[str, Literal["once", "chat", "always"]] = {
     "y": "once",
@@ -45,7 +45,7 @@ class Shows(Protocol):
 
     def show(self, event: object) -> None: ...
 
-    def show_call(self, name: str, parts: Sequence[Part]) -> None: ...
+    def show_call(self, name: str, parts: Sequence[CallPart]) -> None: ...
 
     def show_result(self, name: str, result: ToolResult) -> None: ...
 
@@ -165,15 +165,15 @@ class RunTools:
         """Show a call that runs without a question."""
         made = self._toolbox.call(call.name, call.arguments)
         if made.tool is None:
-            printer.show_call(call.name, [Part("arguments", pretty(call.arguments))])
+            printer.show_call(call.name, [CallPart("arguments", pretty(call.arguments))])
         elif not self._must_ask(made.tool):
             printer.show_call(call.name, what_runs(made.tool, made.arguments))
 
-    def _must_ask(self, tool: Tool) -> bool:
+    def _must_ask(self, tool: RunnableTool) -> bool:
         is_allowed = not self._allowed.isdisjoint((tool.name, tool.source))
         return not is_allowed and self._toolbox.needs_consent(tool)
 
-    async def _ask(self, tool: Tool, arguments: Arguments) -> ToolResult | None:
+    async def _ask(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
         if not sys.stdin.isatty():
             say(f"Not run: {tool.name}. Without a terminal, --allow {tool.name} lets it run.")
             return UNANSWERED
@@ -190,7 +190,7 @@ class RunTools:
         return None
 
 
-def _decision(tool: Tool, parts: Sequence[Part]) -> Decision | None:
+def _decision(tool: RunnableTool, parts: Sequence[CallPart]) -> Decision | None:
     """Ask on the terminal until the answer is one; None at the end of the input."""
     say(f"\nThe model asks to run {tool.name}. It {about_text(tool)}.")
     for part in parts:

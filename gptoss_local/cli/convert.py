@@ -15,7 +15,7 @@ from gptoss_local.quantities import parse_size
 from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
-    from convert import ConvertOptions, Plan
+    from convert import ConversionPlan, ConvertOptions
 
 
 Experts = Annotated[
@@ -121,7 +121,7 @@ def _print_notes(notes: Iterable[str]) -> None:
         say(f"note: {note}")
 
 
-def _print_plan(plan: "Plan", json: bool) -> None:
+def _print_plan(plan: "ConversionPlan", json: bool) -> None:
     folder = next(path for path in plan.target.absolute().parents if path.is_dir())
     n_free = shutil.disk_usage(folder).free
     if json:

@@ -13,7 +13,7 @@ from gptoss_local.settings import load_settings
 
 if TYPE_CHECKING:
     from gptoss_local.settings import Settings
-    from gptoss_local.talk.tools import Group, Tool, Toolbox
+    from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
 
 
 def tools(
@@ -194,7 +194,7 @@ def _group_json(group: "Group") -> dict[str, Any]:
     }
 
 
-def _tool_json(tool: "Tool") -> dict[str, Any]:
+def _tool_json(tool: "RunnableTool") -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from gptoss_local.events import ChatEvent, ToolCall
 from gptoss_local.talk.answer import Answer
-from gptoss_local.talk.tools import Arguments, Call, Tool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Arguments, Call, RunnableTool, Toolbox, ToolResult
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Continued(msgspec.Struct, frozen=True):
 
 
 LoopEvent = ChatEvent | CallBegun | CallEnded | CallRefused | CallHeld | LimitReached | Continued
-Ask = Callable[[Tool, Arguments], Awaitable[ToolResult | None]]
+Ask = Callable[[RunnableTool, Arguments], Awaitable[ToolResult | None]]
 """Asks the user; returns the result of a call that may not run."""
 
 
@@ -92,7 +92,7 @@ class Loop:
         toolbox: Toolbox,
         ask: Ask | None,
         *,
-        must_ask: Callable[[Tool], bool] | None = None,
+        must_ask: Callable[[RunnableTool], bool] | None = None,
         is_ours: Callable[[str], bool] = lambda _: True,
         n_calls_max: int | None = None,
     ) -> None:

@@ -371,7 +371,7 @@ def test_a_disk_that_fills_up(
     """
     off = "import gptoss_local.models.hub.folder as f\n"
     off += "f.DownloadFolder.check_space = lambda *_: None\n"
-    off += "import convert.run\nconvert.run.Run._check_space = lambda *_: None\n"
+    off += "import convert.run\nconvert.run.ConversionRun._check_space = lambda *_: None\n"
     encoded = pull_command(model, settings, what)[3]
     environment = os.environ | {"PULL": off + PULL, "MODEL": encoded}
     done = subprocess.run(

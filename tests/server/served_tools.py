@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.talk.tools import Arguments, Page, Source, Tool, Toolbox, ToolResult, ToolSources
+from gptoss_local.talk.tools import (
+    Arguments,
+    Page,
+    RunnableTool,
+    Toolbox,
+    ToolResult,
+    ToolSource,
+    ToolSources,
+)
 from tests.conftest import RunningServer, run_server
 from tests.scripted_engine import SCRIPT_VARIABLE, Script
 
@@ -60,10 +68,10 @@ class Browser:
     def __init__(self) -> None:
         self._pages: list[Page] = []
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         runs = (("search", self._search), ("open", self._open), ("find", self._find))
         return [
-            Tool(
+            RunnableTool(
                 f"browser.{name}",
                 "",
                 _OBJECT,
@@ -106,8 +114,8 @@ class Python:
     def __init__(self) -> None:
         self._names: dict[str, Any] = {}
 
-    async def tools(self) -> Sequence[Tool]:
-        return [Tool("python", "", _OBJECT, self._run, "", "python", is_built_in=True)]
+    async def tools(self) -> Sequence[RunnableTool]:
+        return [RunnableTool("python", "", _OBJECT, self._run, "", "python", is_built_in=True)]
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
         self._names.clear()
@@ -140,11 +148,11 @@ class Notes:
     name, about, description, is_on = "notes", "", "", False
     is_mcp = True
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         moved = Path(os.environ[LOG_VARIABLE]).with_name("address")
         address = moved.read_text() if moved.exists() else ADDRESS
         return [
-            Tool(name, f"The {name}.", _OBJECT, run, "", "notes", identity=address)
+            RunnableTool(name, f"The {name}.", _OBJECT, run, "", "notes", identity=address)
             for name, run in (("add", self._add), ("lose", self._lose))
         ]
 
@@ -165,7 +173,7 @@ class Notes:
 class Broken(Notes):
     name = "broken"
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         raise ToolError("it does not answer")
 
 
@@ -174,14 +182,14 @@ class OfTheUser(Notes):
 
     name, is_on, is_mcp = "read_file", True, False
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         log("asked for read_file")
-        return [Tool("read_file", "", _OBJECT, self._add, "", "read_file")]
+        return [RunnableTool("read_file", "", _OBJECT, self._add, "", "read_file")]
 
 
 class _Sources(ToolSources):
     def toolbox(self) -> Toolbox:
-        sources: list[Source] = [Browser(), Python(), Notes(), Broken(), OfTheUser()]
+        sources: list[ToolSource] = [Browser(), Python(), Notes(), Broken(), OfTheUser()]
         settings = self._settings
         return Toolbox(
             sources, self.consents, n_rounds=settings.tool_rounds, loop_s=settings.tool_loop_s

@@ -13,7 +13,7 @@ from gptoss_local.server.dialects.openai.tool_memory import (
     ToolMemory,
     ToolState,
 )
-from gptoss_local.talk.tools import Page, Tool, Toolbox
+from gptoss_local.talk.tools import Page, RunnableTool, Toolbox
 from gptoss_local.talk.tools.consent import Consents
 
 
@@ -24,7 +24,7 @@ class Quiet:
     def __init__(self) -> None:
         self.is_closed = False
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         return []
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
@@ -62,7 +62,9 @@ async def _fail(_arguments: object) -> str:
     raise AssertionError
 
 
-TOOL = HostedTool("code_interpreter", "", "python", Tool("python", "", {}, _fail, "", "python"))
+TOOL = HostedTool(
+    "code_interpreter", "", "python", RunnableTool("python", "", {}, _fail, "", "python")
+)
 
 
 def run(text: str | None) -> Run:

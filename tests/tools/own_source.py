@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from gptoss_local.errors import ToolError
-from gptoss_local.talk.tools import Arguments, Page, Tool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Arguments, Page, RunnableTool, Toolbox, ToolResult
 from gptoss_local.talk.tools.consent import Consents
 
 Run = Callable[[Arguments], Awaitable[str | ToolResult]]
@@ -35,11 +35,11 @@ class OwnSource:
         self._problem = problem
         schema = parameters or {"type": "object", "properties": {}}
         self._tools = [
-            Tool(each, "", schema, run, about, name, is_built_in=each == "python")
+            RunnableTool(each, "", schema, run, about, name, is_built_in=each == "python")
             for each, run in runs.items()
         ]
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         if self._problem:
             raise ToolError(self._problem)
         return self._tools

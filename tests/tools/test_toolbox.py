@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gptoss_local.errors import ToolError, UsageError
-from gptoss_local.talk.tools import Arguments, LoopLimit, Page, Tool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Arguments, LoopLimit, Page, RunnableTool, Toolbox, ToolResult
 from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.tools.finding import FIND_TOOLS
 from gptoss_local.talk.tools.toolbox import MAX_DECLARED_TOKENS
@@ -21,13 +21,15 @@ class Source:
     description = about = ""
     is_mcp = False
 
-    def __init__(self, name: str, *tools: Tool, is_on: bool = True, problem: str = "") -> None:
+    def __init__(
+        self, name: str, *tools: RunnableTool, is_on: bool = True, problem: str = ""
+    ) -> None:
         self.name, self.is_on, self.problem = name, is_on, problem
         self._tools = [replace(tool, source=name) for tool in tools]
         self.pages: list[Page] = []
         self.is_closed = False
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         if self.problem:
             raise ToolError(self.problem)
         return self._tools
@@ -39,7 +41,7 @@ class Source:
         self.is_closed = True
 
 
-def tool(name: str, description: str = "", result: Any = "done", **fields: Any) -> Tool:
+def tool(name: str, description: str = "", result: Any = "done", **fields: Any) -> RunnableTool:
     async def run(arguments: Arguments) -> str | ToolResult:
         if isinstance(result, Exception):
             raise result
@@ -48,7 +50,7 @@ def tool(name: str, description: str = "", result: Any = "done", **fields: Any) 
         return result if isinstance(result, str | ToolResult) else str(dict(arguments))
 
     schema = {"type": "object", "properties": {"x": {"type": "string"}}}
-    return Tool(name, description, schema, run, "is a test", "", **fields)
+    return RunnableTool(name, description, schema, run, "is a test", "", **fields)
 
 
 async def prepared(*sources: Source, consents: Consents | None = None) -> Toolbox:
@@ -168,7 +170,7 @@ async def test_a_permission_for_good_ends_when_the_tool_changes(tmp_path: Path) 
     toolbox = await prepared(Source("s", f), consents=Consents(path))
     toolbox.allow(toolbox.tools["f"], "always")
 
-    async def asks(name: str, changed: Tool) -> bool:
+    async def asks(name: str, changed: RunnableTool) -> bool:
         again = await prepared(Source(name, changed), consents=Consents(path))
         return again.needs_consent(again.tools[changed.name])
 

@@ -10,7 +10,7 @@ from textual.events import Key
 
 from gptoss_local.settings import ToolCommand
 from gptoss_local.talk.conversation.what_runs import about_text, always_text, shell_text
-from gptoss_local.talk.tools import Arguments, Tool
+from gptoss_local.talk.tools import Arguments, RunnableTool
 from tests.tui.running_chat import Chat, run_chat
 from tests.tui.wire import answer_of, installed, running
 from tui.screens.approval import ApprovalDialog
@@ -156,7 +156,9 @@ async def test_words_from_right_to_left_keep_their_places(tmp_path: Path) -> Non
 
 
 async def test_what_a_tool_is_about_is_safe_to_show(tmp_path: Path) -> None:
-    tool = Tool("f", "", {}, _never, "is of \u202e\u05d0 (x\u0301\u0302\u0303\n)", "a\u200bb")
+    tool = RunnableTool(
+        "f", "", {}, _never, "is of \u202e\u05d0 (x\u0301\u0302\u0303\n)", "a\u200bb"
+    )
     assert about_text(tool) == r"is of \u202e" + "\u200e\u05d0\u200e (x\u0301\u0302" + r"\u0303\n)"
     assert always_text(tool) == r"this tool of a\u200bb"
 

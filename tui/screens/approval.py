@@ -11,8 +11,8 @@ from textual.events import Resize
 from textual.widgets import Input, Static
 
 from gptoss_local.talk.conversation import Decision, what_runs
-from gptoss_local.talk.conversation.what_runs import Part, about_text, always_text
-from gptoss_local.talk.tools import Arguments, Tool
+from gptoss_local.talk.conversation.what_runs import CallPart, about_text, always_text
+from gptoss_local.talk.tools import Arguments, RunnableTool
 from tui.screens.dialog import Dialog
 
 _N_ROWS_AROUND = 7  # of the dialog: frame, what it is about, margins, keys
@@ -40,7 +40,7 @@ class ApprovalDialog(Dialog[Decision | None]):
         Binding("escape", "leave", "Stop"),
     ]
 
-    def __init__(self, tool: Tool, arguments: Arguments) -> None:
+    def __init__(self, tool: RunnableTool, arguments: Arguments) -> None:
         super().__init__()
         self.comes_unasked = True
         self._tool = tool
@@ -114,7 +114,7 @@ class ApprovalDialog(Dialog[Decision | None]):
         self.dismiss(Decision(None, event.value.strip()))
 
 
-def _shown(part: Part) -> Static:
+def _shown(part: CallPart) -> Static:
     if part.kind == "code":
         from textual.highlight import highlight  # PERF: the first prompt comes before it
 

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from gptoss_local.talk.tools import Group, Tool, Toolbox
+from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
 from tui.screens.dialog import Dialog
 
 _ABOUT = "The model asks before each call. [tools.NAME] tables in config.toml are your own."
@@ -95,7 +95,7 @@ class ToolsDialog(Dialog[None]):
         problem = (f"\n      {group.problem}", "$text-error") if group.problem else ""
         return Content.assemble((mark, "bold"), f"   {group.name}", (about, "dim"), problem)
 
-    def _trust(self, tool: Tool) -> str:
+    def _trust(self, tool: RunnableTool) -> str:
         if tool.name in self._toolbox.trusted:
             return " (always allowed in this chat)"
         return "" if self._toolbox.needs_consent(tool) else " (always allowed)"

@@ -42,7 +42,9 @@ class Transfer:
         """End what is on the way; what has arrived is kept. May be called from any thread."""
         self._stopped.set()
 
-    def fetch(self, files: Sequence[HubFile], n_parallel: int, done: "Tally") -> Iterator[Path]:
+    def fetch(
+        self, files: Sequence[HubFile], n_parallel: int, done: "ByteCounter"
+    ) -> Iterator[Path]:
         """Yield the path of each file once it is there; whatever ends this ends all of them."""
         if is_offline():
             self._check_all_there(files)
@@ -61,7 +63,7 @@ class Transfer:
                 self.stop()
         done.report()
 
-    def _ensure(self, file: HubFile, done: "Tally") -> Path:
+    def _ensure(self, file: HubFile, done: "ByteCounter") -> Path:
         """Make one file be there and right."""
         path = self._kept.path(file)
         with disk_errors(path):
@@ -85,11 +87,11 @@ class Transfer:
 
     def tally(
         self, what: str, files: Sequence[HubFile], gone: Sequence[HubFile], progress: Progress
-    ) -> "Tally":
+    ) -> "ByteCounter":
         gone_bytes = sum(file.size_bytes for file in gone)
         held_bytes = sum(self._kept.held_bytes(file) for file in files)
         total_bytes = sum(file.size_bytes for file in files) + gone_bytes
-        return Tally(what, held_bytes + gone_bytes, total_bytes, progress)
+        return ByteCounter(what, held_bytes + gone_bytes, total_bytes, progress)
 
     def _check_all_there(self, files: Sequence[HubFile]) -> None:
         missing = [file.name for file in files if not self._kept.is_right(file)]
@@ -101,7 +103,7 @@ class Transfer:
             )
 
 
-class Tally:
+class ByteCounter:
     """Counts bytes over many files and threads; what it reports never falls."""
 
     def __init__(self, what: str, n_bytes: int, total_bytes: int, progress: Progress) -> None:

@@ -41,7 +41,7 @@ from gptoss_local.talk.loop import (
     LimitReached,
     Loop,
 )
-from gptoss_local.talk.tools import Arguments, Tool, Toolbox, ToolResult
+from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Question(NamedTuple):
     """
 
     turn_id: int
-    tool: Tool
+    tool: RunnableTool
     answer: asyncio.Future[Decision]
 
 
@@ -254,7 +254,7 @@ class Exchange:
             if history.turn(turn_id).state == "streaming":
                 history.update(turn_id, state="failed", stats=error)
 
-    async def _ask(self, tool: Tool, arguments: Arguments) -> ToolResult | None:
+    async def _ask(self, tool: RunnableTool, arguments: Arguments) -> ToolResult | None:
         """Let a call wait for the user; returns what it comes to if it may not run."""
         turn_id = self._branch[-1].id
         question = self._question = Question(turn_id, tool, asyncio.Future())

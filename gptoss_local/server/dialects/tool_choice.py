@@ -8,7 +8,7 @@ from typing import Any
 
 from gptoss_local.errors import UsageError
 from gptoss_local.harmony import Tool
-from gptoss_local.talk.tools import Tool as ServerTool
+from gptoss_local.talk.tools import RunnableTool
 
 _NAMING = ("function", "tool", "custom", "namespace", "tool_search")
 
@@ -109,6 +109,6 @@ def name_in(entry: dict[str, Any]) -> str:
     return ""
 
 
-def offered(tool: ServerTool) -> Tool:
+def offered(tool: RunnableTool) -> Tool:
     """Return a tool that the server runs as the model gets it."""
     return Tool(tool.name, tool.description, tool.parameters, is_built_in=tool.is_built_in)

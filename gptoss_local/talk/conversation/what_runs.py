@@ -8,13 +8,13 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from gptoss_local.printable import in_order, visible
-from gptoss_local.talk.tools import Arguments, Tool
+from gptoss_local.talk.tools import Arguments, RunnableTool
 
 _LINE_ENDS = re.compile(r"(\n+)")
 _TAB = 4
 
 
-class Part(NamedTuple):
+class CallPart(NamedTuple):
     """A text that runs, or that is given to what runs.
 
     Attributes:
@@ -25,7 +25,7 @@ class Part(NamedTuple):
     text: str
 
 
-def what_runs(tool: Tool, arguments: Arguments) -> list[Part]:
+def what_runs(tool: RunnableTool, arguments: Arguments) -> list[CallPart]:
     """Return all that a call of a tool would run.
 
     Args:
@@ -33,11 +33,11 @@ def what_runs(tool: Tool, arguments: Arguments) -> list[Part]:
         arguments: Resolved.
     """
     if (code := code_of(tool.name, arguments)) is not None and tool.argv is None:
-        return [Part("code", in_order(seen(code)))]
-    given = Part("arguments", in_order(pretty(arguments)))
+        return [CallPart("code", in_order(seen(code)))]
+    given = CallPart("arguments", in_order(pretty(arguments)))
     if tool.argv is None:
         return [given]
-    return [Part("command", in_order(f"$ {shell_text(tool.argv(arguments))}")), given]
+    return [CallPart("command", in_order(f"$ {shell_text(tool.argv(arguments))}")), given]
 
 
 def code_of(name: str, arguments: object) -> str | None:
@@ -47,12 +47,12 @@ def code_of(name: str, arguments: object) -> str | None:
     return None
 
 
-def about_text(tool: Tool) -> str:
+def about_text(tool: RunnableTool) -> str:
     """Say what a tool does, after "It"."""
     return in_order(visible(tool.about))
 
 
-def always_text(tool: Tool) -> str:
+def always_text(tool: RunnableTool) -> str:
     """Say what a lasting permission is for."""
     of = "" if tool.source in ("", tool.name) else f" of {tool.source}"
     return in_order(visible(f"this tool{of}"))

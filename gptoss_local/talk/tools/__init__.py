@@ -6,7 +6,7 @@ ask the user.
 
 from gptoss_local.talk.tools.results import Page, ToolResult
 from gptoss_local.talk.tools.sources import ToolSources
-from gptoss_local.talk.tools.tool import Arguments, Source, Tool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 from gptoss_local.talk.tools.toolbox import Call, Group, LoopLimit, Toolbox
 
 __all__ = [
@@ -15,9 +15,9 @@ __all__ = [
     "Group",
     "LoopLimit",
     "Page",
-    "Source",
-    "Tool",
+    "RunnableTool",
     "ToolResult",
+    "ToolSource",
     "ToolSources",
     "Toolbox",
 ]

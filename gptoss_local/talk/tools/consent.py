@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gptoss_local.errors import UsageError, newer_file
-from gptoss_local.talk.tools.tool import Tool
+from gptoss_local.talk.tools.tool import RunnableTool
 from gptoss_local.whole_file import write_whole
 
 _VERSION = 1
@@ -37,7 +37,7 @@ class Consents:
         self._path = path
         self._in_memory: dict[str, dict[str, str]] = {}
 
-    def has(self, tool: Tool) -> bool:
+    def has(self, tool: RunnableTool) -> bool:
         """Return whether the tool as it is now was allowed; False for a broken file."""
         try:
             allowed = self._read()
@@ -45,7 +45,7 @@ class Consents:
             return False
         return allowed.get(tool.source, {}).get(tool.name) == _digest_of(tool)
 
-    def add(self, tool: Tool) -> None:
+    def add(self, tool: RunnableTool) -> None:
         """Allow a tool for good. Raises UsageError: the file cannot be read or written."""
         allowed = self._read()
         allowed.setdefault(tool.source, {})[tool.name] = _digest_of(tool)
@@ -96,6 +96,6 @@ def program_digest(command: Sequence[str], folder: Path, env: Mapping[str, str])
     return digest(command, file, str(folder.resolve()), env)
 
 
-def _digest_of(tool: Tool) -> str:
+def _digest_of(tool: RunnableTool) -> str:
     """Return what changes with anything that the user has agreed to."""
     return digest(tool.identity, tool.description, tool.parameters)

@@ -9,7 +9,7 @@ from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools.programs import CUT, MAX_OUTPUT_BYTES
 from gptoss_local.talk.tools.results import Page
-from gptoss_local.talk.tools.tool import Arguments, Tool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool
 
 
 class Files:
@@ -34,14 +34,14 @@ class Files:
         self.about = f"is built in, and reads a text file below {below}"
         self.is_on = is_on
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         if self._is_home:
             raise ToolError(
                 f"{self._folder} is not read as a whole; name a folder in the setting read_folder"
             )
         path_schema = {"type": "string", "description": "Relative to the user's folder"}
         schema = {"type": "object", "properties": {"path": path_schema}, "required": ["path"]}
-        tool = Tool(
+        tool = RunnableTool(
             self.name,
             self.description,
             schema,

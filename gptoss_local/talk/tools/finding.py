@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gptoss_local.errors import UsageError
-from gptoss_local.talk.tools.tool import Arguments, Tool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool
 
 FIND_TOOLS = "find_tools"
 _N_FOUND = 5
@@ -15,12 +15,12 @@ _N_NAMES = 60
 _WORD = re.compile(r"[a-z0-9]+")
 
 
-def n_tokens_about(tool: Tool) -> int:
+def n_tokens_about(tool: RunnableTool) -> int:
     """Return how many tokens its declaration takes, roughly."""
     return len(msgspec.json.encode(tool.declaration())) // _CHARACTERS_PER_TOKEN
 
 
-def finder(hidden: Sequence[Tool], found: set[str]) -> Tool:
+def finder(hidden: Sequence[RunnableTool], found: set[str]) -> RunnableTool:
     """Return the tool `find_tools`.
 
     Args:
@@ -39,7 +39,7 @@ def finder(hidden: Sequence[Tool], found: set[str]) -> Tool:
         lines = "\n".join(f"- {tool.name}: {tool.description}" for tool in best)
         return f"These functions can be called from now on:\n{lines}"
 
-    return Tool(
+    return RunnableTool(
         FIND_TOOLS,
         f"Finds functions that are not listed here by what they do. There are {len(hidden)} more: "
         f"{listed}",
@@ -55,7 +55,7 @@ def finder(hidden: Sequence[Tool], found: set[str]) -> Tool:
     )
 
 
-def find(query: str, tools: Sequence[Tool]) -> list[Tool]:
+def find(query: str, tools: Sequence[RunnableTool]) -> list[RunnableTool]:
     """Return the tools whose names and descriptions have most of the words, best first."""
     wanted = set(_words(query))
     scored = []

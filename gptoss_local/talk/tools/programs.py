@@ -15,7 +15,7 @@ from gptoss_local.settings import ToolCommand, environment_without_secrets
 from gptoss_local.talk.tools.consent import program_digest
 from gptoss_local.talk.tools.processes import kill_tree
 from gptoss_local.talk.tools.results import Page
-from gptoss_local.talk.tools.tool import Arguments, Tool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool
 
 MAX_OUTPUT_BYTES = 32 * 1024
 CUT = f"\n(cut after {MAX_OUTPUT_BYTES // 1024} KiB)"
@@ -45,16 +45,18 @@ class Program:
         self.description = command.description
         self._command, self._folder = command, folder
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         return [self.tool]
 
     @property
-    def tool(self) -> Tool:
+    def tool(self) -> RunnableTool:
         """Return what a call of it is."""
         command = self._command
         schema = {"type": "object", "properties": {}} | command.parameters
         argv = partial(filled_in, command)
-        tool = Tool(self.name, command.description, schema, self._run, self.about, self.name, argv)
+        tool = RunnableTool(
+            self.name, command.description, schema, self._run, self.about, self.name, argv
+        )
         identity = program_digest(command.command, self._folder, {})
         return replace(tool, timeout_s=command.timeout_s + 5, identity=identity)
 

@@ -9,7 +9,7 @@ from gptoss_local.talk.tools.files import Files
 from gptoss_local.talk.tools.mcp import McpServers
 from gptoss_local.talk.tools.programs import Program
 from gptoss_local.talk.tools.python import Python
-from gptoss_local.talk.tools.tool import Source
+from gptoss_local.talk.tools.tool import ToolSource
 from gptoss_local.talk.tools.toolbox import Toolbox
 
 
@@ -41,7 +41,7 @@ class ToolSources:
         """
         settings, folder = self._settings, self._folder
         on = {name.strip() for name in settings.enabled_tools.split(",")}
-        built_in: list[Source] = [
+        built_in: list[ToolSource] = [
             Files(settings, folder, is_on="read_file" in on),
             Python(settings, folder, is_on="python" in on),
             Browser(settings, is_on="browser" in on),

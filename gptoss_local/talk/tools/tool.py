@@ -10,7 +10,7 @@ Arguments = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class RunnableTool:
     """One function that the model may call.
 
     Attributes:
@@ -54,7 +54,7 @@ class Tool:
         return {"type": "function", "function": function}
 
 
-class Source(Protocol):
+class ToolSource(Protocol):
     """A provider of tools for one chat: a program, a server, something built in.
 
     Attributes:
@@ -71,7 +71,7 @@ class Source(Protocol):
     is_on: bool
     is_mcp: bool
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         """Return its tools; called before each request while it is on, so cheap after the first.
 
         Raises:

@@ -18,7 +18,7 @@ from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.talk.tools.consent import Consents
 from gptoss_local.talk.tools.finding import FIND_TOOLS, finder, n_tokens_about
 from gptoss_local.talk.tools.results import Page, ToolResult, cut_middle
-from gptoss_local.talk.tools.tool import Arguments, Source, Tool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 MAX_DECLARED_TOKENS = 6_000
 """About, of all declarations; tools over it are offered through a search."""
@@ -41,7 +41,7 @@ class Group(NamedTuple):
     description: str
     is_on: bool
     is_mcp: bool
-    tools: tuple[Tool, ...]
+    tools: tuple[RunnableTool, ...]
     problem: str
 
 
@@ -50,12 +50,12 @@ class Call(NamedTuple):
 
     Attributes:
         tool: None if it cannot be run.
-        arguments: Resolved; see `Tool.resolve`.
+        arguments: Resolved; see `RunnableTool.resolve`.
         error: Why it cannot be run.
     """
 
     name: str
-    tool: Tool | None
+    tool: RunnableTool | None
     arguments: Arguments
     error: Exception | None = None
 
@@ -99,7 +99,7 @@ class Toolbox:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[ToolSource],
         consents: Consents,
         *,
         n_rounds: int = 30,
@@ -110,8 +110,8 @@ class Toolbox:
         self._consents = consents
         self._found: set[str] = set()  # by search, so declared from then on
         self._problems: dict[str, str] = {}
-        self._by_source: dict[str, tuple[Tool, ...]] = {}
-        self.tools: dict[str, Tool] = {}
+        self._by_source: dict[str, tuple[RunnableTool, ...]] = {}
+        self.tools: dict[str, RunnableTool] = {}
         """Tools of the sources that are on and were prepared, by name."""
         self.on: set[str] = {source.name for source in sources if source.is_on}
         """Names of sources."""
@@ -145,7 +145,7 @@ class Toolbox:
         }
         return news
 
-    async def _tools_of(self, source: Source) -> tuple[tuple[Tool, ...], str]:
+    async def _tools_of(self, source: ToolSource) -> tuple[tuple[RunnableTool, ...], str]:
         try:
             return tuple(await source.tools()), ""
         except ToolError as error:
@@ -194,23 +194,23 @@ class Toolbox:
         """Return `tools` of a request, after `prepare`."""
         return [tool.declaration() for tool in self.offered()]
 
-    def offered(self) -> list[Tool]:
+    def offered(self) -> list[RunnableTool]:
         """Return the tools that the model is told of, after `prepare`."""
         return self._split()[0]
 
-    def tool(self, name: str) -> Tool | None:
+    def tool(self, name: str) -> RunnableTool | None:
         """Return the tool that a call names; None if the model may not use one of that name."""
         if name == FIND_TOOLS and (hidden := self._split()[1]):
             return finder(hidden, self._found)
         return self.tools.get(name)
 
-    def needs_consent(self, tool: Tool) -> bool:
+    def needs_consent(self, tool: RunnableTool) -> bool:
         """Return whether the user is to be asked before a call."""
         if not tool.asks or tool.name in self.trusted:
             return False
         return not self._consents.has(tool)
 
-    def allow(self, tool: Tool, scope: Scope) -> None:
+    def allow(self, tool: RunnableTool, scope: Scope) -> None:
         """Ask no more: in this chat, or never as long as the tool stays what it is."""
         self.trusted.add(tool.name)
         if scope == "always":
@@ -257,13 +257,13 @@ class Toolbox:
         for source in self._sources:
             await source.close()
 
-    def _split(self) -> tuple[list[Tool], list[Tool]]:
+    def _split(self) -> tuple[list[RunnableTool], list[RunnableTool]]:
         """Return the tools that are declared, and those that are found by a search only.
 
         The tools of a source are in the same part, but for those that were found.
         """
-        shown: list[Tool] = []
-        hidden: list[Tool] = []
+        shown: list[RunnableTool] = []
+        hidden: list[RunnableTool] = []
         n_left = MAX_DECLARED_TOKENS
         for source in self._sources:
             tools = [tool for tool in self.tools.values() if tool.source == source.name]
@@ -279,7 +279,7 @@ class Toolbox:
         return shown, hidden
 
 
-def _with_free_name(tool: Tool, taken: Container[str]) -> Tool:
+def _with_free_name(tool: RunnableTool, taken: Container[str]) -> RunnableTool:
     """Return a tool under a free name: its own, or with its source before it, or numbered."""
     if tool.name not in taken and tool.name != FIND_TOOLS:
         return tool
@@ -289,7 +289,7 @@ def _with_free_name(tool: Tool, taken: Container[str]) -> Tool:
     return replace(tool, name=next(name for name in names if name not in taken))
 
 
-def _what(tool: Tool) -> tuple[Any, ...]:
+def _what(tool: RunnableTool) -> tuple[Any, ...]:
     """Return the tool as the user trusts it; another one under its name is not trusted."""
     return tool.source, tool.identity, tool.description, tool.parameters
 

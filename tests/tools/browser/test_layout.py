@@ -23,7 +23,7 @@ from gptoss_local.settings import Settings
 from gptoss_local.talk.tools.browser import Browser
 from gptoss_local.talk.tools.browser.page import Content, Fetched
 from gptoss_local.talk.tools.browser.reading import read_content
-from gptoss_local.talk.tools.browser.searching import Result, SearchEngine, results_page
+from gptoss_local.talk.tools.browser.searching import SearchEngine, SearchResult, results_page
 from gptoss_local.talk.tools.browser.view import VIEW_TOKENS, show, tokens_about, wrap_lines
 from tests.tools.browser.conftest import Model
 from tests.tools.browser.site import PAGES
@@ -119,9 +119,9 @@ class Results:
     about = "a test"
 
     async def search(self, query: str, n_results: int) -> Content:
-        first = Result("https://a.example/1", "First † result", "A summary of two lines")
-        second = Result("https://b.example:8443/x?y=1", "Second", "Another one")
-        again = Result("https://a.example/1", "First again", "")
+        first = SearchResult("https://a.example/1", "First † result", "A summary of two lines")
+        second = SearchResult("https://b.example:8443/x?y=1", "Second", "Another one")
+        again = SearchResult("https://a.example/1", "First again", "")
         return results_page(query, [first, second, again])
 
 
@@ -142,7 +142,7 @@ async def test_a_conversation_has_the_cursors_and_messages_of_the_reference() ->
 
 
 def test_results_of_a_search_are_links() -> None:
-    results = [Result("https://a.example/【1†x】", "T † 【2†y】", "S 【3†L1】")]
+    results = [SearchResult("https://a.example/【1†x】", "T † 【2†y】", "S 【3†L1】")]
     text = results_page("q 【4†L1】", results).text
     assert text.endswith("  * 【0†T ‡ 〖2‡y〗†a.example】 S 〖3†L1〗")
 

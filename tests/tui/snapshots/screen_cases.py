@@ -10,7 +10,7 @@ from gptoss_local.api.gptoss import GpuMemory, HarmonyPiece, Inspection, ModelFi
 from gptoss_local.errors import ContextOverflowError, ServerUnavailableError
 from gptoss_local.talk.history import History
 from gptoss_local.talk.presets import Preset
-from gptoss_local.talk.tools import Arguments, Tool, ToolResult
+from gptoss_local.talk.tools import Arguments, RunnableTool, ToolResult
 from gptoss_local.talk.tools.programs import Program
 from tests.tools.own_source import OwnSource, toolbox_of
 from tests.tui.running_chat import Chat
@@ -108,7 +108,7 @@ async def _never(_arguments: Arguments) -> str:
 
 def _approval_of(name: str, source: str, arguments: dict[str, Any]) -> ApprovalDialog:
     about = "runs Python code in a sandbox" if name == "python" else "is a tool of an MCP server"
-    return ApprovalDialog(Tool(name, "", {}, _never, about, source), arguments)
+    return ApprovalDialog(RunnableTool(name, "", {}, _never, about, source), arguments)
 
 
 def _tool_groups(_history: History) -> ToolsDialog:

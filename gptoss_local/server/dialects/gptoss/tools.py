@@ -12,7 +12,7 @@ from gptoss_local.server.chats import Answers
 from gptoss_local.server.dialects.bounds import MAX_INT
 from gptoss_local.server.streaming import json_response
 from gptoss_local.talk.history import ChatSummary, History, Turn
-from gptoss_local.talk.tools import Group, Tool, Toolbox
+from gptoss_local.talk.tools import Group, RunnableTool, Toolbox
 
 
 async def tools(request: Request) -> Response:
@@ -45,7 +45,7 @@ def _group(toolbox: Toolbox, group: Group) -> ToolGroup:
     return ToolGroup(group.name, group.about, group.description, group.is_on, group.problem, facts)
 
 
-def _trust(toolbox: Toolbox, tool: Tool) -> Literal["", "chat", "always"]:
+def _trust(toolbox: Toolbox, tool: RunnableTool) -> Literal["", "chat", "always"]:
     if tool.name in toolbox.trusted:
         return "chat"
     return "" if toolbox.needs_consent(tool) else "always"

@@ -19,8 +19,7 @@ from gptoss_local.server.dialects.openai.tool_memory import (
     ToolState,
 )
 from gptoss_local.settings import Settings
-from gptoss_local.talk.tools import Page, ToolResult
-from gptoss_local.talk.tools import Tool as ServerTool
+from gptoss_local.talk.tools import Page, RunnableTool, ToolResult
 
 WEB_SEARCH, CODE_INTERPRETER, MCP = "web_search", "code_interpreter", "mcp"
 _SOURCES = {WEB_SEARCH: "browser", CODE_INTERPRETER: "python"}
@@ -316,7 +315,7 @@ def _check_server(server: _Server, known: set[str], permission: Permission) -> N
 
 
 def _listing(
-    server: _Server, tools: Iterable[ServerTool], problem: str, permission: Permission
+    server: _Server, tools: Iterable[RunnableTool], problem: str, permission: Permission
 ) -> Listing:
     label, names = server.server_label, server.allowed_names
     own = [tool for tool in tools if tool.source == label]
@@ -342,6 +341,6 @@ def _listing(
     return Listing(label, tuple(offered), problem)
 
 
-def _is_at(tool: ServerTool, url: str) -> bool:
+def _is_at(tool: RunnableTool, url: str) -> bool:
     """Return whether a tool is that of a server with this address."""
     return url.rstrip("/") in (word.rstrip("/") for word in tool.identity.split())

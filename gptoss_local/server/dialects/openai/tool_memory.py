@@ -15,8 +15,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.fair_store import FairStore
 from gptoss_local.harmony import ToolRequest
 from gptoss_local.server.dialects.openai.parts import new_id
-from gptoss_local.talk.tools import Page
-from gptoss_local.talk.tools import Tool as ServerTool
+from gptoss_local.talk.tools import Page, RunnableTool
 from gptoss_local.talk.tools import Toolbox as ServerToolbox
 
 _N_STATES_MAX = 32
@@ -61,7 +60,7 @@ class HostedTool(NamedTuple):
     kind: str
     server: str
     name: str
-    tool: ServerTool
+    tool: RunnableTool
     asks: bool = False
 
 

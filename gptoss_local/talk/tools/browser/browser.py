@@ -15,7 +15,7 @@ from gptoss_local.talk.tools.browser.page import SOURCE_PREFIX, Content
 from gptoss_local.talk.tools.browser.stack import Stack
 from gptoss_local.talk.tools.browser.view import show
 from gptoss_local.talk.tools.results import Page, ToolResult
-from gptoss_local.talk.tools.tool import Arguments, Tool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool
 from gptoss_local.validation import in_words
 
 if TYPE_CHECKING:  # PERF: httpx takes 110 ms, and many chats open no page
@@ -84,7 +84,7 @@ class Browser:
         self.about = f"is built in, and {searches}{opens}"
         self._tools = self._declare(f"{opens}, whose addresses the model chooses")
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         return self._tools
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
@@ -94,9 +94,9 @@ class Browser:
     async def close(self) -> None:
         """Nothing outlives its call."""
 
-    def _declare(self, opens: str) -> list[Tool]:
+    def _declare(self, opens: str) -> list[RunnableTool]:
         tools = [
-            Tool(
+            RunnableTool(
                 f"{_NAME}.open",
                 _DESCRIPTIONS["open"],
                 _PARAMETERS["open"],
@@ -108,7 +108,7 @@ class Browser:
                 resolve=self._resolve_open,
                 is_built_in=True,
             ),
-            Tool(
+            RunnableTool(
                 f"{_NAME}.find",
                 _DESCRIPTIONS["find"],
                 _PARAMETERS["find"],
@@ -124,7 +124,7 @@ class Browser:
         if self._engine is None:
             return tools
         about = f"sends a query to {self._engine.about}"
-        search = Tool(
+        search = RunnableTool(
             f"{_NAME}.search",
             _DESCRIPTIONS["search"],
             _PARAMETERS["search"],

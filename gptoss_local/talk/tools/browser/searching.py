@@ -24,7 +24,7 @@ _N_SUMMARY = 400  # characters
 _KEYS = {"exa": "EXA_API_KEY", "tavily": "TAVILY_API_KEY"}
 
 
-class Result(NamedTuple):
+class SearchResult(NamedTuple):
     """One of the results of a search."""
 
     url: str
@@ -202,7 +202,7 @@ def _ask_ddgs(query: str, n_results: int) -> list[_Fields]:
         raise ToolError("the search engines answer with something else than results") from error
 
 
-def _usable(found: Iterable[_Fields]) -> Iterable[Result]:
+def _usable(found: Iterable[_Fields]) -> Iterable[SearchResult]:
     """Yield the results that can be opened, each URL once."""
     seen = set()
     for each in found:
@@ -211,10 +211,10 @@ def _usable(found: Iterable[_Fields]) -> Iterable[Result]:
             seen.add(url)
             summary = clean(each.content or each.text or each.body or "")[:_N_SUMMARY]
             title = clean(each.title or "")[:_N_SUMMARY]
-            yield Result(url, title or domain_of(url), summary)
+            yield SearchResult(url, title or domain_of(url), summary)
 
 
-def results_page(query: str, results: Iterable[Result]) -> Content:
+def results_page(query: str, results: Iterable[SearchResult]) -> Content:
     """Return results as a page of links.
 
     Source: `ExaBackend.search` of gpt_oss.tools.simple_browser.backend.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gptoss_local.talk.tools.mcp.server import Server
 from gptoss_local.talk.tools.results import Page, ToolResult
-from gptoss_local.talk.tools.tool import Arguments, Tool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool
 
 if TYPE_CHECKING:
     import mcp_types
@@ -32,9 +32,9 @@ class McpSource:
         self.about = f"is an MCP server ({entry.reached})"
         self.server = server
         self._listed: Sequence[mcp_types.Tool] | None = None
-        self._tools: list[Tool] = []
+        self._tools: list[RunnableTool] = []
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         listed = await self.server.listed()
         if listed is not self._listed:
             # The server cannot tell two tools of the same name apart, so the first stands for both.
@@ -49,12 +49,12 @@ class McpSource:
     async def close(self) -> None:
         """Other chats may use the server; `McpServers` ends it."""
 
-    def _tool(self, listed: "mcp_types.Tool") -> Tool:
+    def _tool(self, listed: "mcp_types.Tool") -> RunnableTool:
         async def run(arguments: Arguments) -> ToolResult:
             return await self.server.call(listed.name, arguments)
 
         entry = self.server.entry
-        return Tool(
+        return RunnableTool(
             _NO_NAME.sub("_", listed.name)[:64] or "tool",
             _cut(listed.description or listed.title or ""),
             {"properties": {}, **listed.input_schema},

@@ -221,7 +221,7 @@ def _limit_this_process() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
-class Server:
+class CodeServer:
     """Reads code, and answers with results, one after the other.
 
     Args:
@@ -303,7 +303,7 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
-    Server(config, reading, writing).run()
+    CodeServer(config, reading, writing).run()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from typing import NamedTuple, Protocol
 
 
-class Answer(NamedTuple):
+class PythonOutcome(NamedTuple):
     """The outcome of one call.
 
     Attributes:
@@ -17,13 +17,13 @@ class Answer(NamedTuple):
     is_lost: bool = False
 
 
-class Engine(Protocol):
+class PythonEngine(Protocol):
     """Runs code, one call after the other, and keeps variables between them.
 
     Thread: one event loop.
     """
 
-    async def run(self, code: str) -> Answer:
+    async def run(self, code: str) -> PythonOutcome:
         """Run code; start what is needed first. Cancelling it ends the engine.
 
         Raises:

@@ -11,7 +11,7 @@ from typing import Any
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import environment_without_secrets
 from gptoss_local.talk.tools.python.driver import MOST_PRINTED, NO_OUTPUT, Output
-from gptoss_local.talk.tools.python.engine import Answer
+from gptoss_local.talk.tools.python.engine import PythonOutcome
 from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS
 
 _START_S = 60.0
@@ -40,7 +40,7 @@ class JupyterEngine:
         self._client: Any = None
         self._ending: asyncio.Task[None] | None = None
 
-    async def run(self, code: str) -> Answer:
+    async def run(self, code: str) -> PythonOutcome:
         if self._client is None:
             await self._start()
         output = Output(MAX_OUTPUT_CHARACTERS - 500)
@@ -48,7 +48,7 @@ class JupyterEngine:
         try:
             why, is_error = await self._follow(call, output, self._timeout_s)
             if not why:
-                return Answer(output.text() or NO_OUTPUT, is_error)
+                return PythonOutcome(output.text() or NO_OUTPUT, is_error)
             await self._manager.interrupt_kernel()
             still, _ = await self._follow(call, output, _INTERRUPT_S)
         except _KernelDiedError:
@@ -57,7 +57,7 @@ class JupyterEngine:
             is_lost = bool(still)
             why += " It did not stop when interrupted." if still else " Variables are kept."
         output.write(f"\nError: {why}" if output.n else f"Error: {why}")
-        return Answer(output.text(), is_error=True, is_lost=is_lost)
+        return PythonOutcome(output.text(), is_error=True, is_lost=is_lost)
 
     async def _start(self) -> None:
         jupyter: Any = importlib.import_module("jupyter_client")

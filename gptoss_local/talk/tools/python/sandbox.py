@@ -12,7 +12,7 @@ from pathlib import Path
 from gptoss_local.errors import UsageError
 from gptoss_local.talk.tools.processes import kill_tree
 from gptoss_local.talk.tools.python.driver import Config, Result
-from gptoss_local.talk.tools.python.engine import Answer
+from gptoss_local.talk.tools.python.engine import PythonOutcome
 from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS
 
 _DRIVER = Path(__file__).with_name("driver.py")
@@ -49,7 +49,7 @@ class Sandbox:
         self._last_words = b""
         self._listening: asyncio.Task[None] | None = None
 
-    async def run(self, code: str) -> Answer:
+    async def run(self, code: str) -> PythonOutcome:
         is_over = True
         try:
             is_new = self._process is None
@@ -60,10 +60,10 @@ class Sandbox:
             text = (
                 result.text.rstrip("\n") + f"\nError: {result.stopped}" if is_over else result.text
             )
-            return Answer(text.lstrip("\n"), result.is_error, is_lost=is_over)
+            return PythonOutcome(text.lstrip("\n"), result.is_error, is_lost=is_over)
         except TimeoutError:
             late = f"Error: The code took longer than {self._timeout_s:g} s."
-            return Answer(late, is_error=True, is_lost=True)
+            return PythonOutcome(late, is_error=True, is_lost=True)
         except (asyncio.IncompleteReadError, ConnectionError):
             return await self._died(is_new=is_new)
         finally:
@@ -87,14 +87,16 @@ class Sandbox:
         self._listening = asyncio.create_task(self._listen(process))
         return process
 
-    async def _died(self, *, is_new: bool) -> Answer:
+    async def _died(self, *, is_new: bool) -> PythonOutcome:
         """Say why the process is gone."""
         await self.close()
         code = self._process.returncode if self._process else None
         words = self._last_words.decode("utf-8", "replace").strip()
         if is_new and words:
             raise UsageError(f"Python does not start (exit code {code}): {words}")
-        return Answer("Error: The process that runs Python died.", is_error=True, is_lost=True)
+        return PythonOutcome(
+            "Error: The process that runs Python died.", is_error=True, is_lost=True
+        )
 
     def kill(self) -> None:
         # Not `returncode`: its sandbox may outlive it, and has the same standard error.

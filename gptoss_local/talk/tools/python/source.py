@@ -9,9 +9,9 @@ from gptoss_local.quantities import parse_memory
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools.consent import digest
 from gptoss_local.talk.tools.python.choice import Choice, parse_choice
-from gptoss_local.talk.tools.python.engine import Answer, Engine
+from gptoss_local.talk.tools.python.engine import PythonEngine, PythonOutcome
 from gptoss_local.talk.tools.results import Page, ToolResult
-from gptoss_local.talk.tools.tool import Arguments, Tool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool
 
 IDLE_S = 600.0
 """Seconds without a call after which an engine is ended."""
@@ -52,20 +52,20 @@ class Python:
             raise UsageError(f"python_memory {settings.python_memory!r} is too little", hint=hint)
         self._folder = folder
         self._idle_s = idle_s
-        self._engine: Engine | None = None
+        self._engine: PythonEngine | None = None
         self._lock = asyncio.Lock()  # calls of one answer may come together
         self._idle: asyncio.TimerHandle | None = None
         self._loss = ""  # why variables are gone, until the model was told
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def tools(self) -> Sequence[Tool]:
+    async def tools(self) -> Sequence[RunnableTool]:
         try:
             self._choice.check()
         except UsageError as error:
             raise ToolError(f"{error.message}. {error.hint}") from error
         code = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
         where = str(self._folder.resolve()) if self._choice.kind == "jupyter" else ""
-        tool = Tool(
+        tool = RunnableTool(
             self.name,
             self._choice.told(self._timeout_s),
             code,
@@ -109,7 +109,7 @@ class Python:
                 raise
             return self._told(answer)
 
-    def _told(self, answer: Answer) -> ToolResult:
+    def _told(self, answer: PythonOutcome) -> ToolResult:
         """Return the answer with what the model must know of its variables."""
         before = f"({self._loss} {_LOST})\n" if self._loss else ""
         self._loss = ""
@@ -155,7 +155,7 @@ def _code_of(arguments: Arguments) -> str:
     return code.removeprefix("\ufeff")
 
 
-def _engine(choice: Choice, timeout_s: float, memory_bytes: int, folder: Path) -> Engine:
+def _engine(choice: Choice, timeout_s: float, memory_bytes: int, folder: Path) -> PythonEngine:
     if choice.kind == "jupyter":
         choice.check()
         from gptoss_local.talk.tools.python.jupyter import JupyterEngine
