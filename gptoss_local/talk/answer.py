@@ -48,9 +48,9 @@ class Answer(WholeAnswer):
 
     Attributes:
         n_frames: Pieces of text; one per token, or per few tokens if the model was sure of them.
-        stats: Figures of the whole answer, by Ollama's names, and what was measured here; empty
-            until its end.
-        error: Why it failed, and what to do.
+        stats: Figures of the whole answer, by Ollama's names, and our measurements; empty until the
+            end.
+        error: Why it failed, with a hint.
         prefill: How far the prompt is read; None as long as nothing is known.
         growth: The model is loaded again with more context; None if it is not.
         n_left_out: Messages of the conversation that the prompt has no room for.
@@ -113,7 +113,7 @@ class Answer(WholeAnswer):
                 self.end("done")
 
     def end(self, phase: Literal["done", "stopped", "failed"], error: str = "") -> None:
-        """The answer is over; what came of it stays. Later calls change nothing."""
+        """Mark the answer as over, and keep its parts. Later calls change nothing."""
         if self.is_live:
             self.phase, self.error, self._end_s = phase, error, self._clock()
 

@@ -1,7 +1,7 @@
-"""Finds what an answer cites, `【1†L3-L7】`, and makes links of it.
+"""Finds the citations of an answer, `【1†L3-L7】`, and makes links of them.
 
-Models also write `【1†L3】`, `【1†source】` and `【1†】`. What is in code is not a citation. The
-pages are those that results of tools have named; nothing here knows tools.
+Models also write `【1†L3】`, `【1†source】` and `【1†】`. Code has no citations. Results of tools
+name the pages; nothing here knows tools.
 """
 
 import re
@@ -35,7 +35,7 @@ class Citation(NamedTuple):
         start: Index of its first character.
         end: Index after its last one.
         cursor: The page.
-        first_line: Of what is cited; None if it names no lines.
+        first_line: The first cited line; None if it names no lines.
         last_line: The same as `first_line` if it names one.
     """
 
@@ -79,7 +79,7 @@ def linked(text: str, pages: Iterable[Cited]) -> str:
 
     Args:
         text: An answer, perhaps not complete.
-        pages: What may be cited. Of two with the same cursor the last one counts.
+        pages: The known pages. Of two with the same cursor the last one counts.
     """
     citations = find_citations(text)
     if not citations:
@@ -90,7 +90,7 @@ def linked(text: str, pages: Iterable[Cited]) -> str:
     for citation in citations:
         if link := links.get(citation.cursor):
             before = text[end : citation.start]
-            # An emphasis that begins there must not be parted from what it marks.
+            # An emphasis that begins there must not be parted from the text that it marks.
             follows = before.rstrip("*_~")[-1:] or ("】" if parts and not before else " ")
             parts += [before, "" if follows.isspace() or follows in "([" else " ", link]
             end = citation.end

@@ -71,7 +71,7 @@ class Source(Protocol):
         """The newest one; the loop adds the events to it."""
 
     def events(self) -> AsyncGenerator[ChatEvent, None]:
-        """Let the model answer what was said, and the results so far."""
+        """Let the model answer the conversation so far."""
 
 
 class Loop:

@@ -1,7 +1,7 @@
 """Presets of the chat: named instructions, effort and options.
 
-They are in `presets.toml` next to `config.toml`, which people may edit: what they wrote there, with
-its comments, stays as it is when the chat changes another preset.
+They are in `presets.toml` next to `config.toml`, which people may edit: their text and comments
+stay as they are when the chat changes another preset.
 """
 
 import tomllib
@@ -107,7 +107,7 @@ def save_preset(name: str, preset: Preset, *, instead_of: str = "") -> None:
 
 
 def remove_preset(name: str) -> None:
-    """Remove a preset; chats that began with it keep what they have of it.
+    """Remove a preset; chats that began with it keep its settings.
 
     Raises:
         UsageError: the file cannot be written.
@@ -133,7 +133,6 @@ def parse_options(text: str) -> dict[str, OptionValue]:
 
 
 def options_text(options: dict[str, OptionValue]) -> str:
-    """Return options as `parse_options` reads them."""
     words = {True: "on", False: "off"}
     return ", ".join(
         f"{name} {words[value] if isinstance(value, bool) else value}"
@@ -153,8 +152,6 @@ def _read(path: Path) -> str:
 
 
 def _checked(name: str, table: Any, path: Path) -> Preset:
-    """Return a table of the file as a preset."""
-
     def refuse(why: str, hint: str = "") -> UsageError:
         return UsageError(f"{path}: the preset '{name}' {why}", hint=hint)
 

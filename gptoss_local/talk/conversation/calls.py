@@ -1,4 +1,4 @@
-"""Say what calls of tools come to, alike wherever they run: terminal, page, command line."""
+"""Results of calls of tools, alike wherever they run: terminal, page, command line."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
@@ -29,12 +29,10 @@ class Decision(NamedTuple):
 
 
 def denied(reason: str = "") -> ToolResult:
-    """Return the result of a call that the user does not allow."""
     return ToolResult(f"The user denied this call. {reason}".strip(), is_error=True)
 
 
 def result_stats(result: ToolResult) -> dict[str, Any]:
-    """Return the figures of a result, which its turn keeps."""
     stats: dict[str, Any] = {"seconds": round(result.seconds, 3), "is_error": result.is_error}
     if result.pages:
         stats["pages"] = [list(page) for page in result.pages]

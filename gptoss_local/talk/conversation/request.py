@@ -21,7 +21,7 @@ def request_of(
     """Return the body of `/api/chat` for a branch, without the answer that begins now.
 
     Args:
-        turns: The branch; what streams in it is left out.
+        turns: The branch; a turn that streams is left out.
         model: Its name.
         effort: How long to think.
         options: Of the chat; `truncate` and `tools` may be among them.
@@ -40,10 +40,10 @@ def request_of(
 
 
 def to_send(turns: Iterable[Turn], begun: Turn | None = None) -> list[Turn]:
-    """Return turns as the model reads them: only what it said before a call has its reasoning.
+    """Return turns as the model reads them: only answers with calls keep their reasoning.
 
-    A call without a result gets one that says so: the model expects one for each. Answers that
-    said nothing, and what streams, are left out.
+    A call without a result gets one that says so: the model expects one for each. Empty answers,
+    and turns that stream, are left out.
 
     Args:
         turns: A branch.
@@ -74,7 +74,6 @@ def messages_of(turns: Iterable[Turn]) -> list[dict[str, Any]]:
 
 
 def was_cut(turn: Turn) -> bool:
-    """Return whether there is a part of an answer that could be continued."""
     is_text = turn.role == "assistant" and bool(turn.content or turn.reasoning)
     is_at_limit = turn.state == "done" and turn.stats.get("done_reason") == "length"
     is_cut = turn.state in ("stopped", "failed") or is_at_limit

@@ -13,7 +13,7 @@ class ToolChoice:
     """Joins a toolbox with the options of the chat that is open.
 
     Args:
-        toolbox: As it was made, so with what is on in new chats.
+        toolbox: As it was made, with the tools of new chats on.
     """
 
     def __init__(self, toolbox: Toolbox) -> None:
@@ -21,13 +21,13 @@ class ToolChoice:
         self._default = frozenset(toolbox.on)
 
     def take(self, options: Mapping[str, Any]) -> None:
-        """Switch on what the options of a chat say, or else what new chats have."""
+        """Switch on the tools that the options of a chat name, or else the default."""
         chosen = options.get(OPTION)
         names = self._default if not isinstance(chosen, str) else names_in(chosen)
         self._toolbox.on = set(names) & self._known
 
     def text(self, options: Mapping[str, Any]) -> str:
-        """Return the option for what is on now.
+        """Return the option that names the current tools.
 
         Args:
             options: Of the chat so far; names in them that are not known here stay.
@@ -42,7 +42,6 @@ class ToolChoice:
 
 
 def names_in(text: str) -> set[str]:
-    """Return the names in a list with commas."""
     return {name for part in text.split(",") if (name := part.strip())}
 
 

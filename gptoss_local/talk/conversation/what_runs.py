@@ -1,4 +1,4 @@
-"""Say what a call of a tool would run, whole, before the user allows it."""
+"""Show a whole call of a tool before the user allows it."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ _TAB = 4
 
 
 class CallPart(NamedTuple):
-    """A text that runs, or that is given to what runs.
+    """A text that runs, or the input of a program that runs.
 
     Attributes:
         text: Safe to show: nothing in it hides, or changes its place; line ends stay.
@@ -26,12 +26,7 @@ class CallPart(NamedTuple):
 
 
 def what_runs(tool: RunnableTool, arguments: Arguments) -> list[CallPart]:
-    """Return all that a call of a tool would run.
-
-    Args:
-        tool: What is called.
-        arguments: Resolved.
-    """
+    """Return the code, command line and arguments of a call, after `RunnableTool.resolve`."""
     if (code := code_of(tool.name, arguments)) is not None and tool.argv is None:
         return [CallPart("code", in_order(seen(code)))]
     given = CallPart("arguments", in_order(pretty(arguments)))
@@ -48,18 +43,17 @@ def code_of(name: str, arguments: object) -> str | None:
 
 
 def about_text(tool: RunnableTool) -> str:
-    """Say what a tool does, after "It"."""
     return in_order(visible(tool.about))
 
 
 def always_text(tool: RunnableTool) -> str:
-    """Say what a lasting permission is for."""
+    """Name the tool that a lasting permission allows, and its source."""
     of = "" if tool.source in ("", tool.name) else f" of {tool.source}"
     return in_order(visible(f"this tool{of}"))
 
 
 def seen(code: str) -> str:
-    """Return code for reading, with escapes for what cannot be seen; tabs become spaces."""
+    """Return code for reading: escapes for invisible characters, spaces for tabs."""
     return "\n".join(visible(line.expandtabs(_TAB)) for line in code.split("\n"))
 
 
@@ -84,6 +78,6 @@ def _word(word: str) -> str:
 
 
 def pretty(arguments: object) -> str:
-    """Return JSON for reading, with escapes for what cannot be seen."""
+    """Return JSON for reading, with escapes for invisible characters."""
     text = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
     return "\n".join(map(visible, text.split("\n")))

@@ -30,8 +30,8 @@ from gptoss_local.talk.history.turn import ChatSummary, Hit, Role, Turn, TurnFie
 class History:
     """The chats in one SQLite file (WAL).
 
-    Every call is a transaction of its own, so a killed process loses nothing but what it had not
-    yet handed over. Turns that a dead process left streaming become `stopped` here.
+    Every call is a transaction of its own, so a killed process loses only the text that it
+    had not handed over yet. Turns that a dead process left streaming become `stopped` here.
 
     Args:
         path: The file; made, readable by its owner only, if it is not there.
@@ -64,7 +64,7 @@ class History:
         return n_others, self._database.total_changes
 
     def stop_orphans(self) -> None:
-        """Mark turns whose process has died since this file was opened as `stopped`."""
+        """Mark the streaming turns of dead processes as `stopped`."""
         with translated(self._path):
             owner.stop_orphans(self._database)
 
@@ -113,7 +113,6 @@ class History:
         self._change_chat(chat_id, model=storable(model), effort=storable(effort))
 
     def set_options(self, chat_id: int, options: dict[str, Any]) -> None:
-        """Replace the options of a chat's requests."""
         self._change_chat(chat_id, options=write_json(options))
 
     def delete(self, chat_id: int) -> None:
@@ -167,7 +166,7 @@ class History:
         stats: dict[str, Any] | None = None,
         tool_calls: Sequence[dict[str, Any]] | None = None,
     ) -> None:
-        """Replace what is given, as a whole. Found by searches once it no longer streams."""
+        """Replace the given fields. Searches find a turn once it no longer streams."""
         changes = {
             "content": content if content is None else storable(content),
             "reasoning": reasoning if reasoning is None else storable(reasoning),
@@ -208,7 +207,7 @@ class History:
 
         Args:
             chat_id: Of a chat; one that is not there has no turns.
-            seen: Empty at first; what this method remembers of the turns.
+            seen: Empty at first; this method remembers the turns in it.
         """
         query = f"SELECT {TURN_COLUMNS} FROM turn WHERE chat_id = ? ORDER BY id"
         changed = [row for row in self._rows(query, (chat_id,)) if seen.get(row[0]) != hash(row)]
@@ -249,7 +248,7 @@ class History:
         return self.branch(leaf_id)
 
     def search(self, words: str, limit: int = 50) -> list[Hit]:
-        """Find turns and titles with all `words`, whatever they are; best matches first.
+        """Find turns and titles with all `words`; best matches first.
 
         Case and accents do not count, the last word may be unfinished, and "several words" in
         quotes stand next to each other.
@@ -263,7 +262,6 @@ class History:
         return export.render_markdown(chat, self.branch(chat.leaf_id))
 
     def export_json(self, chat_id: int) -> str:
-        """Return the whole chat with all its branches, for `import_json`."""
         return export.render_json(self.chat(chat_id), self.tree(chat_id))
 
     def import_json(self, text: str) -> int:

@@ -20,7 +20,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 class _Export(msgspec.Struct, kw_only=True):
-    """The JSON of a chat. Ids are those of the file it came from."""
+    """The JSON of a chat, with the ids of the file it came from."""
 
     format: Literal["gptoss-chat"] = "gptoss-chat"
     version: int = _VERSION
@@ -105,7 +105,7 @@ def render_json(chat: ChatSummary, turns: list[Turn]) -> str:
 
 
 def parse_json(text: str) -> tuple[ChatSummary, list[Turn]]:
-    """Read what `render_json` wrote.
+    """Read the JSON of `render_json`.
 
     Returns:
         The chat, and its turns, every parent before its children, none of them streaming.

@@ -29,7 +29,7 @@ def is_alive(owner: str) -> bool:
 
 
 def stop_orphans(database: sqlite3.Connection) -> None:
-    """Mark turns that a dead process streamed as `stopped`; leave those of living ones."""
+    """Mark turns that a dead process streamed as `stopped`."""
     owners = database.execute("SELECT DISTINCT owner FROM turn WHERE state = 'streaming'")
     dead = [row for row in owners.fetchall() if not is_alive(row[0])]
     database.executemany(

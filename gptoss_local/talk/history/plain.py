@@ -6,13 +6,13 @@ _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours and cursor (ECMA-48, 5.4)
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links, the clipboard
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # all others but tab and newline
-    r"|[\u202a-\u202e\u2066-\u2069]"  # other directions, with which code reads as what it is not
+    r"|[\u202a-\u202e\u2066-\u2069]"  # other directions, with which code reads as other code
 )
 _SPACE = re.compile(r"\s+")
 
 
 def storable(text: str) -> str:
-    """Replace what UTF-8 cannot say, and NUL, at which functions of SQLite end a text."""
+    """Replace half characters, and NUL, at which functions of SQLite end a text."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 

@@ -15,7 +15,6 @@ _MAX_TITLE_CHARS = 80  # of the first question, in place of a title if there is 
 
 
 def read_turn(row: tuple[Any, ...]) -> Turn:
-    """Read a row of `TURN_COLUMNS`."""
     values = dict(zip(Turn.__struct_fields__, row, strict=True))
     values["tool_calls"] = tuple(json.loads(values["tool_calls"]))
     values["stats"] = json.loads(values["stats"])
@@ -23,7 +22,6 @@ def read_turn(row: tuple[Any, ...]) -> Turn:
 
 
 def read_chat(row: tuple[Any, ...]) -> ChatSummary:
-    """Read a row of `CHAT_COLUMNS`."""
     values = dict(zip(ChatSummary.__struct_fields__, row, strict=True))
     values["options"] = json.loads(values["options"])
     values["is_pinned"] = bool(values["is_pinned"])
@@ -31,12 +29,12 @@ def read_chat(row: tuple[Any, ...]) -> ChatSummary:
 
 
 def write_json(value: Any) -> str:
-    """Return JSON that SQLite can store, whatever strings are in `value`."""
+    """Return JSON that SQLite can store."""
     return storable(json.dumps(value, ensure_ascii=False))
 
 
 def insert_chat(database: sqlite3.Connection, chat: ChatSummary) -> int:
-    """Insert an empty chat with what `chat` says but for its id; return the id it gets."""
+    """Insert a chat without turns; return its new id."""
     names = (one_line(chat.title), storable(chat.model), storable(chat.effort))
     others = (write_json(chat.options), one_line(chat.preset), chat.is_pinned)
     cursor = database.execute(

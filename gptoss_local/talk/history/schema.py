@@ -1,4 +1,4 @@
-"""The SQLite file of chats: its tables, how it is opened, and what its errors mean.
+"""The SQLite file of chats: its tables, and its errors as ours.
 
 A file that is damaged, of a newer version or of another program raises before a byte is written.
 """
@@ -171,7 +171,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Raise what SQLite and the file system say as a HistoryError with a way out."""
+    """Turn errors of SQLite and the file system into a HistoryError with a way out."""
     try:
         yield
     except OSError as error:

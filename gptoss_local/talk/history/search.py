@@ -1,7 +1,7 @@
 """Full-text search over turns and titles.
 
-Words are looked up in the index. What has no words in its sense, such as Chinese, Japanese, Thai or
-`=>`, is looked for in the texts themselves.
+The index finds words. Text without words in its sense, such as Chinese, Japanese, Thai or `=>`, is
+found by a scan.
 """
 
 import re
@@ -48,7 +48,7 @@ def _parse_terms(words: str) -> list[str]:
 def _look_up(
     database: sqlite3.Connection, terms: list[str], limit: int
 ) -> tuple[list[Hit], list[Hit]]:
-    # Terms have no quotes, so each is a string in the language of FTS5, whatever else it has.
+    # Terms have no quotes, so each is a string in the language of FTS5.
     query = " AND ".join(f'"{term}"' for term in terms) + "*"
     titles = database.execute(
         """

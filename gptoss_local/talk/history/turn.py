@@ -1,4 +1,4 @@
-"""Defines what the store of chats hands out: frozen values, detached from the file."""
+"""Chats and turns as the store hands them out: frozen, detached from the file."""
 
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -20,7 +20,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
         parent_id: The turn that it follows; None for the first of a chat. Turns of one parent
             are versions of each other: an edited question, a regenerated answer.
         tool_calls: As `message.tool_calls` of Ollama's API.
-        tool_name: Of a `tool` turn: whose result it is.
+        tool_name: Of a `tool` turn: the tool that was called.
         stats: Counts and times of the answer's last frame, by their names there.
     """
 
@@ -59,7 +59,7 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
         updated_s: When a turn was last added.
         leaf_id: Last turn of the branch that is shown; None in an empty chat.
         options: Of its requests, by their names in Ollama's API, and `truncate`.
-        preset: The one it began with; empty if there was none.
+        preset: Its first preset; empty if there was none.
         is_pinned: It is listed before the others.
     """
 
@@ -80,7 +80,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """A place that a search found.
 
     Attributes:
-        turn_id: None if the chat's title is what matches.
+        turn_id: None if the chat's title matches.
         snippet: The words around the matches on one line, each match between `MATCH_START` and
             `MATCH_END`; without other control characters.
         created_s: Of the turn, or of the chat.

@@ -1,4 +1,4 @@
-"""Remember what the user has allowed for good, in `allowed-tools.json`."""
+"""Remembers lasting permissions, in `allowed-tools.json`."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ class _Version(msgspec.Struct):
 
 
 class _Allowed(msgspec.Struct, forbid_unknown_fields=True):
-    """The file: by source and tool a digest of what was allowed."""
+    """The file: by source and tool a digest of the allowed tool."""
 
     version: int = _VERSION
     allowed: dict[str, dict[str, str]] = {}
@@ -79,7 +79,7 @@ class Consents:
 
 
 def digest(*facts: object) -> str:
-    """Return what changes with any of the facts, and says none of them."""
+    """Return a hash of the facts, which hides them."""
     return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:32]
 
 
@@ -89,7 +89,7 @@ def program_digest(command: Sequence[str], folder: Path, env: Mapping[str, str])
     Args:
         command: The program and its arguments.
         folder: In which it runs; for a relative path it decides which program that is.
-        env: Variables that it gets besides those of this process.
+        env: Its variables besides ours.
     """
     name = str(folder / command[0]) if os.path.dirname(command[0]) else command[0]
     file = shutil.which(name, path=env.get("PATH"))
@@ -97,5 +97,4 @@ def program_digest(command: Sequence[str], folder: Path, env: Mapping[str, str])
 
 
 def _digest_of(tool: RunnableTool) -> str:
-    """Return what changes with anything that the user has agreed to."""
     return digest(tool.identity, tool.description, tool.parameters)

@@ -17,8 +17,8 @@ class Files:
 
     Args:
         settings: They may name the folder that may be read.
-        folder: What may be read else: where the chat was started, unless that is the home folder
-            or above it, as for the web page.
+        folder: Read otherwise: the working folder of the chat, unless that is the home folder or
+            above it, as for the web page.
     """
 
     name = "read_file"

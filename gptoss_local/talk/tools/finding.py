@@ -16,7 +16,6 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 def n_tokens_about(tool: RunnableTool) -> int:
-    """Return how many tokens its declaration takes, roughly."""
     return len(msgspec.json.encode(tool.declaration())) // _CHARACTERS_PER_TOKEN
 
 
@@ -24,8 +23,8 @@ def finder(hidden: Sequence[RunnableTool], found: set[str]) -> RunnableTool:
     """Return the tool `find_tools`.
 
     Args:
-        hidden: What it searches.
-        found: Gets the names of what was found; these are declared from then on.
+        hidden: The tools to search.
+        found: Gets the names of the found tools, which are declared from then on.
     """
     names = sorted(tool.name for tool in hidden)
     listed = ", ".join(names[:_N_NAMES]) + (", ..." if len(names) > _N_NAMES else "")
@@ -56,7 +55,7 @@ def finder(hidden: Sequence[RunnableTool], found: set[str]) -> RunnableTool:
 
 
 def find(query: str, tools: Sequence[RunnableTool]) -> list[RunnableTool]:
-    """Return the tools whose names and descriptions have most of the words, best first."""
+    """Return the tools with most of the words in name and description, best first."""
     wanted = set(_words(query))
     scored = []
     for tool in tools:

@@ -28,7 +28,7 @@ class Program:
 
     Args:
         name: Of the table `[tools.NAME]`.
-        command: What it says.
+        command: Its values.
         folder: Where the program runs.
 
     Raises:
@@ -50,7 +50,6 @@ class Program:
 
     @property
     def tool(self) -> RunnableTool:
-        """Return what a call of it is."""
         command = self._command
         schema = {"type": "object", "properties": {}} | command.parameters
         argv = partial(filled_in, command)
@@ -112,7 +111,7 @@ async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: P
     """Run a program without a shell, and kill it with its children when the time is over.
 
     Returns:
-        What it wrote, stderr included, cut at 32 KiB.
+        Its output, stderr included, cut at 32 KiB.
 
     Raises:
         UsageError: it does not start, takes too long, or ends with another code than 0.
@@ -148,7 +147,7 @@ async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: P
 
 
 async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bool]:
-    """Feed a program and read what it says, up to the limit; whether there was more."""
+    """Feed a program and read its output up to the limit; also return whether there was more."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(ConnectionError):  # it reads nothing

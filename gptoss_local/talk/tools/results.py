@@ -1,4 +1,4 @@
-"""Define what a call comes to, and cut what is too long of it."""
+"""Results of calls, cut where they are too long."""
 
 from typing import NamedTuple
 
@@ -23,10 +23,10 @@ class ToolResult(NamedTuple):
     """The result of a call that the model gets.
 
     Attributes:
-        text: What it reads.
+        text: The model's part.
         is_error: The call came to nothing, and `text` says why.
         seconds: How long it ran.
-        pages: What can be cited from now on.
+        pages: Pages that can be cited from now on.
     """
 
     text: str
@@ -35,10 +35,10 @@ class ToolResult(NamedTuple):
     pages: tuple[Page, ...] = ()
 
 
-def cut_middle(text: str, n_max: int = MAX_OUTPUT_CHARACTERS) -> str:
-    """Return text of at most about `n_max` characters: the beginning, what is missing, the end."""
-    if len(text) <= n_max:
+def cut_middle(text: str) -> str:
+    """Cut a text to about `MAX_OUTPUT_CHARACTERS`: its beginning, a note, its end."""
+    if len(text) <= MAX_OUTPUT_CHARACTERS:
         return text
-    half = n_max // 2
+    half = MAX_OUTPUT_CHARACTERS // 2
     n_missing = len(text) - 2 * half
     return f"{text[:half]}\n[... {n_missing:,} characters left out ...]\n{text[-half:]}"

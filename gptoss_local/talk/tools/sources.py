@@ -1,4 +1,4 @@
-"""Make the toolboxes of this process, and end what they share."""
+"""Makes the toolboxes of this process, and ends the servers that they share."""
 
 from pathlib import Path
 
@@ -14,16 +14,16 @@ from gptoss_local.talk.tools.toolbox import Toolbox
 
 
 def taken_names(settings: Settings) -> set[str]:
-    """Return the names that no MCP server may have: those of built-in tools and of programs."""
+    """Return the names that no MCP server may have: built-in tools and programs."""
     return {Files.name, Python.name, Browser.name, *settings.tools}
 
 
 class ToolSources:
-    """Makes the toolboxes of chats, and ends what they have started.
+    """Makes the toolboxes of chats, and ends the servers that they have started.
 
     Args:
-        settings: The user's; they say what there is, and what is on in new chats.
-        folder: Where programs run, and what built-in tools may read.
+        settings: The user's; they name the tools, and the ones on in new chats.
+        folder: Where programs run, and `read_file` reads.
     """
 
     def __init__(self, settings: Settings, folder: Path) -> None:
@@ -53,5 +53,4 @@ class ToolSources:
         return Toolbox(sources, self.consents, n_rounds=n_rounds, loop_s=loop_s)
 
     async def close(self) -> None:
-        """End what all toolboxes share."""
         await self._mcp.close()

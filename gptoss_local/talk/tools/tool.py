@@ -16,18 +16,16 @@ class RunnableTool:
     Attributes:
         name: As the model calls it.
         parameters: JSON schema of the object that it takes.
-        run: Does the work; raises UsageError for what the model may correct.
-        about: What it does, for the user, after "It".
+        run: Does the work; raises UsageError for mistakes that the model may correct.
+        about: Describes it for the user, after "It".
         source: Name of where it comes from, which is switched on and off as a whole.
         argv: The program that a call runs, and its arguments; None if it is not one.
-        resolve: Fills in what arguments refer to, such as the address of a link, so that what is
-            shown is what runs; asks nothing of others. Raises UsageError as `run`, which gets the
-            result.
+        resolve: Fills in the arguments, such as the address of a link, so that the user sees all
+            that `run` gets; asks nothing of others. Raises UsageError as `run`.
         timeout_s: Seconds after which a call is ended.
         asks: Whether the user is asked before any call; before one in which `resolve` has filled in
             something, always.
-        identity: What a lasting permission holds for besides the name and the parameters; without
-            secrets.
+        identity: Ends a lasting permission when it changes; without secrets.
         is_built_in: Harmony declares its parameters, so these are not sent.
         own_name: As its source calls it, where the model cannot.
     """
@@ -47,7 +45,6 @@ class RunnableTool:
     own_name: str = field(default="", kw_only=True)
 
     def declaration(self) -> dict[str, Any]:
-        """Return its entry in `tools` of a request."""
         function: dict[str, Any] = {"name": self.name, "description": self.description}
         if not self.is_built_in:
             function["parameters"] = self.parameters
@@ -59,8 +56,8 @@ class ToolSource(Protocol):
 
     Attributes:
         name: Unique among the sources of a toolbox.
-        about: What it is, for the user, after "It".
-        description: What the model is told of it, if it is one tool.
+        about: Describes it for the user, after "It".
+        description: For the model, if it is one tool.
         is_on: Whether new chats have it.
         is_mcp: It is a server of mcp.json.
     """
@@ -82,8 +79,8 @@ class ToolSource(Protocol):
         """Forget the state of the chat before.
 
         Args:
-            pages: What a stored chat may cite, oldest first.
+            pages: Pages that a stored chat may cite, oldest first.
         """
 
     async def close(self) -> None:
-        """End what it has started for this toolbox."""
+        """End its processes for this toolbox."""

@@ -88,11 +88,11 @@ class LoopLimit:
 
 
 class Toolbox:
-    """The tools that a chat has, those that are on, and those that are trusted.
+    """The tools of a chat: which are on, and which are trusted.
 
     Args:
-        sources: Where they come from; those that are first keep their names.
-        consents: What the user has allowed for good.
+        sources: Their sources; tools of the first ones keep their names.
+        consents: The lasting permissions.
         n_rounds: Of a loop; see `LoopLimit`.
         loop_s: Of a loop.
     """
@@ -119,10 +119,10 @@ class Toolbox:
         """Tools that need no approval in the open chat."""
 
     async def prepare(self) -> list[str]:
-        """Make the tools of all sources that are on ready, starting what is not.
+        """Make the tools of all sources that are on ready, starting servers.
 
         Returns:
-            What the user should know: which source does not answer, and why.
+            News for the user: which source does not answer, and why.
         """
         on = [source for source in self._sources if source.name in self.on]
         listed = await asyncio.gather(*map(self._tools_of, on))
@@ -152,11 +152,9 @@ class Toolbox:
             return (), f"{source.name}: {error.message}"
 
     def loop_limit(self) -> LoopLimit:
-        """Return the limit of a loop that begins now."""
         return LoopLimit(*self._limit)
 
     def groups(self) -> list[Group]:
-        """Return the sources, for the user to choose among."""
         return [
             Group(
                 source.name,
@@ -179,10 +177,10 @@ class Toolbox:
         return name in self.on
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        """Forget what the chat before has allowed and made.
+        """Forget permissions and state of the chat before.
 
         Args:
-            pages: What the results of a stored chat may be cited from, oldest first.
+            pages: Pages that a stored chat may cite, oldest first.
         """
         self.trusted.clear()
         self._found.clear()
@@ -191,7 +189,6 @@ class Toolbox:
             await source.new_chat(known)
 
     def declared(self) -> list[dict[str, Any]]:
-        """Return `tools` of a request, after `prepare`."""
         return [tool.declaration() for tool in self.offered()]
 
     def offered(self) -> list[RunnableTool]:
@@ -205,19 +202,18 @@ class Toolbox:
         return self.tools.get(name)
 
     def needs_consent(self, tool: RunnableTool) -> bool:
-        """Return whether the user is to be asked before a call."""
         if not tool.asks or tool.name in self.trusted:
             return False
         return not self._consents.has(tool)
 
     def allow(self, tool: RunnableTool, scope: Scope) -> None:
-        """Ask no more: in this chat, or never as long as the tool stays what it is."""
+        """Ask no more: in this chat, or never until the tool changes."""
         self.trusted.add(tool.name)
         if scope == "always":
             self._consents.add(tool)
 
     def call(self, name: str, arguments: Arguments) -> Call:
-        """Return a call of the model's, which shows what it runs."""
+        """Resolve a call of the model, for the user to see and to run."""
         try:
             if (tool := self.tool(name)) is None:
                 raise UsageError(_unknown(name, [tool.name for tool in self._split()[0]]))
@@ -228,11 +224,10 @@ class Toolbox:
             return Call(name, None, arguments, error)
 
     async def run(self, name: str, arguments: Arguments) -> ToolResult:
-        """Run a call about which no one is asked."""
         return await self.run_call(self.call(name, arguments))
 
     async def run_call(self, call: Call) -> ToolResult:
-        """Run a call that was approved; what fails becomes a result, too."""
+        """Run a call that was approved; a failure becomes a result, too."""
         start_s = time.monotonic()
         name, tool = call.name, call.tool
         try:
@@ -253,7 +248,6 @@ class Toolbox:
         return result._replace(text=cut_middle(result.text), seconds=time.monotonic() - start_s)
 
     async def close(self) -> None:
-        """End what its sources have started."""
         for source in self._sources:
             await source.close()
 

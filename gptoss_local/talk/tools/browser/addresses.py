@@ -13,7 +13,7 @@ _LAST_PORT = 65_535
 _FIRST_USER_PORT = 1024  # below, each is of some protocol; above, people serve pages
 _NOT_OF_WEB_SITES = frozenset(
     (
-        # What browsers refuse of these. Source: WHATWG fetch, "bad port".
+        # Browsers refuse these ports. Source: WHATWG fetch, "bad port".
         *(1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6679, 6697, 10080),
         *range(6665, 6670),
         # Servers that take a line of a request for a command: databases, caches, brokers.
@@ -62,7 +62,7 @@ def check_url(url: str) -> "httpx.URL":
         raise UsageError(f"`{shortened(url)}` names no host")
     if parsed.userinfo:
         raise UsageError("a URL with a user name or password is not opened")
-    port = parsed.port or 443  # None: that of the scheme
+    port = parsed.port or 443  # None: the scheme's
     if port > _LAST_PORT:
         raise UsageError(f"`{shortened(url)}` is not a URL: there is no port {port}")
     if port in _NOT_OF_WEB_SITES or (port < _FIRST_USER_PORT and port not in _WEB_PORTS):
@@ -71,7 +71,7 @@ def check_url(url: str) -> "httpx.URL":
 
 
 def host_of(url: "httpx.URL") -> str:
-    """Return the host in ASCII, as it is sent: what is resolved must be what is named."""
+    """Return the host in ASCII, as it is sent: the same name must be resolved."""
     return url.raw_host.decode("ascii")
 
 
@@ -101,5 +101,4 @@ def is_internal(host: str) -> bool:
 
 
 def shortened(text: str, n_max: int = 300) -> str:
-    """Return text that fits in a message."""
     return text if len(text) <= n_max else f"{text[: n_max - 3]}..."

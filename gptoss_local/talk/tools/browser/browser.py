@@ -1,7 +1,7 @@
 """The source of the tools `browser.search`, `browser.open` and `browser.find`.
 
-Cursors, layout and messages for wrong calls are those of the reference implementation, with which
-gpt-oss was trained. Source: gpt_oss.tools.simple_browser.simple_browser_tool.
+Cursors, layout and messages for wrong calls follow the reference implementation, with which gpt-oss
+was trained. Source: gpt_oss.tools.simple_browser.simple_browser_tool.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ _ArgumentsT = TypeVar("_ArgumentsT", _Search, _Open, _Find)
 
 
 class Browser:
-    """The source `browser`; pages and cursors are those of one conversation.
+    """The source `browser`, with the pages and cursors of one conversation.
 
     Args:
         settings: The user's; they say how it searches, and whether it opens private addresses.
@@ -88,7 +88,7 @@ class Browser:
         return self._tools
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        """Forget all pages; those of a stored chat are fetched again when they are used."""
+        """Forget all pages; pages of a stored chat are fetched again when they are used."""
         self._stack = Stack(pages)
 
     async def close(self) -> None:
@@ -182,14 +182,13 @@ class Browser:
         return self._show(key, content, url, max(loc, 0), n_lines)
 
     def _resolve_find(self, arguments: Arguments) -> Arguments:
-        """Fill in the address of a page that is to be fetched again."""
         shown = self._stack.shown(_convert(arguments, _Find).cursor)
         given = {name: value for name, value in arguments.items() if name != "id"}
         is_kept = self._stack.content(shown.key)
         return given if is_kept else given | {"id": _address(shown.key, is_link=True)}
 
     async def _find(self, arguments: Arguments) -> ToolResult:
-        from gptoss_local.talk.tools.browser.find_in_page import find_in_page
+        from gptoss_local.talk.tools.browser.view import find_in_page
 
         asked = _convert(arguments, _Find)
         shown = self._stack.shown(asked.cursor)
@@ -220,7 +219,6 @@ class Browser:
     def _show(
         self, key: str, content: Content, url: str, loc: int = 0, n_lines: int = -1
     ) -> ToolResult:
-        """Display a page under a cursor of its own. Raises UsageError: it has fewer lines."""
         cursor = self._stack.next_cursor
         text = show(content, cursor, loc, n_lines)
         page = Page(cursor, url, content.title)
@@ -235,7 +233,7 @@ def _engine(settings: Settings) -> "SearchEngine":
 
 
 def _convert(arguments: Arguments, wanted: type[_ArgumentsT]) -> _ArgumentsT:
-    """Return arguments of a call, checked. What is null counts as not given."""
+    """Return arguments of a call, checked; null counts as not given."""
     given = {name: value for name, value in arguments.items() if value is not None}
     try:
         return msgspec.convert(given, wanted, strict=False)
@@ -256,7 +254,7 @@ def _link_of(given: int | float | str) -> int | str:
 
 
 def _address(key: str, *, is_link: bool) -> str:
-    """Return what is fetched for a key, as it is sent. Raises UsageError: it is not opened."""
+    """Return the URL of a key as it is sent. Raises UsageError: it is not opened."""
     from gptoss_local.talk.tools.browser.addresses import check_url
 
     url = key.removeprefix(SOURCE_PREFIX)

@@ -1,4 +1,4 @@
-"""Get what a URL names, from public addresses only, within limits of time and size.
+"""Gets pages, from public addresses only, within limits of time and size.
 
 Names are resolved here, every address is checked, and the connection is made to an address that
 was checked, again for each redirect. So a name that resolves to something else a moment later
@@ -79,7 +79,7 @@ class Fetcher:
         self._limits = limits
 
     async def fetch(self, url: str) -> Fetched:
-        """Return what a URL names.
+        """Return the answer of a site.
 
         Raises:
             UsageError: it may not be opened, does not answer, or is nothing that can be read.
@@ -206,7 +206,7 @@ class Fetcher:
 
 
 def _decoder(encoding: str, url: httpx.URL) -> Callable[[bytes, int], bytes]:
-    """Return what decompresses pieces, up to a number of bytes.
+    """Return a function that decompresses pieces, up to a number of bytes.
 
     httpx would decompress a piece whole: a few kilobytes become gigabytes.
     """

@@ -1,7 +1,7 @@
 """Writes a parsed page as text: headings, lists, code and quotes in the way of Markdown.
 
-The layout is the one that gpt-oss was trained with, which the reference implementation makes by
-html2text; `tests/tools/browser/test_layout.py` compares the two.
+gpt-oss was trained with this layout, which the reference implementation makes by html2text;
+`tests/tools/browser/test_layout.py` compares the two.
 """
 
 import re
@@ -22,7 +22,7 @@ _CODE = frozenset(("code", "kbd", "samp", "tt"))
 _LISTS = frozenset(("ul", "ol", "menu"))
 _WORD = re.compile(r"[\w-]+")
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
-_MAX_DEPTH = 150  # of elements; what is deeper is written as text only
+_MAX_DEPTH = 150  # of elements; deeper ones are written as text only
 
 
 def text_of_page(root: Node, skipped: frozenset[Node] = frozenset()) -> str:
@@ -199,7 +199,6 @@ class _Writer:
 
 
 def _lines_as_they_are(node: Node) -> Iterator[str]:
-    """Yield the text of an element in which spaces and line breaks count."""
     is_apart = node.tag in _APART or node.tag == "li"
     yield "\n" if node.tag == "br" or is_apart else ""
     if isinstance(node.tag, str) and node.tag not in _QUIET:

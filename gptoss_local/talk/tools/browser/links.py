@@ -13,7 +13,6 @@ _SPACES = re.compile(r"\s+")
 
 
 def domain_of(url: str) -> str:
-    """Return host and port."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2]
     except ValueError:
@@ -50,7 +49,7 @@ def mark_links(root: Node, page_url: str) -> list[str]:
 
 
 def clean_texts(root: Node) -> None:
-    """Replace what the model would take for a link in all texts, before real links are marked."""
+    """Replace false links in all texts, before real ones are marked."""
     for node in root.iter():
         if node.text:
             node.text = without_markup(node.text)
@@ -66,13 +65,12 @@ def mark_images(root: Node) -> None:
 
 
 def text_of(node: Node) -> str:
-    """Return the text of an element on one line."""
     parts = [part for part in node.itertext() if isinstance(part, str)]
     return _SPACES.sub(" ", " ".join(parts)).strip()
 
 
 def clean(text: str) -> str:
-    """Return text on one line, without what the model would take for a link."""
+    """Return text on one line, without false links."""
     return _SPACES.sub(" ", without_markup(text)).strip()
 
 
@@ -94,7 +92,6 @@ def _absolute(base: str, href: str) -> str:
 
 
 def _replace(node: Node, text: str) -> None:
-    """Put text in the place of an element."""
     parent, previous = node.getparent(), node.getprevious()
     if parent is None:
         return

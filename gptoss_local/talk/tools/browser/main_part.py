@@ -1,4 +1,4 @@
-"""Finds what a page is about: readability says which text that is, this module which element."""
+"""Finds the main element of a page: the smallest one with the text that readability finds."""
 
 import copy
 import logging

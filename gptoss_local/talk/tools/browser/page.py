@@ -23,7 +23,7 @@ class Fetched(NamedTuple):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The page to read, and what of it: the page as it is shown, as it was sent, or its PDF."""
+    """The page to read: as it is shown, as it was sent, or its PDF."""
 
     page: Fetched
     what: Literal["page", "source", "pdf"]
@@ -36,7 +36,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         url: Where it was found; empty for results of a search.
         title: Its own.
         text: Unwrapped, with links as `【id†text†domain】`.
-        links: What link ids open, in their order.
+        links: URLs or keys by link id.
         link_lines: Of results of `find`: the lines at which links open their page.
         is_found: It is such results.
     """
@@ -59,13 +59,11 @@ class Pdf(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True, tag=True):
-    """The reason why there is no text."""
-
     why: str
 
 
 def without_markup(text: str) -> str:
-    """Replace what the model would take for a link or a citation, and drop what is not text."""
+    """Replace signs of links and citations of the model, and drop control characters."""
     return text.translate(_REPLACED)
 
 

@@ -30,7 +30,7 @@ async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TI
     """Return the text of a page.
 
     Args:
-        page: What a site has sent.
+        page: The site's answer.
         is_source: Return it as it was sent, not as it is shown.
         timeout_s: Longest time.
 
@@ -44,9 +44,8 @@ async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TI
         raise UsageError(f"`{shortened(page.url)}` {error}") from error
 
 
-async def read_pdf(body: bytes, *, timeout_s: float = _TIMEOUT_S) -> Pdf:
-    """Return the text of a PDF. Raises UnreadableError."""
-    return await _answer(Request(Fetched("", "", body), "pdf"), Pdf, timeout_s)
+async def read_pdf(body: bytes) -> Pdf:
+    return await _answer(Request(Fetched("", "", body), "pdf"), Pdf, _TIMEOUT_S)
 
 
 async def _answer(request: Request, kind: type[AnswerT], timeout_s: float) -> AnswerT:

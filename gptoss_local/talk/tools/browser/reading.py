@@ -45,7 +45,6 @@ class _NoText(Exception):
 
 
 def main() -> None:
-    """Read a request and write its answer."""
     _limit_memory()
     request = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Request)
     answer: Content | Pdf | Unreadable
@@ -60,7 +59,6 @@ def main() -> None:
 
 
 def read_content(page: Fetched, *, is_source: bool) -> Content:
-    """Return what a page says."""
     kind = _kind_of(page)
     if kind == "application/pdf":
         if is_source:
@@ -89,7 +87,7 @@ def _kind_of(page: Fetched) -> str:
 
 
 def decoded(page: Fetched) -> str:
-    """Return the text of a page, by what it says of its charset if that can be.
+    """Return the text of a page, in its declared charset if possible.
 
     Raises:
         _NoText: it is not text.
@@ -101,7 +99,7 @@ def decoded(page: Fetched) -> str:
     names += [declared[1]] if declared else []
     names += [meta[1].decode("ascii")] if meta else []
     for name in (*names, "utf-8"):
-        # Browsers read what says that it is Latin-1 as Windows-1252, which has more characters.
+        # Browsers read Latin-1 as Windows-1252, which has more characters.
         name = "cp1252" if name.lower() in ("iso-8859-1", "latin-1", "latin1", "ascii") else name
         with contextlib.suppress(LookupError, UnicodeError):
             return _checked(body.decode(name))
@@ -169,7 +167,6 @@ def _read_html(url: str, text: str) -> Content:
 
 
 def _content(page: Fetched, title: str, text: str) -> Content:
-    """Return a page without links."""
     text = without_markup(text.replace("\r\n", "\n"))
     parts = urlsplit(page.url)
     title = title or unquote(parts.path.rpartition("/")[2]) or parts.netloc
@@ -214,7 +211,7 @@ def _read_pdf(body: bytes) -> Pdf:
         raise
     except DependencyError as error:
         raise _NoText("the PDF is encrypted") from error
-    except Exception as error:  # pypdf raises whatever a damaged file makes of its code
+    except Exception as error:  # pypdf raises any exception for a damaged file
         raise _NoText("the PDF is damaged") from error
     if not pages:
         raise _NoText("the PDF has no text; it may be a scan")

@@ -25,8 +25,6 @@ _KEYS = {"exa": "EXA_API_KEY", "tavily": "TAVILY_API_KEY"}
 
 
 class SearchResult(NamedTuple):
-    """One of the results of a search."""
-
     url: str
     title: str
     summary: str
@@ -151,7 +149,6 @@ class SearchEngine:
         headers: dict[str, str] | None = None,
         params: dict[str, str] | None = None,
     ) -> list[_Fields]:
-        """Return the results of an engine that answers in JSON."""
         url = self._url + path
         async with (
             httpx.AsyncClient(

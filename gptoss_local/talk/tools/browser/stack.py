@@ -1,7 +1,7 @@
 """The pages of a conversation, by cursor.
 
 Each display of a page has a cursor of its own, also a second one of the same page. A page is known
-by a key: its URL, or a name that is not one for what exists only here, such as results of a search.
+by a key: its URL, or another name for pages that exist only here, such as results of a search.
 """
 
 from collections import OrderedDict
@@ -18,7 +18,7 @@ MAX_CHARACTERS = 10_000_000
 
 
 class Shown(NamedTuple):
-    """A display: which page, and what its citations point to."""
+    """A display of a page, and the target of its citations."""
 
     key: str
     page: Page
@@ -28,7 +28,7 @@ class Stack:
     """Numbers displays, and keeps the pages that were used last.
 
     Args:
-        known: Displays of a stored chat, whose pages are not here.
+        known: Displays of a stored chat, without their pages.
         n_pages: Most pages that are kept.
         n_characters: Most characters of them.
     """
@@ -46,7 +46,6 @@ class Stack:
 
     @property
     def next_cursor(self) -> int:
-        """Return the cursor of the next display."""
         return max(self._shown, default=-1) + 1
 
     def shown(self, cursor: int = -1) -> Shown:
@@ -66,7 +65,6 @@ class Stack:
         return found
 
     def content(self, key: str) -> Content | None:
-        """Return a page; None if it is not kept any more."""
         if key in self._contents:
             self._contents.move_to_end(key)
         return self._contents.get(key)
@@ -84,5 +82,4 @@ class Stack:
             n_characters -= size
 
     def add(self, key: str, page: Page) -> None:
-        """Note a display under its cursor."""
         self._shown[page.cursor] = Shown(key, page)

@@ -1,5 +1,7 @@
 """The layout of a page as the model sees it: wrapped, numbered lines under a header.
 
+Matches of `find` are a page of links.
+
 Source: gpt_oss.tools.simple_browser.simple_browser_tool. There a view ends after 1,024 tokens of
 o200k; here tokens are estimated, as a client need not have the vocabulary.
 """
@@ -7,7 +9,7 @@ o200k; here tokens are estimated, as a client need not have the vocabulary.
 import re
 import textwrap
 from collections.abc import Sequence
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from gptoss_local.errors import UsageError
 from gptoss_local.talk.tools.browser.addresses import shortened
@@ -58,7 +60,6 @@ def _parts(line: str) -> list[str]:
 
 
 def numbered(lines: Sequence[str], first: int = 0) -> str:
-    """Return lines with their numbers."""
     return "\n".join(f"L{n}: {line}" for n, line in enumerate(lines, first))
 
 
@@ -88,7 +89,6 @@ def show(page: Content, cursor: int, loc: int = 0, n_lines: int = -1) -> str:
 
 
 def _end(lines: Sequence[str], loc: int, n_lines: int) -> int:
-    """Return the line after the last one of a view."""
     most = min(loc + n_lines, len(lines)) if n_lines > 0 else len(lines)
     n_tokens, n_characters = 0.0, 0
     for n in range(loc, most):
@@ -108,3 +108,47 @@ def tokens_about(text: str) -> float:
         max(1.0, len(piece[0]) / _CHARACTERS_PER_TOKEN[piece.lastgroup or ""])
         for piece in _PIECE.finditer(text)
     )
+
+
+_N_RESULTS = 50
+_N_LINES = 4  # of each
+_LINK = re.compile(r"【\d+†([^†】]+)(?:†[^†】]+)?】")
+_LINK_END = re.compile(r"^[^【】]*】")
+_LINK_BEGINNING = re.compile(r"【\d*(?:†([^†】]*)(?:†[^†】]*)?)?$")
+
+
+def find_in_page(pattern: str, page: Content, key: str) -> Content:
+    """Return a page of matches, each of them a link to its place.
+
+    Args:
+        pattern: What to find, as it is; case makes no difference.
+        page: Where.
+        key: Opens that page.
+    """
+    wanted = pattern.lower()
+    lines = without_links("\n".join(wrap_lines(page.text))).split("\n")
+    found: list[str] = []
+    at: list[int] = []
+    n = 0
+    while n < len(lines) and len(at) < _N_RESULTS:
+        if wanted not in lines[n].lower():
+            n += 1
+            continue
+        found.append("\n".join([f"# 【{len(at)}†match at L{n}】", *lines[n : n + _N_LINES]]))
+        at.append(n)
+        n += _N_LINES
+    return Content(
+        url=f"{page.url}/find?pattern={quote(wanted)}",
+        title=f"Find results for text: `{wanted}` in `{page.title}`",
+        text="\n\n".join(found) or f"No `find` results for pattern: `{wanted}`",
+        links=[key] * len(at),
+        link_lines=at,
+        is_found=True,
+    )
+
+
+def without_links(text: str) -> str:
+    """Return the text of a page, with links as plain text."""
+    text = _LINK_END.sub("", text)
+    text = _LINK_BEGINNING.sub(lambda found: found[1] or "", text)
+    return _LINK.sub(r"\1", text)

@@ -1,6 +1,6 @@
 """MCP servers as sources of tools, by the official SDK, which is imported with the first of them.
 
-Not here: how the user is asked, and what the model may call.
+The user is asked elsewhere.
 """
 
 from gptoss_local.talk.tools.mcp.config import (
@@ -13,8 +13,7 @@ from gptoss_local.talk.tools.mcp.config import (
 )
 from gptoss_local.talk.tools.mcp.edit import without_entry
 from gptoss_local.talk.tools.mcp.server import Server
-from gptoss_local.talk.tools.mcp.servers import McpServers
-from gptoss_local.talk.tools.mcp.source import McpSource
+from gptoss_local.talk.tools.mcp.source import McpServers, McpSource
 
 __all__ = [
     "Entry",

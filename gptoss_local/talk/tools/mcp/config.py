@@ -75,7 +75,6 @@ class Entry:
 
     @property
     def is_on(self) -> bool:
-        """True if new chats have it."""
         return not self.fields.disabled
 
     @property
@@ -90,7 +89,7 @@ class Entry:
 
     @property
     def folder(self) -> str:
-        """The folder in which the program runs, if it is not that of the chat."""
+        """The folder in which the program runs, if not the chat's."""
         return os.path.expanduser(self.fields.cwd)
 
     @property
@@ -100,7 +99,7 @@ class Entry:
 
     @property
     def reached(self) -> str:
-        """Return the command line or the address, without what looks like a secret."""
+        """Return the command line or the address, with likely secrets hidden."""
         if self.problem:
             return "not used"
         if not self.fields.url:

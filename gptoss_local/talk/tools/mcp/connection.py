@@ -71,13 +71,12 @@ class Connection:
         _ = self.client
 
     def error(self, what: str) -> ToolError:
-        """Return an error that says what the server did, and the end of its log."""
+        """Return an error that tells of a fault of the server, with the end of its log."""
         said = f". Its log ends with: {words}" if (words := self.log.last_words) else ""
         hint = f"Its log: {self.log.path}"
         return ToolError(self.log.hide(f"the MCP server '{self._name}' {what}{said}"), hint=hint)
 
     async def close(self) -> None:
-        """End the server and all its processes."""
         self._on_fault("")
         await asyncio.wait({self._task})
 
@@ -91,7 +90,7 @@ class Connection:
         return self.error(f"ended{when}{why}")
 
     def _on_fault(self, what: str) -> None:
-        """End the connection, because of what the server did, or else just as it has ended."""
+        """End the connection, after a fault of the server or its end."""
         self._problem = self._problem or what
         self._end.set()
         if self._scope is not None and not self._is_ready.is_set():
@@ -165,7 +164,7 @@ class Connection:
                         self.is_stale = True
             except (MCPError, ListenNotSupportedError):
                 return
-            except (SubscriptionLost, TimeoutError, ValueError):  # the last: not what MCP wants
+            except (SubscriptionLost, TimeoutError, ValueError):  # the last: not as MCP wants it
                 pass
             await anyio.sleep(_LISTEN_AGAIN_S)
             self.is_stale = True
@@ -182,7 +181,7 @@ def _end_all() -> None:
 
 
 def said_by(error: BaseException) -> str:
-    """Return what went wrong, in words that can follow the name of a server."""
+    """Return the fault, in words that can follow the name of a server."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     match error:

@@ -35,7 +35,7 @@ def without_entry(text: str, name: str, file: Path) -> str:
 
 
 def _index(text: str, node: Any, name: str) -> int:
-    """Return which member has the name; of several, the last, which is the one that counts."""
+    """Return the index of the member of a name; of several, the last, which counts."""
     from json5.loader import loads
 
     names = []

@@ -1,4 +1,4 @@
-"""The log of one MCP server: what it writes to stderr, bounded and without secrets."""
+"""The log of one MCP server: its stderr, bounded and without secrets."""
 
 import contextlib
 import os
@@ -18,12 +18,12 @@ _LAST_S = 5.0
 
 
 class ServerLog:
-    """Writes `mcp-NAME.log`, after what earlier starts have written, up to 1 MiB of that.
+    """Appends to `mcp-NAME.log`, which is replaced when it has more than 1 MiB.
 
     Args:
         folder: Of all logs.
         name: Of the server.
-        secrets: What is replaced, the longest first.
+        secrets: Words to hide, the longest first.
 
     Thread: any; each line is written under a lock.
     """
@@ -45,7 +45,6 @@ class ServerLog:
         return self._last if time.monotonic() - self._last_s < _LAST_S else ""
 
     def hide(self, text: str) -> str:
-        """Return a text without the secrets."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         return text
@@ -75,5 +74,4 @@ class ServerLog:
 
 
 def log_path(folder: Path, name: str) -> Path:
-    """Return where the log of a server is."""
     return folder / f"mcp-{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)[:64]}.log"

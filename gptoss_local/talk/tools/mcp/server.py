@@ -1,6 +1,7 @@
 """A server that is started when it is first needed, and again after it has died.
 
-Shared by all toolboxes of a process. Knows what the server offers, and no names that models use.
+Shared by all toolboxes of a process. Knows the server's tools and results, and no names that
+models use.
 """
 
 import asyncio
@@ -9,17 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gptoss_local.errors import GptOssError, ToolError, UsageError
 from gptoss_local.settings import environment_without_secrets
 from gptoss_local.talk.tools.consent import digest, program_digest
 from gptoss_local.talk.tools.mcp.config import Entry, Launch
 from gptoss_local.talk.tools.mcp.connection import Connection, said_by
-from gptoss_local.talk.tools.mcp.results import result_of
 from gptoss_local.talk.tools.results import ToolResult
 from gptoss_local.talk.tools.tool import Arguments
 
 if TYPE_CHECKING:
     import mcp_types
+    from mcp_types import CallToolResult, ContentBlock
 
 LIST_TIMEOUT_S = 30.0
 MAX_TOOLS = 2_000
@@ -36,7 +39,7 @@ class Server:
         log_dir: Of its log.
 
     Attributes:
-        identity: What is reached, and how, with the values that were filled in; without secrets.
+        identity: Stands for the program or address, with the values that were filled in.
         about: Name and version as the server gives them; empty before its first start.
     """
 
@@ -93,7 +96,6 @@ class Server:
             raise self._refused(error, connection) from error
 
     async def close(self) -> None:
-        """End it for good, if it was started."""
         self._is_closed = True
         if self._connection is not None:
             await self._connection.close()
@@ -147,7 +149,6 @@ class Server:
 
 
 def _is_end(error: Exception) -> bool:
-    """Return whether the SDK says that nothing can be asked any more."""
     message = getattr(getattr(error, "error", None), "message", "")
     return message in ("Connection closed", "Session terminated")
 
@@ -173,3 +174,38 @@ async def _all_tools(connection: Connection) -> "Sequence[mcp_types.Tool]":
         if len(tools) > MAX_TOOLS:
             break
     raise connection.error("has a list of tools that does not end")
+
+
+def result_of(answer: "CallToolResult") -> ToolResult:
+    """Return the text of all content, or else the structured content as JSON."""
+    import mcp_types
+
+    parts = [_text_of(block) for block in answer.content]
+    has_text = any(isinstance(block, mcp_types.TextContent) for block in answer.content)
+    if answer.structured_content is not None and not has_text:
+        parts.append(msgspec.json.encode(answer.structured_content).decode())
+    return ToolResult("\n".join(parts), is_error=bool(answer.is_error))
+
+
+def _text_of(block: "ContentBlock") -> str:
+    import mcp_types
+
+    match block:
+        case mcp_types.TextContent():
+            return block.text
+        case mcp_types.ImageContent() | mcp_types.AudioContent():
+            return _note(block.type, block.data, block.mime_type)
+        case mcp_types.ResourceLink():
+            return str(block.uri)
+        case mcp_types.EmbeddedResource(resource=mcp_types.TextResourceContents() as resource):
+            return resource.text
+        case mcp_types.EmbeddedResource(resource=mcp_types.BlobResourceContents() as resource):
+            return _note(str(resource.uri), resource.blob, resource.mime_type or "")
+        case _:  # a later revision of the protocol
+            return f"[{block.type}]"
+
+
+def _note(what: str, base64_text: str, kind: str) -> str:
+    n_bytes = len(base64_text) * 3 // 4
+    size = f"{n_bytes / 1000:.0f} kB" if n_bytes >= 1000 else f"{n_bytes} bytes"
+    return f"[{', '.join(filter(None, (what, size, kind)))}]"

@@ -1,9 +1,13 @@
-"""An MCP server as a source of tools: under names that models can call."""
+"""MCP servers as sources of tools, under names that models can call; ended with the process."""
 
+import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gptoss_local.settings import Settings
+from gptoss_local.talk.tools.mcp.config import Entry, read_entries
 from gptoss_local.talk.tools.mcp.server import Server
 from gptoss_local.talk.tools.results import Page, ToolResult
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool
@@ -71,3 +75,39 @@ def _cut(text: str) -> str:
     if len(text) <= MAX_DESCRIPTION_CHARACTERS:
         return text
     return f"{text[:MAX_DESCRIPTION_CHARACTERS]} [cut]"
+
+
+class McpServers:
+    """Keeps one server per entry, which all chats share.
+
+    Args:
+        settings: They may name a second file, and say where logs are.
+        folder: The working folder of programs, unless their entry names one.
+    """
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self._settings, self._folder = settings, folder
+        self._servers: list[Server] = []
+
+    def sources(self, taken: Collection[str] = ()) -> Sequence[McpSource]:
+        """Return a source per server of the configuration as it is now, for one chat.
+
+        Args:
+            taken: Names of other sources.
+
+        Raises:
+            UsageError: a file cannot be read.
+        """
+        entries = read_entries(self._settings, taken)
+        return [McpSource(self._server(entry)) for entry in entries.values()]
+
+    def _server(self, entry: Entry) -> Server:
+        for server in self._servers:
+            if server.entry == entry:
+                return server
+        server = Server(entry, self._folder, self._settings.log_dir)
+        self._servers.append(server)
+        return server
+
+    async def close(self) -> None:
+        await asyncio.gather(*(server.close() for server in self._servers))

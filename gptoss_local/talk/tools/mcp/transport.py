@@ -1,7 +1,11 @@
-"""Ways to a server, those of the SDK with limits: a program's pipes, streamable HTTP, SSE.
+"""The SDK's transports with limits: a program's pipes, streamable HTTP, SSE.
 
 The SDK keeps any line of a program in memory, and any JSON of an address. Here both end at
 `MAX_MESSAGE_BYTES`, and a server that floods us is ended.
+
+The SDK also refuses a whole list of tools if one of them is wrong, so lists are repaired first: the
+description says which arguments cannot be declared. Schemas of results are dropped, as the model
+can read any result.
 """
 
 import codecs
@@ -19,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from gptoss_local.talk.tools.mcp.config import Entry, Launch
-from gptoss_local.talk.tools.mcp.lists import repair_list
 from gptoss_local.talk.tools.mcp.log import ServerLog
 
 if TYPE_CHECKING:
@@ -46,12 +51,12 @@ _on_bytes_fault: ContextVar[Callable[[str], None]] = ContextVar("on_bytes_fault"
 
 @dataclass(frozen=True)
 class Link:
-    """The way to a server, and what is needed along it.
+    """The way to a server.
 
     Attributes:
         launch: The values of the entry, with variables filled in.
         folder: Where a program runs.
-        log: Gets what a program writes to stderr, and what an address refuses.
+        log: Gets the stderr of a program, and refusals of an address.
         mark: The value of the variable `MARK` of its processes.
         on_fault: Gets the reason why the connection is over.
     """
@@ -65,7 +70,6 @@ class Link:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator["TransportStreams", None]:
-        """Start or reach the server, and end it afterwards."""
         async with self._transport() as (read, write):
             yield _Watched(read, self), write
 
@@ -254,7 +258,7 @@ def _http_client(link: Link) -> "httpx2.AsyncClient":
 
 
 def _silence_sdk() -> None:
-    """Keep the SDK's records, which quote what servers send, from the terminal and the log."""
+    """Keep the SDK's records, which quote servers, from the terminal and the log."""
     for name in ("mcp", "client"):
         logger = logging.getLogger(name)
         if not logger.handlers:
@@ -263,7 +267,6 @@ def _silence_sdk() -> None:
 
 
 def _beginning_of(error: Exception) -> str:
-    """Return the beginning of what the SDK could not parse."""
     from pydantic import ValidationError
 
     if isinstance(error, ValidationError):
@@ -272,7 +275,7 @@ def _beginning_of(error: Exception) -> str:
 
 
 def end_survivors(mark: str) -> None:
-    """Kill what a server has left running: `npx` may end before its `node`, a browser after both.
+    """Kill the processes that a server left: `npx` may end before its `node`, a browser after both.
 
     PERF: 20 to 50 ms where there are some hundred processes.
     """
@@ -282,3 +285,45 @@ def end_survivors(mark: str) -> None:
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(MARK) == mark:
                 process.kill()
+
+
+_TEXTS = ("title", "description")
+MAX_SCHEMA_BYTES = 16_000  # about 4,000 tokens
+_NO_OBJECT = "[Which arguments it takes is not known: their schema is not one of an object.]"
+_TOO_LONG = "[Which arguments it takes is not known: their schema is too long.]"
+
+
+def repair_list(result: dict[str, Any]) -> list[str]:
+    """Change the result of `tools/list` in place; any other one stays as it is.
+
+    Returns:
+        Notes on the tools that were left out, for the log.
+    """
+    tools = result.get("tools")
+    if not isinstance(tools, list):
+        return []
+    named = [each for each in tools if isinstance(each, dict) and isinstance(each.get("name"), str)]
+    result["tools"] = [_repaired(tool) for tool in named]
+    n_others = len(tools) - len(named)
+    return [f"(left out {n_others} tools without a name)"] if n_others else []
+
+
+def _repaired(tool: dict[str, Any]) -> dict[str, Any]:
+    repaired = {key: tool[key] for key in _TEXTS if isinstance(tool.get(key), str)}
+    schema: dict[str, Any] = tool.get("inputSchema") or {}
+    note = "" if _is_of_object(schema) else _NO_OBJECT
+    if not note and len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
+        note = _TOO_LONG
+    if note:
+        repaired["description"] = f"{note}\n{repaired.get('description', '')}".strip()
+        schema = {}
+    return {"name": tool["name"], **repaired, "inputSchema": {**schema, "type": "object"}}
+
+
+def _is_of_object(schema: Any) -> bool:
+    return (
+        isinstance(schema, dict)
+        and schema.get("type", "object") == "object"
+        and isinstance(schema.get("properties", {}), dict)
+        and isinstance(schema.get("required", []), list)
+    )

@@ -23,13 +23,13 @@ class Choice(NamedTuple):
 
     @property
     def about(self) -> str:
-        """Say what it does, for the user, after "It"."""
+        """Describe it for the user, after "It"."""
         if self.kind == "jupyter":
             return f"runs Python code in your Jupyter kernel {self.name}, as you"
         return "runs Python code in a sandbox without files and network"
 
     def told(self, timeout_s: float) -> str:
-        """Return what the model is told of it, the first part as it was trained.
+        """Return the description for the model, the first part as it was trained.
 
         Source: `ToolNamespaceConfig.python` of openai-harmony.
         """
@@ -47,7 +47,7 @@ class Choice(NamedTuple):
         )
 
     def check(self) -> None:
-        """Look for what must be installed for it. Raises UsageError: it is not."""
+        """Raise UsageError if a package that it needs is not installed."""
         if self.kind == "jupyter" and importlib.util.find_spec("jupyter_client") is None:
             raise UsageError(
                 f"python_tool {self.kind}:{self.name} needs jupyter_client, which is not installed",

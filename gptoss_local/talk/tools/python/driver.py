@@ -22,12 +22,12 @@ MOST_PRINTED = 50_000_000
 _BLOCK = re.compile(
     r"\s|(?:async|case|class|def|elif|else|except|finally|for|if|match|try|while|with)\b"
 )
-"""Begins a line whose last expression is not one of the module."""
+"""Begins a line that does not end in an expression of the module."""
 NO_OUTPUT = "(no output; print what you want to see)"
 
 
 class Config(NamedTuple):
-    """Holds what the host has chosen.
+    """The host's choices.
 
     Attributes:
         n_characters: Length of a result's text, about.
@@ -45,9 +45,9 @@ class Result(NamedTuple):
     """The outcome of one call.
 
     Attributes:
-        text: What was printed, the value of a last expression, and a traceback.
-        is_error: The code failed.
-        stopped: Why the process ends, so that variables are lost; empty if it does not.
+        text: Printed text, the value of a last expression, and a traceback.
+        is_error: The code failed or was stopped.
+        stopped: The reason for the end of the process, with which variables are lost; else empty.
     """
 
     text: str
@@ -56,7 +56,7 @@ class Result(NamedTuple):
 
 
 class Output:
-    """Keeps the beginning and the end of what is written, however much it is.
+    """Keeps the beginning and the end of a text of any length.
 
     Args:
         n_max: Characters that are kept, half of them of the end.
@@ -69,7 +69,6 @@ class Output:
         self.n = 0
 
     def write(self, text: str) -> None:
-        """Add text."""
         with self._lock:
             self.n += len(text)
             n_head = self._n_half - len(self._head)
@@ -77,7 +76,7 @@ class Output:
             self._tail = (self._tail + text[n_head:])[-self._n_half :]
 
     def text(self) -> str:
-        """Return it, with a note in the place of what is missing."""
+        """Return it, with a note in place of the middle."""
         with self._lock:
             n_missing = self.n - len(self._head) - len(self._tail)
             note = f"\n[... {n_missing:,} characters left out ...]\n" if n_missing else ""
@@ -85,7 +84,7 @@ class Output:
 
 
 class MontySandbox:
-    """Runs code in Monty, whose interpreter is a process without files and network.
+    """Runs code in Monty, an interpreter in a process without files and network.
 
     Args:
         config: Its limits.
@@ -116,14 +115,11 @@ class MontySandbox:
         self._modules = ""
 
     def kill(self) -> None:
-        """End the sandbox, as this process ends; called from any thread."""
         if self._pid is not None:
             with contextlib.suppress(OSError):
                 os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
     def run(self, code: str, output: Output) -> Result:
-        """Run code; the text of the result comes after what is in `output`."""
-
         def on_print(_: str, text: str) -> None:
             output.write(text)
             self._check(output)
@@ -164,7 +160,6 @@ class MontySandbox:
                 yield f"{head}{self._START}{tail}{self._END}"
 
     def _is_valid(self, code: str) -> bool:
-        """Return whether the sandbox can parse it, without running it."""
         try:
             self._session.feed_run(f"raise StopIteration\n{code}")
         except self._monty.MontyCrashedError:
@@ -225,7 +220,7 @@ class CodeServer:
     """Reads code, and answers with results, one after the other.
 
     Args:
-        config: What the host has chosen.
+        config: The host's choices.
         reading: Frames of the host.
         writing: Frames to it.
     """
@@ -239,7 +234,6 @@ class CodeServer:
         self._engine: MontySandbox | None = None
 
     def run(self) -> None:
-        """Serve until the host ends it."""
         threading.Thread(target=self._read, daemon=True).start()
         engine = self._engine = MontySandbox(self._config, self._check)
         while True:

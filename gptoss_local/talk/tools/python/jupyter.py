@@ -10,13 +10,12 @@ from typing import Any
 
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import environment_without_secrets
-from gptoss_local.talk.tools.python.driver import MOST_PRINTED, NO_OUTPUT, Output
-from gptoss_local.talk.tools.python.engine import PythonOutcome
+from gptoss_local.talk.tools.python.driver import MOST_PRINTED, NO_OUTPUT, Output, Result
 from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS
 
 _START_S = 60.0
 _INTERRUPT_S = 5.0
-"""Seconds in which a kernel must end what it was told to interrupt."""
+"""Seconds in which a kernel must stop after an interrupt."""
 _POLL_S = 1.0
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -40,7 +39,7 @@ class JupyterEngine:
         self._client: Any = None
         self._ending: asyncio.Task[None] | None = None
 
-    async def run(self, code: str) -> PythonOutcome:
+    async def run(self, code: str) -> Result:
         if self._client is None:
             await self._start()
         output = Output(MAX_OUTPUT_CHARACTERS - 500)
@@ -48,16 +47,16 @@ class JupyterEngine:
         try:
             why, is_error = await self._follow(call, output, self._timeout_s)
             if not why:
-                return PythonOutcome(output.text() or NO_OUTPUT, is_error)
+                return Result(output.text() or NO_OUTPUT, is_error)
             await self._manager.interrupt_kernel()
             still, _ = await self._follow(call, output, _INTERRUPT_S)
         except _KernelDiedError:
-            why, is_lost = "The kernel died.", True
-        else:
-            is_lost = bool(still)
-            why += " It did not stop when interrupted." if still else " Variables are kept."
-        output.write(f"\nError: {why}" if output.n else f"Error: {why}")
-        return PythonOutcome(output.text(), is_error=True, is_lost=is_lost)
+            return Result(output.text(), is_error=True, stopped="The kernel died.")
+        if still:
+            stopped = f"{why} It did not stop when interrupted."
+            return Result(output.text(), is_error=True, stopped=stopped)
+        output.write("\n" * bool(output.n) + f"Error: {why} Variables are kept.")
+        return Result(output.text(), is_error=True)
 
     async def _start(self) -> None:
         jupyter: Any = importlib.import_module("jupyter_client")
@@ -79,7 +78,7 @@ class JupyterEngine:
             raise UsageError(message) from error
 
     async def _follow(self, call: str, output: Output, timeout_s: float) -> tuple[str, bool]:
-        """Collect what a call prints and shows.
+        """Collect the output of a call.
 
         Returns:
             Why it is not over, empty if it is, and whether it failed.

@@ -12,7 +12,6 @@ from pathlib import Path
 from gptoss_local.errors import UsageError
 from gptoss_local.talk.tools.processes import kill_tree
 from gptoss_local.talk.tools.python.driver import Config, Result
-from gptoss_local.talk.tools.python.engine import PythonOutcome
 from gptoss_local.talk.tools.results import MAX_OUTPUT_CHARACTERS
 
 _DRIVER = Path(__file__).with_name("driver.py")
@@ -49,7 +48,7 @@ class Sandbox:
         self._last_words = b""
         self._listening: asyncio.Task[None] | None = None
 
-    async def run(self, code: str) -> PythonOutcome:
+    async def run(self, code: str) -> Result:
         is_over = True
         try:
             is_new = self._process is None
@@ -57,13 +56,10 @@ class Sandbox:
             async with asyncio.timeout(self._timeout_s + _GRACE_S + _START_S * is_new):
                 result = await _call(process, code)
             is_over = bool(result.stopped)
-            text = (
-                result.text.rstrip("\n") + f"\nError: {result.stopped}" if is_over else result.text
-            )
-            return PythonOutcome(text.lstrip("\n"), result.is_error, is_lost=is_over)
+            return result
         except TimeoutError:
-            late = f"Error: The code took longer than {self._timeout_s:g} s."
-            return PythonOutcome(late, is_error=True, is_lost=True)
+            late = f"The code took longer than {self._timeout_s:g} s."
+            return Result("", is_error=True, stopped=late)
         except (asyncio.IncompleteReadError, ConnectionError):
             return await self._died(is_new=is_new)
         finally:
@@ -87,16 +83,13 @@ class Sandbox:
         self._listening = asyncio.create_task(self._listen(process))
         return process
 
-    async def _died(self, *, is_new: bool) -> PythonOutcome:
-        """Say why the process is gone."""
+    async def _died(self, *, is_new: bool) -> Result:
         await self.close()
         code = self._process.returncode if self._process else None
         words = self._last_words.decode("utf-8", "replace").strip()
         if is_new and words:
             raise UsageError(f"Python does not start (exit code {code}): {words}")
-        return PythonOutcome(
-            "Error: The process that runs Python died.", is_error=True, is_lost=True
-        )
+        return Result("", is_error=True, stopped="The process that runs Python died.")
 
     def kill(self) -> None:
         # Not `returncode`: its sandbox may outlive it, and has the same standard error.
@@ -110,7 +103,7 @@ class Sandbox:
             await asyncio.wait({self._listening}, timeout=_END_S)
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """Keep the last of what it says on its standard error, until it has ended."""
+        """Keep the last words on its standard error, until it has ended."""
         assert process.stderr is not None
         while words := await process.stderr.read(4096):
             self._last_words = (self._last_words + words)[-_N_LAST_WORDS:]

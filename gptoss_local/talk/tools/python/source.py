@@ -3,15 +3,20 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.quantities import parse_memory
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools.consent import digest
-from gptoss_local.talk.tools.python.choice import Choice, parse_choice
-from gptoss_local.talk.tools.python.engine import PythonEngine, PythonOutcome
+from gptoss_local.talk.tools.python.choice import parse_choice
+from gptoss_local.talk.tools.python.driver import Result
 from gptoss_local.talk.tools.results import Page, ToolResult
 from gptoss_local.talk.tools.tool import Arguments, RunnableTool
+
+if TYPE_CHECKING:
+    from gptoss_local.talk.tools.python.jupyter import JupyterEngine
+    from gptoss_local.talk.tools.python.sandbox import Sandbox
 
 IDLE_S = 600.0
 """Seconds without a call after which an engine is ended."""
@@ -52,7 +57,7 @@ class Python:
             raise UsageError(f"python_memory {settings.python_memory!r} is too little", hint=hint)
         self._folder = folder
         self._idle_s = idle_s
-        self._engine: PythonEngine | None = None
+        self._engine: Sandbox | JupyterEngine | None = None
         self._lock = asyncio.Lock()  # calls of one answer may come together
         self._idle: asyncio.TimerHandle | None = None
         self._loss = ""  # why variables are gone, until the model was told
@@ -79,7 +84,6 @@ class Python:
         return [tool]
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        """Drop all variables."""
         await self.close()
 
     async def close(self) -> None:
@@ -96,37 +100,44 @@ class Python:
         code = _code_of(arguments)
         async with self._lock:
             self._stop_clock()
-            engine = self._engine = self._engine or _engine(
-                self._choice, self._timeout_s, self._memory_bytes, self._folder
-            )
+            engine = self._engine = self._engine or self._new_engine()
             try:
-                answer = await engine.run(code)
+                result = await engine.run(code)
             except UsageError:
                 self._end(self._loss)  # that it does not start loses nothing more
                 raise
             except BaseException:
                 self._end("The call before was stopped.")
                 raise
-            return self._told(answer)
+            return self._told(result)
 
-    def _told(self, answer: PythonOutcome) -> ToolResult:
-        """Return the answer with what the model must know of its variables."""
-        before = f"({self._loss} {_LOST})\n" if self._loss else ""
+    def _new_engine(self) -> "Sandbox | JupyterEngine":
+        if self._choice.kind == "jupyter":
+            self._choice.check()
+            from gptoss_local.talk.tools.python.jupyter import JupyterEngine
+
+            return JupyterEngine(self._choice.name, self._timeout_s, self._folder)
+        from gptoss_local.talk.tools.python.sandbox import Sandbox
+
+        return Sandbox(self._timeout_s, self._memory_bytes)
+
+    def _told(self, result: Result) -> ToolResult:
+        text = result.text
+        if result.stopped:
+            text = (text.rstrip("\n") + f"\nError: {result.stopped} {_LOST}").lstrip("\n")
+        if self._loss:
+            text = f"({self._loss} {_LOST})\n{text}"
         self._loss = ""
-        after = ""
-        if answer.is_lost:
-            after = f" {_LOST}"
+        if result.stopped:
             self._end("")
         elif self._engine is not None:  # no new chat has begun since
             self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._on_idle)
-        text = f"{before}{answer.text}{after}"
-        return ToolResult(text.encode("utf-8", "replace").decode(), answer.is_error)
+        return ToolResult(text.encode("utf-8", "replace").decode(), result.is_error)
 
     def _on_idle(self) -> None:
         self._end(f"There was no call for {self._idle_s / 60:g} minutes.")
 
     def _end(self, loss: str) -> None:
-        """End the engine, without waiting."""
         self._stop_clock()
         self._loss = loss
         if self._engine is not None:
@@ -153,14 +164,3 @@ def _code_of(arguments: Arguments) -> str:
     except UnicodeEncodeError as error:
         raise UsageError("the code has characters that are half of a surrogate pair") from error
     return code.removeprefix("\ufeff")
-
-
-def _engine(choice: Choice, timeout_s: float, memory_bytes: int, folder: Path) -> PythonEngine:
-    if choice.kind == "jupyter":
-        choice.check()
-        from gptoss_local.talk.tools.python.jupyter import JupyterEngine
-
-        return JupyterEngine(choice.name, timeout_s, folder)
-    from gptoss_local.talk.tools.python.sandbox import Sandbox
-
-    return Sandbox(timeout_s, memory_bytes)
