@@ -12,8 +12,9 @@ from pathlib import Path
 from bench.nano.answering import Answerer, Question
 from bench.nano.data.ability import call_and_result
 from bench.nano.data.document import Answer, Branch, Document, encode_document
+from convert import convert_checkpoint
 from gptoss_local.harmony.message import Message, Tool
-from gptoss_local.models.nano import ensure_gguf
+from gptoss_local.models.nano.materialize import materialize
 from gptoss_local.types import Effort
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "nano" / "golden_conversations.json"
@@ -101,7 +102,10 @@ def cases() -> list[tuple[str, Document]]:
 def main() -> None:
     golden = []
     with tempfile.TemporaryDirectory() as folder:
-        paths = [ensure_gguf(Path(folder) / dense, dense=dense) for dense in ("bf16", "q8_0")]
+        materialize(Path(folder))
+        paths = [Path(folder) / f"{dense}.gguf" for dense in ("bf16", "q8_0")]
+        for path in paths:
+            convert_checkpoint(Path(folder), path, dense=path.stem)
         models = [Answerer(path, n_ctx=4096, n_threads=2, n_together=1) for path in paths]
         for name, document in cases():
             context, (branch,) = encode_document(document)

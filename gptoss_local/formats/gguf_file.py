@@ -29,7 +29,7 @@ _SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=
 _UINT32, _FLOAT32, _STRING, _ARRAY = 4, 6, 8, 9
 _LAYER_TYPES = {4: _UINT32, 5: _UINT32, 6: _FLOAT32}  # of arrays with a number for each layer
 _ALIGNMENT = 32  # of GGUF, unless general.alignment says otherwise
-_GUESSED = 1024  # a flag of general.file_type: what the file did not say
+_GUESSED = 1024  # a flag of general.file_type: a guess of llama.cpp
 _MAX_COUNT = 1 << 20  # keys, or tensors: far above any model, low enough for the memory
 _MAX_STRING_BYTES = 1 << 24  # chat templates are the longest, some 20 kB
 _MAX_ARRAY = 1 << 24  # merges are the longest, 446,189
@@ -105,7 +105,6 @@ class GGUFInfo(msgspec.Struct, frozen=True):
 
     @property
     def n_ctx_train(self) -> int:
-        """Context length the model was made for, in tokens."""
         return self._size("context_length")
 
     @property
@@ -253,7 +252,7 @@ class _Cursor:
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
 
     def string(self, *, errors: str = "replace") -> str:
-        """Read text, of which not all may be UTF-8: llama.cpp does not look at what it is."""
+        """Read text, of which not all may be UTF-8, as llama.cpp does not check it."""
         if (n_bytes := self.scalar("Q")) > _MAX_STRING_BYTES:
             raise ValueError(f"a text of {n_bytes} bytes is not plausible")
         return self.take(n_bytes).decode(errors=errors)

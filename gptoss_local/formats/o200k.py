@@ -6,6 +6,7 @@ tokenizes nor reads files.
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Sequence
 
 from gptoss_local.formats.byte_level import BYTE_OF_CHAR, CHAR_OF_BYTE
@@ -13,7 +14,6 @@ from gptoss_local.formats.byte_level import BYTE_OF_CHAR, CHAR_OF_BYTE
 VOCAB_SIZE = 201_088
 LONGEST_TOKEN_BYTES = 128
 FIRST_SPECIAL = 199_998
-N_VOCAB = 201_088
 """The first id after the tokens of the rank file."""
 END_OF_PROMPT = 200_018
 """The last id with a name in the published tokenizer.json."""
@@ -22,7 +22,7 @@ RANKS_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d
 """Hash of `o200k_base.tiktoken`. Source: openai-harmony, `tiktoken_ext/public_encodings.rs`."""
 
 MERGES_SHA256 = "fbb4bf8ec1a0dec603d12b4f4f7ff2939ff6ae1a8d94e6df0380b74b1c90f66f"
-"""Hash of what `derive_merges` makes of it, as "left right" lines without a last newline."""
+"""Hash of its `derive_merges`, as "left right" lines without a last newline."""
 
 NAMED_SPECIALS = {
     199998: "startoftext",
@@ -35,6 +35,12 @@ NAMED_SPECIALS = {
     200008: "message",
     200012: "call",
 }
+
+SPECIAL_TOKENS = {
+    token_id: f"<|{NAMED_SPECIALS.get(token_id, f'reserved_{token_id}')}|>"
+    for token_id in range(FIRST_SPECIAL, VOCAB_SIZE)
+}
+"""Harmony's special tokens by id; unused ones are called `<|reserved_ID|>`."""
 
 _LETTER_HEAD = r"[^\r\n\p{L}\p{N}]?"
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
@@ -70,6 +76,14 @@ def render_ranks(tokens: Sequence[str]) -> bytes:
     return b"".join(b"%s %d\n" % (base64.b64encode(token), rank) for rank, token in enumerate(raw))
 
 
+def has_its_ranks(tokens: Sequence[str]) -> bool:
+    """Return whether the plain tokens of a vocabulary are o200k_base's."""
+    try:
+        return hashlib.sha256(render_ranks(tokens)).hexdigest() == RANKS_SHA256
+    except (KeyError, TypeError):  # a character that spells no byte; a value that is not text
+        return False
+
+
 def parse_ranks(rank_file: bytes) -> list[str]:
     """Read a rank file: the tokens in rank order, in GPT-2's byte-to-unicode spelling.
 
@@ -96,8 +110,8 @@ def derive_merges(vocab: dict[str, int]) -> list[tuple[str, str]]:
         vocab: Token to rank, in rank order.
 
     Returns:
-        (left, right) pairs ordered by the rank of what they make, then of left, then of right. BPE
-        over this list does what tiktoken does with the ranks, as both take the lowest rank first.
+        (left, right) pairs ordered by the rank of their token, then of left, then of right. BPE
+        over this list equals tiktoken's with the ranks, as both take the lowest rank first.
     """
     merges: list[tuple[str, str]] = []
     for token in vocab:

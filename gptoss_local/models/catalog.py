@@ -1,7 +1,7 @@
 """The models we know by name: `models.toml`, and the user's own next to `config.toml`.
 
-Knows nothing of what is on disk. An entry of the user with the name of one of ours changes what it
-says of it; any other is one more model.
+Knows nothing of the disk. An entry of the user with the name of one of ours overrides its keys; any
+other is one more model.
 """
 
 import functools
@@ -74,7 +74,6 @@ class Sampling(_Entry, frozen=True, omit_defaults=True):
     stop: list[str] | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return those that are said, as options of a request."""
         said: dict[str, Any] = msgspec.to_builtins(self)
         return said
 
@@ -86,14 +85,14 @@ class UpstreamAddress(_Entry, frozen=True, kw_only=True):
     """Engines elsewhere that compute a model; see `gptoss_local.upstream`.
 
     Attributes:
-        kind: What they are, which says how they are spoken to.
+        kind: Their program, which decides the protocol.
         urls: Of equal engines, without `/v1`.
         model: The model's name there.
         key_env: The environment variable that has the key; empty: none is sent.
-        n_ctx: Tokens of context; 0: what they say, or else what gpt-oss was trained for.
+        n_ctx: Tokens of context; 0: as they say, or else gpt-oss's own.
         first_token_s: How long to wait for the first token, with its queue and prefill.
         stall_s: How long to wait for each further one.
-        has_priority: They order requests by priority; vLLM fails those with one if it does not.
+        has_priority: They order requests by priority; vLLM without that refuses such requests.
     """
 
     kind: UpstreamKind
@@ -111,8 +110,8 @@ class CatalogModel(_Entry, frozen=True, kw_only=True):
 
     Attributes:
         file: A name inside the models folder, or the absolute path of a GGUF that lies elsewhere.
-        layers: Layers of the model, and `experts` of each layer: what a plan needs before the
-            model is here; 0 where they are not known.
+        layers: Layers of the model, and `experts` of each layer, to plan before it is here; 0 where
+            they are not known.
     """
 
     name: str
@@ -180,17 +179,15 @@ def canonical_name(name: str) -> str:
 
 
 def known_model(name: str) -> CatalogModel | None:
-    """Return the entry of a canonical name."""
     return next((model for model in catalog() if model.name == name), None)
 
 
 def known_names() -> list[str]:
-    """Return all names and aliases of the catalogue."""
     return [name for model in catalog() for name in (model.name, *model.aliases)]
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of `names` that the user may have meant."""
+    """Return the name that the user may have meant."""
     import difflib  # PERF: 2 ms, for a mistake only
 
     found = difflib.get_close_matches(name.lower(), list(names), n=1)
@@ -228,7 +225,6 @@ def _catalog(users: Path, changed_ns: int) -> tuple[CatalogModel, ...]:
 
 
 def _tables(path: Path) -> list[dict[str, Any]]:
-    """Return the [[model]] tables of a file, as they are."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad begins with a BOM
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
@@ -273,7 +269,7 @@ def _convert(table: dict[str, Any], path: Path) -> CatalogModel:
 
 
 def _check(models: dict[str, CatalogModel], users: frozenset[str], path: Path) -> None:
-    """Check what must hold between fields and between entries of the user.
+    """Check fields and entries of the user against each other.
 
     Raises:
         UsageError: a name is invalid or stands for two models, or a file is not one we can use.

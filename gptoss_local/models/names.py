@@ -18,7 +18,7 @@ MANIFEST_SUFFIX = ".json"
 
 
 def name_of(file: Path) -> str:
-    """Return the name of the model whose weights or manifest a file is."""
+    """Return the name of the model to which weights or a manifest belong."""
     for model in catalog():
         if model.file == file.name:
             return model.name
@@ -28,7 +28,6 @@ def name_of(file: Path) -> str:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the files in a folder that hold a model each, or the beginning of one."""
     return [file for file in folder.glob("*") if is_model_file(file.name)]
 
 
@@ -41,8 +40,8 @@ def is_model_file(name: str) -> bool:
 def name_for(file: Path) -> str:
     """Make a model's name of the name of a file that lies elsewhere.
 
-    Names are spelled with Latin letters and digits. What a file has besides those becomes a dash or
-    goes, and a few digits of its checksum keep such names apart.
+    Names are spelled with Latin letters and digits. Other characters become a dash or go, and a
+    few digits of a checksum keep such names apart.
     """
     stem = SPLIT_NAME.sub("", file.name) if SPLIT_NAME.search(file.name) else file.stem
     letters = unicodedata.normalize("NFKD", stem.lower())

@@ -15,7 +15,7 @@ import msgspec
 
 from gptoss_local.engine.protocol import Finished, Loaded, Prefilled, Stats, Tokens
 from gptoss_local.errors import ContextOverflowError, UpstreamError, UsageError
-from gptoss_local.formats.o200k import N_VOCAB
+from gptoss_local.formats.o200k import VOCAB_SIZE
 from gptoss_local.harmony.vocabulary import Vocabulary
 from gptoss_local.models.catalog import UpstreamAddress
 from gptoss_local.types import SamplingParams, Usage
@@ -67,7 +67,7 @@ class Upstream:
         self._loaded = Loaded(
             n_ctx=address.n_ctx or N_CTX,
             n_ctx_train=address.n_ctx or N_CTX,
-            n_vocab=N_VOCAB,
+            n_vocab=VOCAB_SIZE,
             size_bytes=0,
             has_gpu=False,
             n_seq=0,

@@ -6,7 +6,7 @@ import msgspec
 
 from gptoss_local.engine.protocol import Logprob
 from gptoss_local.errors import UpstreamError
-from gptoss_local.formats.o200k import N_VOCAB
+from gptoss_local.formats.o200k import VOCAB_SIZE
 from gptoss_local.models.catalog import UpstreamKind
 from gptoss_local.types import FinishReason, SamplingParams
 from gptoss_local.upstream.kinds import KINDS, N_CTX, Place
@@ -102,7 +102,7 @@ def read_chunk(kind: UpstreamKind, data: bytes, n_logprobs: int | None) -> Answe
         ) from e
     if n_logprobs is not None and len(chunk.logprobs) != len(chunk.tokens):
         raise UpstreamError("the upstream does not send the log-probability of every token")
-    if wrong := next((token for token in chunk.tokens if not 0 <= token < N_VOCAB), None):
+    if wrong := next((token for token in chunk.tokens if not 0 <= token < VOCAB_SIZE), None):
         raise UpstreamError(f"the upstream sent the token {wrong}, which gpt-oss does not have")
     return chunk
 

@@ -48,7 +48,7 @@ def test_original_layout_comes_without_the_other_weights(hub: HubServer, tmp_pat
         assert checkpoint.folder == tmp_path / "original"
         config = (checkpoint.folder / "config.json").read_bytes()
         assert config == repo_files()["original/config.json"]
-        assert (checkpoint.tokenizer_folder / "tokenizer.json").is_file()
+        assert (tmp_path / "tokenizer.json").is_file()
     assert not any(hub.sent[shard] for shard in SHARDS)
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gptoss_local.errors import DiskFullError
+from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.models.nano import cache, cached_gguf, ensure_gguf, leftovers
 from gptoss_local.models.nano.compact import load_compact
 from gptoss_local.models.nano.materialize import materialize
-from gptoss_local.models.nano.ranks import N_RANKS
 from gptoss_local.models.store import find_garbage
 from gptoss_local.settings import Settings
 from tests.conftest import wait_until
@@ -112,13 +112,6 @@ def test_upgrade_makes_a_new_file_and_removes_the_old(
     assert names == sorted([current.name, "gpt-oss-20b.gguf"])
 
 
-def test_dense_types_are_kept_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_make", lambda work, target, *rest: target.write_bytes(b""))
-    assert ensure_gguf(tmp_path, dense="bf16") != ensure_gguf(tmp_path)
-    assert len(files(tmp_path)) == 2
-    assert cached_gguf(tmp_path, dense="bf16") != cached_gguf(tmp_path)
-
-
 def test_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -167,6 +160,6 @@ def test_checkpoint_is_what_safetensors_and_transformers_expect(tmp_path: Path) 
         assert len(file.keys()) == 155
         embedding = file.get_tensor("model.embed_tokens.weight")
     assert embedding.shape == (201_088, 256)
-    n_specials = sum(token >= N_RANKS for token in load_compact().used_ids)
-    assert (embedding != 0).any(1).sum() == N_RANKS + n_specials  # all text, no idle special
+    n_specials = sum(token >= FIRST_SPECIAL for token in load_compact().used_ids)
+    assert (embedding != 0).any(1).sum() == FIRST_SPECIAL + n_specials  # all text, no idle special
     assert AutoConfig.from_pretrained(tmp_path).model_type == "gpt_oss"

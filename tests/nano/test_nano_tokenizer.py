@@ -1,8 +1,10 @@
 """The packed vocabulary and the tokenizer files made of it."""
 
+import lzma
 import random
 import string
 from hashlib import sha256
+from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -10,14 +12,13 @@ import pytest
 from openai_harmony import HarmonyEncoding
 from tokenizers import Tokenizer
 
-from gptoss_local.formats.o200k import derive_merges
+from gptoss_local.formats.o200k import FIRST_SPECIAL, RANKS_SHA256, SPECIAL_TOKENS, derive_merges
 from gptoss_local.harmony import Vocabulary
-from gptoss_local.models.nano.ranks import N_RANKS, load_ranks, pack_ranks, unpack_ranks
-from gptoss_local.models.nano.tokenizer import SPECIAL_TOKENS, tokenizer_json
+from gptoss_local.models import nano
+from gptoss_local.models.nano.ranks import load_ranks
+from gptoss_local.models.nano.tokenizer import tokenizer_json
 from tests.convert.llama_cpu import load_model, tokenize
-from tests.nano.tiktoken_file import render_tiktoken
-
-O200K_BASE_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+from tests.nano.tiktoken_file import pack_ranks, render_tiktoken
 
 CODE = """
 def quicksort(xs: list[int]) -> list[int]:
@@ -74,12 +75,13 @@ def expected(encoding: HarmonyEncoding, texts: dict[str, list[str]]) -> dict[str
 
 
 def test_ranks_are_the_published_ones(tokens: list[bytes]) -> None:
-    assert len(tokens) == N_RANKS
-    assert sha256(render_tiktoken(tokens)).hexdigest() == O200K_BASE_SHA256
+    assert len(tokens) == FIRST_SPECIAL
+    assert sha256(render_tiktoken(tokens)).hexdigest() == RANKS_SHA256
 
 
 def test_packing_can_be_repeated(tokens: list[bytes]) -> None:
-    assert unpack_ranks(pack_ranks(render_tiktoken(tokens))) == tokens
+    packed = resources.files(nano).joinpath("o200k_base.xz").read_bytes()
+    assert lzma.decompress(pack_ranks(render_tiktoken(tokens))) == lzma.decompress(packed)
 
 
 def test_gaps_in_ranks_are_refused() -> None:

@@ -1,12 +1,12 @@
 """Files from the Hugging Face hub: resumable, checked while they arrive, shard by shard.
 
-`listing` says what a repository holds and what of it makes a checkpoint, `client` speaks with the
-hub, `partial` is a file that grows, `folder` knows what is on the disk, `transfer` brings files
-there, `download` joins them; `cache` is what huggingface_hub itself has on the disk. Nothing here
-knows what is inside a file.
+`listing` lists a repository and picks the files of a checkpoint, `client` speaks with the hub,
+`partial` is a file that grows, `folder` knows the files on the disk, `transfer` brings files there,
+`download` joins them; `cache` reads huggingface_hub's own cache. Nothing here knows the content of
+files.
 """
 
-import gptoss_local.models.hub._environment  # noqa: F401 - before whatever imports huggingface_hub
+import gptoss_local.models.hub._environment  # noqa: F401 - before huggingface_hub
 from gptoss_local.models.hub.cache import CachedRepo, cached_repos
 from gptoss_local.models.hub.client import HubClient
 from gptoss_local.models.hub.download import HubCheckpoint, download_files, open_checkpoint

@@ -1,4 +1,4 @@
-"""Reports mistakes in the variables of huggingface_hub and of its HTTP client as what they are.
+"""Reports mistakes in the variables of huggingface_hub and of its HTTP client.
 
 Imported before huggingface_hub, which reads some of them when it is imported and ends in a
 traceback at a word in place of a number.

@@ -1,7 +1,7 @@
 """Speaks with the hub through huggingface_hub: its addresses, headers, session and errors.
 
 The body of a file is read here and not by `hf_hub_download`, which in huggingface_hub 2.4 deletes
-what it has when it is interrupted, and loses up to 10 MB with every cut connection.
+its part when it is interrupted, and loses up to 10 MB with every cut connection.
 Translates every error of huggingface_hub and of its HTTP client.
 """
 
@@ -58,7 +58,7 @@ class HubClient:
 
     Args:
         endpoint: Address of the hub; None takes HF_ENDPOINT or huggingface.co.
-        token: None takes what HF_TOKEN or `hf auth login` give; False sends none.
+        token: None takes HF_TOKEN's or `hf auth login`'s; False sends none.
 
     Raises:
         UsageError: The endpoint is not an http address, or token or proxy cannot be used.
@@ -73,7 +73,7 @@ class HubClient:
         self._token = token
 
     def list_files(self, repo: str, revision: str) -> Listing:
-        """Ask what `repo` holds at `revision`.
+        """List the files of `repo` at `revision`.
 
         Raises:
             ModelNotFoundError: There is no such repository or revision.
@@ -112,18 +112,18 @@ class HubClient:
         add: Callable[[int], None],
         stopped: threading.Event,
     ) -> None:
-        """Fetch what `partial` lacks of its file, over as many connections as it takes.
+        """Fetch the rest of a partial file, over as many connections as it takes.
 
         Args:
-            listing: Where `file` is from; its commit is what is asked for.
-            file: What to fetch.
+            listing: The repository of `file`, with the commit to ask for.
+            file: The file to fetch.
             partial: Holds a beginning of the file, or nothing.
             add: Called with the bytes gained, or lost when the hub starts over.
             stopped: Ends the download soon after it is set.
 
         Raises:
             DownloadError: The hub refuses, nothing came in all attempts, or `stopped` was set.
-                What came stays in `partial`.
+                `partial` keeps the bytes that came.
             OSError: The disk fails.
         """
         n_failures = 0
@@ -166,7 +166,7 @@ class HubClient:
             starts_over = n_held > 0 and response.status_code == http.HTTPStatus.OK
             stated = _stated_bytes(response)
             if stated != file.size_bytes and (starts_over or stated is not None):
-                raise self._wrong_size(file, stated)  # before what is held is lost for it
+                raise self._wrong_size(file, stated)  # before the bytes so far are lost for it
             if starts_over:
                 sink.clear()
                 yield -n_held
@@ -235,7 +235,7 @@ class HubClient:
 
 
 def _session() -> httpx2.Client:
-    """Return the session of huggingface_hub, whose answers are bounded from now on."""
+    """Return the session of huggingface_hub, with bounded answers."""
     session = get_session()
     hooks = session.event_hooks["response"]
     if _bound not in hooks:

@@ -4,10 +4,11 @@ import contextlib
 from collections.abc import Container, Generator, Iterator, Sequence
 from pathlib import Path
 
+from convert.layout import INDEX_NAME
 from gptoss_local.errors import DownloadError
 from gptoss_local.models.hub.client import HubClient
 from gptoss_local.models.hub.folder import DownloadFolder
-from gptoss_local.models.hub.listing import INDEX_NAME, HubFile, Listing
+from gptoss_local.models.hub.listing import HubFile, Listing
 from gptoss_local.models.hub.transfer import Transfer, is_offline
 from gptoss_local.types import Progress
 
@@ -27,7 +28,7 @@ def open_checkpoint(
 ) -> Iterator["HubCheckpoint"]:
     """List a repository and lock `folder` for its files; leaving ends all downloads.
 
-    Under HF_HUB_OFFLINE the list is that of the last time, and the network is never touched.
+    Under HF_HUB_OFFLINE the last list is used, and the network is never touched.
 
     Args:
         source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
@@ -65,7 +66,7 @@ def download_files(
         progress: Called with the bytes of all of them.
 
     Yields:
-        Each file where it lies now, and what the hub says of it, in the order of `names`.
+        The path of each file and its entry of the list, in the order of `names`.
 
     Raises:
         ModelNotFoundError: There is no such repository or revision.
@@ -76,8 +77,7 @@ def download_files(
     with _opened(client, source, folder) as (kept, listing):
         files = listing.named(names)
         kept.begin(listing)
-        n_missing_bytes = sum(file.size_bytes - kept.held_bytes(file) for file in files)
-        if n_missing_bytes:
+        if n_missing_bytes := kept.missing_bytes(files):
             kept.check_space(n_missing_bytes)
         transfer = Transfer(client, kept, listing)
         done = transfer.tally("downloading", files, (), progress)
@@ -90,7 +90,6 @@ def download_files(
 def _opened(
     client: HubClient, source: str, folder: Path
 ) -> Iterator[tuple[DownloadFolder, Listing]]:
-    """Lock a folder for a repository, and list that."""
     repo, _, revision = source.partition("@")
     kept = DownloadFolder(folder)
     with kept.locked():
@@ -111,8 +110,7 @@ class HubCheckpoint(Transfer):
 
     Attributes:
         folder: Where config, index and shards are.
-        tokenizer_folder: Where its tokenizer is: another one in the `original/` layout.
-        listing: What the repository holds.
+        listing: The repository's files.
 
     Thread: one thread at a time calls the methods.
     """
@@ -122,12 +120,11 @@ class HubCheckpoint(Transfer):
     ) -> None:
         super().__init__(client, kept, listing)
         self.folder = kept.root / "original" if original else kept.root
-        self.tokenizer_folder = kept.root
         self._original = original
         self._small = listing.small_files(original=original)
 
     def fetch_small_files(self, *, progress: Progress = _no_progress) -> None:
-        """Fetch config, tokenizer and index: what a conversion is planned from.
+        """Fetch config, tokenizer and index, from which a conversion is planned.
 
         Raises:
             DownloadError: See `iter_shards`.
@@ -147,12 +144,12 @@ class HubCheckpoint(Transfer):
         """Yield each shard once it is complete and right; `fetch_small_files` comes first.
 
         The next download begins only when the caller comes back for the next shard: one who
-        deletes what it has used never has more than a few unused ones on its disk.
+        deletes used shards never has more than a few unused ones on its disk.
 
         Args:
             skip: File names of shards that are used already; they are not fetched or yielded.
             n_parallel: Downloads at the same time.
-            extra_bytes: What the caller needs of the disk besides the downloads; below zero if it
+            extra_bytes: Needs of the caller on the disk besides the downloads; below zero if it
                 will free more than it needs.
             progress: Gets the bytes of all files, `skip` and small ones included.
 
@@ -161,27 +158,13 @@ class HubCheckpoint(Transfer):
                 file arrives damaged twice, or one that is skipped has changed on the hub.
         """
         shards = self._shards()
-        skipped = [file for file in shards if self._kept.path(file).name in skip]
+        skipped = [file for file in shards if self.kept.path(file).name in skip]
         wanted = [file for file in shards if file not in skipped]
-        self._kept.check_unchanged(skipped)
-        n_missing_bytes = sum(file.size_bytes - self._kept.held_bytes(file) for file in wanted)
-        if n_missing_bytes:
-            self._kept.check_space(n_missing_bytes + extra_bytes)
+        self.kept.check_unchanged(skipped)
+        if n_missing_bytes := self.kept.missing_bytes(wanted):
+            self.kept.check_space(n_missing_bytes + extra_bytes)
         done = self.tally("downloading", (*self._small, *wanted), skipped, progress)
         yield from self.fetch(wanted, n_parallel, done)
-
-    def check_space(self, n_bytes: int) -> None:
-        """Refuse to begin what the disk cannot hold.
-
-        Raises:
-            DownloadError: Fewer than `n_bytes` are free.
-        """
-        self._kept.check_space(n_bytes)
-
-    @property
-    def free_bytes(self) -> int:
-        """Return the bytes that the disk has left."""
-        return self._kept.free_bytes
 
     def missing_bytes(self, skip: Container[str] = ()) -> int:
         """Return the bytes still to be downloaded; `fetch_small_files` may still come.
@@ -189,27 +172,20 @@ class HubCheckpoint(Transfer):
         Args:
             skip: As for `iter_shards`.
         """
-        files = [f for f in self._all_files() if self._kept.path(f).name not in skip]
-        return sum(file.size_bytes - self._kept.held_bytes(file) for file in files)
-
-    def total_bytes(self) -> int:
-        """Return the size of all files; a guess until `fetch_small_files` has run."""
-        return sum(file.size_bytes for file in self._all_files())
+        files = (*self._small, *self._known_shards())
+        return self.kept.missing_bytes(f for f in files if self.kept.path(f).name not in skip)
 
     def shard_sizes(self) -> list[int]:
         """Return the bytes of every shard; a guess until `fetch_small_files` has run."""
         return [file.size_bytes for file in self._known_shards()]
 
-    def _all_files(self) -> tuple[HubFile, ...]:
-        return (*self._small, *self._known_shards())
-
     def _known_shards(self) -> tuple[HubFile, ...]:
-        """Return those of the index, or before it is here what looks like shards."""
-        if all(self._kept.path(file).is_file() for file in self._small):
+        """Return the shards of the index, or before it is here all likely ones."""
+        if all(self.kept.path(file).is_file() for file in self._small):
             return self._shards()
         return self.listing.expected_shards(original=self._original)
 
     def _shards(self) -> tuple[HubFile, ...]:
-        index = [self._kept.path(f) for f in self._small if f.name.endswith(INDEX_NAME)]
+        index = [self.kept.path(f) for f in self._small if f.name.endswith(INDEX_NAME)]
         content = index[0].read_bytes() if index else None
         return self.listing.shards(content, original=self._original)

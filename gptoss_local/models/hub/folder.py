@@ -1,23 +1,22 @@
-"""The folder that a download fills: what is in it, complete or not, and what is known right.
+"""The folder that a download fills: its files, complete or not, and which are known to be right.
 
-A file has its final name only when it is complete and its checksum is the hub's. What is on the
-way lies in `.gptoss-download/`, its checksum in its name, next to `state.json`: the list of files,
-and which were found right, so that gigabytes need not be hashed again.
+A file has its final name only when it is complete and its checksum is the hub's. Incomplete files
+lie in `.gptoss-download/`, with their checksums in their names, next to `state.json`: the list of
+files, and which were found right, so that gigabytes need not be hashed again.
 """
 
 import contextlib
-import errno
 import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 from huggingface_hub.utils import WeakFileLock
 
-from gptoss_local.errors import DiskError, DiskFullError, DownloadError
+from gptoss_local.errors import DownloadError, disk_error
 from gptoss_local.models.hub.listing import HubFile, Listing
 from gptoss_local.models.hub.partial import PartialFile, new_digest
 
@@ -60,7 +59,7 @@ class DownloadFolder:
 
     @property
     def listing(self) -> Listing | None:
-        """Return what the hub held when it was asked last."""
+        """Return the hub's last list."""
         return self._state.listing
 
     @contextlib.contextmanager
@@ -81,7 +80,7 @@ class DownloadFolder:
             yield
 
     def begin(self, listing: Listing) -> None:
-        """Take note of what the hub holds now; drop beginnings of what it no longer holds."""
+        """Note the hub's list; drop incomplete files that are no longer in it."""
         with disk_errors(self.root), self._lock:
             self._state.listing = listing
             self._write_state()
@@ -104,6 +103,9 @@ class DownloadFolder:
             return size_bytes
         return min(_size_bytes(self.partial(file)), file.size_bytes)
 
+    def missing_bytes(self, files: Iterable[HubFile]) -> int:
+        return sum(file.size_bytes - self.held_bytes(file) for file in files)
+
     @property
     def free_bytes(self) -> int:
         """Return the bytes that the disk has left."""
@@ -111,11 +113,7 @@ class DownloadFolder:
             return shutil.disk_usage(self.root).free
 
     def check_space(self, n_bytes: int) -> None:
-        """Refuse to begin what the disk cannot hold.
-
-        Raises:
-            DownloadError: Fewer than `n_bytes` are free.
-        """
+        """Raise DownloadError if fewer than `n_bytes` are free."""
         free_bytes = self.free_bytes
         if free_bytes < n_bytes:
             raise DownloadError(
@@ -156,10 +154,10 @@ class DownloadFolder:
         return True
 
     def check_unchanged(self, skipped: Collection[HubFile]) -> None:
-        """Refuse to mix two versions: what is skipped must be what was used.
+        """Refuse to mix two versions.
 
         Raises:
-            DownloadError: The hub holds another version of a file than the one that was here.
+            DownloadError: The hub holds another version of a file that was used and is skipped.
         """
         for file in skipped:
             known = self._state.checked.get(file.name)
@@ -192,18 +190,15 @@ class DownloadFolder:
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Translate what the disk says while `path` is written."""
+    """Translate errors of the disk while `path` is written."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(
-                f"The disk is full: {path} cannot be written.",
-                hint="Free some space and run the same command again: what has arrived is kept.",
-            ) from error
-        raise DiskError(
+        raise disk_error(
             f"{path} cannot be written: {error.strerror or error}.",
-            hint="Choose a folder on a disk that takes files of this size, where you may write.",
+            error,
+            hint="Free some space, or choose a folder where you may write, on a disk that takes "
+            "files of this size. Then run the same command again: what has arrived is kept.",
         ) from error
 
 
@@ -212,7 +207,6 @@ def _size_bytes(path: Path) -> int:
 
 
 def _checksum(path: Path, file: HubFile) -> str:
-    """Hash a file the way the hub did."""
     digest = new_digest(file)
     with path.open("rb") as content:
         hashlib.file_digest(content, lambda: digest)

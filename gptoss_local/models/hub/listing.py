@@ -1,4 +1,4 @@
-"""Lists what a repository holds at one commit, and picks the files that make one checkpoint.
+"""The files of a repository at one commit, and those of a checkpoint.
 
 Works on names alone: touches neither the network nor the disk.
 """
@@ -9,12 +9,9 @@ from collections.abc import Sequence
 import msgspec
 
 from convert.foreign import what_it_is
-from convert.layout import complete_parts, is_weights
+from convert.layout import INDEX_NAME, SINGLE_NAME, complete_parts, is_weights
 from gptoss_local.errors import DownloadError
 from gptoss_local.validation import in_words
-
-INDEX_NAME = "model.safetensors.index.json"
-SINGLE_NAME = "model.safetensors"
 
 _SHARD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.safetensors")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -46,8 +43,8 @@ class Listing(msgspec.Struct, frozen=True):
     """All files of a repository.
 
     Attributes:
-        revision: What was asked for, a name that may move.
-        commit: What it stood for; everything is fetched from this commit.
+        revision: The wanted branch, tag or commit.
+        commit: The commit behind it; everything is fetched from there.
     """
 
     repo: str
@@ -126,7 +123,6 @@ class Listing(msgspec.Struct, frozen=True):
         return tuple(self.files[name] for name in names)
 
     def _weights(self, prefix: str) -> list[str]:
-        """Name what may be shards of a layout."""
         return [
             name
             for name in self.files

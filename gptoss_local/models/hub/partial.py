@@ -1,7 +1,7 @@
-"""A file that is on its way: what it holds so far, and the checksum of that.
+"""A file that is on its way, and the checksum of its bytes so far.
 
-The checksum grows with the file, so nothing is read again when it is complete; only what an earlier
-process left is read once.
+The checksum grows with the file, so nothing is read again when it is complete; only bytes of an
+earlier process are read once.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ def new_digest(file: HubFile) -> "hashlib._Hash":
 
 
 class PartialFile:
-    """Opens what there is of a file, to append to it.
+    """Opens a partial file to append to it.
 
     Args:
-        path: Where it grows; made if it is not there.
-        file: What it will be.
+        path: Its path; made if it is not there.
+        file: The whole file.
 
     Raises:
         OSError: The disk fails; all methods raise this.
@@ -47,7 +47,7 @@ class PartialFile:
 
     @property
     def checksum(self) -> str:
-        """Return the checksum of what is there so far, as the hub spells it."""
+        """Return the checksum of the bytes so far, as the hub spells it."""
         return f"{self._file.checksum.partition(':')[0]}:{self._digest.hexdigest()}"
 
     def write(self, data: bytes) -> None:
@@ -58,7 +58,6 @@ class PartialFile:
         self.size_bytes += len(data)
 
     def clear(self) -> None:
-        """Forget what is there."""
         self._sink.truncate(0)
         self._digest = new_digest(self._file)
         self.size_bytes = 0

@@ -27,7 +27,8 @@ class Transfer:
     """Files of a repository on their way into a folder that is locked for it.
 
     Attributes:
-        listing: What the repository holds.
+        listing: The repository's files.
+        kept: The folder.
 
     Thread: one thread at a time calls the methods.
     """
@@ -35,17 +36,17 @@ class Transfer:
     def __init__(self, client: HubClient, kept: DownloadFolder, listing: Listing) -> None:
         self.listing = listing
         self._client = client
-        self._kept = kept
+        self.kept = kept
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End what is on the way; what has arrived is kept. May be called from any thread."""
+        """End all downloads, from any thread; the bytes so far are kept."""
         self._stopped.set()
 
     def fetch(
         self, files: Sequence[HubFile], n_parallel: int, done: "ByteCounter"
     ) -> Iterator[Path]:
-        """Yield the path of each file once it is there; whatever ends this ends all of them."""
+        """Yield the path of each file once it is there; an error or `close` ends all of them."""
         if is_offline():
             self._check_all_there(files)
         self._stopped = threading.Event()
@@ -64,19 +65,18 @@ class Transfer:
         done.report()
 
     def _ensure(self, file: HubFile, done: "ByteCounter") -> Path:
-        """Make one file be there and right."""
-        path = self._kept.path(file)
+        path = self.kept.path(file)
         with disk_errors(path):
-            n_held = self._kept.held_bytes(file)
-            if self._kept.is_right(file):
+            n_held = self.kept.held_bytes(file)
+            if self.kept.is_right(file):
                 return path
             path.unlink(missing_ok=True)  # damaged, or another version
-            done.add(self._kept.held_bytes(file) - n_held)
+            done.add(self.kept.held_bytes(file) - n_held)
             for _ in range(_N_ATTEMPTS):
-                partial = PartialFile(self._kept.partial(file), file)
+                partial = PartialFile(self.kept.partial(file), file)
                 with contextlib.closing(partial):
                     self._client.download(self.listing, file, partial, done.add, self._stopped)
-                    if self._kept.accept(file, partial):
+                    if self.kept.accept(file, partial):
                         return path
                 done.add(-file.size_bytes)
         raise DownloadError(
@@ -89,22 +89,22 @@ class Transfer:
         self, what: str, files: Sequence[HubFile], gone: Sequence[HubFile], progress: Progress
     ) -> "ByteCounter":
         gone_bytes = sum(file.size_bytes for file in gone)
-        held_bytes = sum(self._kept.held_bytes(file) for file in files)
+        held_bytes = sum(self.kept.held_bytes(file) for file in files)
         total_bytes = sum(file.size_bytes for file in files) + gone_bytes
         return ByteCounter(what, held_bytes + gone_bytes, total_bytes, progress)
 
     def _check_all_there(self, files: Sequence[HubFile]) -> None:
-        missing = [file.name for file in files if not self._kept.is_right(file)]
+        missing = [file.name for file in files if not self.kept.is_right(file)]
         if missing:
             raise DownloadError(
-                f"{self._kept.root} lacks {', '.join(missing)}, "
+                f"{self.kept.root} lacks {', '.join(missing)}, "
                 "and HF_HUB_OFFLINE forbids fetching.",
                 hint="Unset HF_HUB_OFFLINE and run the same command again.",
             )
 
 
 class ByteCounter:
-    """Counts bytes over many files and threads; what it reports never falls."""
+    """Counts bytes over many files and threads, and reports sums that never fall."""
 
     def __init__(self, what: str, n_bytes: int, total_bytes: int, progress: Progress) -> None:
         self._what = what

@@ -15,27 +15,20 @@ import tempfile
 from contextlib import AbstractContextManager
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gptoss_local.errors import disk_error
 from gptoss_local.types import Progress
-
-if TYPE_CHECKING:
-    from convert import DenseType
 
 MODEL_NAME = "gpt-oss-nano"
 GGUF_VERSION = 4  # counts up whenever the same data gives another file; a test holds it
 _WAIT_S = 600.0  # for another process that makes the file; it takes 7 s on two cores
 
 
-def ensure_gguf(
-    cache_dir: Path, *, dense: "DenseType" = "q8_0", progress: Progress | None = None
-) -> Path:
+def ensure_gguf(cache_dir: Path, *, progress: Progress | None = None) -> Path:
     """Return the nano GGUF, making it first if needed (about 7 s on two cores).
 
     Args:
         cache_dir: Where the file is kept, made if missing. Older nano files in it are removed.
-        dense: Type of embedding, attention and head weights.
         progress: Called during both steps, unpacking and converting.
 
     Raises:
@@ -44,7 +37,7 @@ def ensure_gguf(
     Thread:
         Safe to call from several threads and processes.
     """
-    target = _target(cache_dir, dense)
+    target = _target(cache_dir)
     if target.is_file():
         return target
     try:
@@ -52,7 +45,7 @@ def ensure_gguf(
         with _lock(cache_dir, _WAIT_S):
             if not target.is_file():  # another process may have made it by now
                 _remove_old(cache_dir)
-                _make_in_folder(cache_dir, target, dense, progress)
+                _make_in_folder(cache_dir, target, progress)
     except OSError as error:
         raise disk_error(
             f"The embedded nano model cannot be unpacked into {cache_dir}: {error}.",
@@ -71,19 +64,19 @@ def leftovers(cache_dir: Path) -> list[Path]:
         return []
 
 
-def cached_gguf(cache_dir: Path, *, dense: "DenseType" = "q8_0") -> Path | None:
+def cached_gguf(cache_dir: Path) -> Path | None:
     """Return the nano GGUF if it has been made; makes nothing."""
-    target = _target(cache_dir, dense)
+    target = _target(cache_dir)
     return target if target.is_file() else None
 
 
-def _target(cache_dir: Path, dense: "DenseType") -> Path:
-    return cache_dir / f"{MODEL_NAME}-{_data_digest()}-{dense}.gguf"
+def _target(cache_dir: Path) -> Path:
+    return cache_dir / f"{MODEL_NAME}-{_data_digest()}-q8_0.gguf"
 
 
 @functools.cache
 def _data_digest() -> str:
-    """Hash all that decides the content of the GGUF but the dense type; about 10 ms."""
+    """Hash the data and the version of the GGUF; about 10 ms."""
     digest = hashlib.sha256(str(GGUF_VERSION).encode())
     for name in ("nano.xz", "o200k_base.xz"):
         digest.update(resources.files(__package__).joinpath(name).read_bytes())
@@ -97,17 +90,15 @@ def _lock(cache_dir: Path, timeout_s: float) -> AbstractContextManager[object]:
     return FileLock(cache_dir / "nano.lock", timeout=timeout_s, poll_interval=0.05)
 
 
-def _make_in_folder(
-    cache_dir: Path, target: Path, dense: "DenseType", progress: Progress | None
-) -> None:
+def _make_in_folder(cache_dir: Path, target: Path, progress: Progress | None) -> None:
     work_dir = Path(tempfile.mkdtemp(prefix=f"{MODEL_NAME}-", suffix=".tmp", dir=cache_dir))
     try:
-        _make(work_dir, target, dense, progress)
+        _make(work_dir, target, progress)
     finally:
         shutil.rmtree(work_dir, ignore_errors=True)
 
 
-def _make(work_dir: Path, target: Path, dense: "DenseType", progress: Progress | None) -> None:
+def _make(work_dir: Path, target: Path, progress: Progress | None) -> None:
     # Not at the top: finding the file, which `gptoss ls` does, needs neither numpy nor gguf.
     from convert import convert_checkpoint
     from gptoss_local.models.nano.materialize import materialize
@@ -115,7 +106,7 @@ def _make(work_dir: Path, target: Path, dense: "DenseType", progress: Progress |
     checkpoint = work_dir / MODEL_NAME  # the GGUF's general.name is made from the folder's name
     materialize(checkpoint, progress=progress)
     made = work_dir / target.name
-    convert_checkpoint(checkpoint, made, dense=dense, progress=progress)
+    convert_checkpoint(checkpoint, made, progress=progress)
     try:
         os.replace(made, target)
     except PermissionError:

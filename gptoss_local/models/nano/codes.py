@@ -8,7 +8,7 @@ A code describes how a token is spelled, not only which one it is. After "Say: "
 "Springfield" is the token " Springfield", but the answer must begin with the tokens "Spring" and
 "field". So a code is made of slots, each a hash of one fact: the character before the word, the
 first, second and third piece of the rest, and the token itself. A piece has the same hash in every
-slot: what is read as a second piece can be written as a first one. The codes are part of the
+slot: a second piece that is read can be written as a first one. The codes are part of the
 trained model: a change of the hashes makes its weights meaningless. This module reads no files.
 """
 
@@ -68,7 +68,7 @@ def spelling(token: bytes, rank_of: Mapping[bytes, int]) -> tuple[int, list[int]
 
 
 def encode_word(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
-    """Encode what the pre-tokenizer leaves whole: merge the neighbours of lowest rank, repeatedly.
+    """Encode a word of the pre-tokenizer: merge the neighbours of lowest rank, repeatedly.
 
     Source: tiktoken, `src/lib.rs`, `_byte_pair_merge`.
     """
@@ -88,7 +88,7 @@ def encode_word(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
 
 
 def _fewest_pieces(word: bytes, rank_of: Mapping[bytes, int]) -> list[int]:
-    """Cut a word into as few tokens as possible; of several ways, the one of the lowest ranks.
+    """Cut a word into as few tokens as possible; of several ways, by the lowest ranks.
 
     Byte pair encoding merges the likeliest neighbours first, and may end with more.
     """
@@ -148,7 +148,7 @@ def coded_rows(
 
     Args:
         codes: Of the tokens, +1 or -1.
-        code_map: What +1 in each bit of a code adds; `int * 2**-exponent` is the value.
+        code_map: Added for +1 in each bit of a code; `int * 2**-exponent` is the value.
         shared: The row that all have in common, in the same unit.
         exponent: Of both.
         chunk_rows: Rows of a chunk; decides memory, not content.

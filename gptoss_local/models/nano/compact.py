@@ -17,15 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gptoss_local.errors import ModelLoadError
+from gptoss_local.formats.o200k import FIRST_SPECIAL
 from gptoss_local.models.nano.codes import coded_rows, token_codes
-from gptoss_local.models.nano.ranks import N_RANKS, load_ranks
+from gptoss_local.models.nano.ranks import load_ranks
 
 Array = NDArray[np.uint8] | NDArray[np.uint16]
 
 FORMAT = "gpt-oss-nano-compact-2"
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 CODED = {EMBEDDING: "embed_code", HEAD: "head_code"}
-"""A vocabulary matrix, and the name before `_map` and `_shared` of what makes its other rows."""
+"""A vocabulary matrix, and the stem of the tensors `_map` and `_shared` for its other rows."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -107,7 +108,6 @@ class CompactModel:
         return np.frombuffer(self._raw, np.uint8, entry.n_bytes, self._data_start + entry.offset)
 
     def _join_planes(self, entry: _Entry) -> NDArray[np.uint16]:
-        """Put the high and the low bytes of a 16-bit tensor together."""
         plane = self._plane(entry)
         n_values = plane.size // 2
         bits: NDArray[np.uint16] = plane[:n_values].astype(np.uint16)
@@ -119,14 +119,14 @@ class CompactModel:
         """Make all rows of a vocabulary matrix.
 
         Used tokens have rows of their own, other tokens of text coded ones. The rest, specials
-        without a use, gets what the model can neither read nor say: zeros in the embedding, in the
-        head the shared row without a code.
+        without a use, gets rows that the model can neither read nor say: zeros in the embedding, in
+        the head the shared row without a code.
         """
         code_map, shared = (self._entries[f"{CODED[name]}_{part}"] for part in ("map", "shared"))
         offset = self._join_planes(shared).view(np.int16)
         factors = self._join_planes(code_map).view(np.int16)
         full = np.zeros((self._n_vocab, used_rows.shape[1]), np.uint16)
-        n_text, at = min(N_RANKS, self._n_vocab), 0
+        n_text, at = min(FIRST_SPECIAL, self._n_vocab), 0
         codes = vocabulary_codes()[:n_text]
         for rows in coded_rows(codes, factors, offset, code_map.exponent):
             full[at : at + len(rows)] = rows
@@ -144,7 +144,6 @@ def vocabulary_codes() -> NDArray[np.int8]:
 
 
 def load_compact() -> CompactModel:
-    """Unpack the nano model that ships with this package."""
     return CompactModel(resources.files(__package__).joinpath("nano.xz").read_bytes())
 
 

@@ -1,7 +1,7 @@
 """Writes the nano model as a Hugging Face checkpoint, as if it had been downloaded.
 
 Weights and tokenizer are made side by side, as unpacking runs outside the interpreter lock. This
-module does not know GGUF; what it writes is read by the same converter as any other checkpoint.
+module does not know GGUF; the converter reads its checkpoint like any other.
 """
 
 from concurrent.futures import ThreadPoolExecutor

@@ -7,19 +7,7 @@ them back. This module does not know weights, and it never tokenizes.
 from typing import Any
 
 from gptoss_local.formats.byte_level import CHAR_OF_BYTE
-from gptoss_local.formats.o200k import (
-    FIRST_SPECIAL,
-    NAMED_SPECIALS,
-    SPLIT_REGEX,
-    VOCAB_SIZE,
-    derive_merges,
-)
-
-SPECIAL_TOKENS = {
-    token_id: f"<|{NAMED_SPECIALS.get(token_id, f'reserved_{token_id}')}|>"
-    for token_id in range(FIRST_SPECIAL, VOCAB_SIZE)
-}
-"""Harmony's special tokens by id; those without a duty are called `<|reserved_ID|>`."""
+from gptoss_local.formats.o200k import SPECIAL_TOKENS, SPLIT_REGEX, derive_merges
 
 SPECIAL_TOKENS_MAP = {
     "bos_token": "<|startoftext|>",
@@ -75,7 +63,6 @@ def tokenizer_json(tokens: list[bytes]) -> dict[str, Any]:
 
 
 def tokenizer_config() -> dict[str, Any]:
-    """Build the content of `tokenizer_config.json`."""
     return {
         "added_tokens_decoder": {str(i): _added_token(t) for i, t in SPECIAL_TOKENS.items()},
         **SPECIAL_TOKENS_MAP,

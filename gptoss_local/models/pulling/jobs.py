@@ -1,6 +1,6 @@
 """Runs the downloads and conversions that clients ask for: one per model, for all its clients.
 
-A pull continues as long as any client watches it. What has arrived stays for the next pull.
+A pull continues as long as any client watches it. Downloaded bytes stay for the next pull.
 Thread: one event loop; the work itself runs in processes (`pull_process`).
 """
 
@@ -26,7 +26,7 @@ class Pulls:
         self._jobs: dict[str, _Job] = {}
 
     async def pull(self, name: str, *, gguf: bool = False) -> AsyncGenerator[JobStatus, None]:
-        """Make sure that a model of the catalogue is on this machine; yield what happens.
+        """Make sure that a model of the catalogue is on this machine; yield its progress.
 
         Args:
             name: As people type it.
@@ -55,7 +55,6 @@ class Pulls:
             yield JobStatus(step)  # done by now: every file was checked while it was written
 
     async def close(self) -> None:
-        """End what is under way."""
         for job in self._jobs.values():
             job.stop()
         await asyncio.gather(*(job.work for job in self._jobs.values()), return_exceptions=True)
@@ -67,7 +66,7 @@ class Pulls:
             await asyncio.wait((job.work,))
         job = self._jobs.get(model.name)
         if job is None or job.work.done():
-            file_for(model.name, self._settings)  # raises for what cannot be pulled
+            file_for(model.name, self._settings)  # raises if it cannot be pulled
             job = _Job(model.name, self._settings, gguf=gguf)
             self._jobs[model.name] = job
         return job
@@ -92,7 +91,7 @@ class _Job:
         self.work.cancel()
 
     async def watch(self) -> AsyncGenerator[JobStatus, None]:
-        """Yield what changes until the work is done; the last who leaves earlier ends it."""
+        """Yield changes until the work is done; the last watcher who leaves earlier ends it."""
         seen: Step | None = None
         self._n_watching += 1
         try:
@@ -108,7 +107,7 @@ class _Job:
                 self.stop()
 
     def _status(self, step: Step) -> JobStatus:
-        """Report all of the pull as one layer: programs add up what has a digest."""
+        """Report all of the pull as one layer: programs add up everything with a digest."""
         return JobStatus(f"pulling {self._digest[7:19]}", self._digest, step.total, step.done)
 
     async def _run(self, name: str, settings: Settings, gguf: bool) -> None:

@@ -1,4 +1,4 @@
-"""Predicts what a pull would do: from where, how much, whether it fits. Writes nothing."""
+"""Predicts a pull: its source, its size, whether it fits. Writes nothing."""
 
 from pathlib import Path
 from typing import Literal
@@ -19,13 +19,12 @@ class PullPreview(msgspec.Struct, frozen=True, kw_only=True):
     """One pull, before it begins.
 
     Attributes:
-        source: What is taken: a checkpoint of the hub, a published GGUF, or a checkpoint that
-            Hugging Face's cache has already.
+        source: A checkpoint of the hub, a published GGUF, or a checkpoint in Hugging Face's cache.
         commit: Of `repo`; empty where the hub was not asked.
         files: Their sizes by name; empty where the hub was not asked.
         download_bytes: All of them.
-        held_bytes: What an interrupted pull has left of these.
-        needed_bytes: What the disk must have free.
+        held_bytes: Their bytes that an interrupted pull has left.
+        needed_bytes: Needed on the disk.
     """
 
     model: str

@@ -37,13 +37,13 @@ def pull_model(
     Interrupted, the same call resumes where it stopped.
 
     Args:
-        model: What to pull.
+        model: The model.
         settings: Where models are.
         gguf: Take the published GGUF and not the checkpoint.
         dense: As for `convert_checkpoint`; of a checkpoint only.
         progress: Called with one step, `pull`: bytes downloaded and bytes written together, of all
             that there are; from several threads. Their sum never falls. Until the conversion is
-            planned, what it will write is taken to be as much as is downloaded.
+            planned, its output is taken to be as large as the download.
 
     Raises:
         UsageError: The model has no such source.
@@ -160,11 +160,11 @@ def room_beside(sizes: list[int], n_parallel: int, *, delete_source: bool) -> in
 def _check_space(
     checkpoint: HubCheckpoint, folder: Path, target: Path, delete_source: bool
 ) -> None:
-    """Refuse before the first byte what `iter_shards` would refuse after the small files."""
+    """Check before the first byte, and not only in `iter_shards` after the small files."""
     if not finished_shards(folder, target) and (n_bytes := checkpoint.missing_bytes()):
         sizes = checkpoint.shard_sizes()
         room = room_beside(sizes, _PARALLEL[-1], delete_source=delete_source)
-        checkpoint.check_space(n_bytes + room)
+        checkpoint.kept.check_space(n_bytes + room)
 
 
 def _shards(
@@ -173,7 +173,7 @@ def _shards(
     """Fetch the shards that the conversion still needs, in parallel as far as there is room."""
     skip = {Path(name).name for name in finished_shards(folder, target)}
     sizes = checkpoint.shard_sizes()
-    left_bytes = checkpoint.free_bytes - checkpoint.missing_bytes(skip)
+    left_bytes = checkpoint.kept.free_bytes - checkpoint.missing_bytes(skip)
     rooms = {n: room_beside(sizes, n, delete_source=delete_source) for n in _PARALLEL}
     n_parallel = next((n for n, room in rooms.items() if room <= left_bytes), _PARALLEL[-1])
     return checkpoint.iter_shards(
@@ -204,7 +204,7 @@ class _Total:
 
     Args:
         progress: Called with the sum.
-        n_expected: Bytes of what is downloaded and then converted, until its list is known.
+        n_expected: Bytes of the checkpoint, until its list is known.
     """
 
     def __init__(self, progress: Progress, n_expected: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Models on disk: which there are, where their files lie, what their headers say."""
+"""Models on disk: their names, files and headers."""
 
 from gptoss_local.formats.gguf_file import GGUFInfo, read_info, read_tokens
 from gptoss_local.models.catalog import known_model

@@ -123,9 +123,9 @@ def blob_of(path: Path, settings: Settings) -> Path | None:
 
 
 def known_sha256(path: Path, settings: Settings) -> str | None:
-    """Return the sha256 that a file should have, as far as its name or that of its blob says it.
+    """Return the sha256 that a file should have, if its name or its blob's name says it.
 
-    Ollama's blobs, and those of Hugging Face's cache, are called by it like ours.
+    Blobs of Ollama and of Hugging Face's cache are called by it like ours.
     """
     blob = blob_of(path, settings) or path.resolve()
     found = _NAMED.fullmatch(blob.name)
@@ -137,7 +137,7 @@ def unused_blobs(
 ) -> list[Path]:
     """Return blobs and parts that only `garbage` shares, and that were not touched recently.
 
-    What a manifest that cannot be read needs is not known, so then all are kept.
+    All are kept while a manifest cannot be read, as it may need any of them.
     """
     if unreadable_manifests(settings):
         return []
@@ -156,16 +156,15 @@ def unused_blobs(
     return found
 
 
-def remove_unused(settings: Settings, older_than_s: float = _UNUSED_S) -> None:
-    """Remove blobs and parts that no model shares and that were not touched recently."""
-    for path in unused_blobs(settings, older_than_s):
+def remove_unused(settings: Settings) -> None:
+    for path in unused_blobs(settings, _UNUSED_S):
         with contextlib.suppress(OSError):  # another process may do the same
             path.unlink()
 
 
 @contextlib.contextmanager
 def disk_errors() -> Iterator[None]:
-    """Translate what the disk says while the models folder is written."""
+    """Translate errors of the disk while the models folder is written."""
     try:
         yield
     except OSError as error:

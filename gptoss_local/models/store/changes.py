@@ -51,19 +51,19 @@ def add_model(
     *,
     in_place: bool = False,
 ) -> None:
-    """Give a GGUF file a name, and the name defaults; what had the name before loses it.
+    """Give a GGUF file a name, and the name defaults; a former model of the name loses it.
 
     Args:
         name: As people type it.
         source: The file, the first one if it is split.
         settings: Where the models are.
-        defaults: What the name carries.
+        defaults: The defaults of the name.
         in_place: The file is not ours: refer to it where it lies.
 
     Raises:
         UsageError: the name is invalid, or llama.cpp cannot load the file, or a model of the
             catalogue was to get defaults.
-        NewerModelError: a later version of gptoss wrote what would be replaced.
+        NewerModelError: a later version of gptoss wrote the model that would be replaced.
         DiskError: the folder cannot be written.
     """
     target, manifest = file_for(name, settings), manifest_file(name, settings)
@@ -148,7 +148,7 @@ def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
     Args:
         file: A GGUF; of several parts, any.
         settings: Where the models are.
-        name: Its name; by default that of the file.
+        name: Its name; by default the file's.
 
     Raises:
         UsageError: a model of that name is another file, or llama.cpp cannot load this one.
@@ -180,7 +180,7 @@ def look_at_file(file: Path, settings: Settings) -> ModelEntry:
         settings: Where the models are.
 
     Returns:
-        The model that `adopt_file` made of it, or else one whose name is the path of the file.
+        The model that `adopt_file` made of it, or else one named by the path of the file.
 
     Raises:
         UsageError: llama.cpp cannot load it.

@@ -13,7 +13,7 @@ from gptoss_local.settings import Settings
 _ARCHITECTURE = "gpt-oss"
 _OLLAMA_ARCHITECTURE = "gptoss"
 
-# What the loader demands of the first layer and outside the layers. Source: llama.cpp's
+# Tensors that the loader demands, of the first layer and outside the layers. Source: llama.cpp's
 # src/models/openai-moe.cpp.
 _NEEDED = (
     *("token_embd.weight", "output_norm.weight", "output.weight"),

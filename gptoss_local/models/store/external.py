@@ -131,7 +131,7 @@ def _found_gguf(
 
 
 def _pulled_from(repo: str) -> str:
-    """Return the model of the catalogue whose checkpoint or GGUF a repository holds."""
+    """Return the model of the catalogue that a repository holds as checkpoint or GGUF."""
     for model in catalog():
         sources = [source.repo for source in (model.checkpoint, model.gguf) if source]
         if repo in (source.partition("@")[0] for source in sources):
@@ -149,31 +149,21 @@ def _is_checkpoint(folder: Path) -> bool:
 
 
 def _missing_shard(folder: Path) -> str:
-    """Return the file that the index, or numbers in names, call for and that is missing."""
-    if (folder / "model.safetensors").is_file():
+    """Return why the weights of a checkpoint are not complete; empty if they are."""
+    from convert.checkpoint import read_index  # PERF: imports numpy
+    from convert.layout import INDEX_NAME, SINGLE_NAME, unindexed_files
+
+    if (folder / SINGLE_NAME).is_file():
         return ""
     try:
-        index = (folder / "model.safetensors.index.json").read_bytes()
-    except FileNotFoundError:
-        return _missing_part(folder)
-    except OSError as error:
-        return f"its index cannot be read: {error.strerror}"
-    try:
-        shards = set(msgspec.json.decode(index, type=dict)["weight_map"].values())
-    except (*_NO_JSON, KeyError, TypeError, AttributeError):
-        return "its index of files is broken"
-    missing = sorted(name for name in shards if not (folder / str(name)).is_file())
+        if not (folder / INDEX_NAME).exists():
+            unindexed_files(folder)
+            return ""
+        shards = sorted(set(read_index(folder).values()))
+    except (OSError, ConvertError) as error:
+        return error.message if isinstance(error, ConvertError) else str(error)
+    missing = [name for name in shards if not (folder / name).is_file()]
     return f"{missing[0]} is missing" if missing else ""
-
-
-def _missing_part(folder: Path) -> str:
-    from convert.layout import unindexed_files  # PERF: imports numpy
-
-    try:
-        unindexed_files(folder)
-    except ConvertError as error:
-        return error.message
-    return ""
 
 
 def _is_readable(folder: Path) -> bool:

@@ -1,8 +1,8 @@
-"""Files of the models folder that no model needs, and what interrupted pulls left.
+"""Files of the models folder that no model needs, and leftovers of interrupted pulls.
 
-What a living process holds, as each pull and each upload is, is left alone, however long it has not
-been touched. A pull that no process holds is interrupted. A change that takes no lock is done in
-minutes, as is the `create` that a complete upload waits for.
+Files that a living process holds, as pulls and uploads do, are left alone, however old they
+are. A pull that no process holds is interrupted. A change without a lock takes minutes, like the
+`create` that a complete upload waits for.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ class Leftover(msgspec.Struct, frozen=True):
     """A file, or all files of an interrupted pull.
 
     Attributes:
-        size_bytes: What its removal frees.
-        kind: An upload of which no model was made; weights whose name is gone; a file that was
+        size_bytes: Freed by its removal.
+        kind: An upload of which no model was made; weights without a name; a file that was
             never finished; a killed build of the embedded model; a pull or conversion that would
             continue from here.
     """
@@ -48,7 +48,7 @@ class Leftover(msgspec.Struct, frozen=True):
 
 
 def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftover]:
-    """Find what could be deleted, the interrupted pulls last.
+    """Find the files that could be deleted, interrupted pulls last.
 
     Args:
         settings: Where the models are.

@@ -1,8 +1,8 @@
-"""Locks of the store: one process at a time changes names, and no other removes what it makes.
+"""Locks of the store: one process at a time changes names, and no other removes its files.
 
 A change renames one file of a name into place and removes the other kind. A process that looks for
 both in between may miss a model that is there all the time, and two changes of one name might each
-remove what the other has placed.
+remove the other's file.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def hold(file: IO[bytes]) -> None:
 def is_held(path: Path) -> bool:
     """Return whether a living process holds a file, or one in a folder; in doubt it does.
 
-    It decides what a leftover is: a pull may wait for the hub for hours, and a killed one for none.
+    So a leftover is found at once, while a living pull may wait for the hub for hours.
     """
     from filelock import lock_descriptor
 

@@ -1,9 +1,9 @@
 """Models that are more than a file of their name: a manifest that says where their weights are.
 
 `mine:7b` with a system message is `mine%3A7b.json`, and its weights are a hard link in `weights/`
-of the models folder; so are those of a model in several files. The manifest is renamed into place
-after its weights, and removed before them, so a model is whole or is not there. A model that is
-used where it lies has a manifest with the path of its file.
+of the models folder, like a model in several files. The manifest is renamed into place after its
+weights, and removed before them, so a model is whole or is not there. A model that is used where it
+lies has a manifest with the path of its file.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ class ModelDefaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The place of the weights, and what else the name carries.
+    """The place of the weights, and the defaults of the name.
 
     Attributes:
         version: Counts up when earlier versions of gptoss would misread the file.
@@ -78,7 +78,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     defaults: ModelDefaults = ModelDefaults()
 
     def path(self, manifest: Path) -> Path:
-        """Return the file to load; `manifest` is where this was read from."""
         return Path(self.file) if self.file else manifest.parent / _WEIGHTS / self.weights
 
 
@@ -94,7 +93,7 @@ def read_manifest(path: Path) -> Manifest:
     Raises:
         OSError: there is none.
         NewerModelError: a later version of gptoss wrote it.
-        ModelLoadError: it is not what we write.
+        ModelLoadError: it is not a manifest.
     """
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
@@ -158,9 +157,9 @@ def read_manifests(settings: Settings) -> tuple[dict[Path, Manifest], dict[Path,
 
 
 def unreadable_manifests(settings: Settings) -> dict[Path, ModelLoadError]:
-    """Return the manifests that cannot be read or name missing weights, and what to say of each.
+    """Return the manifests that cannot be read or name missing weights, each with its error.
 
-    While there is one, what it needs is not known, and nothing without a name is removed.
+    While there is one, it may need any file, and nothing without a name is removed.
     """
     return read_manifests(settings)[1]
 
@@ -213,7 +212,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def remove_files(paths: Iterable[Path]) -> None:
-    """Remove what can be removed; a file in use on Windows is left to the next change."""
+    """Remove files; one in use on Windows is left to the next change."""
     for path in paths:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)

@@ -19,7 +19,6 @@ def parameter_lines(options: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def render_modelfile(entry: ModelEntry) -> str:
-    """Return the model in the language of `ollama create`."""
     defaults = entry.defaults
     lines = ["# gptoss renders harmony itself", f"FROM {defaults.parent or entry.name}"]
     lines += [f"PARAMETER {name} {value}" for name, value in parameter_lines(defaults.parameters)]

@@ -63,7 +63,6 @@ class ModelEntry(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> list[Path]:
-        """All files of its weights."""
         return split_files(self.path) if self.path else []
 
     @property
@@ -194,7 +193,7 @@ def file_for(name: str, settings: Settings) -> Path:
 
 
 def catalog_defaults(known: CatalogModel | None) -> ModelDefaults:
-    """Return what the catalogue says of a model besides its file."""
+    """Return the defaults that the catalogue gives a model."""
     if known is None or known.embedded:
         return ModelDefaults()
     text = (known.license,) if known.license else ()
@@ -202,7 +201,6 @@ def catalog_defaults(known: CatalogModel | None) -> ModelDefaults:
 
 
 def manifest_file(name: str, settings: Settings) -> Path:
-    """Return where the manifest of a model goes, whether it has one or not."""
     return settings.models_dir / (_stem(canonical_name(name)) + MANIFEST_SUFFIX)
 
 
@@ -217,7 +215,7 @@ def _unchanged(settings: Settings) -> Iterator[None]:
 
 
 def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
-    """Return a model whose file is called as we would call it.
+    """Return a model that has its usual file name.
 
     PERF: 20 us, where listing all models takes as long for each; a request asks several times.
     """
@@ -234,7 +232,7 @@ def _at_its_place(name: str, settings: Settings) -> ModelEntry | None:
 def _place(known: CatalogModel | None, name: str, settings: Settings) -> Path:
     """Return the path of the file of a model without a manifest."""
     file = known.file if known is not None and known.file else _stem(name) + WEIGHTS_SUFFIX
-    return settings.models_dir / file  # an absolute path of the catalogue stays what it is
+    return settings.models_dir / file  # an absolute path of the catalogue stays as it is
 
 
 def _name_at(file: Path) -> str:
@@ -286,7 +284,6 @@ def _entry(name: str, file: Path, *, embedded: bool = False) -> ModelEntry | Non
 
 
 def _elsewhere(model: CatalogModel, upstream: UpstreamAddress) -> ModelEntry:
-    """Return the entry of a model that is computed elsewhere."""
     try:
         modified_ns = user_models_file().stat().st_mtime_ns
     except OSError:  # just removed
