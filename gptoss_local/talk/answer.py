@@ -43,7 +43,6 @@ class Answer(WholeAnswer):
     """An answer with its phase and its figures.
 
     Args:
-        clock: Seconds.
         begun: The stored part of an answer that is continued.
 
     Attributes:

@@ -7,8 +7,11 @@ name the pages; nothing here knows tools.
 import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
+
+if TYPE_CHECKING:
+    from gptoss_local.talk.tools import Page
 
 _CITATION = re.compile(
     r"""
@@ -32,11 +35,7 @@ class Citation(NamedTuple):
     """A citation in a text.
 
     Attributes:
-        start: Index of its first character.
-        end: Index after its last one.
-        cursor: The page.
         first_line: The first cited line; None if it names no lines.
-        last_line: The same as `first_line` if it names one.
     """
 
     start: int
@@ -44,15 +43,6 @@ class Citation(NamedTuple):
     cursor: int
     first_line: int | None
     last_line: int | None
-
-
-class Cited(Protocol):
-    """A page, such as `gptoss_local.talk.tools.Page`."""
-
-    @property
-    def cursor(self) -> int: ...
-    @property
-    def url(self) -> str: ...
 
 
 def find_citations(text: str) -> list[Citation]:
@@ -72,14 +62,12 @@ def find_citations(text: str) -> list[Citation]:
     ]
 
 
-def linked(text: str, pages: Iterable[Cited]) -> str:
+def linked(text: str, pages: "Iterable[Page]") -> str:
     """Return a Markdown text in which citations of known pages are links, named by their domain.
 
     Nothing else changes, but for a space before a link that would follow a word immediately.
 
-    Args:
-        text: An answer, perhaps not complete.
-        pages: The known pages. Of two with the same cursor the last one counts.
+    Of two pages with the same cursor the last one counts.
     """
     citations = find_citations(text)
     if not citations:

@@ -78,8 +78,6 @@ class Loop:
     """One exchange.
 
     Args:
-        source: Where answers come from.
-        toolbox: Runs the calls.
         ask: Whether a call may run; None: such a call is held.
         must_ask: Says of which tools; by default, as the user has allowed them.
         is_ours: Says by its name which tool is run here; an answer with other calls is the last.

@@ -46,11 +46,7 @@ def presets_path() -> Path:
 
 
 def read_presets() -> dict[str, Preset]:
-    """Return all presets by their names, in the order of the file.
-
-    Raises:
-        UsageError: the file cannot be read, or something in it is wrong.
-    """
+    """Return all presets by their names, in the order of the file."""
     path = presets_path()
     try:
         found = tomllib.loads(_read(path))
@@ -60,11 +56,7 @@ def read_presets() -> dict[str, Preset]:
 
 
 def find_preset(name: str) -> tuple[str, Preset]:
-    """Return a preset with its name as the file has it; upper and lower case are the same.
-
-    Raises:
-        UsageError: there is none of that name.
-    """
+    """Return a preset with its name as the file has it; upper and lower case are the same."""
     presets = read_presets()
     for known, preset in presets.items():
         if known.casefold() == name.strip().casefold():
@@ -76,11 +68,7 @@ def find_preset(name: str) -> tuple[str, Preset]:
 
 
 def save_preset(name: str, preset: Preset, *, instead_of: str = "") -> None:
-    """Write a preset, a new one or in the place of another.
-
-    Raises:
-        UsageError: it cannot have that name, or the file cannot be written.
-    """
+    """Write a preset, a new one or in the place of another."""
     name = name.strip()
     if not name or len(name) > _MAX_NAME or not name.isprintable():
         raise UsageError(f"the name of a preset has 1 to {_MAX_NAME} characters")
@@ -107,11 +95,7 @@ def save_preset(name: str, preset: Preset, *, instead_of: str = "") -> None:
 
 
 def remove_preset(name: str) -> None:
-    """Remove a preset; chats that began with it keep its settings.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
+    """Remove a preset; chats that began with it keep its settings."""
 
     def remove(document: "TOMLDocument") -> None:
         document.pop(name, None)
@@ -120,11 +104,7 @@ def remove_preset(name: str) -> None:
 
 
 def parse_options(text: str) -> dict[str, OptionValue]:
-    """Return options as people write them: `temperature 0.7, seed 7`.
-
-    Raises:
-        UsageError: one of them is not an option.
-    """
+    """Return options as people write them: `temperature 0.7, seed 7`."""
     options = {}
     for part in filter(None, (part.strip() for part in text.replace("\n", ",").split(","))):
         name, _, value = part.replace("=", " ", 1).partition(" ")

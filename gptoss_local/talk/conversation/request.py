@@ -45,9 +45,7 @@ def to_send(turns: Iterable[Turn], begun: Turn | None = None) -> list[Turn]:
     A call without a result gets one that says so: the model expects one for each. Empty answers,
     and turns that stream, are left out.
 
-    Args:
-        turns: A branch.
-        begun: The answer, if a part of it is there: it is the last one, for the model to continue.
+    An answer that has begun comes last, for the model to continue.
     """
     sent: list[Turn] = []
     open_calls: list[Turn] = []  # results that are missing

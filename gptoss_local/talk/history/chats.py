@@ -265,11 +265,7 @@ class History:
         return export.render_json(self.chat(chat_id), self.tree(chat_id))
 
     def import_json(self, text: str) -> int:
-        """Add an exported chat as a new one, and return its id.
-
-        Raises:
-            UsageError: it is not an exported chat.
-        """
+        """Add an exported chat as a new one, and return its id."""
         chat, turns = export.parse_json(text)
         with self._write():
             return insert_tree(self._database, chat, turns)
@@ -278,9 +274,6 @@ class History:
         """Let the branch that is shown continue below another version of its system message.
 
         Nothing is overwritten: the turns after it are copied. Empty content means none.
-
-        Returns:
-            The new branch.
         """
         branch = self.branch(self.chat(chat_id).leaf_id)
         first = branch[0] if branch and branch[0].role == "system" else None

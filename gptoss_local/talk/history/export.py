@@ -66,11 +66,7 @@ class _Stats(msgspec.Struct):
 
 
 def read_export(path: Path) -> str:
-    """Return the text of a file that is to be imported.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
+    """Return the text of a file that is to be imported."""
     try:
         if not path.is_file():
             raise UsageError(f"there is no file {path}")
@@ -109,9 +105,6 @@ def parse_json(text: str) -> tuple[ChatSummary, list[Turn]]:
 
     Returns:
         The chat, and its turns, every parent before its children, none of them streaming.
-
-    Raises:
-        UsageError: it is something else, or its turns make no tree.
     """
     try:
         if (version := msgspec.json.decode(text, type=_Version).version) > _VERSION:

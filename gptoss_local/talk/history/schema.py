@@ -142,11 +142,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def check_file(path: Path) -> None:
-    """Look at the file, which must be there; nothing in it is changed.
-
-    Raises:
-        HistoryError: as `open_database`.
-    """
+    """Look at the file, which must be there; nothing in it is changed."""
     with translated(path):
         uri = f"{path.absolute().as_uri()}?mode=rw"  # read-only would leave a -shm file
         with contextlib.closing(sqlite3.connect(uri, timeout=_BUSY_S, uri=True)) as database:

@@ -83,7 +83,6 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
         turn_id: None if the chat's title matches.
         snippet: The words around the matches on one line, each match between `MATCH_START` and
             `MATCH_END`; without other control characters.
-        created_s: Of the turn, or of the chat.
     """
 
     chat_id: int

@@ -2,17 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools.programs import CUT, MAX_OUTPUT_BYTES
-from gptoss_local.talk.tools.results import Page
-from gptoss_local.talk.tools.tool import Arguments, RunnableTool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 
-class Files:
+class Files(ToolSource):
     """A source with one tool.
 
     Args:
@@ -22,7 +21,6 @@ class Files:
     """
 
     name = "read_file"
-    is_mcp = False
     description = "Reads a text file of the user."
 
     def __init__(self, settings: Settings, folder: Path, *, is_on: bool = False) -> None:
@@ -52,12 +50,6 @@ class Files:
             resolve=self._resolve,
         )
         return [tool]
-
-    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        """It has no state."""
-
-    async def close(self) -> None:
-        """It has nothing to end."""
 
     def _resolve(self, arguments: Arguments) -> Arguments:
         """Fill in the path of the file itself, where there are links on the way."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.settings import ToolCommand, environment_without_secrets
 from gptoss_local.talk.tools.consent import program_digest
 from gptoss_local.talk.tools.processes import kill_tree
-from gptoss_local.talk.tools.results import Page
-from gptoss_local.talk.tools.tool import Arguments, RunnableTool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 MAX_OUTPUT_BYTES = 32 * 1024
 CUT = f"\n(cut after {MAX_OUTPUT_BYTES // 1024} KiB)"
@@ -23,20 +22,14 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
-class Program:
+class Program(ToolSource):
     """A source with one tool, which runs a program of the user's.
-
-    Args:
-        name: Of the table `[tools.NAME]`.
-        command: Its values.
-        folder: Where the program runs.
 
     Raises:
         UsageError: a name or a schema that no model could use.
     """
 
     is_on = True
-    is_mcp = False
 
     def __init__(self, name: str, command: ToolCommand, folder: Path) -> None:
         _check(name, command)
@@ -58,12 +51,6 @@ class Program:
         )
         identity = program_digest(command.command, self._folder, {})
         return replace(tool, timeout_s=command.timeout_s + 5, identity=identity)
-
-    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        """It has no state."""
-
-    async def close(self) -> None:
-        """Programs end with their calls."""
 
     async def _run(self, arguments: Arguments) -> str:
         stdin, timeout_s = msgspec.json.encode(arguments), self._command.timeout_s

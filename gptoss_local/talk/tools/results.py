@@ -9,9 +9,7 @@ class Page(NamedTuple):
     """A page that the model has read, and may cite as `【cursor†L3-L7】`.
 
     Attributes:
-        cursor: Its number in the conversation.
         url: Where it was found; empty for a list of search results.
-        title: Its own.
     """
 
     cursor: int
@@ -25,7 +23,6 @@ class ToolResult(NamedTuple):
     Attributes:
         text: The model's part.
         is_error: The call came to nothing, and `text` says why.
-        seconds: How long it ran.
         pages: Pages that can be cited from now on.
     """
 

@@ -14,7 +14,6 @@ class RunnableTool:
     """One function that the model may call.
 
     Attributes:
-        name: As the model calls it.
         parameters: JSON schema of the object that it takes.
         run: Does the work; raises UsageError for mistakes that the model may correct.
         about: Describes it for the user, after "It".
@@ -22,7 +21,6 @@ class RunnableTool:
         argv: The program that a call runs, and its arguments; None if it is not one.
         resolve: Fills in the arguments, such as the address of a link, so that the user sees all
             that `run` gets; asks nothing of others. Raises UsageError as `run`.
-        timeout_s: Seconds after which a call is ended.
         asks: Whether the user is asked before any call; before one in which `resolve` has filled in
             something, always.
         identity: Ends a lasting permission when it changes; without secrets.
@@ -66,7 +64,7 @@ class ToolSource(Protocol):
     about: str
     description: str
     is_on: bool
-    is_mcp: bool
+    is_mcp: bool = False
 
     async def tools(self) -> Sequence[RunnableTool]:
         """Return its tools; called before each request while it is on, so cheap after the first.
@@ -76,11 +74,9 @@ class ToolSource(Protocol):
         """
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        """Forget the state of the chat before.
-
-        Args:
-            pages: Pages that a stored chat may cite, oldest first.
-        """
+        """Forget the chat before; a stored one may cite `pages`, oldest first."""
+        return  # most have no state, and nothing outlives their calls
 
     async def close(self) -> None:
         """End its processes for this toolbox."""
+        return

@@ -65,7 +65,6 @@ class LoopLimit:
 
     Args:
         n_rounds: Most answers that ask for calls.
-        seconds: Longest time of all.
         clock: Seconds; tests have their own.
     """
 
@@ -92,9 +91,6 @@ class Toolbox:
 
     Args:
         sources: Their sources; tools of the first ones keep their names.
-        consents: The lasting permissions.
-        n_rounds: Of a loop; see `LoopLimit`.
-        loop_s: Of a loop.
     """
 
     def __init__(
@@ -177,11 +173,7 @@ class Toolbox:
         return name in self.on
 
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        """Forget permissions and state of the chat before.
-
-        Args:
-            pages: Pages that a stored chat may cite, oldest first.
-        """
+        """Forget permissions and state of the chat before."""
         self.trusted.clear()
         self._found.clear()
         known = tuple(pages)

@@ -15,7 +15,7 @@ from gptoss_local.talk.tools.browser.page import SOURCE_PREFIX, Content
 from gptoss_local.talk.tools.browser.stack import Stack
 from gptoss_local.talk.tools.browser.view import show
 from gptoss_local.talk.tools.results import Page, ToolResult
-from gptoss_local.talk.tools.tool import Arguments, RunnableTool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 from gptoss_local.validation import in_words
 
 if TYPE_CHECKING:  # PERF: httpx takes 110 ms, and many chats open no page
@@ -49,12 +49,11 @@ class _Find(msgspec.Struct):
 _ArgumentsT = TypeVar("_ArgumentsT", _Search, _Open, _Find)
 
 
-class Browser:
+class Browser(ToolSource):
     """The source `browser`, with the pages and cursors of one conversation.
 
     Args:
         settings: The user's; they say how it searches, and whether it opens private addresses.
-        is_on: Whether new chats have it.
         fetcher: Gets pages; tests have their own.
         engine: Searches; tests have their own.
 
@@ -63,7 +62,6 @@ class Browser:
     """
 
     name = _NAME
-    is_mcp = False
     description = "Searches the web, opens pages and finds text in them."
 
     def __init__(
@@ -77,7 +75,11 @@ class Browser:
         self.is_on = is_on
         self._may_be_private = settings.browser_private
         self._fetcher = fetcher
-        self._engine = engine or (_engine(settings) if settings.search else None)
+        if engine is None and settings.search:
+            from gptoss_local.talk.tools.browser.searching import SearchEngine
+
+            engine = SearchEngine(settings)
+        self._engine = engine
         self._stack = Stack()
         opens = "opens web pages" + (", also private ones" if settings.browser_private else "")
         searches = f"searches by {self._engine.about} and " if self._engine else ""
@@ -90,9 +92,6 @@ class Browser:
     async def new_chat(self, pages: Iterable[Page] = ()) -> None:
         """Forget all pages; pages of a stored chat are fetched again when they are used."""
         self._stack = Stack(pages)
-
-    async def close(self) -> None:
-        """Nothing outlives its call."""
 
     def _declare(self, opens: str) -> list[RunnableTool]:
         tools = [
@@ -224,12 +223,6 @@ class Browser:
         page = Page(cursor, url, content.title)
         self._stack.add(key, page)
         return ToolResult(text, pages=(page,))
-
-
-def _engine(settings: Settings) -> "SearchEngine":
-    from gptoss_local.talk.tools.browser.searching import SearchEngine
-
-    return SearchEngine(settings)
 
 
 def _convert(arguments: Arguments, wanted: type[_ArgumentsT]) -> _ArgumentsT:

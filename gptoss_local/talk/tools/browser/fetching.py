@@ -59,13 +59,7 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 
 class Fetcher:
-    """Fetches pages.
-
-    Args:
-        may_be_private: Let addresses of this machine and of private networks be opened.
-        resolve: Finds the addresses of a host.
-        limits: Of each fetch.
-    """
+    """Fetches pages."""
 
     def __init__(
         self,
@@ -144,13 +138,7 @@ class Fetcher:
     async def _get_from(
         self, url: httpx.URL, address: str, proxy: str | None
     ) -> Fetched | httpx.URL:
-        """Return the answer, or where it redirects to.
-
-        Args:
-            url: The page.
-            address: What to connect to; empty: the proxy.
-            proxy: Its URL.
-        """
+        """Return the answer, or where it redirects to; without an address, ask the proxy."""
         target = url.copy_with(host=address.partition("%")[0]) if address else url
         headers = {
             "Host": url.netloc.decode("ascii"),

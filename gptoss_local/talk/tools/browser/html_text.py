@@ -26,12 +26,7 @@ _MAX_DEPTH = 150  # of elements; deeper ones are written as text only
 
 
 def text_of_page(root: Node, skipped: frozenset[Node] = frozenset()) -> str:
-    """Return the text of an element.
-
-    Args:
-        root: The element.
-        skipped: Elements in it to leave out.
-    """
+    """Return the text of an element."""
     writer = _Writer(skipped)
     writer.write(root, 0)
     lines = (line.rstrip() for line in "".join(writer.pieces).split("\n"))

@@ -17,11 +17,7 @@ _MARK = "data-gptoss"
 
 
 def main_part(body: Node) -> tuple[Node, list[Node]]:
-    """Return the smallest element with the main text, and the menus and the like in it.
-
-    Args:
-        body: Of a page, with its links.
-    """
+    """Return the smallest element with the main text, and the menus and the like in it."""
     nodes = list(body.iter())
     if len(nodes) > _MAX_ELEMENTS:
         return body, []

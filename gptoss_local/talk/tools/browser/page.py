@@ -34,7 +34,6 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     Attributes:
         url: Where it was found; empty for results of a search.
-        title: Its own.
         text: Unwrapped, with links as `【id†text†domain】`.
         links: URLs or keys by link id.
         link_lines: Of results of `find`: the lines at which links open their page.

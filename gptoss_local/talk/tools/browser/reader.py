@@ -27,12 +27,7 @@ class UnreadableError(Exception):
 
 
 async def read(page: Fetched, *, is_source: bool = False, timeout_s: float = _TIMEOUT_S) -> Content:
-    """Return the text of a page.
-
-    Args:
-        page: The site's answer.
-        is_source: Return it as it was sent, not as it is shown.
-        timeout_s: Longest time.
+    """Return the text of a page as it is shown, or its source.
 
     Raises:
         UsageError: it cannot be read, or not in time.

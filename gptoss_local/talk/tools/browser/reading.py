@@ -87,11 +87,7 @@ def _kind_of(page: Fetched) -> str:
 
 
 def decoded(page: Fetched) -> str:
-    """Return the text of a page, in its declared charset if possible.
-
-    Raises:
-        _NoText: it is not text.
-    """
+    """Return the text of a page, in its declared charset if possible."""
     body = page.body
     declared = _CHARSET.search(page.content_type)
     meta = _META_CHARSET.search(body[:4096])

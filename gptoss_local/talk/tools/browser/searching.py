@@ -49,10 +49,8 @@ class SearchEngine:
     """The engine that the settings name.
 
     Args:
-        settings: The user's.
         exa_url: Of Exa's API; tests have their own.
         tavily_url: Of Tavily's.
-        timeout_s: Of a search.
 
     Raises:
         UsageError: there is no engine of that name, or SearXNG's address is missing.
@@ -98,7 +96,6 @@ class SearchEngine:
 
         Raises:
             UsageError: nothing was found.
-            ToolError: the engine does not answer, or not as it should.
         """
         try:
             async with asyncio.timeout(self._timeout_s):

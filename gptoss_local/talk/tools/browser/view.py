@@ -66,11 +66,7 @@ def numbered(lines: Sequence[str], first: int = 0) -> str:
 def show(page: Content, cursor: int, loc: int = 0, n_lines: int = -1) -> str:
     """Return a part of a page, under a header that says which.
 
-    Args:
-        page: What to show.
-        cursor: Its number in the conversation.
-        loc: The first line.
-        n_lines: How many; without a positive number as many as a view has room for.
+    Without a positive `n_lines` it has as many lines as a view has room for.
 
     Raises:
         UsageError: the page has fewer lines.
@@ -118,13 +114,7 @@ _LINK_BEGINNING = re.compile(r"【\d*(?:†([^†】]*)(?:†[^†】]*)?)?$")
 
 
 def find_in_page(pattern: str, page: Content, key: str) -> Content:
-    """Return a page of matches, each of them a link to its place.
-
-    Args:
-        pattern: What to find, as it is; case makes no difference.
-        page: Where.
-        key: Opens that page.
-    """
+    """Return a page of matches in any case, each of them a link to its place in the page `key`."""
     wanted = pattern.lower()
     lines = without_links("\n".join(wrap_lines(page.text))).split("\n")
     found: list[str] = []

@@ -63,8 +63,6 @@ class Entry:
     """A server of the configuration.
 
     Attributes:
-        name: Its key in the file.
-        file: The file it is in.
         problem: Why it cannot be used; empty if it can.
     """
 
@@ -161,9 +159,6 @@ def read_entries(settings: Settings, taken: Collection[str] = ()) -> dict[str, E
     Args:
         settings: They may name a second file, which takes precedence.
         taken: Names of other tools.
-
-    Raises:
-        UsageError: a file cannot be read.
     """
     files = [mcp_path()]
     if settings.mcp_config is not None:

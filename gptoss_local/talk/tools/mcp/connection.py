@@ -30,12 +30,6 @@ _LISTEN_AGAIN_S = 30.0
 class Connection:
     """A running server. Construct it in a running event loop; `ready` waits until it answers.
 
-    Args:
-        entry: Which server.
-        launch: The values of the entry, with variables filled in.
-        folder: Where a program runs.
-        log_dir: Of the server's log.
-
     Attributes:
         about: The name and version that the server gives itself, once it answers.
         is_stale: Its tools must be listed, for the first time or again.

@@ -21,8 +21,6 @@ class ServerLog:
     """Appends to `mcp-NAME.log`, which is replaced when it has more than 1 MiB.
 
     Args:
-        folder: Of all logs.
-        name: Of the server.
         secrets: Words to hide, the longest first.
 
     Thread: any; each line is written under a lock.

@@ -36,7 +36,6 @@ class Server:
     Args:
         entry: How it is reached.
         folder: Where a program runs; its entry may name another one, from there.
-        log_dir: Of its log.
 
     Attributes:
         identity: Stands for the program or address, with the values that were filled in.
@@ -59,9 +58,6 @@ class Server:
 
         A server that fails is left alone for ten times as long as the attempt took, so that one
         that hangs does not hold up every request.
-
-        Raises:
-            ToolError: it does not answer.
         """
         async with self._lock:
             if time.monotonic() < self._retry_at_s:

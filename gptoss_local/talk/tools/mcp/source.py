@@ -2,15 +2,15 @@
 
 import asyncio
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gptoss_local.settings import Settings
 from gptoss_local.talk.tools.mcp.config import Entry, read_entries
 from gptoss_local.talk.tools.mcp.server import Server
-from gptoss_local.talk.tools.results import Page, ToolResult
-from gptoss_local.talk.tools.tool import Arguments, RunnableTool
+from gptoss_local.talk.tools.results import ToolResult
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 if TYPE_CHECKING:
     import mcp_types
@@ -20,8 +20,8 @@ CALL_TIMEOUT_S = 120.0
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class McpSource:
-    """The tools of one server, in one chat.
+class McpSource(ToolSource):
+    """The tools of one server, in one chat; the server and its state are shared, and outlive it.
 
     Args:
         server: Shared with other chats.
@@ -46,12 +46,6 @@ class McpSource:
             self._tools = [self._tool(tool) for tool in reversed(by_name.values())]
             self._listed = listed
         return self._tools
-
-    async def new_chat(self, pages: Iterable[Page] = ()) -> None:
-        """Its state, if it has any, is shared by all chats."""
-
-    async def close(self) -> None:
-        """Other chats may use the server; `McpServers` ends it."""
 
     def _tool(self, listed: "mcp_types.Tool") -> RunnableTool:
         async def run(arguments: Arguments) -> ToolResult:
@@ -90,14 +84,7 @@ class McpServers:
         self._servers: list[Server] = []
 
     def sources(self, taken: Collection[str] = ()) -> Sequence[McpSource]:
-        """Return a source per server of the configuration as it is now, for one chat.
-
-        Args:
-            taken: Names of other sources.
-
-        Raises:
-            UsageError: a file cannot be read.
-        """
+        """Return a source per server of the configuration as it is now, for one chat."""
         entries = read_entries(self._settings, taken)
         return [McpSource(self._server(entry)) for entry in entries.values()]
 

@@ -29,8 +29,6 @@ from gptoss_local.talk.tools.mcp.config import Entry, Launch
 from gptoss_local.talk.tools.mcp.log import ServerLog
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     import httpx2
     from mcp.client import Transport
     from mcp.client._transport import ReadStream, TransportStreams
@@ -54,8 +52,6 @@ class Link:
     """The way to a server.
 
     Attributes:
-        launch: The values of the entry, with variables filled in.
-        folder: Where a program runs.
         log: Gets the stderr of a program, and refusals of an address.
         mark: The value of the variable `MARK` of its processes.
         on_fault: Gets the reason why the connection is over.
@@ -133,12 +129,7 @@ class _Watched:
     async def __aenter__(self) -> "_Watched":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: "TracebackType | None",
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

@@ -31,7 +31,6 @@ class Config(NamedTuple):
 
     Attributes:
         n_characters: Length of a result's text, about.
-        memory_bytes: For the code.
         path: Where pydantic_monty is installed.
     """
 
@@ -87,7 +86,6 @@ class MontySandbox:
     """Runs code in Monty, an interpreter in a process without files and network.
 
     Args:
-        config: Its limits.
         check: Called after output.
     """
 
@@ -217,13 +215,7 @@ def _limit_this_process() -> None:
 
 
 class CodeServer:
-    """Reads code, and answers with results, one after the other.
-
-    Args:
-        config: The host's choices.
-        reading: Frames of the host.
-        writing: Frames to it.
-    """
+    """Reads code, and answers with results, one after the other."""
 
     def __init__(self, config: Config, reading: BinaryIO, writing: BinaryIO) -> None:
         self._config, self._reading, self._writing = config, reading, writing

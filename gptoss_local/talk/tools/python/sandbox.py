@@ -30,7 +30,6 @@ class Sandbox:
 
     Args:
         timeout_s: Of a call; the process knows it, too.
-        memory_bytes: For the code.
 
     Raises:
         UsageError: Monty is not installed.

@@ -12,7 +12,7 @@ from gptoss_local.talk.tools.consent import digest
 from gptoss_local.talk.tools.python.choice import parse_choice
 from gptoss_local.talk.tools.python.driver import Result
 from gptoss_local.talk.tools.results import Page, ToolResult
-from gptoss_local.talk.tools.tool import Arguments, RunnableTool
+from gptoss_local.talk.tools.tool import Arguments, RunnableTool, ToolSource
 
 if TYPE_CHECKING:
     from gptoss_local.talk.tools.python.jupyter import JupyterEngine
@@ -25,13 +25,12 @@ _LEAST_MEMORY_BYTES = 16_000_000  # the sandbox itself takes some
 _LOST = "Python was restarted: variables, functions and imports of earlier calls are lost."
 
 
-class Python:
+class Python(ToolSource):
     """A source with one tool, which keeps variables between the calls of a chat.
 
     Args:
         settings: Where code runs, how long, and in how much memory.
         folder: Where a Jupyter kernel runs; others see no folder.
-        is_on: Whether new chats have it.
         idle_s: Seconds without a call after which variables are dropped.
 
     Raises:
@@ -41,7 +40,6 @@ class Python:
     """
 
     name = "python"
-    is_mcp = False
     description = "Runs Python code. Variables stay until the chat ends."
 
     def __init__(
