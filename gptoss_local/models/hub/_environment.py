@@ -11,11 +11,7 @@ from gptoss_local.errors import UsageError
 
 
 def checked_endpoint(endpoint: str) -> str:
-    """Return the address of a hub, or of a mirror of it, without a slash at its end.
-
-    Raises:
-        UsageError: It is not an http address.
-    """
+    """Return the address of a hub, or of a mirror of it, without a slash at its end."""
     endpoint = endpoint.rstrip("/")
     try:
         address = urlsplit(endpoint)

@@ -124,7 +124,6 @@ class HubClient:
         Raises:
             DownloadError: The hub refuses, nothing came in all attempts, or `stopped` was set.
                 `partial` keeps the bytes that came.
-            OSError: The disk fails.
         """
         n_failures = 0
         while (n_held := partial.size_bytes) < file.size_bytes:

@@ -33,15 +33,13 @@ def open_checkpoint(
     Args:
         source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
         folder: A folder for this checkpoint alone.
-        original: Take the `original/` layout instead of the one at the root.
+        original: Take the `original/` layout instead of the root's.
         endpoint: As for `HubClient`.
         token: As for `HubClient`.
 
     Raises:
-        ModelNotFoundError: There is no such repository or revision.
         DownloadError: The hub cannot be reached, it holds no checkpoint under this name, or
             another process downloads into `folder`.
-        UsageError: `source` is not spelled like a repository.
     """
     client = HubClient(endpoint, token)
     with _opened(client, source, folder) as (kept, listing):
@@ -59,19 +57,11 @@ def download_files(
 ) -> Iterator[list[tuple[Path, HubFile]]]:
     """Fetch files of a repository, and keep `folder` locked; an earlier call is continued.
 
-    Args:
-        source: `OWNER/NAME` or `OWNER/NAME@REVISION`.
-        folder: A folder for these files alone.
-        names: Their paths in the repository.
-        progress: Called with the bytes of all of them.
-
     Yields:
         The path of each file and its entry of the list, in the order of `names`.
 
     Raises:
-        ModelNotFoundError: There is no such repository or revision.
         DownloadError: See `HubCheckpoint.iter_shards`; or a file is not in the repository.
-        UsageError: `source` is not spelled like a repository.
     """
     client = HubClient()
     with _opened(client, source, folder) as (kept, listing):
@@ -108,10 +98,6 @@ def _opened(
 class HubCheckpoint(Transfer):
     """A checkpoint on its way into a folder; `open_checkpoint` makes it.
 
-    Attributes:
-        folder: Where config, index and shards are.
-        listing: The repository's files.
-
     Thread: one thread at a time calls the methods.
     """
 
@@ -124,11 +110,7 @@ class HubCheckpoint(Transfer):
         self._small = listing.small_files(original=original)
 
     def fetch_small_files(self, *, progress: Progress = _no_progress) -> None:
-        """Fetch config, tokenizer and index, from which a conversion is planned.
-
-        Raises:
-            DownloadError: See `iter_shards`.
-        """
+        """Fetch config, tokenizer and index, from which a conversion is planned."""
         done = self.tally("fetching config and tokenizer", self._small, (), progress)
         for _ in self.fetch(self._small, len(self._small), done):
             pass
@@ -167,11 +149,7 @@ class HubCheckpoint(Transfer):
         yield from self.fetch(wanted, n_parallel, done)
 
     def missing_bytes(self, skip: Container[str] = ()) -> int:
-        """Return the bytes still to be downloaded; `fetch_small_files` may still come.
-
-        Args:
-            skip: As for `iter_shards`.
-        """
+        """Return the bytes still to be downloaded; `fetch_small_files` may still come."""
         files = (*self._small, *self._known_shards())
         return self.kept.missing_bytes(f for f in files if self.kept.path(f).name not in skip)
 

@@ -64,11 +64,7 @@ class DownloadFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out; the lock ends with this one, however it ends.
-
-        Raises:
-            DownloadError: Another process has the lock.
-        """
+        """Keep other processes out; the lock ends with this one, however it ends."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(WeakFileLock(self._own / "lock", timeout=_LOCK_WAIT_S))
@@ -136,11 +132,7 @@ class DownloadFolder:
         return True
 
     def accept(self, file: HubFile, partial: PartialFile) -> bool:
-        """Give a complete partial file its final name if it is right, else delete it.
-
-        Returns:
-            Whether it was right.
-        """
+        """Give a complete partial file its final name if it is right, else delete it."""
         partial.close()
         path = self.path(file)
         if partial.checksum != file.checksum:

@@ -74,9 +74,6 @@ class Listing(msgspec.Struct, frozen=True):
         """Return the files that are needed before the shards: config, tokenizer, index.
 
         The tokenizer of the `original/` layout lies at the root, as that layout has none.
-
-        Raises:
-            DownloadError: The repository holds no checkpoint in this layout.
         """
         prefix = _prefix(original)
         names = _ORIGINAL_NAMES if original else _ROOT_NAMES

@@ -26,7 +26,6 @@ class PartialFile:
 
     Args:
         path: Its path; made if it is not there.
-        file: The whole file.
 
     Raises:
         OSError: The disk fails; all methods raise this.

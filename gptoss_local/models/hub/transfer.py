@@ -26,10 +26,6 @@ _REPORT_EVERY_S = 0.1
 class Transfer:
     """Files of a repository on their way into a folder that is locked for it.
 
-    Attributes:
-        listing: The repository's files.
-        kept: The folder.
-
     Thread: one thread at a time calls the methods.
     """
 

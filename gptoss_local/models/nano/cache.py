@@ -27,9 +27,7 @@ _WAIT_S = 600.0  # for another process that makes the file; it takes 7 s on two 
 def ensure_gguf(cache_dir: Path, *, progress: Progress | None = None) -> Path:
     """Return the nano GGUF, making it first if needed (about 7 s on two cores).
 
-    Args:
-        cache_dir: Where the file is kept, made if missing. Older nano files in it are removed.
-        progress: Called during both steps, unpacking and converting.
+    `cache_dir` is made if missing. Older nano files in it are removed.
 
     Raises:
         DiskError: The folder cannot be written, or the disk is full.

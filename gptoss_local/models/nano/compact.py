@@ -56,12 +56,8 @@ class _Header(msgspec.Struct, frozen=True):
 class CompactModel:
     """The unpacked compact file.
 
-    Args:
-        packed: The bytes of `nano.xz`.
-
     Attributes:
         config: The content of the checkpoint's `config.json`.
-        names: The checkpoint's tensor names.
         used_ids: The tokens that have rows of their own, ascending.
 
     Raises:

@@ -25,12 +25,7 @@ GENERATION_CONFIG = {
 
 
 def materialize(out_dir: Path, *, progress: Progress | None = None) -> None:
-    """Write the nano checkpoint: weights, configuration and tokenizer files.
-
-    Args:
-        out_dir: Where to write, made if missing; files of the same names are replaced.
-        progress: Called with the weights' bytes as they are written.
-    """
+    """Write the nano checkpoint to a folder: weights, configuration and tokenizer files."""
     out_dir.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(1) as pool:
         tokenizer = pool.submit(_write_tokenizer, out_dir)

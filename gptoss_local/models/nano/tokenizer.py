@@ -17,11 +17,7 @@ SPECIAL_TOKENS_MAP = {
 
 
 def tokenizer_json(tokens: list[bytes]) -> dict[str, Any]:
-    """Build the content of `tokenizer.json`.
-
-    Args:
-        tokens: The o200k_base tokens in rank order.
-    """
+    """Build the content of `tokenizer.json`."""
     vocab = {t.decode("latin-1").translate(CHAR_OF_BYTE): rank for rank, t in enumerate(tokens)}
     byte_level = {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}
     pre_tokenizers = [

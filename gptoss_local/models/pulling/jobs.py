@@ -26,17 +26,7 @@ class Pulls:
         self._jobs: dict[str, _Job] = {}
 
     async def pull(self, name: str, *, gguf: bool = False) -> AsyncGenerator[JobStatus, None]:
-        """Make sure that a model of the catalogue is on this machine; yield its progress.
-
-        Args:
-            name: As people type it.
-            gguf: Take the published GGUF and not the checkpoint.
-
-        Raises:
-            UsageError: no name.
-            ModelNotFoundError: the catalogue does not know it.
-            GptOssError: see `gptoss_local.models.pulling.pull.pull_model`.
-        """
+        """Make sure that a model of the catalogue is on this machine; yield its progress."""
         if not name.strip():
             raise UsageError("invalid model name")
         yield JobStatus("pulling manifest")

@@ -22,7 +22,6 @@ class PullPreview(msgspec.Struct, frozen=True, kw_only=True):
         source: A checkpoint of the hub, a published GGUF, or a checkpoint in Hugging Face's cache.
         commit: Of `repo`; empty where the hub was not asked.
         files: Their sizes by name; empty where the hub was not asked.
-        download_bytes: All of them.
         held_bytes: Their bytes that an interrupted pull has left.
         needed_bytes: Needed on the disk.
     """
@@ -40,12 +39,7 @@ class PullPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def preview_pull(model: CatalogModel, settings: Settings, *, gguf: bool = False) -> PullPreview:
-    """Ask the hub, or with HF_HUB_OFFLINE the catalogue.
-
-    Raises:
-        UsageError: The model has no such source.
-        GptOssError: See `HubClient.list_files`.
-    """
+    """Ask the hub, or with HF_HUB_OFFLINE the catalogue."""
     published = published_of(model, gguf=gguf)
     chosen = published or model.checkpoint
     assert chosen is not None

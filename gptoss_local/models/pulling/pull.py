@@ -203,7 +203,6 @@ class _Total:
     """Adds the bytes of all steps up, as one that never falls; from any thread.
 
     Args:
-        progress: Called with the sum.
         n_expected: Bytes of the checkpoint, until its list is known.
     """
 

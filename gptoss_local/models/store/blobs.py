@@ -25,11 +25,7 @@ _UNUSED_S = 24 * 3600  # for a blob that no model was made of since, or a part o
 
 
 def blob_path(digest: str, settings: Settings) -> Path:
-    """Return the path that the blob of a digest (`sha256:` and 64 hex digits) has or would have.
-
-    Raises:
-        UsageError: that is not a digest.
-    """
+    """Return the path that the blob of a digest (`sha256:` and 64 hex digits) has or would have."""
     found = _DIGEST.fullmatch(digest)
     if found is None:
         raise UsageError("invalid digest format")
@@ -40,7 +36,6 @@ def find_blob(digest: str, settings: Settings) -> Path:
     """Return the file of a blob.
 
     Raises:
-        UsageError: see `blob_path`.
         ModelNotFoundError: it has not been uploaded.
     """
     path = blob_path(digest, settings)
@@ -80,12 +75,7 @@ class BlobWriter:
         self._hash.update(data)
 
     def finish(self) -> None:
-        """Check the content and give it its name.
-
-        Raises:
-            UsageError: it has another digest.
-            DiskError: the disk is full or broken.
-        """
+        """Check the content and give it its name."""
         expected = self._target.name.replace("-", ":")
         got = f"sha256:{self._hash.hexdigest()}"
         if got != expected:
@@ -98,12 +88,7 @@ class BlobWriter:
 
 
 def add_blob(file: Path, digest: str, settings: Settings) -> Path:
-    """Make a blob of a file that is known to have this digest; the file is moved.
-
-    Raises:
-        UsageError: that is not a digest.
-        DiskError: the folder cannot be written.
-    """
+    """Make a blob of a file that is known to have this digest; the file is moved."""
     target = blob_path(digest, settings)
     with disk_errors():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,6 @@ def add_model(
         UsageError: the name is invalid, or llama.cpp cannot load the file, or a model of the
             catalogue was to get defaults.
         NewerModelError: a later version of gptoss wrote the model that would be replaced.
-        DiskError: the folder cannot be written.
     """
     target, manifest = file_for(name, settings), manifest_file(name, settings)
     error = unreadable_manifests(settings).get(manifest)
@@ -121,12 +120,7 @@ def check_deletable(name: str, settings: Settings) -> None:
 
 
 def delete_model(name: str, settings: Settings) -> None:
-    """Remove a name, and with the last of its names the file, unless that lies elsewhere.
-
-    Raises:
-        UsageError: see `check_deletable`.
-        ModelNotFoundError: there is no such model.
-    """
+    """Remove a name, and with the last of its names the file, unless that lies elsewhere."""
     check_deletable(name, settings)
     target, manifest = file_for(name, settings), manifest_file(name, settings)
     files = [*split_files(target), *_weights_of(manifest)]
@@ -145,14 +139,10 @@ def delete_model(name: str, settings: Settings) -> None:
 def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
     """Make a model of a file where it lies; the file stays untouched.
 
-    Args:
-        file: A GGUF; of several parts, any.
-        settings: Where the models are.
-        name: Its name; by default the file's.
+    Of several parts, `file` may be any. By default the name is made from the file's.
 
     Raises:
         UsageError: a model of that name is another file, or llama.cpp cannot load this one.
-        DiskError: the folder cannot be written.
     """
     file = split_files(file)[0]
     check_usable(file)
@@ -175,15 +165,10 @@ def adopt_file(file: Path, settings: Settings, name: str = "") -> ModelEntry:
 def look_at_file(file: Path, settings: Settings) -> ModelEntry:
     """Return the model that a file is or could be, and write nothing.
 
-    Args:
-        file: A GGUF; of several parts, any.
-        settings: Where the models are.
+    Of several parts, `file` may be any.
 
     Returns:
         The model that `adopt_file` made of it, or else one named by the path of the file.
-
-    Raises:
-        UsageError: llama.cpp cannot load it.
     """
     file = split_files(file)[0]
     check_usable(file)

@@ -31,7 +31,6 @@ def check_usable(path: Path) -> None:
 
     Raises:
         UsageError: it is not a GGUF, or not of gpt-oss, or its layout is unknown to llama.cpp.
-        ModelLoadError: a part of it is missing or broken.
     """
     try:
         info = read_info(path)

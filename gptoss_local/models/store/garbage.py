@@ -50,9 +50,7 @@ class Leftover(msgspec.Struct, frozen=True):
 def find_garbage(settings: Settings, *, quiet_s: float = QUIET_S) -> list[Leftover]:
     """Find the files that could be deleted, interrupted pulls last.
 
-    Args:
-        settings: Where the models are.
-        quiet_s: Seconds for which a file has not been touched, unless it is of a pull.
+    Files, except those of pulls, must not have been touched for `quiet_s` seconds.
     """
     folder = settings.models_dir
     weights = unnamed_weights(settings, quiet_s)

@@ -128,11 +128,7 @@ def _unclear(path: Path, what: str) -> ModelLoadError:
 
 
 def read_manifests(settings: Settings) -> tuple[dict[Path, Manifest], dict[Path, ModelLoadError]]:
-    """Read all manifests; the errors are of those that do not say which weights they need.
-
-    Raises:
-        OSError: the models folder cannot be read.
-    """
+    """Read all manifests; the errors are of those that do not say which weights they need."""
     manifests: dict[Path, Manifest] = {}
     unreadable: dict[Path, ModelLoadError] = {}
     names = os.listdir(settings.models_dir) if settings.models_dir.is_dir() else []

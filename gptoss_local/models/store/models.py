@@ -43,7 +43,6 @@ class ModelEntry(msgspec.Struct, frozen=True):
     Attributes:
         path: Its weights, the first file of several; None while the embedded model is not built,
             and for a model that is computed elsewhere.
-        size_bytes: Of all its files.
         weights_id: Equal for names that share their weights, and another when these change.
         manifest: The file that says where its weights are, if there is one.
         is_in_place: Whether the weights lie elsewhere, and are not ours to delete.
@@ -143,11 +142,7 @@ def find_model(name: str, settings: Settings) -> ModelEntry:
 
 
 def entry_of_file(file: Path) -> ModelEntry:
-    """Return an entry for a file that has no name here, so its path is its name.
-
-    Raises:
-        ModelLoadError: it is gone, or a part of it is.
-    """
+    """Return an entry for a file that has no name here, so its path is its name."""
     path = Path(os.path.abspath(file))
     entry = _entry(str(path), path)
     if entry is None:
