@@ -51,8 +51,13 @@ def pull_model(
     """
     published = published_of(model, gguf=gguf)
     target = file_for(model.name, settings)
-    with _writable(target):
+    try:
         target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DownloadError(
+            f"{target.parent} cannot be made: {error.strerror or error}.",
+            hint="GPTOSS_HOME names another folder.",
+        ) from error
     if published is not None:
         _pull_published(model.name, published, settings, _Total(progress))
         return
@@ -186,17 +191,6 @@ def _shards(
 
 def _beside(target: Path) -> str:
     return f"{target.name}.download"
-
-
-@contextlib.contextmanager
-def _writable(target: Path) -> Generator[None, None, None]:
-    try:
-        yield
-    except OSError as error:
-        raise DownloadError(
-            f"{target.parent} cannot be made: {error.strerror or error}.",
-            hint="GPTOSS_HOME names another folder.",
-        ) from error
 
 
 class _Total:
