@@ -1,18 +1,21 @@
 """Files from the Hugging Face hub: resumable, checked while they arrive, shard by shard.
 
 `listing` lists a repository and picks the files of a checkpoint, `client` speaks with the hub,
-`partial` is a file that grows, `folder` knows the files on the disk, `transfer` brings files there,
-`download` joins them; `cache` reads huggingface_hub's own cache. Nothing here knows the content of
-files.
+`partial` is a file that grows, `folder` knows the files on the disk, `download` brings files there;
+`cache` reads huggingface_hub's own cache. Nothing here knows the content of files.
 """
 
 import gptoss_local.models.hub._environment  # noqa: F401 - before huggingface_hub
 from gptoss_local.models.hub.cache import CachedRepo, cached_repos
 from gptoss_local.models.hub.client import HubClient
-from gptoss_local.models.hub.download import HubCheckpoint, download_files, open_checkpoint
+from gptoss_local.models.hub.download import (
+    HubCheckpoint,
+    download_files,
+    is_offline,
+    open_checkpoint,
+)
 from gptoss_local.models.hub.folder import DownloadFolder
 from gptoss_local.models.hub.listing import HubFile, Listing
-from gptoss_local.models.hub.transfer import is_offline
 
 __all__ = [
     "CachedRepo",
