@@ -5,7 +5,7 @@ People may edit it: what they wrote there, with its comments, stays when a key i
 
 import secrets
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ import msgspec
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import HOSTED_TOOL
 from gptoss_local.validation import in_words
-from gptoss_local.whole_file import write_whole
+from gptoss_local.whole_file import change_toml, read_text
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -61,7 +61,20 @@ def read_keys(path: Path) -> list[ApiKey]:
     Raises:
         UsageError: it cannot be read, or something in it is wrong.
     """
-    return _parse(_read(path), path)
+    text = read_text(path, hint="`gptoss keys add NAME` makes it.")
+    try:
+        keys = msgspec.convert(tomllib.loads(text), _File).keys
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        # Not quoted, as it may be the key itself.
+        raise UsageError(f"{path}: {in_words(error)}") from error
+    for what in ("name", "sha256"):
+        values = [getattr(key, what) for key in keys]
+        for value in values:
+            if values.count(value) > 1:
+                raise UsageError(f"{path}: two keys have the {what} '{value}'")
+    return keys
 
 
 def add_key(path: Path, name: str, **fields: int | Sequence[str] | None) -> str:
@@ -89,7 +102,7 @@ def add_key(path: Path, name: str, **fields: int | Sequence[str] | None) -> str:
         rows: Any = document.setdefault("keys", tomlkit.aot())
         rows.append(table)
 
-    _change(path, put)
+    change_toml(path, put, read_keys, header=_HEADER, is_private=True)
     return key
 
 
@@ -108,46 +121,4 @@ def remove_key(path: Path, name: str) -> None:
         rows: Any = document["keys"]
         del rows[names.index(name)]
 
-    _change(path, remove)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        hint = "`gptoss keys add NAME` makes it." if isinstance(error, FileNotFoundError) else ""
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not a text file") from error
-
-
-def _parse(text: str, path: Path) -> list[ApiKey]:
-    try:
-        keys = msgspec.convert(tomllib.loads(text), _File).keys
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from error
-    except msgspec.ValidationError as error:
-        # Not quoted, as it may be the key itself.
-        raise UsageError(f"{path}: {in_words(error)}") from error
-    for what in ("name", "sha256"):
-        values = [getattr(key, what) for key in keys]
-        for value in values:
-            if values.count(value) > 1:
-                raise UsageError(f"{path}: two keys have the {what} '{value}'")
-    return keys
-
-
-def _change(path: Path, change: "Callable[[TOMLDocument], None]") -> None:
-    """Change the file: all of it or nothing, and only to readable content."""
-    import tomlkit  # PERF: 60 ms; to read takes none
-
-    text = _read(path) if path.exists() else ""
-    _parse(text, path)
-    document = tomlkit.parse(text)
-    if not text:
-        document.add(tomlkit.comment(_HEADER))
-        document.add(tomlkit.nl())
-    change(document)
-    new_text = tomlkit.dumps(document)
-    _parse(new_text, path)
-    write_whole(path, new_text, is_private=True)
+    change_toml(path, remove, read_keys, is_private=True)

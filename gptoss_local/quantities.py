@@ -4,6 +4,8 @@ import contextlib
 import math
 import re
 
+import msgspec
+
 from gptoss_local.errors import UsageError
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i)?B?", re.IGNORECASE)
@@ -11,8 +13,6 @@ _MOST_BYTES = 2.0**60  # far below what 64 bits can say
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 _FOREVER_S = 1e9
-
-
 OptionValue = float | bool
 _RANGES: dict[str, tuple[float, float]] = {
     "temperature": (0, 2),
@@ -61,6 +61,11 @@ def parse_memory(text: str, source: str) -> int:
     if size < 1_000_000 and not is_none:
         raise UsageError(f"{source} {text!r} is {size} bytes.", hint=f"Write {text.strip()}GiB.")
     return size
+
+
+def as_written(value: object) -> str:
+    """Return text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def parse_keep_alive(value: float | str | bool) -> float:

@@ -1,12 +1,33 @@
-"""Write a file that people may edit: all of it or nothing."""
+"""Read and change files that people may edit: all of a change is written, or nothing."""
 
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gptoss_local.errors import UsageError
+from gptoss_local.errors import PathNotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
+
+def read_text(path: Path, *, hint: str = "") -> str:
+    """Return the text of a file, with its line ends, but without a byte order mark.
+
+    Raises:
+        PathNotFoundError: there is no such file; `hint` goes with it.
+        UsageError: it cannot be read, or is not text.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise PathNotFoundError(f"there is no file {path}", hint=hint) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not a text file") from error
 
 
 def write_whole(
@@ -19,10 +40,10 @@ def write_whole(
     """Replace the text of a file, which keeps its mode, and stays a link if it is one.
 
     Its folder is made if it is not there. With `is_private`, only its user may read a new one.
-    `check` is called with the new file before it takes the place of the old one; it may raise.
+    `check` is called with the new file before it replaces the old one.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: it cannot be written, or `check` refuses it.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,9 +52,42 @@ def write_whole(
             written = Path(folder) / target.name
             written.touch(mode=0o600 if is_private else 0o666)
             written.write_text(text, encoding="utf-8", newline="")
-            check(written)
+            try:
+                check(written)
+            except UsageError as error:
+                message = error.message.replace(str(written), str(path))
+                raise UsageError(message, hint=error.hint) from error
             if target.exists():
                 shutil.copymode(target, written)
             os.replace(written, target)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def change_toml(
+    path: Path,
+    change: "Callable[[TOMLDocument], None]",
+    check: Callable[[Path], object],
+    *,
+    header: str = "",
+    is_private: bool = False,
+) -> None:
+    """Change a TOML file, and leave comments and order as they are.
+
+    `check` raises UsageError if the file is wrong, before or after the change. A new file begins
+    with `header` as a comment.
+
+    Raises:
+        UsageError: it is wrong, or cannot be written.
+    """
+    import tomlkit  # PERF: 60 ms; to read takes none
+
+    if path.exists():
+        check(path)
+    text = read_text(path) if path.exists() else ""
+    document = tomlkit.parse(text)
+    if header and not text:
+        document.add(tomlkit.comment(header))
+        document.add(tomlkit.nl())
+    change(document)
+    write_whole(path, tomlkit.dumps(document), is_private=is_private, check=check)

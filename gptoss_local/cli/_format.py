@@ -7,6 +7,7 @@ import msgspec
 
 from gptoss_local.errors import UsageError
 from gptoss_local.validation import in_words
+from gptoss_local.whole_file import read_text
 
 
 def read_format(text: str) -> Any:
@@ -19,16 +20,8 @@ def read_format(text: str) -> Any:
         return "json"
     if text.lstrip().startswith("{"):
         return _schema(text, "the schema")
-    try:
-        return _schema(Path(text).read_text(encoding="utf-8-sig"), text)
-    except FileNotFoundError as error:
-        raise UsageError(
-            f"there is no file {text}", hint="A format is json, or a file with a JSON schema."
-        ) from error
-    except OSError as error:
-        raise UsageError(f"{text} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{text} is not text") from error
+    hint = "A format is json, or a file with a JSON schema."
+    return _schema(read_text(Path(text), hint=hint), text)
 
 
 def _schema(text: str, what: str) -> dict[str, Any]:

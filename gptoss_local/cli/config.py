@@ -9,6 +9,7 @@ import typer
 from gptoss_local.cli._options import Json
 from gptoss_local.cli._output import print_json, print_table, say
 from gptoss_local.errors import UsageError
+from gptoss_local.quantities import as_written
 from gptoss_local.settings import Settings, config_path, explain_settings, unknown_variables
 
 _MEANINGS: dict[str, tuple[Any, str]] = {
@@ -60,7 +61,7 @@ def config(
         ]
         print_json(config=str(config_path()), settings=listed)
     elif name:
-        print(_shown(values[name]))
+        print(as_written(values[name]))
     else:
         shown = [(n, _with_meaning(n, value), source) for n, value, source in rows]
         print_table(("NAME", "VALUE", "SOURCE"), shown)
@@ -76,13 +77,8 @@ def _meaning(name: str, value: Any) -> str:
 def _with_meaning(name: str, value: Any) -> str:
     meaning = _meaning(name, value)
     if not meaning:
-        return _shown(value)
-    return f"{_shown(value)} ({meaning})" if isinstance(value, int) else f"({meaning})"
-
-
-def _shown(value: Any) -> str:
-    """A value as in config.toml, but without quotes."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        return as_written(value)
+    return f"{as_written(value)} ({meaning})" if isinstance(value, int) else f"({meaning})"
 
 
 def _print_notes() -> None:

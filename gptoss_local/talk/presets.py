@@ -5,7 +5,6 @@ stay as they are when the chat changes another preset.
 """
 
 import tomllib
-from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -16,7 +15,7 @@ from gptoss_local.errors import UsageError
 from gptoss_local.quantities import OptionValue, parse_option
 from gptoss_local.settings import config_path
 from gptoss_local.types import Effort
-from gptoss_local.whole_file import write_whole
+from gptoss_local.whole_file import change_toml, read_text
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -47,12 +46,7 @@ def presets_path() -> Path:
 
 def read_presets() -> dict[str, Preset]:
     """Return all presets by their names, in the order of the file."""
-    path = presets_path()
-    try:
-        found = tomllib.loads(_read(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}", hint="Correct it there.") from error
-    return {name: _checked(name, table, path) for name, table in found.items()}
+    return _read(presets_path())
 
 
 def find_preset(name: str) -> tuple[str, Preset]:
@@ -91,7 +85,7 @@ def save_preset(name: str, preset: Preset, *, instead_of: str = "") -> None:
             elif table.get(key) != values[key]:
                 table[key] = _as_toml(values[key])
 
-    _change(put)
+    change_toml(presets_path(), put, _read, header=_HEADER)
 
 
 def remove_preset(name: str) -> None:
@@ -100,7 +94,7 @@ def remove_preset(name: str) -> None:
     def remove(document: "TOMLDocument") -> None:
         document.pop(name, None)
 
-    _change(remove)
+    change_toml(presets_path(), remove, _read)
 
 
 def parse_options(text: str) -> dict[str, OptionValue]:
@@ -120,15 +114,12 @@ def options_text(options: dict[str, OptionValue]) -> str:
     )
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> dict[str, Preset]:
     try:
-        return path.read_bytes().decode("utf-8-sig")  # leaves CRLF as it is
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not a text file", hint="Correct it there.") from error
+        found = tomllib.loads(read_text(path) if path.exists() else "")
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}", hint="Correct it there.") from error
+    return {name: _checked(name, table, path) for name, table in found.items()}
 
 
 def _checked(name: str, table: Any, path: Path) -> Preset:
@@ -164,18 +155,3 @@ def _as_toml(value: Any) -> Any:
         return table
     is_long = "\n" in value and "\r" not in value
     return tomlkit.string(value, multiline=is_long)
-
-
-def _change(change: "Callable[[TOMLDocument], None]") -> None:
-    """Change the file: all of it or nothing."""
-    import tomlkit  # PERF: 60 ms; to read takes none
-
-    path = presets_path()
-    read_presets()  # raises for a file that is wrong, which stays as it is
-    text = _read(path)
-    document = tomlkit.parse(text)
-    if not text:
-        document.add(tomlkit.comment(_HEADER))
-        document.add(tomlkit.nl())
-    change(document)
-    write_whole(path, tomlkit.dumps(document))

@@ -3,7 +3,6 @@
 What people wrote in the file stays as it is.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from gptoss_local.models.catalog import (
 )
 from gptoss_local.models.store import find_model
 from gptoss_local.settings import Settings, user_models_file
-from gptoss_local.whole_file import write_whole
+from gptoss_local.whole_file import change_toml
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -60,7 +59,8 @@ def add_upstream(name: str, address: UpstreamAddress, settings: Settings) -> Pat
             document.add("model", tomlkit.aot())
         _models(document).append(table)
 
-    return _change(change)
+    change_toml(user_models_file(), change, check_models_file)
+    return user_models_file()
 
 
 def remove_upstream(name: str) -> Path:
@@ -85,7 +85,8 @@ def remove_upstream(name: str) -> Path:
                 del models[i]
                 break
 
-    return _change(change)
+    change_toml(user_models_file(), change, check_models_file)
+    return user_models_file()
 
 
 def _models(document: "TOMLDocument") -> "AoT":
@@ -98,28 +99,3 @@ def _models(document: "TOMLDocument") -> "AoT":
             hint="Write each as a table of its own, which begins with [[model]].",
         )
     return models
-
-
-def _change(change: "Callable[[TOMLDocument], None]") -> Path:
-    """Change the file: all of it or nothing, and only to one that can be read."""
-    import tomlkit
-
-    path = user_models_file()
-    if path.exists():
-        check_models_file(path)  # one that is wrong stays as it is
-    try:
-        text = path.read_text(encoding="utf-8-sig") if path.exists() else ""
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-
-    def check(written: Path) -> None:
-        try:
-            check_models_file(written)
-        except UsageError as error:
-            message = error.message.replace(str(written), str(path))
-            raise UsageError(message, hint=error.hint) from error
-
-    document = tomlkit.parse(text)
-    change(document)
-    write_whole(path, tomlkit.dumps(document), check=check)
-    return path

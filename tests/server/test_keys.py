@@ -271,7 +271,7 @@ def test_the_owner_has_no_limits(nano_home: Path, tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "no file": (None, "cannot be read"),
+    "no file": (None, "there is no file"),
     "no TOML": ("[[keys", "is not valid TOML"),
     "no hash": ('[[keys]]\nname = "a"\n', "'sha256' is missing"),
     "a key": ('[[keys]]\nname = "a"\nsha256 = "gptoss-in-the-clear"\n', "sha256 must be text"),

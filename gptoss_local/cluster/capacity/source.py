@@ -7,9 +7,10 @@ import msgspec
 
 from gptoss_local.cluster.capacity.profile import Profile, from_benchmark
 from gptoss_local.cluster.capacity.simulated_engine import Arrival
-from gptoss_local.errors import ContextOverflowError, PathNotFoundError, UsageError
+from gptoss_local.errors import ContextOverflowError, UsageError
 from gptoss_local.runner.measuring import AtDepth, AtWidth
 from gptoss_local.validation import in_words
+from gptoss_local.whole_file import read_text
 
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -53,15 +54,6 @@ class _BenchFile(msgspec.Struct):
     source: str = ""
 
 
-def _read(path: Path, *, hint: str = "") -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise PathNotFoundError(f"there is no file {path}", hint=hint) from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-
-
 def read_bench(path: Path) -> BenchSource:
     """Return what `gptoss bench --json` has written on any machine.
 
@@ -70,7 +62,7 @@ def read_bench(path: Path) -> BenchSource:
         UsageError: it is another kind of file.
     """
     try:
-        content = _read(path, hint="`gptoss bench MODEL --json` prints one.")
+        content = read_text(path, hint="`gptoss bench MODEL --json` prints one.")
         file = msgspec.json.decode(content, type=_BenchFile)
     except msgspec.DecodeError as error:
         raise UsageError(
@@ -117,7 +109,7 @@ def read_arrivals(path: Path, n_ctx: int) -> list[Arrival]:
     """
     names: dict[int, int] = {}  # a hash has 64 bits, a token 31
     requests = []
-    for number, text in enumerate(_read(path).splitlines(), 1):
+    for number, text in enumerate(read_text(path).split("\n"), 1):
         if not text.strip():
             continue
         try:

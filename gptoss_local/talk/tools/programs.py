@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from gptoss_local.errors import UsageError
+from gptoss_local.quantities import as_written
 from gptoss_local.settings import ToolCommand, environment_without_secrets
 from gptoss_local.talk.tools.consent import program_digest
 from gptoss_local.talk.tools.processes import kill_tree
@@ -89,9 +90,7 @@ def filled_in(command: ToolCommand, arguments: Arguments) -> list[str]:
 def _fill(found: re.Match[str], known: Arguments, arguments: Arguments) -> str:
     if found[1] not in known:
         return found[0]
-    value = arguments[found[1]]
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text.replace("\0", "")  # which ends a word for the system
+    return as_written(arguments[found[1]]).replace("\0", "")  # which ends a word for the system
 
 
 async def run_program(argv: list[str], stdin: bytes, timeout_s: float, folder: Path) -> str:

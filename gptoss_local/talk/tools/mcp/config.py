@@ -16,6 +16,7 @@ import msgspec
 
 from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.printable import visible
+from gptoss_local.quantities import as_written
 from gptoss_local.settings import SECRETS, Settings, config_path
 from gptoss_local.validation import in_words
 
@@ -93,7 +94,7 @@ class Entry:
     @property
     def written(self) -> str:
         """The command line or address as it is written, without the values of variables."""
-        return self.fields.url or shlex.join([self.fields.command, *map(_text, self.fields.args)])
+        return self.fields.url or shlex.join(self._command)
 
     @property
     def reached(self) -> str:
@@ -101,13 +102,15 @@ class Entry:
         if self.problem:
             return "not used"
         if not self.fields.url:
-            return shlex.join(
-                _without_secrets([self.fields.command, *map(_text, self.fields.args)])
-            )
+            return shlex.join(_without_secrets(self._command))
         parts = urlsplit(self.fields.url)
         host = parts.netloc.rpartition("@")[2]
         query = f"?{HIDDEN}" if parts.query else ""
         return f"{parts.scheme}://{host}{parts.path}{query}"
+
+    @property
+    def _command(self) -> list[str]:
+        return [self.fields.command, *map(as_written, self.fields.args)]
 
     def launch(self, environment: Mapping[str, str]) -> Launch:
         """Fill in the variables that the entry names.
@@ -128,8 +131,8 @@ class Entry:
                 known[found[1]] = value
                 return value
 
-            text = _VARIABLE.sub(fill, _text(value))
-            if other := _OTHER_PLACE.search(_VARIABLE.sub("", _text(value))):
+            text = _VARIABLE.sub(fill, as_written(value))
+            if other := _OTHER_PLACE.search(_VARIABLE.sub("", as_written(value))):
                 raise self._error(f"{where} has {other[0]}, which only other programs fill in")
             return text
 
@@ -252,10 +255,6 @@ def _parse(text: str, file: Path) -> Any:
         except JSON5DecodeError as error:
             said = " ".join(str(error).split())
             raise UsageError(f"{file} is not valid JSON: {said}") from error
-
-
-def _text(value: _Value) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _without_secrets(words: Iterable[str]) -> list[str]:
