@@ -4,14 +4,17 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from gptoss_local.cli._output import print_error, progress_bar
 from gptoss_local.errors import ModelNotFoundError, UsageError
 from gptoss_local.quantities import parse_keep_alive
 from gptoss_local.settings import Settings
+from gptoss_local.validation import in_words
+from gptoss_local.whole_file import read_text
 
 if TYPE_CHECKING:
     from gptoss_local.api.client import Client
@@ -169,3 +172,24 @@ def server_for(model: str, settings: Settings) -> "Client":
         with progress_bar() as progress:
             entry.ensure_file(settings, progress)
     return running_server(settings)
+
+
+def read_format(text: str) -> Any:
+    """Return `format` as the API takes it: `json`, or the schema in a file or in the text itself.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if text == "json":
+        return "json"
+    if text.lstrip().startswith("{"):
+        return _schema(text, "the schema")
+    hint = "A format is json, or a file with a JSON schema."
+    return _schema(read_text(Path(text), hint=hint), text)
+
+
+def _schema(text: str, what: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{what} is not a JSON schema: {in_words(error)}") from error

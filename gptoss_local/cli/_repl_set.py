@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from gptoss_local.cli._format import read_format
 from gptoss_local.cli._modelfile import parse_parameter
+from gptoss_local.cli._options import read_format
 from gptoss_local.cli._output import say, say_rows
 from gptoss_local.cli._repl_session import Session
 from gptoss_local.errors import UsageError

@@ -1,4 +1,4 @@
-"""`gptoss chats`: the chats of `gptoss chat`. Reads the disk, needs no server."""
+"""`gptoss chats` and `gptoss presets`. They read the disk and need no server."""
 
 import re
 import time
@@ -9,9 +9,10 @@ import msgspec
 import typer
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import human_age, print_json, print_table, shortened
+from gptoss_local.cli._output import human_age, print_json, print_table, say, shortened
 from gptoss_local.errors import UsageError
 from gptoss_local.settings import load_settings
+from gptoss_local.talk.presets import options_text, presets_path, read_presets
 
 if TYPE_CHECKING:
     from gptoss_local.talk.history import ChatSummary, Hit
@@ -100,3 +101,20 @@ def _pieces(hit: "Hit") -> tuple[str, ...]:
     from gptoss_local.talk.history import MATCH_END, MATCH_START
 
     return tuple(re.split(f"[{MATCH_START}{MATCH_END}]", hit.snippet))
+
+
+def presets(json: Json = False) -> None:
+    """List the presets of the chat."""
+    found = read_presets()
+    if json:
+        listed = [
+            {"name": name, **msgspec.structs.asdict(preset)} for name, preset in found.items()
+        ]
+        print_json(file=presets_path(), presets=listed)
+        return
+    rows = [
+        (name, preset.effort or "-", options_text(preset.options) or "-", shortened(preset.system))
+        for name, preset in found.items()
+    ]
+    print_table(("NAME", "EFFORT", "OPTIONS", "SYSTEM"), rows)
+    say(f"They are in {presets_path()}: gptoss chat --preset NAME")

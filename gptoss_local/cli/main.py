@@ -66,7 +66,12 @@ COMMANDS = {name: summary for group in GROUPS.values() for name, summary in grou
 _CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]  # what typer keeps to itself
 _HIDDEN = ("list", "start")  # the names Ollama's users type
 _FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
-_MODULES = {"bench": "measure", "tune": "measure"}
+_MODULES = {
+    **dict.fromkeys(("serve", "status", "ps", "load", "stop", "logs", "web"), "server"),
+    **dict.fromkeys(("ls", "cp", "rm", "gc", "import_"), "models"),
+    **dict.fromkeys(("bench", "tune"), "measure"),
+    "presets": "chats",
+}
 
 
 class _Groups(typer.core.TyperGroup):
@@ -80,7 +85,7 @@ def make_app(names: Iterable[str] = (*COMMANDS, *_HIDDEN)) -> typer.Typer:
     app = _empty_app()
     for name in names:
         function = _FUNCTIONS.get(name, name)
-        module = import_module(f"gptoss_local.cli.{_MODULES.get(name, function)}")
+        module = import_module(f"gptoss_local.cli.{_MODULES.get(function, function)}")
         summary = COMMANDS.get(name, "")  # spelled out, as typer cuts what it takes from docstrings
         app.command(name, short_help=summary, hidden=name in _HIDDEN)(getattr(module, function))
     return app

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from gptoss_local.cli._fetch import fetch, take_from_disk
+from gptoss_local.cli._first_model import fetch, take_from_disk
 from gptoss_local.cli._options import DenseType, Json, Quiet, repository, say_unreadable
 from gptoss_local.cli._output import RESUMABLE, print_facts, print_json, progress_bar
 from gptoss_local.errors import ModelNotFoundError, UsageError

@@ -11,9 +11,16 @@ import typer
 
 from gptoss_local.cli._answer import Chat, JsonPrinter, Printer
 from gptoss_local.cli._first_model import chosen_model
-from gptoss_local.cli._format import read_format
 from gptoss_local.cli._loading import continues, loaded_model, show_load, warn_if_smaller
-from gptoss_local.cli._options import Json, KeepAlive, is_path, keep_alive_of, named, server_for
+from gptoss_local.cli._options import (
+    Json,
+    KeepAlive,
+    is_path,
+    keep_alive_of,
+    named,
+    read_format,
+    server_for,
+)
 from gptoss_local.cli._output import INTERRUPTED
 from gptoss_local.cli._streams import read_stdin
 from gptoss_local.errors import GptOssError, UsageError

@@ -10,7 +10,7 @@ import pytest
 
 from gptoss_local.api.models import ModelDetails, RunningModel
 from gptoss_local.cli._output import human_age
-from gptoss_local.cli.ps import processor
+from gptoss_local.cli.server import processor
 from tests.cli.conftest import Cli, run_cli
 
 
@@ -94,7 +94,7 @@ def test_closed_pipe_is_quiet(nano_home: Path) -> None:
 
 def test_ls_imports_no_numpy(nano_home: Path) -> None:
     code = (
-        "import sys\nfrom gptoss_local.cli.ls import ls\nls()\n"
+        "import sys\nfrom gptoss_local.cli.models import ls\nls()\n"
         "sys.exit('numpy' in sys.modules or 'llama_cpp' in sys.modules)"
     )
     environment = os.environ | {"GPTOSS_HOME": str(nano_home)}

@@ -1,0 +1,247 @@
+"""Commands of the models on this machine: ls, cp, rm, gc and import."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.filesize import decimal
+
+from gptoss_local.cli._options import (
+    Json,
+    ModelName,
+    NamesOnly,
+    named,
+    running_server,
+    say_unreadable,
+)
+from gptoss_local.cli._output import human_age, print_json, print_names, print_table, say
+from gptoss_local.cli._question import confirm
+from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
+from gptoss_local.models.catalog import canonical_name, closest
+from gptoss_local.settings import load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.models.store import Leftover, ModelEntry
+    from gptoss_local.models.store.external import FoundModel
+
+
+def ls(quiet: NamesOnly = False, json: Json = False) -> None:
+    """List the models on this machine."""
+    from gptoss_local.models.store import list_models
+
+    settings = load_settings()
+    entries = list_models(settings)
+    unreadable = say_unreadable(settings)
+    if json:
+        models = [
+            {
+                "name": entry.name,
+                "id": entry.digest[:12],
+                "path": str(entry.path) if entry.path else None,
+                "size_bytes": entry.size_bytes if entry.path else None,
+                "modified_s": entry.modified_ns / 1e9 if entry.path else None,
+                "in_place": entry.is_in_place,
+                "upstream": entry.upstream,
+            }
+            for entry in entries
+        ]
+        print_json(models=models, unreadable=unreadable)
+        return
+    if quiet:
+        print_names(entry.name for entry in entries)
+        return
+    rows = [
+        (
+            entry.name,
+            entry.digest[:12],
+            decimal(entry.size_bytes) if entry.path else "-",
+            _since(entry),
+            _where(entry),
+        )
+        for entry in entries
+    ]
+    header = ["NAME", "ID", "SIZE", "MODIFIED"]
+    if any(row[-1] for row in rows):  # some lie elsewhere
+        print_table([*header, "WHERE"], rows)
+    else:
+        print_table(header, [row[:-1] for row in rows])
+
+
+def _since(entry: "ModelEntry") -> str:
+    if entry.upstream:
+        return "-"
+    if not entry.path:
+        return "built on first use"
+    return f"{human_age(time.time() - entry.modified_ns / 1e9)} ago"
+
+
+def _where(entry: "ModelEntry") -> str:
+    if entry.upstream:
+        return f"{entry.upstream.kind} at {', '.join(entry.upstream.urls)}"
+    return str(entry.path) if entry.is_in_place else ""
+
+
+def cp(
+    source: ModelName,
+    destination: Annotated[str, typer.Argument(metavar="NAME", help="Its other name.")],
+) -> None:
+    """Give MODEL another name; both share one file on the disk."""
+    settings = load_settings()
+    source = named(source, settings)
+    client = running_server(settings)
+    client.post("/api/copy", {"source": source, "destination": destination})
+    say(f"copied {source} to {destination}")
+
+
+def rm(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Models to delete.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete models. Asks first; without a terminal, -y is needed."""
+    from gptoss_local.models.store import check_deletable
+
+    settings = load_settings()
+    names = [canonical_name(model) for model in models]
+    for name in names:  # all or none
+        check_deletable(name, settings)
+    if not yes:
+        _confirm(names)
+    client = running_server(settings)
+    for name in dict.fromkeys(names):
+        client.delete("/api/delete", {"model": name})
+        say(f"deleted {name}")
+
+
+def _confirm(names: list[str]) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"there is no terminal to ask whether to delete {', '.join(names)}",
+            hint=f"To delete without asking: gptoss rm -y {' '.join(names)}",
+        )
+    if not confirm(f"Delete {', '.join(names)}?"):
+        raise typer.Exit(1)
+
+
+def gc(
+    interrupted: Annotated[
+        bool, typer.Option("--interrupted", help="Also what interrupted pulls would resume from.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list it.")] = False,
+    json: Json = False,
+) -> None:
+    """Remove files that no model needs.
+
+    These are uploads of which nothing was made in ten minutes, and what killed processes left,
+    also in the cache. While a manifest cannot be read, weights and uploads stay, with exit code 10.
+    """
+    from gptoss_local.models.store import find_garbage
+
+    settings = load_settings()
+    unreadable = say_unreadable(settings)
+    found = find_garbage(settings)
+    going = [each for each in found if interrupted or each.kind != "interrupted"]
+    if not dry_run:
+        for each in going:
+            each.remove()
+    kept = [each for each in found if each not in going]
+    if json:
+        n_bytes = sum(each.size_bytes for each in going)
+        removed = {"files": going, "freed_bytes": n_bytes, "removed": not dry_run, "kept": kept}
+        print_json(**removed, unreadable=unreadable)
+    else:
+        _print_leftovers(going, kept, "could be freed" if dry_run else "freed")
+    if unreadable:
+        raise typer.Exit(ModelLoadError.exit_code)
+
+
+def _print_leftovers(going: "list[Leftover]", kept: "list[Leftover]", what: str) -> None:
+    if going:
+        print_table(
+            ("FILE", "SIZE", "WHAT"),
+            [(each.path.name, decimal(each.size_bytes), each.kind) for each in going],
+        )
+    say(f"{_size(going)} {what}")
+    if kept:
+        say(f"{_size(kept)} belong to interrupted pulls; --interrupted removes them")
+
+
+def _size(files: "list[Leftover]") -> str:
+    return decimal(sum(each.size_bytes for each in files))
+
+
+def import_(
+    source: Annotated[
+        str | None, typer.Argument(metavar="SOURCE", help="GGUF file, or a name of the list.")
+    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The model's name here.")] = "",
+    json: Json = False,
+) -> None:
+    """Use a model where it is; nothing is copied or changed.
+
+    Without SOURCE: list the models of gpt-oss that Ollama and Hugging Face's cache have on this
+    disk.
+    """
+    from gptoss_local.models.store import adopt_file
+    from gptoss_local.models.store.external import find_elsewhere
+
+    if source is None:
+        _print_found(find_elsewhere(), json)
+        return
+    if Path(source).is_file():
+        path = Path(source)
+    else:
+        path = _chosen(source, find_elsewhere())
+        name = name or _name_in(source)
+    settings = load_settings()
+    say_unreadable(settings)
+    entry = adopt_file(path, settings, name)
+    if json:
+        print_json(name=entry.name, path=str(entry.path), size_bytes=entry.size_bytes)
+    else:
+        say(f"{entry.name} is ready: gptoss run {entry.name}")
+
+
+def _name_in(listed: str) -> str:
+    """Turn a listed name into a model's name."""
+    from gptoss_local.models.names import name_for
+
+    name = listed.rpartition("/")[2]
+    return name_for(Path(name)) if name.lower().endswith(".gguf") else name
+
+
+def _chosen(name: str, found: "list[FoundModel]") -> Path:
+    each = next((each for each in found if each.name == name), None)
+    if each is None:
+        close = closest(name, [each.name for each in found])
+        raise ModelNotFoundError(
+            f"there is no file {name}, and no other program has a model of that name",
+            hint=f"Did you mean {close}?" if close else "gptoss import lists what there is.",
+        )
+    if each.problem:
+        raise UsageError(f"{name} cannot be used: {each.problem}")
+    if each.kind == "checkpoint":
+        how = f"gptoss pull {each.model}" if each.model else f"gptoss convert {each.path} OUT.gguf"
+        raise UsageError(f"{name} is a checkpoint, which has to be converted", hint=how)
+    return each.path
+
+
+def _print_found(found: "list[FoundModel]", json: bool) -> None:
+    if json:
+        print_json(models=found)
+        return
+    if not found:
+        say("neither Ollama nor Hugging Face's cache has a gpt-oss here")
+        return
+    rows = [
+        (each.name, decimal(each.size_bytes), f"no: {each.problem}" if each.problem else _how(each))
+        for each in found
+    ]
+    print_table(("NAME", "SIZE", "USE"), rows)
+
+
+def _how(found: "FoundModel") -> str:
+    if found.kind == "gguf":
+        return f"gptoss import {found.name}"
+    return f"gptoss pull {found.model}" if found.model else f"gptoss convert {found.path} OUT.gguf"

@@ -1,0 +1,309 @@
+"""The commands of the server: serve, status, ps, load, stop, logs and web."""
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import msgspec
+import typer
+from rich.filesize import decimal
+
+from gptoss_local.cli._loading import (
+    continues,
+    follow_load,
+    load_text,
+    loaded_model,
+    warn_if_smaller,
+)
+from gptoss_local.cli._options import (
+    Json,
+    KeepAlive,
+    ModelName,
+    NamesOnly,
+    keep_alive_of,
+    named,
+    running_server,
+    server_for,
+)
+from gptoss_local.cli._output import (
+    human_age,
+    print_facts,
+    print_json,
+    print_names,
+    print_table,
+    progress_bar,
+    say,
+    seconds_until,
+)
+from gptoss_local.errors import ServerUnavailableError, UnauthorizedError, UsageError
+from gptoss_local.models.catalog import canonical_name
+from gptoss_local.quantities import per_token
+from gptoss_local.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from gptoss_local.api.models import LoadStatus, ModelEnergy, RunningModel
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+) -> None:
+    """Serve the Ollama-compatible API."""
+    settings = load_settings(host=host, port=port)
+    import signal
+
+    # Before the slow imports: the kernel spares the first process of a container a signal that it
+    # does not handle, so a `docker stop` during the start would do nothing.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    from gptoss_local.server import app
+    from gptoss_local.server.log_lines import log_to_terminal
+
+    log_to_terminal(settings.log_format)
+    app.serve(settings)
+
+
+def status(json: Json = False) -> None:
+    """Show whether a server runs and what it holds; exit code 7 if none does."""
+    from gptoss_local.api.client import Client
+
+    settings = load_settings()
+    client = Client(settings)
+    is_running = client.is_running()
+    facts = client.status() if is_running else None
+    models = client.running_models() if is_running else []
+    if json:
+        address = {"url": settings.url, "host": settings.host, "port": settings.port}
+        logs = {"log": str(settings.server_log)}
+        told = {} if facts is None else msgspec.structs.asdict(facts)
+        print_json(running=is_running, **address, **told, models=models, **logs)
+    else:
+        found = {"server": f"{'running' if is_running else 'not running'}, {settings.url}"}
+        if facts is not None:
+            found |= {
+                "version": facts.server_version,
+                "process": str(facts.pid),
+                "up for": human_age(facts.uptime_s).lower(),
+                "models": ", ".join(model.name for model in models) or "none loaded",
+            }
+            found |= {load.model: load_text(load) for load in facts.loading}
+        print_facts(found)
+    if not is_running:
+        raise typer.Exit(ServerUnavailableError.exit_code)
+
+
+_FOREVER_S = 50 * 365 * 86_400
+
+
+def ps(quiet: NamesOnly = False, json: Json = False) -> None:
+    """List the models in memory and those that are loading."""
+    from gptoss_local.api.client import Client
+
+    client = Client(load_settings())
+    is_running = client.is_running()
+    models = client.running_models() if is_running else []
+    if quiet:
+        print_names(model.name for model in models)
+        return
+    loading: list[LoadStatus] = []
+    with suppress(UnauthorizedError):  # a user's key sees the models alone
+        loading = client.status().loading if is_running else []
+    if json:
+        print_json(models=models, loading=loading)
+        return
+    rows = [
+        (
+            model.name,
+            model.digest[:12],
+            decimal(model.size) if model.size else "-",
+            processor(model),
+            _context(model),
+            _until(model),
+        )
+        for model in models
+    ]
+    rows += [(load.model, "", "", load_text(load), "", "") for load in loading]
+    header: tuple[str, ...] = ("NAME", "ID", "SIZE", "PROCESSOR", "CONTEXT", "UNTIL")
+    energy = [energy_text(model.energy) for model in models]
+    if any(energy):
+        rows = [(*row, text) for row, text in zip_longest(rows, energy, fillvalue="")]
+        header = (*header, "ENERGY")
+    print_table(header, rows)
+
+
+def processor(model: "RunningModel") -> str:
+    """Return where the weights are, in Ollama's words."""
+    if model.remote_host:
+        return model.remote_host
+    if (share := model.vram_share) in (0, 1):
+        return "100% GPU" if share else "100% CPU"
+    cpu = round(100 * (1 - share))
+    return f"{cpu}%/{100 - cpu}% CPU/GPU"
+
+
+def energy_text(energy: "ModelEnergy | None") -> str:
+    """Return `0.42 J/token, 31 W`, as far as it is known."""
+    parts = []
+    if energy is not None and energy.joules_per_token is not None:
+        parts.append(per_token(energy.joules_per_token))
+    if energy is not None and energy.watts is not None:
+        parts.append(f"{energy.watts:.0f} W")
+    return ", ".join(parts)
+
+
+def _context(model: "RunningModel") -> str:
+    """Return the tokens of context, with the type of their keys and values unless it is f16."""
+    kind = model.kv_type
+    return f"{model.context_length}{'' if kind in ('', 'f16') else f' {kind}'}"
+
+
+def _until(model: "RunningModel") -> str:
+    left_s = seconds_until(model.expires_at)
+    return "Forever" if left_s > _FOREVER_S else f"{human_age(left_s)} from now"
+
+
+def load(
+    model: ModelName,
+    ctx: Annotated[
+        int | None, typer.Option("--ctx", min=1, help="Least tokens of context.")
+    ] = None,
+    keep_alive: KeepAlive = "",
+    json: Json = False,
+) -> None:
+    """Load MODEL into memory.
+
+    With --json: a line per report, the last one with "event": "done".
+    """
+    settings = load_settings()
+    model = named(model, settings)
+    client = server_for(model, settings)
+    body: dict[str, Any] = {"model": model}
+    if ctx is not None:
+        body["options"] = {"num_ctx": ctx}
+    if keep_alive:
+        body["keep_alive"] = keep_alive_of(keep_alive)
+    with progress_bar(tenths=True, quiet=json, if_interrupted=continues(model)) as bar:
+        n_tries = follow_load(client, body, _print_as_json if json else bar)
+    loaded = loaded_model(client, model)
+    warn_if_smaller(loaded, ctx)
+    if json:
+        print_json(event="done", model=loaded)
+    elif loaded is not None:
+        tries = f", planned smaller {n_tries - 1} times" if n_tries > 1 else ""
+        say(
+            f"{canonical_name(model)} is loaded, {loaded.context_length:,} tokens of context{tries}"
+        )
+
+
+def _print_as_json(_what: str, done: int, total: int) -> None:
+    print_json(event="progress", completed_bytes=done, total_bytes=total)
+
+
+def stop(
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help="Model to unload; without one, the server ends."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Unload all models; the server keeps running.")
+    ] = False,
+) -> None:
+    """Unload MODEL, or stop the server."""
+    from gptoss_local.api.client import Client
+
+    if every and model is not None:
+        raise UsageError("either a model or --all")
+    settings = load_settings()
+    client = Client(settings)
+    if not client.is_running():
+        say("no server is running")
+        return
+    if model is None and not every:
+        client.post("/api/gptoss/shutdown", {})
+        say("the server is stopping")
+        return
+    loaded = [m.name for m in client.running_models()] if every else []
+    for name in loaded if model is None else [named(model, settings)]:
+        client.unload(name)
+        say(f"unloaded {name}")
+
+
+_POLL_S = 0.2
+
+
+def logs(
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing what is added, until Ctrl-C.")
+    ] = False,
+    n_lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="Lines to begin with.")
+    ] = 100,
+    json: Json = False,
+) -> None:
+    """Show the end of the server's log. `gptoss serve` logs to its own terminal instead."""
+    path = load_settings().server_log
+    if not path.is_file():
+        say(f"there is no log yet: {path}")
+    for line in _lines(path, n_lines, follow):
+        if json:
+            print_json(line=line)
+        else:
+            print(line, flush=follow)
+
+
+def _lines(path: Path, n_last: int, follow: bool) -> Iterator[str]:
+    while follow and not path.is_file():
+        time.sleep(_POLL_S)
+    if not path.is_file():
+        return
+    file = _open(path)
+    try:
+        yield from (line.rstrip("\n") for line in deque(file, maxlen=n_last))
+        pending = ""
+        while follow:
+            pending += file.readline()
+            if pending.endswith("\n"):
+                yield pending[:-1]
+                pending = ""
+            elif _is_replaced(file, path):
+                file.close()
+                file = _open(path)
+            else:
+                time.sleep(_POLL_S)
+    finally:
+        file.close()
+
+
+def _open(path: Path) -> TextIO:
+    return path.open(encoding="utf-8", errors="replace")
+
+
+def _is_replaced(file: TextIO, path: Path) -> bool:
+    """A server that starts replaces a large log."""
+    return path.is_file() and not os.path.samestat(os.fstat(file.fileno()), path.stat())
+
+
+def web(
+    no_open: Annotated[bool, typer.Option("--no-open", help="Only print the link.")] = False,
+) -> None:
+    """Chat in the browser; the chats are those of `gptoss chat`.
+
+    Starts a server if none answers; it continues until `gptoss stop`. The link works once.
+    """
+    show_page(load_settings(), opens=not no_open)
+
+
+def show_page(settings: Settings, *, opens: bool) -> None:
+    """Make sure of a server, print a link that lets one browser in, and open it."""
+    link = running_server(settings).page_link()
+    print(link, flush=True)
+    if opens:
+        import webbrowser
+
+        webbrowser.open(link)
