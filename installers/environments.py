@@ -1,5 +1,6 @@
 """Make Python environments for the installer, and find the C++ compiler for them."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ def make_environment(log: Log, folder: Path) -> Path:
     """
     uv = os.environ.get("GPTOSS_UV")
     command: list[str | Path]
-    if _has_ensurepip():
+    if importlib.util.find_spec("ensurepip"):
         command = [sys.executable, "-m", "venv", "--clear", folder]
     elif uv:
         command = [uv, "venv", "--quiet", "--seed", "--clear", "--python", sys.executable, folder]
@@ -38,14 +39,6 @@ def make_environment(log: Log, folder: Path) -> Path:
     return python_of(folder)
 
 
-def _has_ensurepip() -> bool:
-    try:
-        import ensurepip  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def python_of(environment: Path) -> Path:
     return program_of(environment, "python")
 
@@ -55,7 +48,6 @@ def program_of(environment: Path, name: str) -> Path:
 
 
 def site_of(environment: Path) -> Path:
-    """Return the folder of its packages."""
     if _WINDOWS:
         return environment / "Lib" / "site-packages"
     return next((environment / "lib").glob("python3*")) / "site-packages"

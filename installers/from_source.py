@@ -70,10 +70,7 @@ def set_up(extra: str) -> None:
     if not PYTHON.is_file():
         log.say(f"making an environment in {VENV}")
         environments.make_environment(log, VENV)
-    wheel = llama_wheel.wheel_in(wheels)
-    if wheel is None:
-        log.say(f"compiling llama.cpp {version}, once on this machine")
-        wheel = llama_wheel.build(log, version, args, wheels)
+    wheel = llama_wheel.build(log, version, args, wheels)
     log.say(f"installing gptoss{', and for its tests PyTorch and more' if extra else ''}")
     target = f"{ROOT}[{extra}]" if extra else str(ROOT)
     if str(wheels) not in done:  # pip would take another build of the same version as good enough

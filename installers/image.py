@@ -46,14 +46,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def get_wheel(log: Log, wheels: Path, architectures: tuple[str, ...]) -> Path:
-    """Return llama.cpp's wheel for these GPUs, or for the CPU; build it unless it is there."""
     version = pinned_version((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     args = llama_wheel.cmake_args(architectures)
     folder = llama_wheel.wheel_folder(wheels, version, args)
-    if wheel := llama_wheel.wheel_in(folder):
-        return wheel
-    log.say(f"compiling llama.cpp {version}: {args}")
-    if architectures:
+    if architectures and not llama_wheel.wheel_in(folder):
         add_driver(log, wheels / "driver")
     return llama_wheel.build(log, version, args, folder, bool(architectures))
 

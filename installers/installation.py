@@ -62,11 +62,7 @@ class Package:
 
 
 def install(log: Log, places: Places, order: Order) -> None:
-    """Install, or upgrade; if anything fails, the old version keeps working.
-
-    Raises:
-        SetupError: with what to do.
-    """
+    """Install, or upgrade; if anything fails, the old version keeps working."""
     shell_setup.check_command(places)
     _check_space(places, order)
     previous = records.read(places.app)
@@ -112,7 +108,6 @@ def _check_space(places: Places, order: Order) -> None:
 
 
 def _discard(environment: Path) -> None:
-    """Remove an environment, and the folders around it that are empty then."""
     shutil.rmtree(environment, ignore_errors=True)
     for folder in (environment.parent, environment.parent.parent):
         with contextlib.suppress(OSError):  # not empty, or not there
@@ -173,11 +168,7 @@ def _candidates(log: Log, python: Path, version: str, order: Order) -> Iterator[
     if choice.build:
         args = llama_wheel.cmake_args(choice.architectures)
         folder = llama_wheel.wheel_folder(order.wheels, version, args)
-        wheel = llama_wheel.wheel_in(folder)
-        if wheel is None:
-            log.say("compiling llama.cpp, once for this machine (after Ctrl-C, it resumes later)")
-            wheel = llama_wheel.build(log, version, args, folder, choice.is_cuda)
-        yield "compiled here", wheel
+        yield "compiled here", llama_wheel.build(log, version, args, folder, choice.is_cuda)
     elif choice.prebuilt != RELEASE and not order.index:
         raise SetupError("Without a C++ compiler --llama-index must not be empty.", COMPILER_HINT)
 
@@ -190,8 +181,7 @@ def _prebuilt(log: Log, python: Path, version: str, order: Order) -> Path:
         return llama_wheel.download(log, python, version, folder, order.release)
     url = f"{order.index}/{order.choice.prebuilt}"
     folder = llama_wheel.wheel_folder(order.wheels, version, url)
-    kept = llama_wheel.wheel_in(folder)
-    return kept or llama_wheel.download(log, python, version, folder, url)
+    return llama_wheel.download(log, python, version, folder, url)
 
 
 def _switch(

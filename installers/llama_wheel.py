@@ -46,7 +46,6 @@ def cmake_args(architectures: tuple[str, ...] = ()) -> str:
 
 
 def cache_folder() -> Path:
-    """Return where wheels are kept by default, for all installations."""
     cache = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "gptoss" / "wheels"
 
@@ -71,18 +70,20 @@ def wheel_in(folder: Path) -> Path | None:
 
 
 def download(log: Log, python: Path, version: str, folder: Path, origin: str | Path) -> Path:
-    """Fetch the wheel that suits this machine, from the maintainer's index or a release's folder.
+    """Return the wheel in `folder`, fetched from the maintainer's index or a release's folder.
 
     Raises:
         SetupError: there is none of this version for this machine, or the network is down.
     """
+    if kept := wheel_in(folder):
+        return kept
     where: tuple[str | Path, ...] = ("--index-url", origin)
     if isinstance(origin, Path):
         where = ("--no-index", "--find-links", origin)
     options = ("--only-binary", ":all:", "--no-deps", *where, "--dest", folder)
     log.say(f"looking for a prebuilt llama.cpp at {origin}")
     pip(log, python, "download", *options, f"{NAME}=={version}", doing=f"download from {origin}")
-    return _only_wheel(folder)
+    return only_wheel(folder)
 
 
 def build(
@@ -95,7 +96,7 @@ def build(
     edit: Callable[[Path], None] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Path:
-    """Compile the wheel into `folder`; the only slow step.
+    """Return the wheel in `folder`, compiled unless it is there; the only slow step.
 
     Args:
         log: Gets what the compilers print.
@@ -109,6 +110,8 @@ def build(
     Raises:
         SetupError: no compiler, no network, or it does not build.
     """
+    if kept := wheel_in(folder):
+        return kept
     if environments.find_compiler() is None:
         raise SetupError("llama.cpp needs a C++ compiler.", COMPILER_HINT)
     work = folder.parent / f"build-{folder.name}"
@@ -118,6 +121,7 @@ def build(
         environments.make_environment(log, tools)
     packages = (*_TOOLS, cuda_toolkit.COMPILER) if cuda else _TOOLS
     more = " and NVIDIA's compiler" if cuda else ""
+    log.say(f"building llama.cpp {version}, once on this machine; after Ctrl-C, it resumes")
     log.say(f"fetching the build's tools{more}")
     if cuda:
         environments.get_resuming_pip(log, python)
@@ -125,7 +129,7 @@ def build(
     source = _source(log, python, version, work, edit)
     _compile(log, python, args, work, source, cuda, env or {})
     folder.mkdir(parents=True, exist_ok=True)
-    built = _only_wheel(work / "out")
+    built = only_wheel(work / "out")
     wheel = Path(shutil.move(built, folder / built.name))
     shutil.rmtree(work, ignore_errors=True)  # the wheel is there; leftovers do no harm
     return wheel
@@ -220,7 +224,7 @@ class _Progress:
                 self._log.say(f"  {percent} % compiled{rest}")
 
 
-def _only_wheel(folder: Path) -> Path:
+def only_wheel(folder: Path) -> Path:
     if wheel := wheel_in(folder):
         return wheel
     raise SetupError(f"{folder} has no wheel.", "Remove that folder and run this again.")

@@ -38,8 +38,7 @@ def make(log: Log, wheels: Path, version: str, out: Path, arch: str) -> Path:
     """
     folder = _folder(wheels, version, arch)
     tag = {"_PYTHON_HOST_PLATFORM": f"linux-{arch}"}  # sysconfig says it, and then the wheel
-    built = kept_wheel(wheels, version, arch)
-    built = built or llama_wheel.build(log, version, _args(arch), folder, edit=_drop_sme, env=tag)
+    built = llama_wheel.build(log, version, _args(arch), folder, edit=_drop_sme, env=tag)
     made = out / "repaired"
     programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     log.run(
@@ -52,20 +51,14 @@ def make(log: Log, wheels: Path, version: str, out: Path, arch: str) -> Path:
             "AUDITWHEEL_LD_LIBRARY_PATH": f"/usr/{arch}-linux-gnu/lib",  # of a cross compiler
         },
     )
-    wheel = llama_wheel.wheel_in(made)
-    if wheel is None:
-        raise SetupError(f"auditwheel left no wheel in {made}.", f"Log: {log.path}")
+    wheel = llama_wheel.only_wheel(made)
     moved = Path(shutil.move(wheel, out / wheel.name))
     made.rmdir()
     return moved
 
 
 def check_compiler(arch: str) -> None:
-    """Look for the cross compiler, if one is needed.
-
-    Raises:
-        SetupError: it is not installed.
-    """
+    """Raise SetupError if a cross compiler is needed and not installed."""
     if arch != platform.machine() and not shutil.which(f"{arch}-linux-gnu-g++"):
         hint = f"Debian, Ubuntu: apt install g++-{arch.replace('_', '-')}-linux-gnu"
         raise SetupError(f"There is no C++ compiler for {arch}.", hint)

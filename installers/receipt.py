@@ -60,11 +60,7 @@ def places() -> Places:
 
 
 def read(app: Path) -> Receipt | None:
-    """Return the record of what is installed; None if nothing is.
-
-    Raises:
-        SetupError: this installer does not understand it.
-    """
+    """Return the record of what is installed; None if nothing is."""
     path = app / "install.json"
     if not path.is_file():
         return None

@@ -92,11 +92,7 @@ def make_package(log: Log, source: Path, out: Path) -> str:
 
 
 def check_changelog(text: str, version: str) -> None:
-    """Compare the version of the first section, `## 0.1.0 (not released yet)`.
-
-    Raises:
-        SetupError: it is another one.
-    """
+    """Raise SetupError unless the first section, `## 0.1.0 (not released yet)`, is of a version."""
     heading = re.search(r"^## (.*)", text, re.M)
     if heading is None or heading[1].split()[:1] != [version]:
         raise SetupError(
@@ -106,7 +102,6 @@ def check_changelog(text: str, version: str) -> None:
 
 
 def add_the_rest(log: Log, out: Path, wheels: Path, archs: list[str]) -> None:
-    """Add llama.cpp's wheels, which take minutes, and the scripts."""
     for arch in archs:
         portable_wheel.make(log, wheels, _llama_version(), out, arch)
     for name in SCRIPTS:

@@ -17,11 +17,7 @@ def write_sums(folder: Path) -> Path:
 
 
 def check_sums(folder: Path) -> None:
-    """Check the files of a release that are here; not all need be.
-
-    Raises:
-        SetupError: one is not as it was released, or not listed at all.
-    """
+    """Raise SetupError if a file of the release that is here was changed; not all need be here."""
     again = "Download the release's files again."
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()

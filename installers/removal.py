@@ -43,10 +43,7 @@ def uninstall(
     """Remove the program; say what stays, and where.
 
     With `purge`, models, chats, settings, caches and logs are removed, too. `confirm` asks the
-    user and raises if the answer is no.
-
-    Raises:
-        SetupError: it is unknown where the models are, or the user said no.
+    user and raises SetupError if the answer is no.
     """
     environment = places.app / receipt.environment
     owned = _owned(environment)

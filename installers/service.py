@@ -46,9 +46,8 @@ def install(log: Log, places: Places, receipt: Receipt) -> str:
     unit.write_text(unit_text(places.bin / "gptoss"), encoding="utf-8")
     receipt.files.append(str(unit))
     receipt.has_service = True
-    _systemctl(log, "daemon-reload")
-    _systemctl(log, "enable", "--quiet", UNIT)
-    _systemctl(log, "restart", UNIT)
+    for words in (("daemon-reload",), ("enable", "--quiet", UNIT), ("restart", UNIT)):
+        _try(log, "systemctl", "--user", *words)
     return "The user service gptoss runs: systemctl --user status gptoss"
 
 
@@ -57,7 +56,7 @@ def remove(log: Log) -> None:
     if sys.platform == "win32":
         _powershell(log, _UNTASK)
     elif _unit_file().is_file():
-        _systemctl(log, "disable", "--quiet", "--now", UNIT)
+        _try(log, "systemctl", "--user", "disable", "--quiet", "--now", UNIT)
 
 
 def unit_text(command: Path) -> str:
@@ -70,24 +69,16 @@ def _unit_file() -> Path:
     return Path(config) / "systemd" / "user" / UNIT
 
 
-def _systemctl(log: Log, *words: str) -> None:
-    try:
-        log.run(
-            ["systemctl", "--user", *words],
-            failed=f"systemctl --user {words[0]} failed",
-            hint="systemctl --user status gptoss says more.",
-        )
-    except SetupError as error:  # not a reason to stop: the program itself is installed
-        log.say(f"{error} {error.hint}")
-
-
 def _powershell(log: Log, script: str) -> None:
-    options = ("-NoProfile", "-NonInteractive", "-Command")
+    script = f"$ErrorActionPreference = 'Stop'\n{script}"
+    _try(log, "powershell", "-NoProfile", "-NonInteractive", "-Command", script)
+
+
+def _try(log: Log, program: str, *words: str) -> None:
+    """Run a program; a failure is only reported, as gptoss itself is installed."""
+    status = "systemctl --user status gptoss says more."
+    hint = "taskschd.msc shows the task." if program == "powershell" else status
     try:
-        log.run(
-            ["powershell", *options, f"$ErrorActionPreference = 'Stop'\n{script}"],
-            failed="The scheduled task could not be changed",
-            hint="taskschd.msc shows it.",
-        )
+        log.run([program, *words], failed=f"{program} could not change the service", hint=hint)
     except SetupError as error:
         log.say(f"{error} {error.hint}")

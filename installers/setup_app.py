@@ -107,7 +107,6 @@ def plan(
     previous: Receipt | None,
     choice: Choice,
 ) -> list[str]:
-    """Return what will be done, in lines for the user."""
     llama = f"compiled here for {', '.join(choice.architectures) or 'this CPU'}"
     if choice.prebuilt == gpu_choice.RELEASE:
         llama = "the release's build, for any CPU"
@@ -142,7 +141,6 @@ def remove(options: argparse.Namespace, places: Places, log: Log) -> int:
 
 
 def own_source() -> str:
-    """Return the source tree of this installer."""
     if (ROOT / "pyproject.toml").is_file():
         return str(ROOT)
     hint = "No version is published on a package index yet: name an archive or a wheel with --from."

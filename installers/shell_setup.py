@@ -14,11 +14,7 @@ MARK = "# gptoss: added by its installer"
 
 
 def check_command(places: Places) -> None:
-    """Refuse to replace a `gptoss` that is not ours.
-
-    Raises:
-        SetupError: there is one.
-    """
+    """Raise SetupError if there is a `gptoss` that is not ours."""
     command = _command(places)
     if sys.platform == "win32" or not os.path.lexists(command):
         return
@@ -59,7 +55,6 @@ def put_on_path(places: Places, environment: Path, receipt: Receipt, edit: bool)
 
 
 def undo(places: Places, receipt: Receipt) -> None:
-    """Remove the files and lines that the receipt lists, and nothing else."""
     for name in receipt.files:
         Path(name).unlink(missing_ok=True)
     for name, is_ours in receipt.edited.items():

@@ -56,11 +56,7 @@ class Log:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the file, so that no other installer runs alongside; a killed one releases it.
-
-        Raises:
-            SetupError: another one works.
-        """
+        """Hold the file, so that no other installer runs alongside; a killed one releases it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
             if not _lock(file.fileno()):

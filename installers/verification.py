@@ -27,10 +27,7 @@ def unsuitable(log: Log, environment: Path, architectures: tuple[str, ...]) -> s
 def judge(info: str, architectures: tuple[str, ...], cpuinfo: str) -> str:
     """Read llama.cpp's `CUDA : ARCHS = 860,890 | … | CPU : AVX2 = 1 | …`.
 
-    Args:
-        info: What it prints of itself.
-        architectures: What it must hold, `120a-real`; empty for the CPU alone.
-        cpuinfo: The kernel's description of the processor, where there is one.
+    It must have code for `architectures` (`120a-real`), and use the features in `cpuinfo`.
     """
     for flag, name in (("avx2", "AVX2"), ("asimddp", "DOTPROD")):  # of x86, of Arm
         has_it = re.search(rf"\b{flag}\b", cpuinfo) is not None
@@ -45,11 +42,7 @@ def judge(info: str, architectures: tuple[str, ...], cpuinfo: str) -> str:
 
 
 def check_answer(log: Log, environment: Path) -> str:
-    """Let nano answer on a server of its own and return where it ran, `100% GPU`.
-
-    Raises:
-        SetupError: no answer.
-    """
+    """Let nano answer on a server of its own; return the processor that was used."""
     program = program_of(environment, "gptoss")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -18,6 +18,7 @@ import image
 import llama_wheel
 import pytest
 import yaml
+from from_source import pinned_version
 from jsonschema import Draft201909Validator
 from steps import Log
 
@@ -192,24 +193,18 @@ def test_kubernetes_takes_a_gpu_by_the_marked_lines() -> None:
 def test_a_wheel_that_is_there_is_not_built_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The image's second step finds what the first one built, also for GPUs."""
-    built: list[str] = []
-
-    def build(log: Log, version: str, args: str, folder: Path, cuda: bool) -> Path:
-        built.append(args)
+    """The image's second step finds the wheel of the first one, also for GPUs."""
+    monkeypatch.setenv("CMAKE_ARGS", "-DGGML_NATIVE=OFF")
+    version = pinned_version((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for architectures in ((), image.ALL):
+        args = llama_wheel.cmake_args(architectures)
+        assert "-DGGML_NATIVE=OFF" in args
+        folder = llama_wheel.wheel_folder(tmp_path, version, args)
         folder.mkdir(parents=True)
         (folder / "llama.whl").touch()
-        return folder / "llama.whl"
-
-    monkeypatch.setattr(llama_wheel, "build", build)
-    monkeypatch.setattr(image, "add_driver", lambda *_: None)
-    monkeypatch.setenv("CMAKE_ARGS", "-DGGML_NATIVE=OFF")
-    log = Log(tmp_path / "log")
-    for architectures in ((), (), image.ALL, image.ALL):
-        assert image.get_wheel(log, tmp_path, architectures).is_file()
-    cpu, cuda = built
-    assert "-DGGML_NATIVE=OFF" in cpu
-    assert f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(image.ALL)}" in cuda
+        found = image.get_wheel(Log(tmp_path / "log"), tmp_path, architectures)
+        assert found == folder / "llama.whl"
+    assert f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(image.ALL)}" in args
 
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="there is no C++ compiler")
