@@ -104,7 +104,6 @@ class CleanStream(io.TextIOWrapper):
         return super().write(shown(text))
 
     def write_raw(self, text: str) -> int:
-        """Write a control sequence of our own, as it is."""
         return super().write(text)
 
 
@@ -120,5 +119,4 @@ def clean_streams() -> None:
 
 
 def write_style(stream: TextIO, sequence: str) -> None:
-    """Write a control sequence of our own to a stream that may be clean."""
     (stream.write_raw if isinstance(stream, CleanStream) else stream.write)(sequence)

@@ -46,8 +46,6 @@ class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything a user can set, with its default."""
-
     host: str = "127.0.0.1"
     """Address the server binds to and the command line talks to."""
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 11434
@@ -231,7 +229,6 @@ def explain_settings() -> tuple[Settings, dict[str, str]]:
 
 
 def config_path() -> Path:
-    """The user's config.toml, which need not be there."""
     return platformdirs.user_config_path(_APP) / "config.toml"
 
 

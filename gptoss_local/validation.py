@@ -52,7 +52,6 @@ def _either(kinds: list[str]) -> str:
 
 
 def _bound(text: str) -> str:
-    """Put msgspec's bound into words: ` >= 0`, ` of length >= 1`."""
     words = text.strip().removesuffix(".0")
     for sign, meaning in _BOUNDS.items():
         if words.startswith(f"{sign} "):

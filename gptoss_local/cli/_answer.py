@@ -49,7 +49,6 @@ class Printer:
         self._wrap: WordWrap | None = None  # of the open stream
 
     def show(self, event: object) -> None:
-        """Print what an event of an answer adds."""
         match event:
             case ReasoningDelta(text) if not self.hide_reasoning:
                 self._write(sys.stderr, text, self._dim, self._reset)
@@ -59,7 +58,6 @@ class Printer:
                 self._write(sys.stdout, f"{event.name}({event.arguments})")
 
     def show_end(self, model: str, done: Done) -> None:
-        """Print the figures of the last answer."""
         self.end()
         if self.stats:
             print(_figures(done), file=sys.stderr)
@@ -85,7 +83,6 @@ class Printer:
         show_load(client, {"model": model, "options": {"num_ctx": growth.n_ctx}})
 
     def end(self) -> None:
-        """End the line that is open."""
         if self._open is not None:
             if self._wrap is not None:
                 self._open.write(self._wrap.flush())
@@ -93,7 +90,6 @@ class Printer:
             self._open = self._wrap = None
 
     def stopped(self) -> None:
-        """End what Ctrl-C stopped."""
         self.end()
 
     def _note(self, text: str) -> None:
@@ -237,7 +233,6 @@ class Chat:
             self._exchange.append(said)
 
     def _take(self, call: ToolCall, result: "ToolResult") -> None:
-        """Keep the result of a call."""
         told = {"role": "tool", "tool_name": call.name, "content": result.text}
         self._exchange.append(told)
 
@@ -268,7 +263,6 @@ class Chat:
 
 
 def _figures(done: Done) -> str:
-    """Say how fast an answer was."""
     usage, n_answer = done.usage, done.usage.n_generated
     decode_s = usage.decode_ns / 1e9
     rate = f", {n_answer / decode_s:.1f} tokens/s" if decode_s else ""

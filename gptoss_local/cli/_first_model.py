@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.filesize import decimal
 
 from gptoss_local.cli._output import RESUMABLE, print_error, print_table, progress_bar, say
-from gptoss_local.cli._question import choose, confirm
+from gptoss_local.cli._question import choose, confirm, has_terminal
 from gptoss_local.errors import DoesNotFitError, DownloadError, GptOssError, UsageError
 from gptoss_local.models.catalog import CatalogModel, catalog, known_model
 from gptoss_local.settings import Settings
@@ -48,7 +48,7 @@ def chosen_model(settings: Settings) -> str:
 def offer_download(name: str, settings: Settings) -> bool:
     """Ask whether to download a model of the catalogue; False if it is not downloaded."""
     known = known_model(name)
-    if known is None or not known.repo or not _has_terminal():
+    if known is None or not known.repo or not has_terminal():
         return False
     question = f"{name} is not on this machine. Download it ({_size(known)})?"
     if not confirm(question, default=True):
@@ -102,7 +102,7 @@ def _embedded() -> str:
 
 
 def _ask(settings: Settings) -> str:
-    if not _has_terminal():
+    if not has_terminal():
         first = next(model.name for model in catalog() if model.repo)
         raise UsageError(
             "no model is on this machine yet, and none was named",
@@ -170,10 +170,6 @@ def _fetch(model: CatalogModel, settings: Settings) -> None:
         fetch(model, settings, progress=progress)
 
 
-def _has_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def fetch(
     model: CatalogModel,
     settings: Settings,
@@ -225,7 +221,7 @@ def take_from_disk(model: CatalogModel, settings: Settings) -> bool:
 
 def _is_wanted(found: "FoundModel", model: CatalogModel) -> bool:
     what = f"{found.owner} has {model.name} on this disk ({decimal(found.size_bytes)})"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not has_terminal():
         print(f"{what}; to use that: gptoss import {found.name} {model.name}", file=sys.stderr)
         return False
     return confirm(f"{what}. Use it where it is?", default=True)

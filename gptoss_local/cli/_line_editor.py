@@ -57,7 +57,6 @@ class LineEditor:
         )
 
     def keep_history(self, *, is_kept: bool) -> None:
-        """Remember what is typed from now on, or do not."""
         self._history.is_kept = is_kept
 
 
@@ -70,7 +69,6 @@ class _Words(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterator[Completion]:
-        """Yield what the word before the cursor may become."""
         *before, beginning = document.text_before_cursor.split(" ")
         words = self._commands
         for word in filter(None, before):

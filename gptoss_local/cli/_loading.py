@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 def show_load(client: "Client", body: dict[str, Any], *, if_interrupted: str = "") -> None:
     """Load a model with a bar on a terminal; elsewhere nothing happens: a question loads it, too.
 
-    Args:
-        client: Of the server.
-        body: As for `follow_load`.
-        if_interrupted: As for `progress_bar`.
-
     Raises:
         GptOssError: it cannot be loaded.
     """
@@ -48,8 +43,6 @@ def follow_load(client: "Client", body: dict[str, Any], progress: Progress) -> i
         GptOssError: it cannot be loaded.
         KeyboardInterrupt: the load continues, as other clients may wait for it.
     """
-    from gptoss_local.api.models import LoadStatus
-
     frames = client.stream("/api/gptoss/load", body, LoadStatus)
     n_tries = 0
     try:
@@ -63,7 +56,6 @@ def follow_load(client: "Client", body: dict[str, Any], progress: Progress) -> i
 
 
 def loaded_model(client: "Client", model: str) -> "RunningModel | None":
-    """Return a model in memory; None if it is not there."""
     name = canonical_name(model)
     return next((each for each in client.running_models() if each.name == name), None)
 

@@ -59,6 +59,10 @@ def print_json(**data: Any) -> None:
     print(text.decode(), flush=True)
 
 
+def report(text: str, *, as_json: bool, **data: Any) -> None:
+    print_json(**data) if as_json else say(text)
+
+
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Print columns as Ollama does; a Chinese character is as wide as two letters."""
     from rich.cells import cell_len

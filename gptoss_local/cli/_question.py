@@ -14,6 +14,10 @@ _ESCAPE = "\x1b"
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 
 
+def has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def confirm(question: str, *, default: bool = False) -> bool:
     """Ask whether to do something.
 
@@ -47,7 +51,7 @@ def choose(question: str, n_choices: int, *, default: int) -> int:
 
 def _read(question: str) -> str:
     try:
-        if is_plain() or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if is_plain() or not has_terminal():
             return _read_plain(question)
         return _read_key_by_key(question).strip()
     except EOFError:

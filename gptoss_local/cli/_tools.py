@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from gptoss_local.cli._output import print_error, say
 from gptoss_local.errors import UsageError
@@ -32,22 +32,15 @@ from gptoss_local.talk.loop import (
 )
 from gptoss_local.talk.tools import Arguments, Group, RunnableTool, ToolResult, ToolSources
 
+if TYPE_CHECKING:
+    from gptoss_local.cli._answer import Printer
+
 _SCOPES: dict[str, Literal["once", "chat", "always"]] = {
     "y": "once",
     "yes": "once",
     "a": "chat",
     "A": "always",
 }
-
-
-class Shows(Protocol):
-    """Shows calls and what they come to; `Printer` does."""
-
-    def show(self, event: object) -> None: ...
-
-    def show_call(self, name: str, parts: Sequence[CallPart]) -> None: ...
-
-    def show_result(self, name: str, result: ToolResult) -> None: ...
 
 
 class RunTools:
@@ -76,14 +69,9 @@ class RunTools:
             self._toolbox.on = names
 
     def run(
-        self, source: Source, take: Callable[[ToolCall, ToolResult], None], printer: Shows
+        self, source: Source, take: Callable[[ToolCall, ToolResult], None], printer: "Printer"
     ) -> None:
-        """Show answers and calls until the last word; each call has a result.
-
-        Args:
-            source: Where answers come from.
-            take: Called with the result of each call.
-            printer: Shows all of it.
+        """Show answers and calls until the last word; `take` gets the result of each call.
 
         Raises:
             GptOssError: there is no whole answer.
@@ -144,7 +132,6 @@ class RunTools:
         return self._toolbox.declared()
 
     def groups(self) -> list[Group]:
-        """Return the sources, for the user to choose among."""
         return self._toolbox.groups()
 
     def switch(self, name: str) -> bool:
@@ -152,8 +139,6 @@ class RunTools:
         return self._toolbox.switch(name)
 
     def close(self) -> None:
-        """End all that tools have started."""
-
         async def end() -> None:
             await self._toolbox.close()
             await self._sources.close()
@@ -161,8 +146,7 @@ class RunTools:
         with self._runner:
             self._runner.run(end())
 
-    def _show_call(self, call: ToolCall, printer: Shows) -> None:
-        """Show a call that runs without a question."""
+    def _show_call(self, call: ToolCall, printer: "Printer") -> None:
         made = self._toolbox.call(call.name, call.arguments)
         if made.tool is None:
             printer.show_call(call.name, [CallPart("arguments", pretty(call.arguments))])

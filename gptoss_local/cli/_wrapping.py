@@ -30,7 +30,6 @@ class WordWrap:
         return printed
 
     def flush(self) -> str:
-        """Return what was held back."""
         word, self._word = self._word, ""
         self._column += self._n_cells
         self._n_cells = 0

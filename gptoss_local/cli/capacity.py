@@ -36,10 +36,7 @@ def capacity(
     answer: Annotated[int, typer.Option(min=2, help="Tokens of an answer with reasoning.")] = 300,
     json: Json = False,
 ) -> None:
-    """Show how many machines a number of users takes, from measured step times.
-
-    A simulation of the scheduler says what the users get.
-    """
+    """A simulation of the scheduler says what the users get."""
     from gptoss_local.cluster.capacity.sizing import Goal, Promise
     from gptoss_local.cluster.capacity.source import read_bench
 

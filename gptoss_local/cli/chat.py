@@ -40,10 +40,10 @@ def chat(
         bool, typer.Option("--web", help="Open the chats in the browser, as `gptoss web` does.")
     ] = False,
 ) -> None:
-    """Chat in the terminal; every chat is saved.
+    """Without MODEL it uses the model of the last chat, or the newest one.
 
-    Without MODEL it uses the model of the last chat, or the newest one. A terminal that cannot be
-    drawn on (TERM=dumb), and a screen reader (ACCESSIBLE=1), get the line-by-line chat of `run`.
+    A terminal that cannot be drawn on (TERM=dumb), and a screen reader (ACCESSIBLE=1), get the
+    line-by-line chat of `run`.
     """
     if in_browser:
         if any(each is not None for each in (model, chat_id, effort, preset)) or resume:
@@ -81,7 +81,6 @@ def chat(
 
 
 def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settings) -> str:
-    """Return the name of the model to use, once its file and a server are there."""
     from gptoss_local.models.store import find_model, list_models
 
     installed = [entry.name for entry in list_models(settings)]
@@ -96,7 +95,6 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
 
 
 def _talk(settings: Settings, history: "History", conversation: "Conversation") -> None:
-    """Talk line by line."""
     from gptoss_local.cli._answer import Printer
     from gptoss_local.cli._repl import Repl
     from gptoss_local.cli._saved_chat import SavedChat
@@ -117,7 +115,6 @@ def _talk(settings: Settings, history: "History", conversation: "Conversation") 
 
 
 def _show(settings: Settings, history: "History", conversation: "Conversation") -> None:
-    """Run the app until the user leaves."""
     import asyncio
 
     from gptoss_local.api.client import AsyncClient

@@ -38,7 +38,6 @@ def chats(
     import_: Import = None,
     json: Json = False,
 ) -> None:
-    """List past chats, search them, or print one."""
     from gptoss_local.talk.history import History, read_export
 
     if chat is not None and query is not None:
@@ -104,7 +103,6 @@ def _pieces(hit: "Hit") -> tuple[str, ...]:
 
 
 def presets(json: Json = False) -> None:
-    """List the presets of the chat."""
     found = read_presets()
     if json:
         listed = [

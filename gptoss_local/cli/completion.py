@@ -75,12 +75,9 @@ Register-ArgumentCompleter -Native -CommandName gptoss -ScriptBlock {
     }
 }
 """
-_NameKind = Literal["installed", "loaded", "known"]
-_KINDS: dict[str, _NameKind] = {"stop": "loaded", "pull": "known"}  # all others: installed
 _TIMEOUT_S = 0.5
 # Any file of the models folder is a name, and a shell might obey what one says.
 _PLAIN = re.compile(r"[a-z0-9_.:/-]+")
-
 
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH, "powershell": _POWERSHELL}
 """Completion scripts by shell."""
@@ -91,9 +88,7 @@ def completion(
         Literal["bash", "zsh", "fish", "powershell"], typer.Argument(help="Which shell.")
     ],
 ) -> None:
-    """Print the completion script of a SHELL.
-
-    bash, zsh: source <(gptoss completion bash); fish: gptoss completion fish | source;
+    """bash, zsh: source <(gptoss completion bash); fish: gptoss completion fish | source;
     PowerShell: gptoss completion powershell | Out-String | Invoke-Expression. In a start-up file
     this works in every new terminal.
     """
@@ -147,8 +142,7 @@ def _values(parameter: Any, command: str) -> list[tuple[str, str]]:
     """The words that an argument or an option may have, if they are few."""
     words = getattr(parameter.type, "choices", ())
     if (parameter.metavar or "").startswith("MODEL"):
-        is_option = parameter.param_type_name == "option"
-        words = _plain_names("installed" if is_option else _KINDS.get(command, "installed"))
+        words = _names("" if parameter.param_type_name == "option" else command)
     elif parameter.metavar == "AGENT":
         from gptoss_local.cli.launch.agents import AGENTS
 
@@ -156,25 +150,22 @@ def _values(parameter: Any, command: str) -> list[tuple[str, str]]:
     return [(str(each), "") for each in words]
 
 
-def _plain_names(kind: _NameKind) -> list[str]:
+def _names(command: str) -> list[str]:
+    from gptoss_local.models.catalog import catalog
+    from gptoss_local.models.names import installed_names
+
     try:
-        return list(filter(_PLAIN.fullmatch, _names(kind, load_settings())))
+        settings = load_settings()
+        match command:
+            case "stop":
+                names = _loaded(settings)
+            case "pull":
+                names = [model.name for model in catalog() if model.repo]
+            case _:
+                names = installed_names(settings.models_dir)
     except GptOssError:  # the command itself will say it
         return []
-
-
-def _names(kind: _NameKind, settings: Settings) -> list[str]:
-    match kind:
-        case "installed":
-            from gptoss_local.models.names import installed_names
-
-            return installed_names(settings.models_dir)
-        case "known":
-            from gptoss_local.models.catalog import catalog
-
-            return [model.name for model in catalog() if model.repo]
-        case "loaded":
-            return _loaded(settings)
+    return list(filter(_PLAIN.fullmatch, names))
 
 
 def _loaded(settings: Settings) -> list[str]:

@@ -43,7 +43,6 @@ def config(
     ] = "",
     json: Json = False,
 ) -> None:
-    """Show the settings in effect and where each comes from."""
     settings, sources = explain_settings()
     if name and name not in Settings.__struct_fields__:
         near = get_close_matches(name, Settings.__struct_fields__, n=1)

@@ -58,10 +58,7 @@ def convert(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Convert a gpt-oss checkpoint to GGUF; the MXFP4 experts stay exact.
-
-    What was interrupted is continued by the same command.
-    """
+    """The same command continues an interrupted conversion."""
     max_shard_bytes = parse_size(max_shard_size, "--max-shard-size") if max_shard_size else None
     options: ConvertOptions = {
         "dense": dense,

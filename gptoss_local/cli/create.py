@@ -28,10 +28,7 @@ def create(
         typer.Option("--parameter", "-p", metavar="KEY=VALUE", help="As temperature=0.2; repeat."),
     ] = None,
 ) -> None:
-    """Make a model NAME from another one, with defaults of its own.
-
-    Options take precedence over the Modelfile.
-    """
+    """Options take precedence over the Modelfile."""
     if not (file or parent):
         raise UsageError(
             "a model is made of another one", hint=f"gptoss create {name} --from MODEL, or -f FILE"

@@ -8,7 +8,7 @@ import typer
 
 from gptoss_local.api_keys import add_key, read_keys, remove_key
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json, print_table, say
+from gptoss_local.cli._output import print_json, print_table, report, say
 from gptoss_local.errors import ServerUnavailableError, UsageError
 from gptoss_local.settings import Settings, load_settings
 
@@ -37,9 +37,7 @@ def keys(
     ] = "",
     json: Json = False,
 ) -> None:
-    """List the API keys of other users, or add and remove one.
-
-    They are in the file that GPTOSS_API_KEYS_FILE names, as hashes. A running server follows it.
+    """The file that GPTOSS_API_KEYS_FILE names has them as hashes. A running server follows it.
     `owner` prints the key with which this account's own programs use the running server.
     """
     settings = load_settings()
@@ -75,8 +73,7 @@ def keys(
             say(f"{path} has its hash. The key is shown this once.")
         case "rm":
             remove_key(path, name)
-            if json:
-                print_json(removed=name, file=path)
+            report(f"Removed {name} from {path}.", as_json=json, removed=name, file=path)
 
 
 def _print_owner_key(settings: Settings, *, json: bool) -> None:

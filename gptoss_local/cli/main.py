@@ -1,5 +1,6 @@
 """Registers the commands and turns our errors into one line, a hint and an exit code."""
 
+import inspect
 import os
 import sys
 from collections.abc import Iterable
@@ -60,7 +61,7 @@ GROUPS = {
         "completion": "Print the completion script of a SHELL.",
     },
 }
-"""In the order of the help; each is a function with this docstring."""
+"""In the order of the help; the docstring of each function says more."""
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 _CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]  # what typer keeps to itself
@@ -86,8 +87,10 @@ def make_app(names: Iterable[str] = (*COMMANDS, *_HIDDEN)) -> typer.Typer:
     for name in names:
         function = _FUNCTIONS.get(name, name)
         module = import_module(f"gptoss_local.cli.{_MODULES.get(function, function)}")
-        summary = COMMANDS.get(name, "")  # spelled out, as typer cuts what it takes from docstrings
-        app.command(name, short_help=summary, hidden=name in _HIDDEN)(getattr(module, function))
+        command = getattr(module, function)
+        summary = COMMANDS.get(name) or COMMANDS[function]
+        text = f"{summary}\n\n{inspect.getdoc(command) or ''}"
+        app.command(name, short_help=summary, help=text, hidden=name in _HIDDEN)(command)
     return app
 
 
@@ -163,7 +166,6 @@ def _root(
 
 
 def main() -> None:
-    """Run the command of this process, and end it with its exit code."""
     ready_streams()
     if sys.argv[1:2] == ["run"]:
         from gptoss_local.cli.run import with_values

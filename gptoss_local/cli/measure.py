@@ -29,10 +29,7 @@ def bench(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure MODEL: short and long prompts, and several answers at the same time.
-
-    A server that has MODEL in memory unloads it first.
-    """
+    """A server that has MODEL in memory unloads it first."""
     import asyncio
 
     from gptoss_local.machine.hardware import read_machine
@@ -59,10 +56,7 @@ def bench(
 
 
 def tune(model: ModelName, json: Json = False, quiet: Quiet = False) -> None:
-    """Measure MODEL on this machine once, for better plans and quicker loads.
-
-    A server that has MODEL in memory unloads it first.
-    """
+    """A server that has MODEL in memory unloads it first."""
     import asyncio
 
     from gptoss_local.runner import measuring

@@ -16,7 +16,7 @@ from gptoss_local.cli._options import (
     running_server,
     say_unreadable,
 )
-from gptoss_local.cli._output import human_age, print_json, print_names, print_table, say
+from gptoss_local.cli._output import human_age, print_json, print_names, print_table, report, say
 from gptoss_local.cli._question import confirm
 from gptoss_local.errors import ModelLoadError, ModelNotFoundError, UsageError
 from gptoss_local.models.catalog import canonical_name, closest
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 def ls(quiet: NamesOnly = False, json: Json = False) -> None:
-    """List the models on this machine."""
     from gptoss_local.models.store import list_models
 
     settings = load_settings()
@@ -87,7 +86,6 @@ def cp(
     source: ModelName,
     destination: Annotated[str, typer.Argument(metavar="NAME", help="Its other name.")],
 ) -> None:
-    """Give MODEL another name; both share one file on the disk."""
     settings = load_settings()
     source = named(source, settings)
     client = running_server(settings)
@@ -99,7 +97,7 @@ def rm(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Models to delete.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete models. Asks first; without a terminal, -y is needed."""
+    """Asks first; without a terminal, -y is needed."""
     from gptoss_local.models.store import check_deletable
 
     settings = load_settings()
@@ -131,9 +129,7 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list it.")] = False,
     json: Json = False,
 ) -> None:
-    """Remove files that no model needs.
-
-    These are uploads of which nothing was made in ten minutes, and what killed processes left,
+    """They are uploads of which nothing was made in ten minutes, and what killed processes left,
     also in the cache. While a manifest cannot be read, weights and uploads stay, with exit code 10.
     """
     from gptoss_local.models.store import find_garbage
@@ -178,9 +174,7 @@ def import_(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The model's name here.")] = "",
     json: Json = False,
 ) -> None:
-    """Use a model where it is; nothing is copied or changed.
-
-    Without SOURCE: list the models of gpt-oss that Ollama and Hugging Face's cache have on this
+    """Without SOURCE: list the models of gpt-oss that Ollama and Hugging Face's cache have on this
     disk.
     """
     from gptoss_local.models.store import adopt_file
@@ -197,14 +191,11 @@ def import_(
     settings = load_settings()
     say_unreadable(settings)
     entry = adopt_file(path, settings, name)
-    if json:
-        print_json(name=entry.name, path=str(entry.path), size_bytes=entry.size_bytes)
-    else:
-        say(f"{entry.name} is ready: gptoss run {entry.name}")
+    facts = {"name": entry.name, "path": str(entry.path), "size_bytes": entry.size_bytes}
+    report(f"{entry.name} is ready: gptoss run {entry.name}", as_json=json, **facts)
 
 
 def _name_in(listed: str) -> str:
-    """Turn a listed name into a model's name."""
     from gptoss_local.models.names import name_for
 
     name = listed.rpartition("/")[2]

@@ -58,7 +58,6 @@ def plan(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show how MODEL would be placed in memory, how fast it may be, and why."""
     from msgspec.structs import replace
 
     from gptoss_local.machine.hardware import read_machine

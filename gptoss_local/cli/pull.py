@@ -45,10 +45,9 @@ def pull(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Download MODEL and convert it while it arrives.
+    """The same command continues an interrupted download.
 
-    What was interrupted is continued by the same command. With --json: a line per report, the last
-    one with "event": "done".
+    With --json: a line per report, the last one with "event": "done".
     """
     settings = load_settings()
     known = known_model(canonical_name(model))
@@ -82,7 +81,6 @@ def pull(
 
 
 def _model_at(repo: str | None) -> CatalogModel | None:
-    """Find the model of the catalogue that comes from a repository."""
     for model in catalog() if repo else ():
         sources = [source.repo for source in (model.checkpoint, model.gguf) if source]
         if repo in [source.partition("@")[0] for source in sources]:

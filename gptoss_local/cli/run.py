@@ -91,9 +91,7 @@ def run(
     interactive: _Interactive = False,
     json: Json = False,
 ) -> None:
-    """Ask MODEL, or else the newest one; without a PROMPT, chat line by line.
-
-    A MODEL that can only be a text is taken as the PROMPT. Text from a pipe goes before it. The
+    """A MODEL that can only be a text is taken as the PROMPT. Text from a pipe goes before it. The
     reasoning goes to stderr, the answer to stdout. With --json: an event per line, the last one
     with "event": "done".
     """

@@ -54,7 +54,6 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
 ) -> None:
-    """Serve the Ollama-compatible API."""
     settings = load_settings(host=host, port=port)
     import signal
 
@@ -70,7 +69,6 @@ def serve(
 
 
 def status(json: Json = False) -> None:
-    """Show whether a server runs and what it holds; exit code 7 if none does."""
     from gptoss_local.api.client import Client
 
     settings = load_settings()
@@ -102,7 +100,6 @@ _FOREVER_S = 50 * 365 * 86_400
 
 
 def ps(quiet: NamesOnly = False, json: Json = False) -> None:
-    """List the models in memory and those that are loading."""
     from gptoss_local.api.client import Client
 
     client = Client(load_settings())
@@ -176,10 +173,7 @@ def load(
     keep_alive: KeepAlive = "",
     json: Json = False,
 ) -> None:
-    """Load MODEL into memory.
-
-    With --json: a line per report, the last one with "event": "done".
-    """
+    """With --json: a line per report, the last one with "event": "done"."""
     settings = load_settings()
     model = named(model, settings)
     client = server_for(model, settings)
@@ -214,7 +208,6 @@ def stop(
         bool, typer.Option("--all", help="Unload all models; the server keeps running.")
     ] = False,
 ) -> None:
-    """Unload MODEL, or stop the server."""
     from gptoss_local.api.client import Client
 
     if every and model is not None:
@@ -246,7 +239,7 @@ def logs(
     ] = 100,
     json: Json = False,
 ) -> None:
-    """Show the end of the server's log. `gptoss serve` logs to its own terminal instead."""
+    """A server in the foreground (`gptoss serve`) logs to its terminal instead."""
     path = load_settings().server_log
     if not path.is_file():
         say(f"there is no log yet: {path}")
@@ -292,10 +285,7 @@ def _is_replaced(file: TextIO, path: Path) -> bool:
 def web(
     no_open: Annotated[bool, typer.Option("--no-open", help="Only print the link.")] = False,
 ) -> None:
-    """Chat in the browser; the chats are those of `gptoss chat`.
-
-    Starts a server if none answers; it continues until `gptoss stop`. The link works once.
-    """
+    """Starts a server if none answers; it continues until `gptoss stop`. The link works once."""
     show_page(load_settings(), opens=not no_open)
 
 

@@ -22,7 +22,6 @@ def show(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show details of MODEL."""
     from gptoss_local.models.store import render_modelfile
 
     settings = load_settings()
@@ -93,7 +92,6 @@ def _cache(path: "Path", settings: Settings) -> str:
 
 
 def _carried(defaults: "ModelDefaults") -> dict[str, str]:
-    """Return what `create` gave the model, by its names there."""
     parameters = (f"{key} {value}" for key, value in defaults.parameters.items())
     messages = (f"{m.get('role')}: {m.get('content', '')}" for m in defaults.messages)
     found = {

@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json, print_table, say, shortened
+from gptoss_local.cli._output import print_json, print_table, report, say, shortened
 from gptoss_local.errors import ToolError, UsageError
 from gptoss_local.settings import load_settings
 
@@ -40,10 +40,8 @@ def tools(
     args: Annotated[str, typer.Option(metavar="JSON", help="Arguments of the tested tool.")] = "{}",
     json: Json = False,
 ) -> None:
-    """List what the model may call, or add, remove and test MCP servers.
-
-    Servers are in mcp.json, next to config.toml. Values there can name variables as ${NAME}, so
-    that the file needs no secrets.
+    """MCP servers are in mcp.json, next to config.toml. Values there can name variables as
+    ${NAME}, so that the file needs no secrets.
     """
     given = words or []
     _check_options(action, url=url, env=env, header=header, args=args)
@@ -123,10 +121,8 @@ def _add(name: str, entry: dict[str, Any], *, json: bool) -> None:
     taken = {*taken_names(settings), *read_entries(settings)}
     reached = entry_of(name, entry, file, taken).reached
     write_whole(file, merge(text, {key: {name: entry}}, "json"), is_private=True)
-    if json:
-        print_json(file=file, added=name)
-        return
-    say(f"Added {name} ({reached}) to {file}.\nTry it: gptoss tools test {name}")
+    text = f"Added {name} ({reached}) to {file}.\nTry it: gptoss tools test {name}"
+    report(text, as_json=json, file=file, added=name)
 
 
 def _remove(name: str, *, json: bool) -> None:
@@ -135,10 +131,7 @@ def _remove(name: str, *, json: bool) -> None:
 
     file = mcp_path()
     write_whole(file, without_entry(read_text(file), name, file), is_private=True)
-    if json:
-        print_json(file=file, removed=name)
-        return
-    say(f"Removed {name} from {file}.")
+    report(f"Removed {name} from {file}.", as_json=json, file=file, removed=name)
 
 
 def _list(settings: "Settings", *, json: bool) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from gptoss_local.cli._options import Json
-from gptoss_local.cli._output import print_json, print_table, say
+from gptoss_local.cli._output import print_json, print_table, report, say
 from gptoss_local.errors import GptOssError, ModelNotFoundError, UpstreamError, UsageError
 from gptoss_local.settings import load_settings
 
@@ -33,10 +33,7 @@ def upstream(
     ] = "",
     json: Json = False,
 ) -> None:
-    """List models that engines elsewhere compute, or add, test and remove them.
-
-    They are in models.toml, next to config.toml. A key is never written there.
-    """
+    """Such models are in models.toml, next to config.toml. A key is never written there."""
     if action != "add" and (kind or url or model or key_env):
         raise UsageError("--kind, --url, --model and --key-env belong to `gptoss upstream add`")
     if action == "ls":
@@ -87,17 +84,15 @@ def _add(name: str, fields: dict[str, Any], settings: "Settings", *, json: bool)
     except msgspec.ValidationError as error:
         raise UsageError(in_words(error, fields)) from error
     file = add_upstream(name, address, settings)
-    if json:
-        print_json(file=file, added=name)
-    else:
-        say(f"Added {name} to {file}.\nTry it: gptoss upstream test {name}")
+    text = f"Added {name} to {file}.\nTry it: gptoss upstream test {name}"
+    report(text, as_json=json, file=file, added=name)
 
 
 def _remove(name: str, *, json: bool) -> None:
     from gptoss_local.upstream.entries import remove_upstream
 
     file = remove_upstream(name)
-    print_json(file=file, removed=name) if json else say(f"Removed {name} from {file}.")
+    report(f"Removed {name} from {file}.", as_json=json, file=file, removed=name)
 
 
 def _test(name: str, settings: "Settings", *, json: bool) -> None:

@@ -56,10 +56,7 @@ def verify(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Verify that a gpt-oss GGUF is complete and matches its checkpoint.
-
-    Exit code 0 means that nothing is wrong; notes say what cannot be proven.
-    """
+    """Exit code 0 means that nothing is wrong; notes say what cannot be proven."""
     from convert.verify import verify_model
 
     settings = load_settings()

@@ -32,9 +32,7 @@ def worker(
     namespace: Annotated[str, typer.Option(help="Dynamo's namespace.")] = "",
     component: Annotated[str, typer.Option(help="Dynamo's component.")] = "gptoss",
 ) -> None:
-    """Serve MODEL as a worker of NVIDIA Dynamo.
-
-    Dynamo's own variables (DYN_*) say where its parts find each other; those with an address win
+    """Dynamo's own variables (DYN_*) say where its parts find each other; those with an address win
     over --host.
     """
     settings = load_settings()

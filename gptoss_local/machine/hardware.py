@@ -231,7 +231,6 @@ def _n_physical(sys_dir: Path, cpus: set[int]) -> int | None:
 
 
 def _least(*numbers: int | None) -> int | None:
-    """The smallest of the known ones."""
     return min((n for n in numbers if n is not None), default=None)
 
 

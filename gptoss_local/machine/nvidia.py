@@ -53,7 +53,6 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_mig(self) -> bool:
-        """A part of a card."""
         return self.uuid.startswith("MIG-")
 
 

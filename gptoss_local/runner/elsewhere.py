@@ -25,8 +25,6 @@ _LOOK_S = 0.5  # between two looks whether a connection is idle
 
 @dataclass(slots=True)
 class RemoteModel:
-    """A model that is computed elsewhere, and answered a test."""
-
     entry: ModelEntry
     engine: "Upstream"
     vocabulary: Vocabulary
@@ -43,7 +41,6 @@ class RemoteModels:
 
     @property
     def connected(self) -> list[RemoteModel]:
-        """The models that have answered, the latest connection at the end."""
         return list(self._models.values())
 
     async def get(self, entry: ModelEntry, address: UpstreamAddress) -> RemoteModel:

@@ -192,8 +192,6 @@ class _Prober:
 
 
 class TuneResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurements, and the plan before and after them."""
-
     model: str
     seconds: float
     before: Plan

@@ -119,7 +119,6 @@ def measured_file(entry: ModelEntry, settings: Settings) -> Path:
 
 
 def free_vram(settings: Settings) -> list[int]:
-    """Bytes free on each GPU now; asks the driver."""
     return [gpu.free_bytes for gpu in read_machine(settings.models_dir).usable_gpus]
 
 
@@ -182,7 +181,6 @@ def _is_as_good(facts: ModelFacts, plan: Plan, other: Plan, options: PlanOptions
 
 
 def _without(machine: Machine, engines: Iterable[EngineClient]) -> Machine:
-    """The machine once these engines have ended."""
     gpus = list(machine.gpus)
     available_bytes = machine.available_bytes
     for engine in engines:

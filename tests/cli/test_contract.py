@@ -43,6 +43,7 @@ def test_help_and_page(command: str) -> None:
     done = CliRunner().invoke(make_app(), [command, "--help"])
     assert done.exit_code == 0
     assert re.search(r"^Usage: ", done.output)
+    assert MAIN_COMMANDS.get(command, "") in " ".join(done.output.split())
     assert re.search(rf"`(gptoss )?{command}\b", PAGE), f"docs/cli.md does not name {command}"
 
 
@@ -50,9 +51,6 @@ def test_the_quick_help_is_that_of_the_commands() -> None:
     quick, whole = (CliRunner().invoke(app, ["--help"]) for app in (make_help_app(), make_app()))
     assert quick.output == whole.output
     assert quick.output.count("\n") > 25
-    commands = {c.name: c.callback for c in make_app(MAIN_COMMANDS).registered_commands}
-    for name, summary in MAIN_COMMANDS.items():  # the list would cut what is long in docstrings
-        assert " ".join((commands[name].__doc__ or "").split()).startswith(summary)
 
 
 def test_page_names_no_option_that_is_not_there() -> None:

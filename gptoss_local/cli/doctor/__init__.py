@@ -21,8 +21,6 @@ _SIGNS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLE
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """A finding's repair, and how it ended."""
-
     name: str
     result: Literal["repaired", "declined", "failed", "not repaired here"]
     text: str
@@ -35,10 +33,9 @@ def doctor(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
-    """Check GPU, driver, build, memory, disk and port; exit code 1 for a problem.
+    """Files of gptoss, the command and its service are checked, too.
 
-    It also looks at gptoss's own files, the command and its service. No repair deletes a model, a
-    chat or a file of yours.
+    No repair deletes a model, a chat or a file of yours.
     """
     if yes and not fix:
         raise UsageError("--yes needs --fix")

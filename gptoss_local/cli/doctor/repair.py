@@ -63,7 +63,6 @@ def _settings_files(settings: Settings) -> Iterator[Verdict]:
 
 
 def _problem(check: Callable[[], object]) -> tuple[str, str] | None:
-    """Return the error's sentence and hint; None without one."""
     try:
         check()
     except UsageError as error:
@@ -265,35 +264,22 @@ def _completion() -> Iterator[Verdict]:
     home = Path.home()
     data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
     config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    places = {
-        "bash": [
-            data / "bash-completion/completions/gptoss",
-            Path("/usr/share/bash-completion/completions/gptoss"),
-        ],
-        "fish": [
-            config / "fish/completions/gptoss.fish",
-            Path("/usr/share/fish/vendor_completions.d/gptoss.fish"),
-        ],
-        "zsh": [
-            data / "gptoss/app/completion.zsh",
-            Path("/usr/share/zsh/vendor-completions/_gptoss"),
-        ],
+    zshrc = Path(os.environ.get("ZDOTDIR") or home) / ".zshrc"
+    places = {  # of the script, and the start-up file
+        "bash": (data / "bash-completion/completions/gptoss", home / ".bashrc"),
+        "fish": (config / "fish/completions/gptoss.fish", config / "fish/config.fish"),
+        "zsh": (data / "gptoss/app/completion.zsh", zshrc),
     }
-    startup = {
-        "bash": home / ".bashrc",
-        "fish": config / "fish/config.fish",
-        "zsh": Path(os.environ.get("ZDOTDIR") or home) / ".zshrc",
-    }
-    if shell not in places or any(place.is_file() for place in places[shell]):
+    if shell not in places:
         return
-    if _mentions(startup[shell], b"gptoss completion"):
+    target, startup = places[shell]
+    if target.is_file() or _mentions(startup, b"gptoss completion"):
         return
     text = f"{shell} does not complete commands and models of gptoss at Tab."
     if shell == "zsh":  # it looks into no folder of the user by itself
         fix = "Add to your .zshrc, which is yours to edit: source <(gptoss completion zsh)"
         yield Verdict("completion", "note", text, fix)
         return
-    target = places[shell][0]
     yield Verdict(
         "completion",
         "note",

@@ -16,6 +16,7 @@ from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._loading import continues, follow_load, loaded_model
 from gptoss_local.cli._options import Json, named, server_for
 from gptoss_local.cli._output import print_json, print_table, progress_bar, say
+from gptoss_local.cli._question import has_terminal
 from gptoss_local.cli.launch.agents import AGENTS, KEY_VARIABLE, Agent, ServedModel, Setup
 from gptoss_local.errors import DoesNotFitError, UsageError
 from gptoss_local.settings import Settings, load_settings
@@ -44,9 +45,7 @@ def launch(
     list_all: Annotated[bool, typer.Option("--list", help="List the programs.")] = False,
     json: Json = False,
 ) -> None:
-    """Start a coding agent with a model of this machine.
-
-    Without AGENT, list the programs. Settings go by environment and arguments where the program
+    """Without AGENT, list the programs. Settings go by environment and arguments where the program
     allows it. A settings file is changed only after you have seen how, and a backup is kept.
     """
     if agent is None or list_all:
@@ -151,7 +150,7 @@ def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
         return
     say(change.diff())
     if not yes:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not has_terminal():
             raise UsageError(
                 f"{file.path} must be changed as shown, and there is no terminal to ask on",
                 hint="With --yes it is changed without a question; a backup is kept next to it.",

@@ -82,8 +82,6 @@ class MachineLoad(Service, frozen=True, kw_only=True):
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """The demand of all users together."""
-
     n_streams: float
     tok_s: float
     prompt_tok_s: float

@@ -42,7 +42,6 @@ class KvEvents:
         self._held: set[int] = set()
 
     def start(self, publisher: Any) -> None:
-        """Publish from now on; called before the worker takes requests, with an empty cache."""
         self._publisher = publisher
 
     def change(self, changed: BlocksChanged) -> None:

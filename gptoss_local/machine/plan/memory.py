@@ -68,7 +68,6 @@ def cache_bytes(facts: ModelFacts, shape: Shape, layer: int) -> int:
 
 
 def cell_bytes(facts: ModelFacts, cache_type: CacheType) -> float:
-    """Bytes of a token's key and value in one layer."""
     return 2 * facts.n_heads_kv * facts.n_key * _CACHE_BITS[cache_type] / 8
 
 
@@ -108,7 +107,6 @@ def _token_bytes(facts: ModelFacts) -> int:
 
 
 def head_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Bytes of the rows of logits of one step."""
     return shape.n_rows * facts.n_vocab * 4
 
 

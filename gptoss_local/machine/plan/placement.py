@@ -26,8 +26,6 @@ _MANY = 4  # cards; trying every choice of more takes seconds
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that a plan uses of one device."""
-
     weights: int = 0
     cache: int = 0
     compute: int = 0
