@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_load(client: "Client", body: dict[str, Any], *, if_interrupted: str = "") -> None:
-    """Load a model with a bar on a terminal; elsewhere nothing happens: a question loads it, too.
-
-    Raises:
-        GptOssError: it cannot be loaded.
-    """
+    """Load a model with a bar on a terminal; elsewhere the question loads it."""
     if sys.stderr.isatty():
         with suppress(UnauthorizedError), progress_bar(if_interrupted=if_interrupted) as bar:
             follow_load(client, body, bar)  # a user's key leaves that to the question

@@ -20,11 +20,7 @@ _QUOTES = '"""'
 
 
 def parse_modelfile(text: str) -> dict[str, Any]:
-    """Return the body of `POST /api/create` that a Modelfile stands for, without the name.
-
-    Raises:
-        UsageError: a line is not understood.
-    """
+    """Return the body of `POST /api/create` that a Modelfile stands for, without the name."""
     body: dict[str, Any] = {}
     for n, command, value in _instructions(text):
         if command in _TEXTS:

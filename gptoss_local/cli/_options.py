@@ -119,11 +119,7 @@ def entry_to_read(model: str, settings: Settings) -> "ModelEntry":
 
 
 def keep_alive_of(text: str) -> str | int:
-    """Return what --keep-alive says as the API takes it; a number counts seconds.
-
-    Raises:
-        UsageError: it is not a time.
-    """
+    """Return what --keep-alive says as the API takes it; a number counts seconds."""
     parse_keep_alive(text)
     return int(text) if text.lstrip("-").isdigit() else text
 
@@ -152,11 +148,7 @@ def running_server(settings: Settings) -> "Client":
 
 
 def server_for(model: str, settings: Settings) -> "Client":
-    """Make sure that a model's file and a server are there; show what takes time.
-
-    Raises:
-        ModelNotFoundError: there is no such model, and it is not to be downloaded.
-    """
+    """Make sure that a model's file and a server are there; show what takes time."""
     from gptoss_local.models.store import find_model
 
     try:
@@ -175,11 +167,7 @@ def server_for(model: str, settings: Settings) -> "Client":
 
 
 def read_format(text: str) -> Any:
-    """Return `format` as the API takes it: `json`, or the schema in a file or in the text itself.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Return `format` as the API takes it: `json`, or the schema in a file or in the text."""
     if text == "json":
         return "json"
     if text.lstrip().startswith("{"):

@@ -32,11 +32,7 @@ _DARK = _Colours("#16191d", "#e6e8ea", "#3a4048", "#4fd1a5", "#ffae57")
 
 
 def draw(found: "Benchmark", measured_on: str, path: Path, *, is_dark: bool = False) -> None:
-    """Write the picture; `measured_on` is the line at the bottom.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write the picture; `measured_on` is the line at the bottom."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -29,11 +29,7 @@ def ready_streams() -> None:
 
 
 def read_stdin() -> str:
-    """Return all of stdin as text.
-
-    Raises:
-        UsageError: it is not text.
-    """
+    """Return all of stdin as text."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="strict")  # in some locales Python lets any byte pass
     try:

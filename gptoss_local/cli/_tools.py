@@ -5,9 +5,10 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gptoss_local.cli._output import print_error, say
+from gptoss_local.cli._printer import Printer
 from gptoss_local.errors import UsageError
 from gptoss_local.events import ToolCall
 from gptoss_local.settings import Settings
@@ -31,9 +32,6 @@ from gptoss_local.talk.loop import (
     Source,
 )
 from gptoss_local.talk.tools import Arguments, Group, RunnableTool, ToolResult, ToolSources
-
-if TYPE_CHECKING:
-    from gptoss_local.cli._answer import Printer
 
 _SCOPES: dict[str, Literal["once", "chat", "always"]] = {
     "y": "once",
@@ -69,14 +67,9 @@ class RunTools:
             self._toolbox.on = names
 
     def run(
-        self, source: Source, take: Callable[[ToolCall, ToolResult], None], printer: "Printer"
+        self, source: Source, take: Callable[[ToolCall, ToolResult], None], printer: Printer
     ) -> None:
-        """Show answers and calls until the last word; `take` gets the result of each call.
-
-        Raises:
-            GptOssError: there is no whole answer.
-            KeyboardInterrupt: Ctrl-C ended it.
-        """
+        """Show answers and calls until the last word; `take` gets the result of each call."""
         open_calls: list[ToolCall] = []
 
         async def follow() -> None:
@@ -117,11 +110,7 @@ class RunTools:
             raise
 
     async def declared(self) -> list[dict[str, Any]]:
-        """Return `tools` of a request; says which source does not answer.
-
-        Raises:
-            UsageError: a tool that was allowed is not there.
-        """
+        """Return `tools` of a request; says which source does not answer."""
         for problem in await self._toolbox.prepare():
             say(problem)
         groups = {group.name for group in self._toolbox.groups()}
@@ -146,7 +135,7 @@ class RunTools:
         with self._runner:
             self._runner.run(end())
 
-    def _show_call(self, call: ToolCall, printer: "Printer") -> None:
+    def _show_call(self, call: ToolCall, printer: Printer) -> None:
         made = self._toolbox.call(call.name, call.arguments)
         if made.tool is None:
             printer.show_call(call.name, [CallPart("arguments", pretty(call.arguments))])

@@ -95,7 +95,7 @@ def _ready_model(model: str | None, last: "ChatSummary | None", settings: Settin
 
 
 def _talk(settings: Settings, history: "History", conversation: "Conversation") -> None:
-    from gptoss_local.cli._answer import Printer
+    from gptoss_local.cli._printer import Printer
     from gptoss_local.cli._repl import Repl
     from gptoss_local.cli._saved_chat import SavedChat
 

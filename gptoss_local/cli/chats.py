@@ -3,7 +3,7 @@
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -85,14 +85,11 @@ def _print_chats(chats: "list[ChatSummary]", json: bool) -> None:
 
 def _print_hits(hits: "list[Hit]", json: bool) -> None:
     if json:
-        print_json(hits=[_plain_hit(hit) for hit in hits])
+        as_dict = msgspec.structs.asdict
+        print_json(hits=[as_dict(hit) | {"snippet": "".join(_pieces(hit))} for hit in hits])
         return
     rows = [(str(hit.chat_id), shortened(hit.title), _pieces(hit)) for hit in hits]
     print_table(("CHAT", "TITLE", "FOUND"), rows)
-
-
-def _plain_hit(hit: "Hit") -> dict[str, Any]:
-    return msgspec.structs.asdict(hit) | {"snippet": "".join(_pieces(hit))}
 
 
 def _pieces(hit: "Hit") -> tuple[str, ...]:

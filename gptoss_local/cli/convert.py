@@ -67,7 +67,9 @@ def convert(
         "max_shard_bytes": max_shard_bytes,
     }
     if dry_run:
-        _dry_run(source, target, options, json)
+        from convert import plan_conversion
+
+        _print_plan(plan_conversion(Path(source), target, **options), json)
         return
     make = _maker(source, download_dir, original)
     if target.parent == load_settings().models_dir:
@@ -83,12 +85,6 @@ def convert(
             on_note=notes.append,
         )
     _print_result(written, notes, json, quiet)
-
-
-def _dry_run(source: str, target: Path, options: "ConvertOptions", json: bool) -> None:
-    from convert import plan_conversion
-
-    _print_plan(plan_conversion(Path(source), target, **options), json)
 
 
 def _maker(source: str, download_dir: Path | None, original: bool) -> Callable[..., list[Path]]:

@@ -52,11 +52,10 @@ def _read(file: str) -> tuple[dict[str, Any], Path]:
     if file == "-":
         return parse_modelfile(read_stdin()), Path()
     try:
-        with Path(file).open("rb") as opened:
-            starts = opened.read(2)
+        data = Path(file).read_bytes()
         # As Windows writes text: `>` of its PowerShell UTF-16, Notepad at times a BOM.
-        is_wide = starts in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        text = Path(file).read_text(encoding="utf-16" if is_wide else "utf-8-sig")
+        is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = data.decode("utf-16" if is_wide else "utf-8-sig")
         return parse_modelfile(text), Path(file).parent
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {file}: {error}") from error

@@ -97,11 +97,7 @@ def _check_dense(dense: str, *, is_gguf: bool) -> None:
 
 
 def _is_here(model: CatalogModel, settings: Settings, dense: str) -> bool:
-    """Return whether a model is on this machine.
-
-    Raises:
-        UsageError: it is, but its dense weights are of another type than `dense`.
-    """
+    """Return whether a model is on this machine."""
     from gptoss_local.models.store import find_model
 
     try:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 import typer
 
-from gptoss_local.cli._answer import Chat, JsonPrinter, Printer
+from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._first_model import chosen_model
 from gptoss_local.cli._loading import continues, loaded_model, show_load, warn_if_smaller
 from gptoss_local.cli._options import (
@@ -21,7 +21,8 @@ from gptoss_local.cli._options import (
     read_format,
     server_for,
 )
-from gptoss_local.cli._output import INTERRUPTED
+from gptoss_local.cli._output import INTERRUPTED, say
+from gptoss_local.cli._printer import JsonPrinter, Printer
 from gptoss_local.cli._streams import read_stdin
 from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.settings import Settings, load_settings
@@ -100,7 +101,8 @@ def run(
     if not interactive and not sys.stdin.isatty():
         text = "\n\n".join(part for part in (read_stdin().strip(), text) if part)
         if not text:
-            raise _no_prompt(model)
+            hint = f"{model} was taken as the model. Ask it: gptoss run {model} PROMPT"
+            raise UsageError("no prompt given and nothing on stdin", hint=hint if model else "")
     options = {"num_ctx": ctx, "temperature": temperature, "seed": seed}
     wishes: dict[str, Any] = {
         "think": effort if think is None else _THINK.get(think, think),
@@ -110,7 +112,12 @@ def run(
         "keep_alive": keep_alive_of(keep_alive) if keep_alive else None,
     }
     settings = load_settings()
-    model = named(model, settings) if model else _newest(words, settings)
+    if model:
+        model = named(model, settings)
+    else:
+        model = chosen_model(settings)
+        if words:  # perhaps meant to name one
+            say(f"No model is named: asking {model}.")
     printer = (JsonPrinter if json else Printer)(
         hide_reasoning=hide_reasoning, stats=stats, wraps=not no_word_wrap
     )
@@ -184,16 +191,3 @@ def _is_text(model: str | None) -> TypeGuard[str]:
     from gptoss_local.models.catalog import NAME, canonical_name
 
     return not (model is None or is_path(model) or NAME.fullmatch(canonical_name(model)))
-
-
-def _no_prompt(model: str | None) -> UsageError:
-    taken = f"{model} was taken as the model. Ask it: gptoss run {model} PROMPT" if model else ""
-    return UsageError("no prompt given and nothing on stdin", hint=taken)
-
-
-def _newest(words: Sequence[str], settings: Settings) -> str:
-    """Choose a model where none is named; say which, if the user may have meant to name one."""
-    model = chosen_model(settings)
-    if words:
-        print(f"No model is named: asking {model}.", file=sys.stderr)
-    return model

@@ -251,11 +251,14 @@ def logs(
 
 
 def _lines(path: Path, n_last: int, follow: bool) -> Iterator[str]:
+    def _open() -> TextIO:
+        return path.open(encoding="utf-8", errors="replace")
+
     while follow and not path.is_file():
         time.sleep(_POLL_S)
     if not path.is_file():
         return
-    file = _open(path)
+    file = _open()
     try:
         yield from (line.rstrip("\n") for line in deque(file, maxlen=n_last))
         pending = ""
@@ -264,22 +267,13 @@ def _lines(path: Path, n_last: int, follow: bool) -> Iterator[str]:
             if pending.endswith("\n"):
                 yield pending[:-1]
                 pending = ""
-            elif _is_replaced(file, path):
-                file.close()
-                file = _open(path)
+            elif path.is_file() and not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                file.close()  # a server that starts replaces a large log
+                file = _open()
             else:
                 time.sleep(_POLL_S)
     finally:
         file.close()
-
-
-def _open(path: Path) -> TextIO:
-    return path.open(encoding="utf-8", errors="replace")
-
-
-def _is_replaced(file: TextIO, path: Path) -> bool:
-    """A server that starts replaces a large log."""
-    return path.is_file() and not os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def web(

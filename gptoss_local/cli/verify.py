@@ -61,7 +61,10 @@ def verify(
 
     settings = load_settings()
     if all_models or not file:
-        _check_usage(file, against, all_models)
+        if not all_models:
+            raise UsageError("nothing to verify", hint="gptoss verify MODEL, FILE.gguf or --all")
+        if file or against:
+            raise UsageError("--all takes no model and no --against")
         verify_all(settings, json=json, quiet=quiet)
         return
     path = Path(file) if Path(file).is_file() else model_file(file, settings)
@@ -88,13 +91,6 @@ def verify(
         _print(report)
     if not report.is_proven:
         raise as_error(path, report)
-
-
-def _check_usage(file: str, against: str, all_models: bool) -> None:
-    if not all_models:
-        raise UsageError("nothing to verify", hint="gptoss verify MODEL, FILE.gguf or --all")
-    if file or against:
-        raise UsageError("--all takes no model and no --against")
 
 
 @contextmanager
@@ -173,12 +169,7 @@ def _print(report: "Report") -> None:
 
 
 def model_file(name: str, settings: Settings) -> Path:
-    """Return the file of a model, after checking its sha256 where that is known.
-
-    Raises:
-        ModelNotFoundError: there is no such model, and no such file.
-        VerifyError: a file of it is damaged.
-    """
+    """Return the file of a model, after checking its sha256 where that is known."""
     from gptoss_local.models.store import find_model
 
     if name.lower().endswith(".gguf"):
@@ -192,11 +183,7 @@ def model_file(name: str, settings: Settings) -> Path:
 
 
 def verify_all(settings: Settings, *, json: bool, quiet: bool) -> None:
-    """Check every model by itself, and name those that are damaged.
-
-    Raises:
-        VerifyError: some are.
-    """
+    """Check every model by itself, and name those that are damaged."""
     from gptoss_local.models.store import list_models, unreadable_manifests
 
     unreadable = unreadable_manifests(settings)

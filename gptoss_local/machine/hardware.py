@@ -99,15 +99,15 @@ def read_machine(models_dir: Path) -> Machine:
     group = cgroup.memory(_SYS, _PROC) or cgroup.Memory(memory.total, memory.available)
     total_bytes = min(memory.total, group.limit_bytes)
     available_bytes = min(memory.available, group.available_bytes)
-    here = _platform()
+    here, library = _platform(), _cuda_library()
     n_cores, n_fast, n_logical = _n_cores(_SYS, _PROC)
     return Machine(
         platform=here,
         gpus=tuple(visible(gpus, wanted)),
         driver=driver,
         visible_devices=wanted,
-        has_cuda_build=has_cuda_build(),
-        cuda_build=_cuda_build(),
+        has_cuda_build=library is not None,
+        cuda_build=_linked_cuda(library, library.stat().st_mtime_ns) if library else None,
         n_cores=n_cores,
         n_performance_cores=n_fast,
         n_logical_cores=n_logical,
@@ -150,11 +150,6 @@ def _cuda_library() -> Path | None:
     if folder is None and spec is not None and spec.origin:
         folder = str(Path(spec.origin).parent / "lib")
     return next(Path(folder).glob("*ggml-cuda*"), None) if folder is not None else None
-
-
-def _cuda_build() -> int | None:
-    library = _cuda_library()
-    return None if library is None else _linked_cuda(library, library.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=4)

@@ -86,10 +86,6 @@ async def measure(
     """Load a model and measure it in a minute or a few; slow machines skip long prompts.
 
     Another copy of the model in a server takes memory from this one.
-
-    Raises:
-        DoesNotFitError: there is no room for the model.
-        ModelLoadError, EngineCrashedError: it cannot be loaded.
     """
     settings = msgspec.structs.replace(settings, prefix_disk_bytes=0)  # nothing worth keeping
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
@@ -121,15 +117,6 @@ def _files(entry: ModelEntry, settings: Settings) -> tuple[Path, ModelEntry, Pat
     return path, entry, measured_file(entry, settings)
 
 
-def _depths(n_ctx: int) -> list[int]:
-    return [n for n in DEPTHS if n + N_ANSWER <= n_ctx]
-
-
-def _widths(n_seq: int, n_ctx: int) -> list[int]:
-    """Numbers of answers that fit into the context together; none may have to wait."""
-    return [n for n in _WIDTHS if n <= n_seq and n * (WIDTH_PROMPT + N_ANSWER) <= n_ctx]
-
-
 class _Prober:
     def __init__(self, engine: EngineClient) -> None:
         self._engine = engine
@@ -141,13 +128,17 @@ class _Prober:
         await self.answer(DEPTHS[0])  # warms up
         n_ctx = self._engine.loaded.n_ctx
         depths: list[AtDepth] = []
-        for n_tokens in _depths(n_ctx):
+        for n_tokens in DEPTHS:
+            if n_tokens + N_ANSWER > n_ctx:
+                break
             if depths and n_tokens / depths[-1].prefill_tok_s > _PATIENCE_S:
                 break
             report(f"a prompt of {n_tokens:,} tokens")
             depths.append(await self.depth(n_tokens))
         widths: list[AtWidth] = []
-        for n_streams in _widths(n_seq, n_ctx):
+        for n_streams in _WIDTHS:
+            if n_streams > n_seq or n_streams * (WIDTH_PROMPT + N_ANSWER) > n_ctx:
+                break  # no answer may have to wait
             report(f"{n_streams} answers at the same time" if n_streams > 1 else "one answer alone")
             widths.append(await self.width(n_streams))
         return depths, widths
@@ -207,10 +198,6 @@ async def tune(
 
     Another copy of the model in a server takes memory from this one. Thread counts that the user
     has set are not tuned. `on_progress` gets 0.0 .. 1.0 while the weights are read.
-
-    Raises:
-        DoesNotFitError: there is no room for the model.
-        ModelLoadError, EngineCrashedError: it cannot be loaded.
     """
     path, entry, known_path = await asyncio.to_thread(_files, entry, settings)
     before = await asyncio.to_thread(plan_load, path, settings, None)
@@ -281,6 +268,8 @@ def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
     min_batch = break_even(tuned.offload, facts.n_experts_used)
     if min_batch == 1:  # answers, too, are computed with experts that come to the GPU
         decode_tok_s = max(decode_tok_s, 1 / tuned.offload[0][2])
+    n_bytes = plan.placement.expert_bytes_on_host(facts)
+    link_rates = [n_bytes / gpu_s for n, _, gpu_s in tuned.offload if n >= _MANY]
     return Tuning(
         uses_gpu=plan.uses_gpu,
         decode=tuned.decode,
@@ -291,12 +280,5 @@ def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
         prefill_factor=prefill_tok_s / plan.speed.prefill_tok_s,
         offload=tuned.offload,
         offload_min_batch=min_batch,
-        link_bytes_s=_link_bytes_s(facts, plan, tuned),
+        link_bytes_s=max(link_rates, default=None),
     )
-
-
-def _link_bytes_s(facts: ModelFacts, plan: Plan, tuned: Tuned) -> float | None:
-    """Bytes a second of experts on their way to the GPU, including its computing."""
-    n_bytes = plan.placement.expert_bytes_on_host(facts)
-    rates = [n_bytes / gpu_s for n, _, gpu_s in tuned.offload if n >= _MANY]
-    return max(rates, default=None)

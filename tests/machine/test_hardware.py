@@ -292,7 +292,8 @@ def test_a_gpu_without_memory_of_its_own_has_the_systems(
 ) -> None:
     """GB10 (DGX Spark) and Jetson: NVML supports the GPU, and not the question for its memory."""
     fake_driver(monkeypatch, missing="nvmlDeviceGetMemoryInfo")
-    monkeypatch.setattr(hardware, "has_cuda_build", lambda: True)
+    (tmp_path / "libggml-cuda.so").touch()
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path))
     machine = read_machine(tmp_path)
     (gpu,) = machine.usable_gpus
     assert gpu.shares_ram

@@ -15,8 +15,8 @@ from gptoss_local.machine.plan.memory import (
     all_cache_bytes,
     cache_bytes,
     compute_bytes,
+    head_bytes,
     n_cells,
-    output_bytes,
 )
 from gptoss_local.types import CacheType, ModelParams
 
@@ -100,7 +100,7 @@ def test_nano_really_allocates_it(nano_gguf: Path) -> None:
     context = make_context(model, shape)
     actual = sum(buffer.n_bytes for buffer in model.buffers + context.buffers)
     predicted = facts.weight_bytes + all_cache_bytes(facts, shape)
-    predicted += compute_bytes(facts, shape) + output_bytes(facts, shape)
+    predicted += compute_bytes(facts, shape) + head_bytes(facts, shape)
     model.close()
     # The rows of logits beyond n_seq + 1 come with the first draft; the rest is the envelope,
     # which is wide for a model as small as this.

@@ -3,6 +3,7 @@
 import sys
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 import typer
@@ -58,7 +59,11 @@ def doctor(
             print(f"        {below}")
     if json:
         repairs = {"repairs": [outcome for _, outcome in done if outcome]} if fix else {}
-        found = [_as_json(finding) for finding, _ in done]
+        found = [
+            {"name": f.name, "level": f.level, "text": f.text, "fix": f.fix}
+            | {"can_fix": f.repair is not None}
+            for f, _ in done
+        ]
         print_json(versions=_versions(), machine=machine, findings=found, **repairs)
     elif not fix and (n_repairs := sum(finding.repair is not None for finding, _ in done)):
         print(f"\n{n_repairs} of these can be repaired here: gptoss doctor --fix")
@@ -73,11 +78,6 @@ def _settings() -> Settings:
         return load_settings()
     except UsageError:
         return settings_without_file()
-
-
-def _as_json(finding: "Verdict") -> dict[str, object]:
-    fields = {name: getattr(finding, name) for name in ("name", "level", "text", "fix")}
-    return fields | {"can_fix": finding.repair is not None}
 
 
 def _print(finding: "Verdict") -> None:
@@ -197,7 +197,7 @@ def _who_answers(settings: Settings) -> Literal["gptoss", "other", "nobody", "no
             return "gptoss"
     except ServerUnavailableError:
         return "other"
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    host = urlsplit(settings.url).hostname or ""
     try:
         socket.create_connection((host, settings.port), timeout=2).close()
     except socket.gaierror:

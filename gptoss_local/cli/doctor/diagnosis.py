@@ -131,7 +131,8 @@ def _gpu(gpu: Gpu, driver: Driver, machine: Machine) -> Verdict:
     text += f", driver {driver.version}."
     if gpu.compute_capability == _RTX_50 and driver.cuda and driver.cuda < (12, 8):
         return Verdict(name, "problem", text, f"Install driver {_DRIVER} or newer for an RTX 50.")
-    if _major(driver.version) < _DRIVER:
+    major = driver.version.partition(".")[0]
+    if major.isdigit() and int(major) < _DRIVER:
         fix = f"The installer's llama.cpp needs driver {_DRIVER}; older ones need one of their own."
         return Verdict(name, "note", text, fix)
     if not machine.has_code_for(gpu):
@@ -146,12 +147,6 @@ def _gpu(gpu: Gpu, driver: Driver, machine: Machine) -> Verdict:
         fix = "Windows pages VRAM to RAM when it is full: leave room for other programs."
         return Verdict(name, "note", text, fix)
     return Verdict(name, "ok", text)
-
-
-def _major(version: str) -> int:
-    """Return the 570 of `570.86`; a version that cannot be read counts as new."""
-    first = version.partition(".")[0]
-    return int(first) if first.isdigit() else _DRIVER
 
 
 def _build(machine: Machine, around: Surroundings) -> Verdict:

@@ -135,12 +135,7 @@ def _load(client: "Client", model: str, n_ctx: int) -> int:
 
 
 def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
-    """Show what a settings file lacks, ask, and add it.
-
-    Raises:
-        UsageError: there is no terminal to ask on, and no --yes.
-        typer.Exit: the answer was no.
-    """
+    """Show what a settings file lacks, ask, and add it."""
     if file is None:
         return
     from gptoss_local.cli.launch.settings_file import make_change, read_change

@@ -245,12 +245,7 @@ class Change:
 
 
 def read_change(file: SettingsFile) -> Change:
-    """Read a file and put what is wanted into its text.
-
-    Raises:
-        UsageError: it cannot be read as what it should be.
-        OSError: as the system says.
-    """
+    """Read a file and put what is wanted into its text."""
     try:
         before = file.path.read_bytes().decode() if file.path.exists() else None
         text = before or ""
@@ -271,9 +266,6 @@ def make_change(change: Change) -> Path | None:
 
     A link stays a link: what it points to is changed. The file keeps its mode; a new one can be
     read by its owner only.
-
-    Raises:
-        UsageError: another program has changed the file, or it cannot be written.
     """
     path = Path(os.path.realpath(change.path))
     now = path.read_bytes() if path.exists() else None

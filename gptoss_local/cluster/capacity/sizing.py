@@ -108,12 +108,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def size(profile: Profile, goal: Goal, report: Callable[[str], None] = lambda _: None) -> Capacity:
-    """Return how many machines of this profile keep the promise.
-
-    Raises:
-        ContextOverflowError: not even one prompt and its answer fit into the cache.
-        DoesNotFitError: a user alone does not get the promised speed.
-    """
+    """Return how many machines of this profile keep the promise."""
     n_cells = goal.n_prompt + goal.n_answer
     if n_cells > profile.n_ctx:
         raise ContextOverflowError(
@@ -227,11 +222,7 @@ def size_recorded(
     requests: Sequence[Arrival],
     report: Callable[[str], None] = lambda _: None,
 ) -> list[Routed]:
-    """Return what more and more machines do with recorded requests, until all that is promised.
-
-    Raises:
-        DoesNotFitError: more machines do not help.
-    """
+    """Return what more and more machines do with recorded requests, until all that is promised."""
     found: list[Routed] = []
     for n_machines in _NUMBERS:
         report(f"{n_machines} machine{'s' * (n_machines > 1)}")

@@ -55,12 +55,7 @@ class _BenchFile(msgspec.Struct):
 
 
 def read_bench(path: Path) -> BenchSource:
-    """Return what `gptoss bench --json` has written on any machine.
-
-    Raises:
-        PathNotFoundError: there is no such file.
-        UsageError: it is another kind of file.
-    """
+    """Return what `gptoss bench --json` has written on any machine."""
     try:
         content = read_text(path, hint="`gptoss bench MODEL --json` prints one.")
         file = msgspec.json.decode(content, type=_BenchFile)
@@ -101,11 +96,6 @@ def read_arrivals(path: Path, n_ctx: int) -> list[Arrival]:
 
     Two prompts share what their first equal `hash_ids` stand for, 512 tokens each; without any, a
     prompt shares nothing.
-
-    Raises:
-        PathNotFoundError: there is no such file.
-        UsageError: it is another kind of file, or holds no request.
-        ContextOverflowError: a request does not fit into `n_ctx` tokens.
     """
     names: dict[int, int] = {}  # a hash has 64 bits, a token 31
     requests = []

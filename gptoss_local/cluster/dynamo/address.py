@@ -14,9 +14,6 @@ def own_address(host: str) -> str:
 
     Dynamo by itself knows interfaces for some of its variables only, and advertises 0.0.0.0 as it
     is, which no other machine can reach.
-
-    Raises:
-        UsageError: this machine has neither.
     """
     addresses = {
         address.address: interface

@@ -80,7 +80,11 @@ def read_request(request: Mapping[str, Any]) -> WorkerRequest:
     refused = [name for name, off in _OFF.items() if name in wanted and wanted[name] not in off]
     refused += [name for name in _ELSEWHERE if request.get(name)]
     if refused:
-        raise UsageError(f"this worker does not know {', '.join(refused)}", hint=_hint(refused))
+        hint = "A gptoss server in front of the frontend holds formats: docs/dynamo.md."
+        raise UsageError(
+            f"this worker does not know {', '.join(refused)}",
+            hint=hint if "guided_decoding" in refused else "",
+        )
     taken = {n: value for n, value in wanted.items() if n not in _OFF and n not in _FRONTENDS}
     try:
         prompt = msgspec.convert(request["token_ids"], list[_TokenId])
@@ -96,12 +100,6 @@ def read_request(request: Mapping[str, Any]) -> WorkerRequest:
         n_logprobs=options.logprobs,
         priority=priority,
     )
-
-
-def _hint(refused: list[str]) -> str:
-    if "guided_decoding" in refused:
-        return "A gptoss server in front of the frontend holds formats: docs/dynamo.md."
-    return ""
 
 
 def _sampling(options: _Options) -> SamplingParams:

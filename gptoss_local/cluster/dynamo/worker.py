@@ -68,10 +68,6 @@ def run_worker(
     """Serve until SIGTERM or SIGINT, and then until the answers that run are complete; blocks.
 
     `progress` is entered for the load, and reports the bytes of weights that are read.
-
-    Raises:
-        EngineError: the model cannot be loaded.
-        ServerUnavailableError: Dynamo cannot start.
     """
     grace_s = math.ceil(settings.grace_s) + _MARGIN_S
     defaults = _DEFAULTS | variables(place.address)
@@ -132,9 +128,6 @@ def write_model_folder(cache_dir: Path, vocabulary: Vocabulary, n_ctx_train: int
 
     It is the same for all gpt-oss models with this context, and has no chat template: the model is
     registered for completions alone, since only our own renderer is known to render harmony right.
-
-    Raises:
-        DiskError: it cannot be written.
     """
     folder = cache_dir / "dynamo" / f"o200k_harmony-{n_ctx_train}-{_VERSION}"
     if folder.is_dir():

@@ -54,8 +54,8 @@ def n_cells(facts: ModelFacts, shape: Shape) -> tuple[int, int]:
 
     Source: the constructor of `llama_kv_cache_iswa`; `llama_context` pads n_ctx.
     """
-    full = _pad(shape.n_ctx)
-    return full, _pad(min(full, facts.n_swa * (shape.n_seq + 1) + _n_ubatch(shape)))
+    full = pad(shape.n_ctx)
+    return full, pad(min(full, facts.n_swa * (shape.n_seq + 1) + _n_ubatch(shape)))
 
 
 def cache_bytes(facts: ModelFacts, shape: Shape, layer: int) -> int:
@@ -107,6 +107,7 @@ def _token_bytes(facts: ModelFacts) -> int:
 
 
 def head_bytes(facts: ModelFacts, shape: Shape) -> int:
+    """Bytes of logits; of the host's, llama.cpp allocates n_seq + 1 rows first, and more on use."""
     return shape.n_rows * facts.n_vocab * 4
 
 
@@ -170,17 +171,12 @@ def host_bytes(facts: ModelFacts, shape: Shape, *, has_experts: bool) -> int:
     """Host memory besides weights and cache if a GPU computes; experts there add small batches."""
     inputs = _n_ubatch(shape) * 4 * (facts.n_embd + 10)
     small = min(_n_ubatch(shape), MAX_HOST_BATCH) * _token_bytes(facts) if has_experts else 0
-    return mask_bytes(facts, shape) + inputs + small + output_bytes(facts, shape) + 2 * _MIB
-
-
-def output_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """The host's rows of logits; llama.cpp allocates n_seq + 1 first, and more on use."""
-    return head_bytes(facts, shape)
+    return mask_bytes(facts, shape) + inputs + small + head_bytes(facts, shape) + 2 * _MIB
 
 
 def _n_ubatch(shape: Shape) -> int:
-    return min(shape.n_batch, _pad(shape.n_ctx))
+    return min(shape.n_batch, pad(shape.n_ctx))
 
 
-def _pad(n: int) -> int:
+def pad(n: int) -> int:
     return -(-n // 256) * 256

@@ -26,8 +26,9 @@ from gptoss_local.machine.plan.memory import (
     cache_bytes,
     can_cache,
     compute_bytes,
+    head_bytes,
     host_bytes,
-    output_bytes,
+    pad,
 )
 from gptoss_local.machine.plan.options import PlanOptions
 from gptoss_local.machine.plan.placement import HOST_ONLY, Placement, iter_placements
@@ -147,14 +148,14 @@ def _rank(facts: ModelFacts, plan: Plan, options: PlanOptions) -> tuple[float, .
 def _contexts(facts: ModelFacts, options: PlanOptions) -> Iterator[int]:
     n_least = _least_ctx(facts, options)
     if options.n_ctx is not None:
-        yield _pad(min(max(options.n_ctx, n_least), facts.n_ctx_train))
+        yield pad(min(max(options.n_ctx, n_least), facts.n_ctx_train))
         return
     steps = {n for n in _CTX_STEPS if n_least <= n <= facts.n_ctx_train}
     yield from sorted(steps | {n_least or facts.n_ctx_train, facts.n_ctx_train}, reverse=True)
 
 
 def _least_ctx(facts: ModelFacts, options: PlanOptions) -> int:
-    return _pad(min(options.min_ctx or 0, facts.n_ctx_train))
+    return pad(min(options.min_ctx or 0, facts.n_ctx_train))
 
 
 def _suits_cpu(facts: ModelFacts, options: PlanOptions, n_ctx: int, n_batch: int) -> bool:
@@ -267,7 +268,9 @@ def _host(
     facts: ModelFacts, machine: Machine, options: PlanOptions, shape: Shape, placement: Placement
 ) -> HostMemory:
     """Map the weights of the host, or pin them if a GPU needs them and that is possible."""
-    checkpoints = _most_checkpoints(options)
+    checkpoints = options.checkpoint_bytes
+    if checkpoints is None:
+        checkpoints = _CHECKPOINT_BYTES
     if not placement.n_gpu_layers:
         # llama.cpp makes a copy of MXFP4 experts in an order that CPUs compute faster with.
         can_copy = not machine.lacks and not options.maps_host
@@ -276,7 +279,7 @@ def _host(
             mapped=facts.weight_bytes - copied,
             weights=copied,
             cache=all_cache_bytes(facts, shape),
-            compute=compute_bytes(facts, shape) + output_bytes(facts, shape),
+            compute=compute_bytes(facts, shape) + head_bytes(facts, shape),
             engine=_ENGINE_BYTES,
             checkpoints=checkpoints,
         )
@@ -299,10 +302,6 @@ def _host(
         checkpoints=checkpoints,
         is_pinned=weights > 0,
     )
-
-
-def _most_checkpoints(options: PlanOptions) -> int:
-    return _CHECKPOINT_BYTES if options.checkpoint_bytes is None else options.checkpoint_bytes
 
 
 def _with_fewer_checkpoints(host: HostMemory, machine: Machine) -> HostMemory:
@@ -352,10 +351,6 @@ def _is_possible(facts: ModelFacts, machine: Machine, options: PlanOptions) -> b
         for n_ctx in _contexts(facts, options)
         for n_batch in _BATCHES[:2]
     )
-
-
-def _pad(n: int) -> int:
-    return -(-n // 256) * 256
 
 
 def plan_threads(

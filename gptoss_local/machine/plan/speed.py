@@ -173,12 +173,8 @@ def _decode_s(
 def _host_bytes_s(machine: Machine) -> tuple[Bound, float]:
     """The bound of the host's reading of weights during a decode, and its speed."""
     by_ram = (machine.ram_bytes_s or RAM_BYTES_S) * _READ
-    by_cores = _n_fast_cores(machine) * _CORE_BYTES_S
+    by_cores = (machine.n_performance_cores or machine.n_cores or 8) * _CORE_BYTES_S
     return ("RAM", by_ram) if by_ram <= by_cores else ("CPU", by_cores)
-
-
-def _n_fast_cores(machine: Machine) -> int:
-    return machine.n_performance_cores or machine.n_cores or 8
 
 
 def _cpu_params_s(machine: Machine) -> float:

@@ -1,0 +1,232 @@
+"""The terminal's side of an answer: text that is never redrawn, only added to."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from rich.cells import get_character_cell_size
+
+from gptoss_local.cli._loading import show_load
+from gptoss_local.cli._output import DIM, RESET, is_plain, is_read_aloud, print_json
+from gptoss_local.events import ContentDelta, Done, Growing, ReasoningDelta, ToolCall
+from gptoss_local.printable import write_style
+from gptoss_local.quantities import per_token
+from gptoss_local.talk.answer import figures_of, wire_call
+
+if TYPE_CHECKING:
+    from gptoss_local.api.client import Client
+    from gptoss_local.talk.conversation.what_runs import CallPart
+    from gptoss_local.talk.tools import ToolResult
+
+_N_LINES = 12  # of a result; all of it is the model's
+_ROOM = 16  # cells: with as many left in the row, a word is printed before it is complete
+
+
+class Printer:
+    """Plain output: reasoning dimmed on stderr, the answer on stdout.
+
+    Args:
+        hide_reasoning: Print the answer alone.
+        stats: Say how fast each answer was.
+        wraps: On a terminal, break lines between words.
+
+    Attributes:
+        runs_tools: Calls are run and shown with their results, so they are not the answer.
+    """
+
+    runs_tools = False
+
+    def __init__(self, *, hide_reasoning: bool, stats: bool, wraps: bool = False) -> None:
+        self.hide_reasoning = hide_reasoning
+        self.stats = stats
+        self.wraps = wraps
+        is_styled = sys.stderr.isatty() and not is_plain()
+        self._dim, self._reset = (DIM, RESET) if is_styled else ("", "")
+        self._open: TextIO | None = None  # the stream whose last line has no end yet
+        self._wrap: WordWrap | None = None  # of the open stream
+
+    def show(self, event: object) -> None:
+        match event:
+            case ReasoningDelta(text) if not self.hide_reasoning:
+                self._write(sys.stderr, text, self._dim, self._reset)
+            case ContentDelta(text):
+                self._write(sys.stdout, text)
+            case ToolCall() if not self.runs_tools:
+                self._write(sys.stdout, f"{event.name}({event.arguments})")
+
+    def show_end(self, model: str, done: Done) -> None:
+        self.end()
+        if self.stats:
+            print(_figures(done), file=sys.stderr)
+
+    def show_call(self, name: str, parts: "Sequence[CallPart]") -> None:
+        """Print a call that runs without a question."""
+        self._note(f"{name}: " + "\n".join(part.text for part in parts))
+
+    def show_result(self, name: str, result: "ToolResult") -> None:
+        """Print the beginning of what a call came to."""
+        lines = result.text.rstrip().split("\n")
+        n_more = len(lines) - _N_LINES
+        more = [f"({n_more:,} more lines)"] if n_more > 0 else []
+        self._note(f"{name} → " + "\n".join([*lines[:_N_LINES], *more]))
+
+    def grow(self, client: "Client", model: str, growth: Growing) -> None:
+        """Say that a long prompt needs more context, and show the load."""
+        print(
+            f"The prompt has {growth.n_prompt:,} tokens: the context of {model} grows from "
+            f"{growth.n_ctx_before:,} to {growth.n_ctx:,}.",
+            file=sys.stderr,
+        )
+        show_load(client, {"model": model, "options": {"num_ctx": growth.n_ctx}})
+
+    def end(self) -> None:
+        if self._open is not None:
+            if self._wrap is not None:
+                self._open.write(self._wrap.flush())
+            print(file=self._open, flush=True)
+            self._open = self._wrap = None
+
+    def stopped(self) -> None:
+        self.end()
+
+    def _note(self, text: str) -> None:
+        """Print whole lines, dimmed, on stderr."""
+        self.end()
+        write_style(sys.stderr, self._dim)
+        sys.stderr.write(text)
+        write_style(sys.stderr, self._reset)
+        print(file=sys.stderr, flush=True)
+
+    def _write(self, stream: TextIO, text: str, style: str = "", reset: str = "") -> None:
+        if self._open is not stream:
+            self.end()
+            if is_read_aloud():  # dimming says nothing there
+                print("Reasoning:" if stream is sys.stderr else "Answer:", file=sys.stderr)
+            self._wrap = WordWrap() if self.wraps and stream.isatty() else None
+        write_style(stream, style)
+        stream.write(self._wrap.feed(text) if self._wrap is not None else text)
+        write_style(stream, reset)
+        stream.flush()
+        self._open = stream
+
+
+class JsonPrinter(Printer):
+    """One JSON object per event, ending in `done` with the server's figures."""
+
+    def show(self, event: object) -> None:
+        match event:
+            case ReasoningDelta(text) if not self.hide_reasoning:
+                print_json(event="reasoning", text=text)
+            case ContentDelta(text):
+                print_json(event="content", text=text)
+            case ToolCall():
+                print_json(event="tool_call", **wire_call(event)["function"])
+
+    def show_end(self, model: str, done: Done) -> None:
+        print_json(event="done", model=model, **figures_of(done))
+
+    def show_call(self, name: str, parts: "Sequence[CallPart]") -> None:
+        """It is printed as it comes."""
+
+    def show_result(self, name: str, result: "ToolResult") -> None:
+        print_json(
+            event="tool_result",
+            name=name,
+            content=result.text,
+            is_error=result.is_error,
+            seconds=round(result.seconds, 3),
+        )
+
+    def grow(self, client: "Client", model: str, growth: Growing) -> None:
+        sizes = {"prompt": growth.n_prompt, "from": growth.n_ctx_before, "to": growth.n_ctx}
+        print_json(event="context_growth", model=model, **sizes)
+
+    def stopped(self) -> None:
+        print_json(event="done", done_reason="interrupted")
+
+
+def _figures(done: Done) -> str:
+    usage, n_answer = done.usage, done.usage.n_generated
+    decode_s = usage.decode_ns / 1e9
+    rate = f", {n_answer / decode_s:.1f} tokens/s" if decode_s else ""
+    joules = sum(done.joules.values())
+    energy = f"; {joules:,.1f} J, {per_token(joules / n_answer)}" if joules and n_answer else ""
+    return (
+        f"prompt {usage.n_prompt} tokens in {usage.prefill_ns / 1e9:.2f} s; answer {n_answer} "
+        f"tokens in {decode_s:.2f} s{rate}; {done.total_ns / 1e9:.2f} s in all{energy}"
+    )
+
+
+class WordWrap:
+    """Breaks lines between words at the terminal's edge, in text that comes in pieces.
+
+    Nothing is redrawn: a word near the edge is held back until it is known to fit. Code in fences
+    and tables stay as they are.
+    """
+
+    def __init__(self) -> None:
+        self._column = 0
+        self._word, self._n_cells = "", 0  # what is held back
+        self._is_cut = False  # the beginning of the word is printed already
+        self._line = ""  # the beginning of the line, as far as it matters
+        self._is_code = False
+
+    def feed(self, text: str) -> str:
+        """Take a piece and return what can be printed now."""
+        width = shutil.get_terminal_size().columns
+        printed = "".join(self._take(char, width) for char in text)
+        if self._word and self._column + self._n_cells + _ROOM < width:
+            printed += self.flush()
+            self._is_cut = True
+        return printed
+
+    def flush(self) -> str:
+        word, self._word = self._word, ""
+        self._column += self._n_cells
+        self._n_cells = 0
+        return word
+
+    def _take(self, char: str, width: int) -> str:
+        if char == "\n":
+            return self._end_line()
+        if len(self._line) < 3 and (self._line or not char.isspace()):
+            self._line += char
+        if self._is_code or self._line.startswith(("|", "```")):
+            return self.flush() + char
+        n_cells = get_character_cell_size(char)
+        if char.isspace():
+            return self._end_word(char, n_cells, width)
+        broken = self._make_room(n_cells, width)
+        self._word += char
+        self._n_cells += n_cells
+        if n_cells > 1:  # Chinese and Japanese break anywhere
+            self._is_cut = False
+            return broken + self.flush()
+        return broken
+
+    def _make_room(self, n_cells: int, width: int) -> str:
+        """Begin a row where the word has no room; one that is longer than a row is cut there."""
+        if self._column + self._n_cells + n_cells <= width:
+            return ""
+        if self._is_cut or not self._column:
+            word = self.flush()
+            self._is_cut, self._column = True, 0  # the terminal itself begins the row
+            return word
+        self._column = 0
+        return "\n"
+
+    def _end_word(self, space: str, n_cells: int, width: int) -> str:
+        word = self.flush()
+        self._is_cut = False
+        if self._column + n_cells > width:  # the edge itself separates the words
+            return word
+        self._column += n_cells
+        return word + space
+
+    def _end_line(self) -> str:
+        if self._line.startswith("```"):
+            self._is_code = not self._is_code
+        word = self.flush()
+        self._column, self._line, self._is_cut = 0, "", False
+        return word + "\n"
