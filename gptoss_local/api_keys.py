@@ -47,7 +47,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tools: tuple[_Tool, ...] = ()
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: list[ApiKey] = []
 
 
@@ -63,7 +63,7 @@ def read_keys(path: Path) -> list[ApiKey]:
     """
     text = read_text(path, hint="`gptoss keys add NAME` makes it.")
     try:
-        keys = msgspec.convert(tomllib.loads(text), _File).keys
+        keys = msgspec.convert(tomllib.loads(text), _KeysFile).keys
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
     except msgspec.ValidationError as error:

@@ -20,7 +20,7 @@ _KNOWN_CAPABILITIES = {"Orin": "8.7", "Thor": "11.0", "": ""}  # of Jetson
 
 
 @dataclass(frozen=True)
-class Gpu:
+class ListedGpu:
     """One GPU as the driver reports it: (8, 9) is Ada."""
 
     name: str
@@ -38,7 +38,7 @@ class Facts:
         has_release: A release's build for the CPU is here.
     """
 
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[ListedGpu, ...] = ()
     driver: int | None = None
     machine: str = "x86_64"
     compiler: str | None = "c++"
@@ -46,7 +46,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Choice:
+class LlamaOrigin:
     """The way this machine gets its llama.cpp.
 
     Attributes:
@@ -69,7 +69,7 @@ class Choice:
         return bool(self.architectures)
 
 
-def choose(facts: Facts, wanted: Backend = "auto") -> Choice:
+def choose(facts: Facts, wanted: Backend = "auto") -> LlamaOrigin:
     """Decide between prebuilt, native CUDA and CPU.
 
     Raises:
@@ -81,15 +81,15 @@ def choose(facts: Facts, wanted: Backend = "auto") -> Choice:
     if wanted == "cuda":
         raise SetupError(f"No CUDA build: {reason}", advice)
     if facts.has_release:
-        return Choice((), RELEASE, facts.compiler is not None, reason, advice)
+        return LlamaOrigin((), RELEASE, facts.compiler is not None, reason, advice)
     if facts.compiler:
-        return Choice((), "", True, reason, advice)
+        return LlamaOrigin((), "", True, reason, advice)
     if not _is_x86(facts.machine):
         raise SetupError(
             "llama.cpp needs a C++ compiler on this machine, and none was found.", COMPILER_HINT
         )
     slower = f"With a C++ compiler it would use all that this CPU can do. {COMPILER_HINT}"
-    return Choice((), "cpu", False, reason, f"{advice} {slower}".strip())
+    return LlamaOrigin((), "cpu", False, reason, f"{advice} {slower}".strip())
 
 
 def read_facts(compiler: str | None, has_release: bool = False) -> Facts:
@@ -102,7 +102,7 @@ def read_facts(compiler: str | None, has_release: bool = False) -> Facts:
     return Facts(gpus, driver, platform.machine(), compiler, has_release)
 
 
-def parse_gpus(listed: str) -> tuple[tuple[Gpu, ...], int | None]:
+def parse_gpus(listed: str) -> tuple[tuple[ListedGpu, ...], int | None]:
     """Read nvidia-smi's lines `NVIDIA GeForce RTX 4090, 8.9, 580.82.07`; skip other lines.
 
     On Jetson it may know the name and the driver alone: `Orin (nvgpu), [N/A], 595.78`.
@@ -116,7 +116,7 @@ def parse_gpus(listed: str) -> tuple[tuple[Gpu, ...], int | None]:
         major, _, minor = capability.strip().partition(".")
         first = version.strip().partition(".")[0]
         if major.isdigit() and minor.isdigit() and first.isdigit():
-            gpus.append(Gpu(name.strip(), (int(major), int(minor))))
+            gpus.append(ListedGpu(name.strip(), (int(major), int(minor))))
             driver = int(first)
     return tuple(gpus), driver
 
@@ -146,16 +146,16 @@ def _obstacle(facts: Facts) -> tuple[str, str]:
     return "", ""
 
 
-def _choose_cuda(facts: Facts) -> Choice:
+def _choose_cuda(facts: Facts) -> LlamaOrigin:
     usable = _usable(facts)
     # "a": the FP4 instructions of RTX 50 are in no architecture that newer cards run, too.
     names = {f"{a}{b}{'a' if a >= 12 else ''}-real" for a, b in (gpu.capability for gpu in usable)}
     prebuilt = _prebuilt(facts)
     reason = ", ".join(f"{gpu.name} ({gpu.capability[0]}.{gpu.capability[1]})" for gpu in usable)
-    return Choice(tuple(sorted(names)), prebuilt, facts.compiler is not None, reason)
+    return LlamaOrigin(tuple(sorted(names)), prebuilt, facts.compiler is not None, reason)
 
 
-def _usable(facts: Facts) -> list[Gpu]:
+def _usable(facts: Facts) -> list[ListedGpu]:
     return [gpu for gpu in facts.gpus if gpu.capability >= OLDEST_CAPABILITY]
 
 

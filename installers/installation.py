@@ -19,7 +19,7 @@ import service
 import shell_setup
 import verification
 from environments import pip
-from gpu_choice import COMPILER_HINT, RELEASE, Choice
+from gpu_choice import COMPILER_HINT, RELEASE, LlamaOrigin
 from receipt import Places, Receipt
 from removal import stop_programs
 from steps import Log, SetupError
@@ -44,7 +44,7 @@ class Order:
     """
 
     source: str
-    choice: Choice
+    choice: LlamaOrigin
     wheels: Path
     index: str
     edit_path: bool

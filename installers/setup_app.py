@@ -17,7 +17,7 @@ import llama_wheel
 import receipt as records
 import release_files
 from environments import find_compiler
-from gpu_choice import Choice
+from gpu_choice import LlamaOrigin
 from installation import Order, install
 from receipt import Places, Receipt
 from removal import uninstall
@@ -105,7 +105,7 @@ def plan(
     places: Places,
     source: str,
     previous: Receipt | None,
-    choice: Choice,
+    choice: LlamaOrigin,
 ) -> list[str]:
     llama = f"compiled here for {', '.join(choice.architectures) or 'this CPU'}"
     if choice.prebuilt == gpu_choice.RELEASE:

@@ -1,17 +1,17 @@
 """How a machine gets its llama.cpp, for machines that are not here."""
 
 import pytest
-from gpu_choice import Choice, Facts, Gpu, choose, parse_gpus
+from gpu_choice import Facts, ListedGpu, LlamaOrigin, choose, parse_gpus
 from steps import SetupError
 
-RTX_2060 = Gpu("NVIDIA GeForce RTX 2060", (7, 5))
-RTX_3090 = Gpu("NVIDIA GeForce RTX 3090", (8, 6))
-RTX_4090 = Gpu("NVIDIA GeForce RTX 4090", (8, 9))
-RTX_5080 = Gpu("NVIDIA GeForce RTX 5080", (12, 0))
-GTX_1080 = Gpu("NVIDIA GeForce GTX 1080", (6, 1))
+RTX_2060 = ListedGpu("NVIDIA GeForce RTX 2060", (7, 5))
+RTX_3090 = ListedGpu("NVIDIA GeForce RTX 3090", (8, 6))
+RTX_4090 = ListedGpu("NVIDIA GeForce RTX 4090", (8, 9))
+RTX_5080 = ListedGpu("NVIDIA GeForce RTX 5080", (12, 0))
+GTX_1080 = ListedGpu("NVIDIA GeForce GTX 1080", (6, 1))
 
 
-def facts(*gpus: Gpu, driver: int | None = 580, **others: str | None) -> Facts:
+def facts(*gpus: ListedGpu, driver: int | None = 580, **others: str | None) -> Facts:
     return Facts(gpus, driver if gpus else None, **others)  # type: ignore[arg-type]
 
 
@@ -24,10 +24,10 @@ def facts(*gpus: Gpu, driver: int | None = 580, **others: str | None) -> Facts:
         (facts(RTX_5080), ("120a-real",), ""),  # its FP4 instructions are in no prebuilt one
         (facts(RTX_5080, RTX_4090), ("120a-real", "89-real"), ""),
         (facts(RTX_4090, GTX_1080), ("89-real",), "cu130"),
-        (facts(Gpu("NVIDIA GB10", (12, 1)), machine="aarch64"), ("121a-real",), ""),
-        (facts(Gpu("NVIDIA GH200", (9, 0)), machine="aarch64"), ("90-real",), ""),
-        (facts(Gpu("NVIDIA Thor", (11, 0)), machine="aarch64"), ("110-real",), ""),
-        (facts(Gpu("Orin (nvgpu)", (8, 7)), machine="aarch64"), ("87-real",), ""),
+        (facts(ListedGpu("NVIDIA GB10", (12, 1)), machine="aarch64"), ("121a-real",), ""),
+        (facts(ListedGpu("NVIDIA GH200", (9, 0)), machine="aarch64"), ("90-real",), ""),
+        (facts(ListedGpu("NVIDIA Thor", (11, 0)), machine="aarch64"), ("110-real",), ""),
+        (facts(ListedGpu("Orin (nvgpu)", (8, 7)), machine="aarch64"), ("87-real",), ""),
     ],
 )
 def test_gpus_get_code_of_their_own(
@@ -58,7 +58,7 @@ def test_else_the_cpu_with_the_reason(machine: Facts, reason: str, advice: str) 
 
 
 def test_cpu_is_compiled_or_prebuilt() -> None:
-    assert choose(facts(RTX_4090), "cpu") == Choice((), "", True, "You asked for the CPU.")
+    assert choose(facts(RTX_4090), "cpu") == LlamaOrigin((), "", True, "You asked for the CPU.")
     without = choose(facts(compiler=None))
     assert (without.prebuilt, without.build) == ("cpu", False)
     assert "apt install g++" in without.advice
@@ -69,9 +69,12 @@ def test_cpu_is_compiled_or_prebuilt() -> None:
 def test_reads_nvidia_smi() -> None:
     listed = "NVIDIA GeForce RTX 4090, 8.9, 580.82.07\nNVIDIA GeForce RTX 5080, 12.0, 580.82.07\n"
     assert parse_gpus(listed) == ((RTX_4090, RTX_5080), 580)
-    assert parse_gpus("NVIDIA GB10, 12.1, 580.126.09") == ((Gpu("NVIDIA GB10", (12, 1)),), 580)
-    assert parse_gpus("Orin (nvgpu), [N/A], 595.78") == ((Gpu("Orin (nvgpu)", (8, 7)),), 595)
-    assert parse_gpus("NVIDIA Thor, N/A, 580.00") == ((Gpu("NVIDIA Thor", (11, 0)),), 580)
+    assert parse_gpus("NVIDIA GB10, 12.1, 580.126.09") == (
+        (ListedGpu("NVIDIA GB10", (12, 1)),),
+        580,
+    )
+    assert parse_gpus("Orin (nvgpu), [N/A], 595.78") == ((ListedGpu("Orin (nvgpu)", (8, 7)),), 595)
+    assert parse_gpus("NVIDIA Thor, N/A, 580.00") == ((ListedGpu("NVIDIA Thor", (11, 0)),), 580)
     assert parse_gpus("A card, [N/A], 580.00") == ((), None)
     assert parse_gpus("NVIDIA-SMI has failed because it couldn't communicate") == ((), None)
     assert parse_gpus("Some GPU, [N/A], 470.1\n") == ((), None)

@@ -15,14 +15,14 @@ import pytest
 import receipt
 import removal
 import steps
-from gpu_choice import Choice
+from gpu_choice import LlamaOrigin
 from installation import Order
 from receipt import Places, Receipt
 from steps import Log, SetupError
 
 from tests.installers.conftest import INSTALLERS
 
-RTX_4090 = Choice(("89-real",), "cu130", True, "RTX 4090")
+RTX_4090 = LlamaOrigin(("89-real",), "cu130", True, "RTX 4090")
 
 
 Capture = pytest.CaptureFixture[str]
@@ -37,7 +37,7 @@ def places(tmp_path: Path) -> Places:
     return Places(tmp_path / "share/gptoss/app", tmp_path / "bin", tmp_path / "install.log")
 
 
-def order(tmp_path: Path, choice: Choice, index: str = "") -> Order:
+def order(tmp_path: Path, choice: LlamaOrigin, index: str = "") -> Order:
     return Order("/nowhere", choice, tmp_path / "wheels", index, False, False)
 
 
@@ -75,7 +75,7 @@ def test_prebuilt_comes_first_and_a_kept_wheel_before_a_build(
 
 
 def test_nothing_to_build_with_and_nowhere_to_look(places: Places, tmp_path: Path) -> None:
-    wanted = order(tmp_path, Choice(("89-real",), "cu130", False, "RTX 4090"))
+    wanted = order(tmp_path, LlamaOrigin(("89-real",), "cu130", False, "RTX 4090"))
     with pytest.raises(SetupError, match="must not be empty") as caught:
         list(installation._candidates(Log(places.log), Path("python"), "1.0", wanted))
     assert "apt install g++" in caught.value.hint

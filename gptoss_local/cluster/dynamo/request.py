@@ -37,7 +37,7 @@ _Positive = Annotated[float, msgspec.Meta(gt=0)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class _Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _EngineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The options of all three groups that our engine has, as Dynamo names them."""
 
     temperature: Annotated[float, msgspec.Meta(ge=0)] = 1.0
@@ -88,7 +88,7 @@ def read_request(request: Mapping[str, Any]) -> WorkerRequest:
     taken = {n: value for n, value in wanted.items() if n not in _OFF and n not in _FRONTENDS}
     try:
         prompt = msgspec.convert(request["token_ids"], list[_TokenId])
-        options = msgspec.convert(taken, _Options, strict=False)
+        options = msgspec.convert(taken, _EngineOptions, strict=False)
         priority = msgspec.convert((request.get("routing") or {}).get("priority") or 0, int)
     except msgspec.ValidationError as error:
         raise UsageError(in_words(error, taken)) from error
@@ -102,7 +102,7 @@ def read_request(request: Mapping[str, Any]) -> WorkerRequest:
     )
 
 
-def _sampling(options: _Options) -> SamplingParams:
+def _sampling(options: _EngineOptions) -> SamplingParams:
     penalties = Penalties(
         repeat=options.repetition_penalty,
         presence=options.presence_penalty,
@@ -119,7 +119,7 @@ def _sampling(options: _Options) -> SamplingParams:
     )
 
 
-def _stop_tokens(options: _Options, ends: list[int]) -> list[int]:
+def _stop_tokens(options: _EngineOptions, ends: list[int]) -> list[int]:
     """The ids that end an answer; the hidden ones are the model's own."""
     hidden = set(options.stop_token_ids_hidden) - (set(ends) if options.ignore_eos else set())
     return sorted({*options.stop_token_ids, *options.stop_token_ids_visible, *hidden})
