@@ -1,6 +1,6 @@
 """The file of API keys: names, hashes and limits. The keys themselves are in no file of ours.
 
-People may edit it: what they wrote there, with its comments, stays when a key is added or removed.
+People may edit it: their text and comments stay when a key is added or removed.
 """
 
 import secrets

@@ -1,6 +1,6 @@
-"""Answers of other servers, read up to a limit: for clients of httpx2, also those of libraries.
+"""Answers of other servers, read up to a limit: for clients of httpx2, also in libraries.
 
-None may be compressed, as a client unpacks what arrives at once: a kilobyte may be a gigabyte.
+None may be compressed, as a client unpacks a piece at once: a kilobyte may be a gigabyte.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
-"""The header of requests whose answers are bounded."""
+"""The header of requests with bounded answers."""
 
 
 def bound(response: httpx2.Response, n_most: float) -> None:

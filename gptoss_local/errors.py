@@ -17,13 +17,13 @@
     ├── DownloadError                4        502   the hub or the network fails
     ├── DiskError                    4        500   the disk fails, or may not be written
     │   └── DiskFullError            4        507
-    ├── DoesNotFitError              5        507   the memory, or what was wished of it
+    ├── DoesNotFitError              5        507   the memory, or a wish for it
     ├── ConvertError                 6        422   the checkpoint cannot become a GGUF
     ├── ServerUnavailableError       7        503   no server answers, or it cannot start
     │   ├── ServerBusyError          7        503   too many requests wait already
     │   └── RateLimitError           7        429   an API key is over a limit of its own
     ├── ContextOverflowError         8        400   prompt + answer do not fit in n_ctx
-    ├── VerifyError                 11        422   a GGUF is not what it should be
+    ├── VerifyError                 11        422   a GGUF is damaged or wrong
     ├── HistoryError                12        500   the file of chats cannot be used
     │   └── ChatNotFoundError        3        404   a chat or turn that is not there
     ├── BrokenCallError              1        502   a call that is being streamed breaks off
@@ -45,9 +45,9 @@ _Error = TypeVar("_Error", bound="GptOssError")
 
 
 class GptOssError(Exception):
-    """Base of the tree: one sentence that says what happened, one that says what to do.
+    """Base of the tree: a message, and a hint.
 
-    `message` says what happened, in a full sentence without trailing advice. `hint` is the next
+    `message` describes the error in a full sentence without trailing advice. `hint` is the next
     thing to do, ideally a command; empty when there is nothing to add.
     """
 
@@ -165,7 +165,7 @@ class ContextOverflowError(GptOssError):
     """A prompt, or a prompt and its answer, are longer than the context.
 
     `n_prompt` are the tokens of a prompt that nothing has been done with yet (None: something has),
-    `n_ctx` those of the context that it does not fit in. The model can read `n_ctx_max`.
+    `n_ctx` the tokens of the context, which is too small. The model can read `n_ctx_max`.
     """
 
     exit_code = 8

@@ -1,4 +1,4 @@
-"""Keep what several owners have made, within one bound for all, without favour for the busiest."""
+"""Keep values of several owners within one bound, without favour for the busiest."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -11,8 +11,8 @@ V = TypeVar("V")
 class FairStore(Generic[V]):
     """Values by owner and id. Threads may share it.
 
-    Over the bound, the owner that has the most loses what it has used least recently. So no owner
-    can push out all that another one keeps.
+    Over the bound, the owner that has the most loses its least recently used value. So no owner can
+    push out all values of another one.
     """
 
     def __init__(self, max_bytes: int, n_bytes_of: Callable[[V], int]) -> None:

@@ -23,7 +23,7 @@ _large = ThreadPoolExecutor(1, "large")
 
 
 class NotWantedError(Exception):
-    """Ends work in a thread whose client has left. Users never see it."""
+    """Ends a thread's work after its client has left. Users never see it."""
 
 
 async def run_off_loop(work: Callable[[Check], T], n_bytes: int) -> T:

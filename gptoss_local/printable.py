@@ -11,7 +11,7 @@ import unicodedata
 from typing import TextIO
 
 _CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and newline, DEL, C1
-_DIRECTION = r"\u202a-\u202e\u2066-\u2069"  # with which code reads as what it is not
+_DIRECTION = r"\u202a-\u202e\u2066-\u2069"  # with which code is read in another order
 _UNSAFE = re.compile(f"[{_CONTROL}{_DIRECTION}]")
 _CR_OR_UNSAFE = re.compile(rf"\r(?=\n)|({_UNSAFE.pattern})")
 _BLANK = re.compile(  # letters, marks and symbols of which nothing is drawn
@@ -28,15 +28,15 @@ _BREAKS = str.maketrans(_SHORT)
 
 
 def printable(text: str) -> str:
-    """Drop what a terminal would obey; line ends and tabs stay. Works on any piece of a stream.
+    """Drop control characters; line ends and tabs stay. Works on any piece of a stream.
 
-    Without its ESC or C1 byte, what is left of a control sequence is harmless text.
+    Without its ESC or C1 byte, the rest of a control sequence is harmless text.
     """
     return _UNSAFE.sub("", text)
 
 
 def shown(text: str) -> str:
-    r"""Write what a terminal would obey as `\u001b`, which means the same character in JSON."""
+    r"""Write control characters as `\u001b`, which means the same character in JSON."""
     return _CR_OR_UNSAFE.sub(lambda found: _escaped(found[1]) if found[1] else "", text)
 
 
@@ -46,7 +46,7 @@ def on_one_line(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Write what cannot be seen, and marks that draw over others, as `\n`, `\u200b`, `\u0338`.
+    r"""Write invisible characters, and marks that draw over others, as `\n`, `\u200b`, `\u0338`.
 
     Two marks above or below a letter stay, with which words are written.
     """
@@ -67,7 +67,7 @@ def visible(text: str) -> str:
 def in_order(text: str) -> str:
     """Keep each right-to-left word where it stands, with invisible marks of ours around it.
 
-    Otherwise such words swap places with each other, and with what is between them. Source:
+    Otherwise such words swap places with each other, and with the text between them. Source:
     Unicode Technical Standard 55.
     """
     return _RIGHT_TO_LEFT.sub("\u200e\\g<0>\u200e", text)
@@ -82,7 +82,7 @@ def _escaped(char: str) -> str:
 
 
 class CleanStream(io.TextIOWrapper):
-    """A text stream that shows what a terminal would obey; `write_raw` is for our own styles."""
+    """A text stream that shows control characters; `write_raw` is for our own styles."""
 
     _source: io.TextIOWrapper
 
@@ -108,7 +108,7 @@ class CleanStream(io.TextIOWrapper):
 
 
 def clean_streams() -> None:
-    """Clean what goes to a terminal, and all that is said on stderr, which may be a log.
+    """Clean all output to a terminal, and stderr, which may be a log.
 
     Data on stdout stays as it is in a pipe or a file.
     """

@@ -24,7 +24,7 @@ def each_step(say: Callable[[str], None]) -> Progress:
 def each_tenth(say: Callable[[str], None]) -> Progress:
     """Make a Progress that says a line of bytes, rate and time left per 10 % of each step.
 
-    Several tenths passed in one call are one line; what the first call reports counts for no rate.
+    Several tenths passed in one call are one line; the first call's bytes count for no rate.
     """
     steps: dict[str, _Tenths] = {}
 

@@ -9,7 +9,7 @@ import msgspec
 from gptoss_local.errors import UsageError
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i)?B?", re.IGNORECASE)
-_MOST_BYTES = 2.0**60  # far below what 64 bits can say
+_MOST_BYTES = 2.0**60  # far below the limit of 64 bits
 _UNITS_S = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 _FOREVER_S = 1e9

@@ -52,15 +52,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     preset: Preset = "balanced"
     """Purpose of plans: `latency`, `throughput` or `quiet`; other settings win."""
     context_length: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Tokens of context a model is loaded with, at most what it was made for; 0: what fits."""
+    """Tokens of context a model is loaded with, at most the model's own; 0: as many as fit."""
     threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     """CPU threads of the engine; 0 takes one per physical core."""
     gpu_layers: Annotated[int, msgspec.Meta(ge=-1)] = -1
-    """Layers kept in VRAM, the last ones; -1: all of what a token reads whole."""
+    """Layers kept in VRAM, the last ones; -1: all; their experts may be in RAM."""
     cpu_moe: Annotated[int, msgspec.Meta(ge=-1)] = -1
-    """Layers, from the first, whose experts stay in RAM; -1: as few as possible."""
+    """Layers, from the first, with their experts in RAM; -1: as few as possible."""
     vram: str = ""
-    """Most of each GPU's memory to use, `12GiB`; empty: what is free."""
+    """Most of each GPU's memory to use, `12GiB`; empty: all free memory."""
     kv_type: KvType = "f16"
     """Type of the cached keys and values; `q8_0` takes half the memory of `f16`."""
     num_parallel: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
@@ -77,9 +77,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     insecure: bool = False
     """Let the server listen to other machines without an API key."""
     allowed_hosts: str = ""
-    """Names under which the server may be asked, besides those of this machine: `nas.lan,gpu`."""
+    """Names under which the server may be asked, besides this machine's: `nas.lan,gpu`."""
     origins: str = ""
-    """Web pages that may call the server, besides those of this machine: `https://a.example,*`."""
+    """Web pages that may call the server, besides this machine's: `https://a.example,*`."""
     speculation: bool = True
     """Draft tokens that repeat the conversation, where that is faster; answers stay the same."""
     checkpoint_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -100,13 +100,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     theme: str = "textual-dark"
     """Colours of the chat; `/theme` lists their names."""
     keys: dict[str, str] = {}
-    """Keys of the chat by what they do: `"chat.effort" = "f9"`; docs/chat.md has the names."""
+    """Keys of the chat by their action: `"chat.effort" = "f9"`; docs/chat.md has the names."""
     tools: dict[str, ToolCommand] = {}
     """Commands that the model may use in the chat, `[tools.NAME]`; docs/tools.md has an example."""
     enabled_tools: str = ""
     """Built-in tools that new chats have: `python,browser,read_file`."""
     read_folder: Path | None = None
-    """The folder whose text files `read_file` reads; if not set, where a chat in the terminal was
+    """The folder with the text files of `read_file`; if not set, where a chat in the terminal was
     started, unless that is the home folder."""
     api_tools: str = ""
     """Tools that the server may run for requests without a user's key:
@@ -239,7 +239,7 @@ def unknown_variables() -> list[str]:
 
 
 def settings_without_file() -> Settings:
-    """Return what variables and defaults say, for where config.toml cannot be used.
+    """Return the settings of variables and defaults, as config.toml cannot be used.
 
     Raises:
         UsageError: a variable has the wrong type.

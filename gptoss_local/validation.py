@@ -1,4 +1,4 @@
-"""Turns a validator's message into plain English: what must stand where, and what stands there."""
+"""Turns a validator's message into plain English: the wanted value, its place, the present one."""
 
 import re
 from typing import Any
@@ -24,7 +24,7 @@ _MAX_SHOWN = 40  # characters of a value
 
 
 def in_words(error: msgspec.DecodeError | msgspec.ValidationError, values: Any = None) -> str:
-    """Say what is wrong, e.g. `port must be a whole number, not 'abc'`.
+    """Describe the mistake, e.g. `port must be a whole number, not 'abc'`.
 
     With `values`, which were converted, the wrong one is quoted.
     """

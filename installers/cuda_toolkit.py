@@ -10,7 +10,7 @@ from pathlib import Path
 
 from steps import SetupError, answer_of
 
-# 13.3 fixed what nvcc 13.2 compiled wrongly, 13.2 the clash with glibc 2.42 that 13.0 has; 13.4
+# 13.3 fixed wrong code of nvcc 13.2, 13.2 the clash with glibc 2.42 that 13.0 has; 13.4
 # supports GCC 16. With machine code for the exact GPU, every driver of CUDA 13 runs it.
 _VERSION = "13.4.3"
 COMPILER = f"cuda-toolkit[nvcc,cccl,cudart,cublas]=={_VERSION}"
@@ -24,7 +24,7 @@ _FOLDERS = (
 
 
 def build_environment(site: Path) -> dict[str, str]:
-    """Complete the toolkit in `site` and return what makes CMake find it, and no other one.
+    """Complete the toolkit in `site` and return variables that make CMake find this one.
 
     Raises:
         SetupError: the driver's library is not there to link with.

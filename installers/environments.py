@@ -57,7 +57,7 @@ def pip(log: Log, python: Path, *arguments: str | Path, doing: str) -> None:
     """Run pip in an environment; `doing` completes "pip failed to".
 
     Files that have arrived whole are in pip's cache, and an interrupted run finds them there. Since
-    version 25.1 pip also resumes a file whose connection broke; older ones ignore that variable.
+    version 25.1 pip also resumes a file after a broken connection; older ones ignore that variable.
     """
     log.run(
         [python, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments],
@@ -71,7 +71,7 @@ def pip(log: Log, python: Path, *arguments: str | Path, doing: str) -> None:
 
 
 def install_dependencies(log: Log, python: Path, *options: str, is_cuda: bool = False) -> None:
-    """Install what gptoss needs: these files, by their hashes, or nothing."""
+    """Install the dependencies of gptoss: these files, by their hashes, or nothing."""
     names = ["requirements.txt", *(["requirements-cuda.txt"] if is_cuda else [])]
     files = [Path(__file__).with_name(name) for name in names]
     wanted = [word for file in files for word in ("--requirement", file)]

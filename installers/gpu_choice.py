@@ -10,7 +10,7 @@ Backend = Literal["auto", "cuda", "cpu"]
 
 OLDEST_DRIVER = 580  # of NVIDIA: the first of CUDA 13, and good for all of its minor versions
 OLDEST_CAPABILITY = (7, 5)  # RTX 20; CUDA 13 compiles for nothing older
-# What llama-cpp-python's index holds for CUDA 13, after its build-wheels-cuda.yaml: machine code
+# Wheels of llama-cpp-python's index for CUDA 13, by its build-wheels-cuda.yaml: machine code
 # for these. RTX 50 would run it as PTX of capability 9.0, without its FP4 instructions.
 PREBUILT_CAPABILITIES = {(7, 5), (8, 0), (8, 6), (8, 9), (9, 0)}
 RELEASE = "release"  # its build for any CPU, in place of a part of that index
@@ -50,12 +50,12 @@ class LlamaOrigin:
     """The way this machine gets its llama.cpp.
 
     Attributes:
-        architectures: What the CUDA code is compiled for, `89-real`; empty for the CPU.
+        architectures: Of the CUDA code, `89-real`; empty for the CPU.
         prebuilt: Part of the maintainer's index to try first, `cu130`, or `RELEASE`; empty for
             none.
         build: Compile here, if no prebuilt one exists or it does not suit.
         reason: Why, in a sentence for the user.
-        advice: What the user could do for a better one; empty if nothing.
+        advice: How the user could get a better one; may be empty.
     """
 
     architectures: tuple[str, ...]

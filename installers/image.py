@@ -74,7 +74,7 @@ def add_driver(log: Log, folder: Path) -> None:
 def fill(log: Log, environment: Path, wheel: Path, architectures: tuple[str, ...]) -> None:
     """Install gptoss with this llama.cpp into a new environment, and check that it loads.
 
-    That of a GPU loads only where the driver is.
+    A llama.cpp for GPUs loads only with a driver.
     """
     log.say(f"installing gptoss into {environment}")
     python = environments.make_environment(log, environment)

@@ -54,7 +54,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Package:
-    """gptoss as a wheel, with its version and that of llama-cpp-python which it pins."""
+    """gptoss as a wheel, its version, and the version of llama-cpp-python that it pins."""
 
     wheel: Path
     version: str

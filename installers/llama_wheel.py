@@ -99,7 +99,7 @@ def build(
     """Return the wheel in `folder`, compiled unless it is there; the only slow step.
 
     Args:
-        log: Gets what the compilers print.
+        log: Gets the compilers' output.
         version: Of the binding; its source comes from the package index.
         args: CMake's options.
         folder: Where the wheel goes; the build is next to it.

@@ -1,4 +1,4 @@
-"""Record where an installation is and what it put elsewhere, so that it can be removed."""
+"""Record the files of an installation, so that they can be removed."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def places() -> Places:
 
 
 def read(app: Path) -> Receipt | None:
-    """Return the record of what is installed; None if nothing is."""
+    """Return the record of an installation; None without one."""
     path = app / "install.json"
     if not path.is_file():
         return None

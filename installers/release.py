@@ -1,6 +1,6 @@
 """Make all files of a release: `python installers/release.py --out dist`, with the extra `release`.
 
-    --dry-run        build and check gptoss's own package, and say what else would be made
+    --dry-run        build and check gptoss's own package, and list the other files
     --arch aarch64   llama.cpp for this architecture; may be repeated, the default is this machine's
 
 The package is the same, byte for byte, whenever the source is. llama.cpp's wheel is compiled once.
@@ -8,7 +8,7 @@ The package is the same, byte for byte, whenever the source is. llama.cpp's whee
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - before an older Python trips over what follows
+if sys.version_info < (3, 11):  # noqa: UP036 - before an older Python trips over the imports
     sys.exit("gptoss needs Python 3.11 or newer")
 
 import argparse
@@ -109,7 +109,7 @@ def add_the_rest(log: Log, out: Path, wheels: Path, archs: list[str]) -> None:
 
 
 def further(wheels: Path, archs: list[str]) -> list[str]:
-    """Return what a real run adds, a line for each."""
+    """List the files that a real run adds."""
     version = _llama_version()
     lines = []
     for arch in archs:

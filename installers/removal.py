@@ -1,4 +1,4 @@
-"""Remove gptoss: what its receipt lists, and on request models and chats."""
+"""Remove the files of gptoss's receipt, and on request models and chats."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ def uninstall(
     dry_run: bool,
     confirm: Callable[[str], None],
 ) -> None:
-    """Remove the program; say what stays, and where.
+    """Remove the program, and list the files that stay.
 
     With `purge`, models, chats, settings, caches and logs are removed, too. `confirm` asks the
     user and raises SetupError if the answer is no.
@@ -76,7 +76,7 @@ def uninstall(
 
 
 def stop_programs(places: Places, environment: Path) -> None:
-    """Stop what runs from the app folder, and no other gptoss."""
+    """Stop programs from the app folder, and no other gptoss."""
     answer_of([python_of(environment), "-c", _STOP, places.app / "env-"])
 
 

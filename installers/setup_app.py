@@ -1,11 +1,11 @@
-"""Install, upgrade or remove gptoss for one user: what install.sh and install.ps1 hand over to.
+"""Install, upgrade or remove gptoss for one user, for install.sh and install.ps1.
 
 Run those; they find a Python for this. `--help` lists the options.
 """
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - before an older Python trips over what follows
+if sys.version_info < (3, 11):  # noqa: UP036 - before an older Python trips over the imports
     sys.exit("gptoss needs Python 3.11 or newer")
 
 import argparse

@@ -24,7 +24,7 @@ def check_command(places: Places) -> None:
 
 
 def put_on_path(places: Places, environment: Path, receipt: Receipt, edit: bool) -> list[str]:
-    """Make `gptoss` a command with completion; return what the user must know.
+    """Make `gptoss` a command with completion; return notes for the user.
 
     With `edit` the start-up file of the user's shell gets a line, where one is needed.
     """
@@ -120,7 +120,7 @@ def _startup_file(shell: str) -> Path:
 
 
 def _add_lines(file: Path, lines: list[str], receipt: Receipt) -> None:
-    """Append lines that end in `MARK`; those of an earlier installation make room."""
+    """Append lines that end in `MARK`, in place of an earlier installation's."""
     is_ours = receipt.edited.get(str(file), not file.exists())
     data = _without_ours(file.read_bytes()) if file.exists() else b""
     data += b"\n" if data and not data.endswith(b"\n") else b""
@@ -132,7 +132,7 @@ def _add_lines(file: Path, lines: list[str], receipt: Receipt) -> None:
 def _remove_lines(file: Path, is_ours: bool) -> None:
     if not file.is_file():
         return
-    data = file.read_bytes()  # bytes: the file is the user's, in whatever encoding
+    data = file.read_bytes()  # bytes: the user's file may have any encoding
     kept = _without_ours(data)
     if is_ours and not kept:
         file.unlink()

@@ -1,4 +1,4 @@
-"""Provide what every part of the installer needs: to print, log, run a program, and fail.
+"""Print, log, run a program and fail, for all parts of the installer.
 
 Standard library alone, because all of the installer runs before anything is installed.
 """
@@ -18,9 +18,9 @@ _SILENCE_S = 20.0
 
 
 class SetupError(Exception):
-    """Something that stops the installer: what happened, and what to do about it.
+    """A reason to stop the installer, and what to do about it.
 
-    `tail` is what a program that failed printed last.
+    `tail` has the last lines of a failed program.
     """
 
     def __init__(self, message: str, hint: str, tail: str = "") -> None:
@@ -74,14 +74,15 @@ class Log:
         env: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> None:
-        """Run a program; what it prints goes into the file, and its end into the error if it fails.
+        """Run a program; its output goes into the file, and the end of it into the error if it
+        fails.
 
         Args:
             command: The program and its arguments; it gets no input.
-            failed: The sentence that says what could not be done.
-            hint: What the user can do then.
-            doing: What a message says is still running, whenever nothing was said for a while.
-            env: Variables besides those of this process.
+            failed: The message of the error.
+            hint: A way out for the user.
+            doing: The name of the work, for messages that it still runs.
+            env: More variables than this process has.
             on_line: Sees every line as it comes.
 
         Raises:
@@ -160,7 +161,7 @@ def _lock(fd: int) -> bool:
 def answer_of(
     command: Command, env: Mapping[str, str] | None = None, statuses: tuple[int, ...] = (0,)
 ) -> str | None:
-    """Return what a program prints; None if it is missing, takes a minute or fails."""
+    """Return a program's output; None if it is missing, takes a minute or fails."""
     try:
         done = subprocess.run(
             [str(word) for word in command],

@@ -1,4 +1,4 @@
-"""Check what was installed: its llama.cpp, what doctor says, an answer of nano."""
+"""Check an installation: its llama.cpp, the verdict of doctor, an answer of nano."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def check_answer(log: Log, environment: Path) -> str:
 
 
 def problems(environment: Path) -> list[str]:
-    """Return what `gptoss doctor` finds wrong, each with what to do about it."""
+    """Return the problems that `gptoss doctor` finds, with its advice."""
     program = program_of(environment, "gptoss")
     shown = answer_of([program, "doctor", "--json"], statuses=(0, 1))  # 1: it found some
     if not shown:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Chat:
-    """The messages of one conversation, and what its next question is asked with.
+    """The messages of one conversation, and the settings of its next question.
 
     Attributes:
         think: As `think` of `POST /api/chat`.
@@ -27,7 +27,7 @@ class Chat:
         options: As `options` there.
         format: As `format` there; None for text.
         keep_alive: As `keep_alive` there; None leaves it to the server.
-        tools: What the model may call; None: nothing.
+        tools: Those that the model may call, if any.
         answer: The newest one.
     """
 
@@ -45,12 +45,12 @@ class Chat:
     _exchange: list[dict[str, Any]] = field(default_factory=list, init=False)
 
     def load_request(self) -> dict[str, Any]:
-        """Return what loads the model as the next question needs it."""
+        """Return a request that loads the model for the next question."""
         keep_alive = {} if self.keep_alive is None else {"keep_alive": self.keep_alive}
         return {"model": self.model, "options": self.options, **keep_alive}
 
     def ask(self, text: str) -> bool:
-        """Print the answer as it comes, and run what it calls; False when Ctrl-C stopped it.
+        """Print the answer as it comes, and run its calls; False when Ctrl-C stopped it.
 
         Raises:
             GptOssError: there is no whole answer; the question is taken back.

@@ -26,7 +26,7 @@ class CleanConsole(Console):
 
 
 class _Raw:
-    """A clean stream for Rich, whose output is clean already."""
+    """A clean stream for Rich, which cleans its own output."""
 
     def __init__(self, stream: CleanStream) -> None:
         self._stream = stream

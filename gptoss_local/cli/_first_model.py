@@ -58,7 +58,7 @@ def offer_download(name: str, settings: Settings) -> bool:
 
 
 def ask_for_model(settings: Settings, machine: "Machine | None" = None) -> str:
-    """Show what this machine can run, and download the chosen model.
+    """List the models for this machine, and download the chosen one.
 
     Raises:
         KeyboardInterrupt: the user leaves.

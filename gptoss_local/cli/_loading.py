@@ -1,4 +1,4 @@
-"""A load that the server does, watched: one bar, whatever number of tries it takes."""
+"""Watch a load of the server: one bar for any number of tries."""
 
 import sys
 from contextlib import suppress
@@ -23,7 +23,7 @@ def show_load(client: "Client", body: dict[str, Any], *, if_interrupted: str = "
 
 
 def continues(model: str) -> str:
-    """Say what becomes of a load whose command was ended: other clients may wait for it."""
+    """Say that the load outlives the command, as other clients may wait for it."""
     return f"The load continues; `gptoss stop {model}` ends it."
 
 

@@ -1,4 +1,4 @@
-'''Modelfiles: how Ollama's users write down what a model is made of.
+'''Modelfiles: Ollama's recipes for models.
 
     FROM nano
     PARAMETER temperature 0.2

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what these need before they ask the server."""
+"""Options that several commands share, and the steps before they ask the server."""
 
 import os
 import re
@@ -119,7 +119,7 @@ def entry_to_read(model: str, settings: Settings) -> "ModelEntry":
 
 
 def keep_alive_of(text: str) -> str | int:
-    """Return what --keep-alive says as the API takes it; a number counts seconds."""
+    """Return the value of --keep-alive as the API takes it; a number counts seconds."""
     parse_keep_alive(text)
     return int(text) if text.lstrip("-").isdigit() else text
 
@@ -148,7 +148,7 @@ def running_server(settings: Settings) -> "Client":
 
 
 def server_for(model: str, settings: Settings) -> "Client":
-    """Make sure that a model's file and a server are there; show what takes time."""
+    """Make sure that a model's file and a server are there; show progress."""
     from gptoss_local.models.store import find_model
 
     try:

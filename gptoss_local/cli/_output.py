@@ -177,13 +177,13 @@ def _shown_progress(*, tenths: bool, quiet: bool) -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     rate = (TransferSpeedColumn(), TimeRemainingColumn())
     console = CleanConsole(stderr=True)
-    # What others print in that time would come back as styles.
+    # Otherwise Rich would restyle the output of others.
     bar = Bar(*columns, *rate, console=console, redirect_stdout=False, redirect_stderr=False)
     tasks: dict[str, TaskID] = {}
 
     def report(what: str, done: int, total: int) -> None:
         bar.start()  # with the first report, as often there is nothing to do
-        if what not in tasks:  # what an earlier run did counts for no rate
+        if what not in tasks:  # the work of an earlier run counts for no rate
             tasks[what] = bar.add_task(what, total=total, completed=done)
         bar.update(tasks[what], completed=done, total=total)
 

@@ -1,4 +1,4 @@
-"""A benchmark as a picture, in SVG or PNG, and what it was measured on."""
+"""A benchmark as a picture, in SVG or PNG, with a line about the machine."""
 
 import warnings
 from collections.abc import Sequence

@@ -43,7 +43,7 @@ class Printer:
         self.wraps = wraps
         is_styled = sys.stderr.isatty() and not is_plain()
         self._dim, self._reset = (DIM, RESET) if is_styled else ("", "")
-        self._open: TextIO | None = None  # the stream whose last line has no end yet
+        self._open: TextIO | None = None  # the stream with an unfinished line
         self._wrap: WordWrap | None = None  # of the open stream
 
     def show(self, event: object) -> None:
@@ -65,7 +65,7 @@ class Printer:
         self._note(f"{name}: " + "\n".join(part.text for part in parts))
 
     def show_result(self, name: str, result: "ToolResult") -> None:
-        """Print the beginning of what a call came to."""
+        """Print the beginning of a result."""
         lines = result.text.rstrip().split("\n")
         n_more = len(lines) - _N_LINES
         more = [f"({n_more:,} more lines)"] if n_more > 0 else []
@@ -167,13 +167,13 @@ class WordWrap:
 
     def __init__(self) -> None:
         self._column = 0
-        self._word, self._n_cells = "", 0  # what is held back
+        self._word, self._n_cells = "", 0  # held back
         self._is_cut = False  # the beginning of the word is printed already
         self._line = ""  # the beginning of the line, as far as it matters
         self._is_code = False
 
     def feed(self, text: str) -> str:
-        """Take a piece and return what can be printed now."""
+        """Take a piece and return the part that can be printed now."""
         width = shutil.get_terminal_size().columns
         printed = "".join(self._take(char, width) for char in text)
         if self._word and self._column + self._n_cells + _ROOM < width:

@@ -1,4 +1,4 @@
-"""The line-by-line chat of `gptoss chat`: a conversation that is saved as that of the screen is."""
+"""The line-by-line chat of `gptoss chat`: a conversation that is saved like one on the screen."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ class SavedChat(Chat):
 
     Attributes:
         history: Where.
-        saved: The chat as it is there, without what is said now.
+        saved: The chat as it is there, without the current exchange.
     """
 
     history: History

@@ -9,11 +9,11 @@ from gptoss_local.printable import clean_streams
 
 
 def ready_streams() -> None:
-    """Make sure that there are three streams, which print what they can of any text.
+    """Make sure that there are three streams, which print any text as far as they can.
 
     Python sets a closed stream (`<&-`, a service) to None, and the next file that is opened would
-    get its number. What an encoding lacks becomes `?`: cp1252, of pipes on Windows, has no emoji.
-    What a terminal would obey is shown instead.
+    get its number. Characters that an encoding lacks become `?`: cp1252, of pipes on Windows, has
+    no emoji. Control sequences are shown instead of obeyed.
     """
     for name, mode, flag in (
         ("stdin", "r", os.O_RDONLY),

@@ -183,7 +183,7 @@ def _decision(tool: RunnableTool, parts: Sequence[CallPart]) -> Decision | None:
 
 
 def _forget_typed() -> None:
-    """Drop what was typed before the question was there."""
+    """Drop keys that were typed before the question."""
     if sys.platform == "win32":
         import msvcrt
 

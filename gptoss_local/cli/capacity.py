@@ -36,7 +36,7 @@ def capacity(
     answer: Annotated[int, typer.Option(min=2, help="Tokens of an answer with reasoning.")] = 300,
     json: Json = False,
 ) -> None:
-    """A simulation of the scheduler says what the users get."""
+    """The speed for the users comes from a simulation of the scheduler."""
     from gptoss_local.cluster.capacity.sizing import Goal, Promise
     from gptoss_local.cluster.capacity.source import read_bench
 

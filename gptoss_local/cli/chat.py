@@ -130,12 +130,12 @@ def _show(settings: Settings, history: "History", conversation: "Conversation") 
     async def run() -> None:
         try:
             await app.run_async()
-        finally:  # what tools have started ends with the chat
+        finally:  # processes of tools end with the chat
             await toolbox.close()
             await sources.close()
 
     asyncio.run(run())
-    conversation.store()  # raises what cannot be: the last answer is not what was on the screen
+    conversation.store()  # raises if the last answer on the screen could not be saved
 
 
 def welcome() -> None:

@@ -1,7 +1,7 @@
 """`gptoss completion`: a script that asks `gptoss __complete` for candidates at every Tab.
 
 It asks the command as it was typed, so that a shell completes for the gptoss that it will run. No
-shell evaluates what it prints.
+shell evaluates its output.
 """
 
 import re
@@ -76,7 +76,7 @@ Register-ArgumentCompleter -Native -CommandName gptoss -ScriptBlock {
 }
 """
 _TIMEOUT_S = 0.5
-# Any file of the models folder is a name, and a shell might obey what one says.
+# Any file of the models folder is a name, and a shell might obey one.
 _PLAIN = re.compile(r"[a-z0-9_.:/-]+")
 
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH, "powershell": _POWERSHELL}

@@ -34,7 +34,7 @@ _MEANINGS: dict[str, tuple[Any, str]] = {
     "search_key": ("", "none"),
     "home": (None, "the platform's folders"),
 }
-"""The value of each setting that leaves the choice to gptoss, and what that means."""
+"""The value of each setting that leaves the choice to gptoss, with its meaning."""
 
 
 def config(

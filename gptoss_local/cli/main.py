@@ -64,7 +64,7 @@ GROUPS = {
 """In the order of the help; the docstring of each function says more."""
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
-_CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]  # what typer keeps to itself
+_CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]  # a private class of typer
 _HIDDEN = ("list", "start")  # the names Ollama's users type
 _FUNCTIONS = {"import": "import_", "list": "ls", "start": "serve"}
 _MODULES = {
@@ -229,6 +229,6 @@ def _known(error: GptOssError | OSError | UnicodeEncodeError) -> GptOssError:
     if isinstance(error, GptOssError):
         return error
     if isinstance(error, OSError):
-        discard_stdout()  # which may be what is full
+        discard_stdout()  # as its disk may be full
         return system_error(error)
     return UsageError("an argument or a line of the input is not text")

@@ -129,7 +129,7 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list it.")] = False,
     json: Json = False,
 ) -> None:
-    """They are uploads of which nothing was made in ten minutes, and what killed processes left,
+    """They are uploads of which nothing was made in ten minutes, and leftovers of killed processes,
     also in the cache. While a manifest cannot be read, weights and uploads stay, with exit code 10.
     """
     from gptoss_local.models.store import find_garbage

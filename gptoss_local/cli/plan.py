@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 64
 _SHOWN_BYTES = 50_000_000  # less is 0.0 GiB
-_PARTS = (  # letter, colour, what, in the order of a bar
+_PARTS = (  # letter, colour, name, in the order of a bar
     ("#", "cyan", "weights"),
     ("=", "green", "cache"),
     ("+", "yellow", "compute"),
@@ -174,7 +174,7 @@ def _beside(settings: Settings) -> list[str]:
     client = Client(settings)
     try:
         models = client.running_models() if client.is_running() else []
-    except GptOssError:  # another program, or a key that we lack: it does not say what it has
+    except GptOssError:  # another program, or a key that we lack
         return []
     names = ", ".join(model.name for model in models)
     text = f"This plan uses only what is free while the server has these in memory: {names}."

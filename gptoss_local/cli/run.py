@@ -137,7 +137,7 @@ def run(
 
 @contextmanager
 def _tools_of(chat: Chat, settings: Settings, tools: str | None, allow: str) -> Iterator[None]:
-    """Give a conversation its tools, and end what they have started."""
+    """Give a conversation its tools, and end their processes afterwards."""
     if tools is None:
         if allow:
             raise UsageError("--allow needs --tools")
@@ -156,8 +156,8 @@ def _tools_of(chat: Chat, settings: Settings, tools: str | None, allow: str) -> 
 def with_values(arguments: Sequence[str]) -> list[str]:
     """Give a bare `--think` or `--tools` its value; others stay as they are.
 
-    Ollama's users leave out that of `--think`. A word after `--tools` is its value only if it names
-    tools, as a model or a prompt may stand there.
+    Ollama's users leave it out after `--think`. A word after `--tools` is its value only if it
+    names tools, as a model or a prompt may stand there.
     """
     given = list(arguments)
     for n, argument in enumerate(given):
@@ -187,7 +187,7 @@ def _are_tools(word: str) -> bool:
 
 
 def _is_text(model: str | None) -> TypeGuard[str]:
-    """Return whether what stands in place of a model can be neither a name nor a path."""
+    """Return whether a word in place of a model can be neither a name nor a path."""
     from gptoss_local.models.catalog import NAME, canonical_name
 
     return not (model is None or is_path(model) or NAME.fullmatch(canonical_name(model)))

@@ -1,4 +1,4 @@
-"""`gptoss show`: what a model's file says of itself. Reads the disk, needs no server."""
+"""`gptoss show`: details of a model. Reads the disk, needs no server."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,7 +46,7 @@ def show(
 
 
 def facts_of(entry: "ModelEntry", settings: Settings) -> dict[str, str]:
-    """Return what there is to say of a model, by what it is."""
+    """Return the details to print."""
     if upstream := entry.upstream:
         facts = {
             "name": entry.name,
@@ -84,7 +84,7 @@ def _read(entry: "ModelEntry", settings: Settings) -> "tuple[Path, GGUFInfo]":
 
 
 def _cache(path: "Path", settings: Settings) -> str:
-    """Return what a token of context takes of memory, by the settings."""
+    """Return the memory that a token of context takes, by the settings."""
     from gptoss_local.machine.plan.facts import read_facts
     from gptoss_local.machine.plan.memory import token_bytes
 

@@ -1,4 +1,4 @@
-"""`gptoss tools`: what the model may call, and the MCP servers of mcp.json. Needs no server."""
+"""`gptoss tools`: the tools of the model, and the MCP servers of mcp.json. Needs no server."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -221,7 +221,7 @@ async def _tested(
             raise UsageError(f"there is no MCP server '{name}'", hint=there)
         source = sources[name]
         start_s = time.monotonic()
-        await source.tools()  # raises what `prepare` would only report
+        await source.tools()  # raises errors that `prepare` would only report
         seconds = time.monotonic() - start_s
         toolbox = Toolbox([source], Consents(None))
         toolbox.on = {name}

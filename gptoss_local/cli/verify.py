@@ -56,7 +56,7 @@ def verify(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Exit code 0 means that nothing is wrong; notes say what cannot be proven."""
+    """Exit code 0 means that nothing is wrong; notes name things that cannot be proven."""
     from convert.verify import verify_model
 
     settings = load_settings()

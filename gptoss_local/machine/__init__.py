@@ -1,1 +1,1 @@
-"""Reads what the machine has: processor, memory, GPUs, and the limits of a container."""
+"""Reads the machine's processor, memory, GPUs, and the limits of a container."""

@@ -1,7 +1,7 @@
-"""Reads what Linux's control groups leave a process: the limits of a container or a service.
+"""Reads the limits of a container or a service from Linux's control groups.
 
 A limit holds for all groups below it, so each from the process's own up to the root counts. Inside
-a container the mount often begins at the container's group, and what /proc names is not there.
+a container the mount often begins at the container's group, and the paths of /proc do not exist.
 
 Source: "Control Group v2" and "Memory Resource Controller" (v1) of the kernel's documentation.
 """

@@ -1,4 +1,4 @@
-"""Reads what this machine has: GPUs, cores, memory, disk. What is missing is None, not guessed.
+"""Reads the hardware of this machine: GPUs, cores, memory, disk. Unknown facts are None.
 
 Reads the operating system and the NVIDIA driver; knows no llama.cpp but where its library lies.
 """
@@ -30,7 +30,7 @@ _LINKED_CUDA = re.compile(rb"cublas(?:64_|\.so\.)(\d+)")  # `cublas64_13.dll`, `
 _SYS, _PROC = Path("/sys"), Path("/proc")
 _CPUINFO = Path("/proc/cpuinfo")
 _FAST_CAPACITY = 0.8  # of the fastest core's; cores of one kind differ by less
-# Of Arm's, as the kernel names it and as Arm does: what llama.cpp is compiled for.
+# Of Arm's, as the kernel names it and as Arm does; llama.cpp is compiled for these.
 _ARM_FEATURES = {"asimddp": "dotprod", "i8mm": "i8mm", "bf16": "bf16", "sve": "SVE", "sve2": "SVE2"}
 
 
@@ -165,7 +165,7 @@ def _linked_cuda(library: Path, _mtime_ns: int) -> int | None:
 def pinnable_bytes(here: Platform, total_bytes: int, available_bytes: int) -> int | None:
     """Return how much RAM the driver can lock.
 
-    On Windows, and in WSL beneath it, that is half of all RAM; on Linux whatever is available.
+    On Windows, and in WSL beneath it, that is half of all RAM; on Linux it is all available RAM.
 
     Source: "Known limitations" of NVIDIA's CUDA on WSL user guide; WDDM's shared GPU memory.
     """
@@ -280,7 +280,7 @@ def _disk_kind(path: Path, sys_dir: Path) -> DiskKind | None:
     folder = (sys_dir / f"dev/block/{os.major(device)}:{os.minor(device)}").resolve()
     if folder.name.startswith("nvme"):
         return "nvme"
-    if folder.name.startswith(("vd", "xvd")):  # a virtual disk claims to rotate whatever it is
+    if folder.name.startswith(("vd", "xvd")):  # a virtual disk always claims to rotate
         return None
     for place in (folder, folder.parent):  # a partition's queue is its disk's
         if rotational := read(place / "queue/rotational"):

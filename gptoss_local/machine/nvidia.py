@@ -148,7 +148,7 @@ def _memory(handle: Any, name: str) -> tuple[int, int, bool] | None:
     """Return a GPU's bytes, those that are free, and whether they are the system's RAM.
 
     Of a GPU without memory of its own a driver says "not supported", or nothing that helps: 0, or
-    all RAM with what is free of it, which leaves out what the page cache would give back.
+    all RAM and its free part, which leaves out the page cache.
     """
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle)

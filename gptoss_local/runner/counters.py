@@ -1,4 +1,4 @@
-"""Counts what the server has done since its start: answers, tokens, time and crashes."""
+"""Counts answers, tokens, time and crashes since the server's start."""
 
 import asyncio
 import time
@@ -69,7 +69,7 @@ class Counters:
         """Count an answer under way, and how it ends: with Done, with an error, or `left`.
 
         Yields:
-            What its events are to be added to.
+            The record that its events are added to.
         """
         self.n_active += 1
         record = AnswerRecord(model)

@@ -1,7 +1,7 @@
 """Shares the energy that GPUs use among the answers under way.
 
 Counters are read where an answer begins or ends, in a thread of their own, and never in between.
-What was used between two readings is shared by the tokens generated meanwhile; where there were
+The energy between two readings is shared by the tokens generated meanwhile; where there were
 none, as in a prompt, all answers get the same. Thread: one event loop.
 """
 

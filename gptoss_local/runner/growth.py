@@ -63,7 +63,7 @@ class GrowingContext:
             yield
         except ContextOverflowError as error:
             if isinstance(model, RemoteModel) or error.n_prompt is None:
-                raise  # the context there is what it is
+                raise  # the context there is fixed
             if not self._can_grow(model):
                 self._advise(error, model)
                 raise
@@ -101,7 +101,8 @@ async def _larger_n_ctx(model: LoadedModel, settings: Settings, n_prompt: int) -
     """The context to load a model with for a prompt that is too long for the present one.
 
     The present one is doubled where there is room for that, so that a conversation does not need
-    the next one soon; or else it is what the prompt needs. None if there is none, or none helps.
+    the next one soon; or else it is as large as the prompt needs. None if there is none, or none
+    helps.
     """
     loaded, path = model.engine.loaded, model.entry.path
     if n_prompt >= loaded.n_ctx_train or path is None:

@@ -97,7 +97,7 @@ def read_vocabulary(path: Path, settings: Settings) -> Vocabulary:
     Raises:
         ModelLoadError: its file cannot be read, or the tokenizer is another one.
     """
-    read_info(path)  # says what is wrong with a file that is not there
+    read_info(path)  # raises a clear error for a missing file
     stat = path.stat()
     return _vocabulary(path, settings.cache_dir, stat.st_size, stat.st_mtime_ns)
 

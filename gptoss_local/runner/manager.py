@@ -1,7 +1,7 @@
 """Load models on demand, restart dead engines, and unload them after their keep-alive.
 
 Several models stay in memory as far as it allows. A request for a loaded model is served
-immediately, whatever else loads or waits; one load runs at a time. Thread: one event loop.
+immediately, even while others load or wait; one load runs at a time. Thread: one event loop.
 """
 
 import asyncio
@@ -222,7 +222,7 @@ class ModelManager:
         await self._remote.close()
 
     async def _ready(self, entry: ModelEntry, n_ctx: int | None) -> LoadedModel:
-        """Return a loaded model, whose load requests share; the caller acquires it at once."""
+        """Return a loaded model; requests share a load. The caller acquires it at once."""
         while True:
             wanted_n_ctx = n_ctx or entry.defaults.n_ctx
             model = self._models.get(entry.weights_id)

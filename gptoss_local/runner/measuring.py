@@ -2,7 +2,7 @@
 
 `measure` is `gptoss bench`. It asks the engine process that also serves, loaded as the planner
 says, so that scheduling and sampling count. Prompts are random tokens, answers run without drafts
-and never stop: the computation is the same whatever the model says. `tune` and `calibrate`, of
+and never stop: the computation does not depend on the model's words. `tune` and `calibrate`, of
 `gptoss tune` and of a first load, have a process of their own.
 """
 
@@ -45,7 +45,7 @@ N_ANSWER = 64
 DEPTHS = (128, 512, 2048, 8192, 32_768, 65_536, 130_000)
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 WIDTH_PROMPT = 256
-_REPEATED_S = 5.0  # what takes longer is measured once
+_REPEATED_S = 5.0  # longer prompts are measured once
 _N_ROUNDS = 3
 _PATIENCE_S = 60.0  # no prompt is measured that would take longer
 _SAMPLING = SamplingParams(seed=1)  # a seed switches drafts off
@@ -70,7 +70,7 @@ class AtWidth(msgspec.Struct, frozen=True):
 
 
 class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """Results, with what the planner expected of a prompt of 4,096 tokens and an answer."""
+    """Results, with the plan and its estimates for a prompt of 4,096 tokens and an answer."""
 
     model: str
     n_ctx: int
@@ -194,7 +194,7 @@ class TuneResult(msgspec.Struct, frozen=True, kw_only=True):
 async def tune(
     entry: ModelEntry, settings: Settings, on_progress: Callable[[float], None]
 ) -> TuneResult:
-    """Load a model, measure it, and keep what was found.
+    """Load a model, measure it, and keep the figures.
 
     Another copy of the model in a server takes memory from this one. Thread counts that the user
     has set are not tuned. `on_progress` gets 0.0 .. 1.0 while the weights are read.
@@ -261,7 +261,7 @@ def keep(path: Path, known: Measured) -> None:
 def judge(facts: ModelFacts, plan: Plan, tuned: Tuned) -> Tuning:
     """Draw the consequences of measured figures.
 
-    `plan`, made without any tuning, is the one that was measured.
+    `plan`, made without any tuning, was measured.
     """
     n_decode, decode_tok_s = best_threads(tuned.decode, plan.n_threads_decode)
     n_prefill, prefill_tok_s = best_threads(tuned.prefill, plan.n_threads_prefill)

@@ -30,8 +30,8 @@ class Attempt(msgspec.Struct, frozen=True):
     """The memory that one try to load a model leaves free, beyond a plan's usual margins.
 
     Attributes:
-        extra_margin_bytes: More to leave free on each GPU. The planner pays for it with whatever
-            costs least: experts in VRAM, the size of batches, context; at last the GPU itself.
+        extra_margin_bytes: More to leave free on each GPU. The planner pays for it in the cheapest
+            way: experts in VRAM, the size of batches, context; at last the GPU itself.
         maps_host: Weights on the host stay in the page cache, rather than in memory of our own.
     """
 
@@ -57,7 +57,7 @@ def next_attempt(
         return None
     pairs = zip(free_before, free_now, strict=False)
     if any(now < before - _TAKEN_BYTES for before, now in pairs):
-        return last  # another program has taken it; the next plan sees what is left
+        return last  # another program has taken it; the next plan sees the rest
     margin_bytes = max(STEP_BYTES, 2 * last.extra_margin_bytes)
     return msgspec.structs.replace(last, extra_margin_bytes=margin_bytes)
 
@@ -71,7 +71,7 @@ def plan_load(
     attempt: Attempt = Attempt(),  # noqa: B008 (frozen)
     tuning: Tuning | None = None,
 ) -> Plan:
-    """Plan the load of a model into what is free; asks the driver, so not in the event loop.
+    """Plan the load of a model into free memory; asks the driver, so not in the event loop.
 
     Memory of the engines `freed` counts as free.
 
@@ -127,7 +127,7 @@ def load_command(
 ) -> Load:
     """Return the message that has the engine process load a model as planned.
 
-    With experts on the host, what llama.cpp would take of a GPU is asked for first, unless the same
+    With experts on the host, llama.cpp's needs on each GPU are asked for first, unless the same
     plan has succeeded here.
     """
     steps = known.steps if known.steps and known.steps.are_of(plan) else None

@@ -1,4 +1,4 @@
-"""`gptoss doctor`: what stands in the way of a fast model here, and how to fix it."""
+"""`gptoss doctor`: find and fix obstacles to a fast model on this machine."""
 
 import sys
 from itertools import chain

@@ -1,4 +1,4 @@
-"""Finds what stands in the way of a fast model on this machine, and says how to fix it.
+"""Finds obstacles to a fast model on this machine, and says how to fix them.
 
 Findings follow from facts alone; `gptoss_local.cli.doctor` gathers and prints them.
 """

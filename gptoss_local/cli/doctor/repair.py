@@ -79,7 +79,7 @@ def _move_aside(path: Path) -> str:
 
 
 def folder_faults(settings: Settings) -> Iterator[Verdict]:
-    """Yield a fault for each folder that cannot be used, and for what others could read."""
+    """Yield a fault for each unusable folder, and for files that others could read."""
     for folder in _folders(settings):
         if os.path.lexists(folder):
             yield from _folder_fault(folder)
@@ -154,7 +154,7 @@ def _close_to_others(paths: list[Path]) -> str:
 
 
 def _store(settings: Settings) -> Iterator[Verdict]:
-    """Yield what no model needs, models that cannot be loaded, and chats that cannot be read."""
+    """Yield leftovers, models that cannot be loaded, and chats that cannot be read."""
     try:
         yield from _leftovers(find_garbage(settings))
         yield from _models(settings)

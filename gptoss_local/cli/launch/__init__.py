@@ -135,7 +135,7 @@ def _load(client: "Client", model: str, n_ctx: int) -> int:
 
 
 def _change_file(file: "SettingsFile | None", *, yes: bool) -> None:
-    """Show what a settings file lacks, ask, and add it."""
+    """Show the missing settings of a file, ask, and add them."""
     if file is None:
         return
     from gptoss_local.cli.launch.settings_file import make_change, read_change

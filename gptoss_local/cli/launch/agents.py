@@ -37,7 +37,7 @@ class ServedModel(NamedTuple):
     api_key: str = ""
 
     def values(self) -> dict[str, str | int]:
-        """Return what the places in agents.toml stand for.
+        """Return the values of the places in agents.toml.
 
         `token` is the key, or a word for programs that want one, also in place of the user's real
         keys. `n_output` is the most tokens of one answer: programs keep as much of n_ctx free.

@@ -216,7 +216,7 @@ def _plain(text: str) -> Any:
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """A file and what must be in it, as `merge` takes it."""
+    """A file and its required contents, as `merge` takes them."""
 
     path: Path
     wanted: Mapping[str, Any]
@@ -245,7 +245,7 @@ class Change:
 
 
 def read_change(file: SettingsFile) -> Change:
-    """Read a file and put what is wanted into its text."""
+    """Read a file and merge the wanted settings into its text."""
     try:
         before = file.path.read_bytes().decode() if file.path.exists() else None
         text = before or ""
@@ -264,7 +264,7 @@ def read_change(file: SettingsFile) -> Change:
 def make_change(change: Change) -> Path | None:
     """Write a file whole or not at all; returns its backup, if there was a file.
 
-    A link stays a link: what it points to is changed. The file keeps its mode; a new one can be
+    A link stays a link: its target is changed. The file keeps its mode; a new one can be
     read by its owner only.
     """
     path = Path(os.path.realpath(change.path))

@@ -1,4 +1,4 @@
-"""Predict how long a step takes on a machine, from what was measured there."""
+"""Predict how long a step takes on a machine, from measurements there."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,7 +7,7 @@ import msgspec
 
 from gptoss_local.runner.measuring import N_ANSWER, WIDTH_PROMPT, AtDepth, AtWidth
 
-_MASKED = 0.25  # of what a CPU takes for an own cell, for one of another sequence; nano, 2 cores
+_MASKED = 0.25  # of a CPU's time for an own cell, for a cell of another sequence; nano, 2 cores
 _TILE = 64  # tokens that ggml's attention takes together on a CPU (GGML_FA_TILE_Q), in wide steps
 _N_FEW = 32  # tokens of a prompt, below which a step costs less than the line through longer ones
 
@@ -46,12 +46,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ) -> float:
         """Return the seconds of a step.
 
-        In a step of both, the weights are read once: what a first row costs beyond each further one
-        counts once.
+        In a step of both, the weights are read once: the extra cost of a first row counts once.
 
         `depths` are the tokens before each stream's, `chunks` pairs of a prompt's cached tokens and
-        those that this step prefills. `n_cells_held` counts cells of running sequences and cached
-        prefixes.
+        the tokens that this step prefills. `n_cells_held` counts cells of running sequences and
+        cached prefixes.
         """
         seconds, n_tokens = 0.0, sum(n for _, n in chunks)
         if depths:
@@ -68,7 +67,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def _n_seen_by_prompts(
         self, depths: Sequence[int], chunks: Sequence[tuple[int, int]], n_held: int
     ) -> float:
-        """Weigh what prompts look at, in own cells; on a CPU they share a stream's tiles."""
+        """Weigh the cells that prompts look at; on a CPU they share a stream's tiles."""
         n_tokens, n_own = sum(n for _, n in chunks), sum(n * n_past for n_past, n in chunks)
         if self.has_gpu:
             return n_tokens * n_held
@@ -88,7 +87,7 @@ def from_benchmark(
     n_seq: int,
     has_gpu: bool,
 ) -> Profile:
-    """Return what `gptoss bench` has measured.
+    """Return the profile of a benchmark.
 
     `depths` (at least one) begin with the shortest, `widths` with the narrowest; no more sequences
     run than were measured. `has_gpu`: at least a part of the model is in VRAM.
@@ -153,7 +152,7 @@ def _prompt_terms(depth: AtDepth, n_batch: int, n_others: int) -> tuple[float, .
 def _fit(
     terms: Sequence[Sequence[float]], seconds: Sequence[float], choices: Sequence[Sequence[int]]
 ) -> list[float]:
-    """Return what each term costs, by least squares of the relative error; 0 at least.
+    """Return the cost of each term, by least squares of the relative error; 0 at least.
 
     `terms` are amounts by measurement. Of `choices`, the sets of terms to explain it with, the best
     comes first and the last has one term.

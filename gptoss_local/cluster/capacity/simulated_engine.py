@@ -25,7 +25,7 @@ from gptoss_local.engine.worker.sequence import Sequence
 from gptoss_local.types import SamplingParams, StepTimes
 
 _SAMPLING = SamplingParams()
-_ARRIVAL, _END, _BEGIN = range(3)  # in the order of what happens at the same time
+_ARRIVAL, _END, _BEGIN = range(3)  # events at the same time come in this order
 
 
 class _NoSampler:
@@ -85,7 +85,7 @@ class Served:
 
 
 class SimulatedEngine:
-    """An engine whose steps take what `profile` says, without drafts, masks or cancels."""
+    """An engine with the step times of `profile`, without drafts, masks or cancels."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
@@ -188,7 +188,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         at_s: When it arrives; with `follows`, how long after the end of that request.
         prompt: Its tokens in runs: an id, and how often it comes in a row.
-        follows: Index of the request whose end it waits for.
+        follows: Index of an earlier request; it arrives after that one's end.
     """
 
     at_s: float
@@ -230,7 +230,7 @@ def replay(
     """Return the outcome of each request; `route` chooses its engine when it arrives."""
     served = [Served(number, 0.0) for number in range(len(requests))]
     followers: defaultdict[int, list[int]] = defaultdict(list)
-    # (when, what, which): what comes at the same time as a step ends is in the next one
+    # (when, kind, number): an arrival at the end of a step is in the next one
     events: list[tuple[float, int, int]] = []
     for number, request in enumerate(requests):
         if request.follows is None:

@@ -222,7 +222,7 @@ def size_recorded(
     requests: Sequence[Arrival],
     report: Callable[[str], None] = lambda _: None,
 ) -> list[Routed]:
-    """Return what more and more machines do with recorded requests, until all that is promised."""
+    """Serve recorded requests with more and more machines, until they keep the promise."""
     found: list[Routed] = []
     for n_machines in _NUMBERS:
         report(f"{n_machines} machine{'s' * (n_machines > 1)}")

@@ -55,7 +55,7 @@ class _BenchFile(msgspec.Struct):
 
 
 def read_bench(path: Path) -> BenchSource:
-    """Return what `gptoss bench --json` has written on any machine."""
+    """Read a file of `gptoss bench --json`, of any machine."""
     try:
         content = read_text(path, hint="`gptoss bench MODEL --json` prints one.")
         file = msgspec.json.decode(content, type=_BenchFile)
@@ -94,8 +94,8 @@ class _Line(msgspec.Struct):
 def read_arrivals(path: Path, n_ctx: int) -> list[Arrival]:
     """Return the requests of a file with one JSON object a line.
 
-    Two prompts share what their first equal `hash_ids` stand for, 512 tokens each; without any, a
-    prompt shares nothing.
+    Two prompts share 512 tokens for each of their first equal `hash_ids`; without any, a prompt
+    shares nothing.
     """
     names: dict[int, int] = {}  # a hash has 64 bits, a token 31
     requests = []

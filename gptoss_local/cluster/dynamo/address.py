@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def own_address(host: str) -> str:
-    """Return an IPv4 address of this machine: `host` itself, or that of the interface `host`.
+    """Return an IPv4 address of this machine: `host` itself, or the interface's.
 
     Dynamo by itself knows interfaces for some of its variables only, and advertises 0.0.0.0 as it
     is, which no other machine can reach.

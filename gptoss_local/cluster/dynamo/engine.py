@@ -78,7 +78,7 @@ _EXCEPTIONS: dict[type[GptOssError], type[Exception]] = {
     ServerBusyError: exceptions.WorkerUnavailable,
     EngineCrashedError: exceptions.EngineShutdown,
 }
-"""The classes decide what a frontend does and tells its client. Other errors are `Unknown`."""
+"""A frontend and its client react to these classes. Other errors are `Unknown`."""
 
 
 class DynamoEngine(LLMEngine):  # type: ignore[misc]

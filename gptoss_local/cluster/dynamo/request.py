@@ -1,4 +1,4 @@
-"""Read a request of Dynamo: what our engine does of it, and a refusal of the rest.
+"""Read a request of Dynamo, and refuse it if our engine cannot do all of it.
 
 Source: `PreprocessedRequest` in Dynamo 1.6's lib/llm/src/protocols/common/preprocessor.rs.
 """
@@ -15,7 +15,7 @@ from gptoss_local.validation import in_words
 
 _N_LOGPROBS_MAX = 20
 _GROUPS = ("sampling_options", "stop_conditions", "output_options")
-_FRONTENDS = {  # what the frontend does with the text
+_FRONTENDS = {  # done by the frontend with the text
     *("stop", "include_stop_str_in_output"),
     *("skip_special_tokens", "formatted_prompt", "return_tokens_as_token_ids"),
 }

@@ -44,7 +44,7 @@ Progressing = AbstractContextManager[Progress]
 _MARGIN_S = 10  # between the end of the answers and of Dynamo's patience
 
 
-_VERSION = 1  # of what is written; another one has another folder
+_VERSION = 1  # of the folder's contents; another version has another folder
 
 
 class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):

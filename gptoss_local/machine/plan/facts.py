@@ -1,4 +1,4 @@
-"""Read what a plan must know of a model, the sizes of its tensors and state, from GGUF headers."""
+"""Read the sizes of a model's tensors and state from GGUF headers, for plans."""
 
 import re
 from functools import cached_property
@@ -18,7 +18,7 @@ EXPERT_PARTS = ("gate", "up", "down")
 
 
 class LayerFacts(NamedTuple):
-    """Bytes of one layer: what every token reads, and its experts by `EXPERT_PARTS`."""
+    """Bytes of one layer: its dense part, which each token reads, and experts by `EXPERT_PARTS`."""
 
     dense_bytes: int
     expert_bytes: tuple[int, int, int]

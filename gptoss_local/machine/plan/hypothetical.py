@@ -31,7 +31,7 @@ _CARDS = (
     _Card(32, "RTX 5090", 1792e9, 21760, 2.41e9, (12, 0), (5, 16)),
 )
 _PC_CORES = 8  # of a gaming PC, with SMT
-_DESKTOP_BYTES = 600 * 2**20  # what a driver and a desktop usually take of the first card
+_DESKTOP_BYTES = 600 * 2**20  # of the first card, for the driver and a desktop
 
 
 def imagine(
@@ -48,7 +48,7 @@ def imagine(
     available. Cores are physical ones, with SMT.
 
     Returns:
-        The machine, and what it has that the arguments do not say, such as `8 cores`.
+        The machine, and facts that the arguments leave open, such as `8 cores`.
     """
     is_other = vram_bytes is not None and ram_bytes is not None
     assumed = []

@@ -1,4 +1,4 @@
-"""Keep what loading a model on this machine has shown.
+"""Keep measurements of loads on this machine.
 
 There is a small JSON file for each model, machine and version of llama.cpp in the cache folder. It
 may be removed at any time. A file that cannot be read is ignored.
@@ -162,7 +162,7 @@ def break_even(offload: OffloadTimes, n_experts_used: int) -> int | None:
 
 
 def plan_id(plan: Plan) -> str:
-    """An id that is equal for plans with equal step costs, whatever was estimated."""
+    """An id that is equal for plans with equal step costs, also if their estimates differ."""
     facts = (
         plan.shape,
         plan.placement,

@@ -1,7 +1,7 @@
-"""Predict what llama.cpp will allocate, in closed form: never too little, within 3 %.
+"""Predict llama.cpp's allocations in closed form: never too little, within 3 %.
 
 The parts of the graph's buffer were derived from llama.cpp's own figures at the shapes of nano,
-20b and 120b (`tests/plan/test_memory.py` compares them). What only a GPU shows is marked "GPU":
+20b and 120b (`tests/plan/test_memory.py` compares them). Figures that need a GPU are marked "GPU":
 measured by `bench/plan_memory.py` on an H200 and compared by `tests/plan/test_gpu_memory.py`.
 """
 
@@ -124,7 +124,7 @@ def device_sampling_bytes(facts: ModelFacts, shape: Shape) -> int:
 
 
 def f16_cache_bytes(facts: ModelFacts, shape: Shape) -> int:
-    """Return what a GPU adds to the graph for a cache that is not f16, if attention is the peak.
+    """Return a GPU's extra graph memory for a cache that is not f16, if attention is the peak.
 
     Steps of more than two tokens convert the cache of a layer first. GPU: estimated.
 
@@ -148,7 +148,7 @@ def expert_copy_bytes(facts: ModelFacts) -> int:
 
 
 def host_map_bytes(facts: ModelFacts, *, is_copy: bool) -> int:
-    """Return what a GPU holds to reach pinned experts, as if all were on the host.
+    """Return the GPU memory that maps pinned experts, as if all were on the host.
 
     GPU: a copy in buffers of the driver takes 4 MiB per GiB of 20b's experts, 9 of 120b's, and 2 on
     two other machines; the largest is used. Locked pages of the file took nothing measurable on two
@@ -158,7 +158,7 @@ def host_map_bytes(facts: ModelFacts, *, is_copy: bool) -> int:
 
 
 def runtime_bytes(shape: Shape) -> int:
-    """Return what a GPU holds beyond llama.cpp's buffers: CUDA's context, kernels, scratch memory.
+    """Return the GPU memory beyond llama.cpp's buffers: CUDA's context, kernels, scratch memory.
 
     GPU: on an H200 705 to 754 MiB by batch, of which 527 are a bare context. If a GPU has the whole
     model, 58 more after ten answers in 15 s: recorded graphs are useless after a new memory plan

@@ -10,13 +10,13 @@ N_PROMPT, N_ANSWER = 4096, 512
 
 
 class Objective(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests that are to be fast, and what they may cost.
+    """The requests that are to be fast, and their price.
 
     Attributes:
         n_seq: Answers at the same time, unless the user wants another number.
         n_together: Requests at the same time, as far as the context has room for them.
-        prefers_experts: With experts in RAM, context beyond what agents begin with is left for
-            prompts that need it, when the model is loaded again.
+        prefers_experts: With experts in RAM, the context is no larger than an agent's first prompt
+            needs; longer prompts load the model again.
         is_quiet: Half of the cores compute, and their threads sleep while a GPU does.
     """
 
@@ -34,7 +34,7 @@ BALANCED = Objective()
 
 OBJECTIVES: dict[Preset, Objective] = {
     "balanced": BALANCED,
-    # One person; the second answer is for what programs ask by themselves, such as titles.
+    # One person; the second answer is for programs' own requests, such as titles.
     "latency": Objective(n_seq=2, prefers_experts=True),
     "throughput": Objective(n_seq=16, n_together=16),
     "quiet": Objective(is_quiet=True),
@@ -49,7 +49,7 @@ class PlanOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The user's options for a plan; None leaves a choice to the planner.
 
     Attributes:
-        n_ctx: Tokens of context, exactly (rounded up to 256, at most what the model knows).
+        n_ctx: Tokens of context, exactly (rounded up to 256, at most the model's own).
         min_ctx: At least so many; a request's `num_ctx`.
         vram_bytes: Of each GPU, at most.
         n_gpu_layers: Layers on GPUs, with the head as one; 0 for none.

@@ -1,8 +1,8 @@
 """Place the weights: whole layers of experts first, then single tensors of one more layer.
 
-What every token reads stays on GPUs: attention, norms, routers, the cache, the head. Experts are
-the large part and the one of which a token reads an eighth (20b) or a 32nd (120b), so they are
-what moves to the host. The embedding table is always on the host.
+Attention, norms, routers, the cache and the head, which every token reads, stay on GPUs. Experts
+are the large part, and a token reads an eighth (20b) or a 32nd (120b) of them, so they move to the
+host. The embedding table is always on the host.
 """
 
 from collections.abc import Iterator, Sequence
@@ -98,7 +98,7 @@ class _Sizes(msgspec.Struct, frozen=True):
 
     Attributes:
         copy: For experts on the host: room for a tensor of them, and the way to it.
-        has_host_layers: The copy is needed whatever the GPUs hold.
+        has_host_layers: The copy is needed in any case.
         sampling: In addition, of the GPU with the head.
     """
 
@@ -148,7 +148,7 @@ def iter_placements(
 def _splits(n: int, budgets: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Yield distributions of `n` layers: to every choice of cards, the fewest cards first.
 
-    A card that is slow, or has no room for what each needs besides weights, is best left out. Two
+    A card that is slow, or has no room for more than the fixed parts, is best left out. Two
     cards share the layers in every possible way, more by their memory. With more than `_MANY`
     cards, only the smallest are left out.
     """

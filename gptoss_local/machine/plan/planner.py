@@ -98,7 +98,7 @@ def _of_objective(machine: Machine, options: PlanOptions) -> Machine:
 
 
 def gpu_budget(gpu: Gpu, options: PlanOptions) -> int:
-    """Return the bytes of a GPU that a plan may use: what is free, less a margin for programs.
+    """Return the bytes of a GPU that a plan may use: its free memory, less a margin for programs.
 
     That is 3 % of the card, within 256 and 512 MiB: windows and videos take no more on a larger
     one. It is doubled if Windows' display driver would silently page to RAM.
@@ -246,7 +246,7 @@ def _complete(
 
 
 def _beside(machine: Machine, placement: Placement) -> Machine:
-    """Take from RAM what GPUs without memory of their own use."""
+    """Count the needs of GPUs without memory of their own as used RAM."""
     if not any(gpu.shares_ram for gpu in machine.gpus):
         return machine
     memories = zip(machine.usable_gpus, placement.gpus, strict=False)
@@ -383,7 +383,7 @@ def _n_taking_turns(machine: Machine) -> int:
 
     They spin while they wait, so if another program keeps one from its core, all others wait for
     it, in every layer. PERF: 20b, 11 GiB of VRAM, 16 cores without SMT next to two busy programs:
-    llama-server, whose threads spin as ours do, takes 234 ms a token with 16 threads and 9.7 with
+    llama-server (its threads spin as ours do) takes 234 ms a token with 16 threads and 9.7 with
     14. On an idle machine, 120b takes 44.2, 44.9 and 44.3 ms with 16, 15 and 14.
     """
     n_cores = machine.n_logical_cores or 2 * (machine.n_cores or 1)

@@ -1,4 +1,4 @@
-"""Describe a plan: how to load a model, what memory it takes, how fast it may be."""
+"""Describe a plan: how to load a model, its memory, its expected speed."""
 
 import msgspec
 

@@ -1,8 +1,8 @@
-"""Estimates how fast a placement would run, and what bounds it, to choose one.
+"""Estimates the speed of a placement, and its bound, to choose one.
 
 Decode reads the weights that a token uses once, from wherever they are. Prefill computes, and
 brings the experts of the host over to the GPU once per ubatch. The constants below are fitted to
-published and measured figures; what a machine does not report is assumed, and marked so.
+published and measured figures; facts that a machine does not report are assumed, and marked so.
 """
 
 import math
@@ -21,7 +21,7 @@ Bound = Literal["GPU memory", "GPU compute", "RAM", "CPU", "PCIe", "disk"]
 
 _READ = 0.7  # share of a memory's peak bandwidth that decode gets
 _LAYER_S = 100e-6  # of a decoded token per layer besides reading: kernels' starts, dependencies
-# Of a GPU's time for a token's experts, what each token more of a step adds: they share no reads.
+# Of a GPU's time for a token's experts, added by each token more of a step: they share no reads.
 # PERF: H100, ms a step of 1, 4, 8 and 16 sequences: 20b 3.2, 6.2, 10.2, 18.6; 120b 4.7, 9.1, 14.7,
 # 40.7.
 _ROW = 1.9
