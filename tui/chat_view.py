@@ -53,8 +53,8 @@ class ChatView(Protocol):
     def show_status(self) -> None:
         """Bring the status line up to date."""
 
-    def toggle_speed(self) -> None:
-        """Show or hide the speed panel."""
+    def toggle_speed(self, is_on: bool | None = None) -> None:
+        """Show or hide the speed panel; None takes the other."""
 
     def answer_ended(self) -> None:
         """Bring what is said of the last answer and of the model up to date."""

@@ -1,13 +1,18 @@
-"""The registry of commands: slash commands, the palette and the help page are made from it.
+"""The slash commands of the terminal chat and of the line-by-line chat.
 
-What a command does is in `actions`; here is only how it is named, found and completed. Pure.
+Each chat offers those that it has an action for. Pure.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gptoss_local.errors import UsageError
+
+_Action = TypeVar("_Action", bound=Callable[..., Any])
+_SLASH = re.compile(r"/([a-z?]*)(?:[ \t]+(.*))?", re.DOTALL | re.IGNORECASE)
+_NO_MATCH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,20 +20,20 @@ class Command:
     """One command.
 
     Attributes:
-        name: What follows the slash.
-        argument: How the help names its argument; empty if it takes none.
-        key: The key that does the same, as Textual spells it; empty if there is none.
+        argument: Its name in the help; in brackets if it may be left out.
         available_during_turn: Whether it may be used while an answer streams.
-        action: Called with the parts of the chat and the argument.
+        aliases: Mostly Ollama's names.
     """
 
     name: str
     summary: str
-    action: Any
     argument: str = ""
-    key: str = ""
     available_during_turn: bool = False
     aliases: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.name, *self.aliases
 
     @property
     def needs_argument(self) -> bool:
@@ -38,44 +43,81 @@ class Command:
     def usage(self) -> str:
         return f"/{self.name} {self.argument}".strip()
 
+    @property
+    def all_usages(self) -> str:
+        """The usage with all names."""
+        return f"{', '.join(f'/{name}' for name in self.names)} {self.argument}".strip()
 
-class Registry:
-    """All commands, in the order in which they are listed."""
 
-    def __init__(self, commands: Iterable[Command]) -> None:
-        self.commands = tuple(commands)
-        self._by_name = {c.name: c for c in self.commands}
-        self._by_name |= {alias: c for c in self.commands for alias in c.aliases}
+COMMANDS = (
+    Command("help", "Keys and commands", "", True, ("?",)),
+    Command("new", "Begin a new chat", aliases=("clear",)),
+    Command("resume", "Open, rename, delete or export a chat"),
+    Command("search", "Search all chats", "WORDS"),
+    Command("model", "Continue with another model", "[NAME]"),
+    Command("load", "Begin with another model, or a saved session", "NAME"),
+    Command("save", "Save the session as a model", "NAME"),
+    Command("show", "Details of the model; /show lists them", "[NAME]"),
+    Command("effort", "How long to reason: low, medium, high", "[LEVEL]", True, ("think",)),
+    Command("reasoning", "Print the reasoning or not", "[on|off]"),
+    Command("edit", "Edit your last message, or the n-th last", "[N]"),
+    Command("attach", "Attach a file, a PDF, a folder, or *.py", "PATH", True),
+    Command("continue", "Continue the last answer where it was cut"),
+    Command("retry", "Answer the last message again"),
+    Command("copy", "Copy the last answer, or its n-th code block", "[N]", True),
+    Command("export", "Write the chat to FILE.md or FILE.json", "[FILE]", True),
+    Command("import", "Add a chat that was exported as JSON", "FILE"),
+    Command("system", "Set the instructions for the model", "TEXT"),
+    Command("again", "Answer again, with the next effort; the old one stays"),
+    Command("compare", "The versions of an answer side by side", "", True),
+    Command("branch", "Continue from here in a new chat; this one stays"),
+    Command("stats", "Speed of the answers: show or hide", "[on|off]", True, ("verbose",)),
+    Command("inspect", "What the model saw and wrote, token by token"),
+    Command("preset", "Begin a chat with a preset; make or edit one", "[NAME]"),
+    Command("tools", "List the tools, or turn one on or off", "[NAME]"),
+    Command("set", "Set an option; /set alone lists them", "[NAME VALUE]"),
+    Command("editor", "Write the message in $EDITOR", "", True),
+    Command("theme", "Choose colours", "[NAME]", True),
+    Command("mouse", "Off: the terminal selects text with it", "on|off", True),
+    Command("quit", "Leave", "", True, ("bye", "exit")),
+)
+
+
+class Registry(Generic[_Action]):
+    """The commands of one chat, in the order in which they are listed.
+
+    Args:
+        actions: What each does, by its name.
+    """
+
+    def __init__(self, actions: Mapping[str, _Action]) -> None:
+        self.actions = actions
+        self.commands = [command for command in COMMANDS if command.name in actions]
+        self.by_name = {name: command for command in self.commands for name in command.names}
 
     def parse(self, text: str) -> tuple[Command, str] | None:
-        """Read a line of input; None if it is a message and not a command.
-
-        A path such as `/etc/hosts` at the beginning of a message is not a command either: they
-        are letters only, up to a space.
+        """Read a line of input; None if it is a message, which may begin with a path.
 
         Raises:
-            UsageError: it looks like a command, but there is no such command.
+            UsageError: there is no such command.
         """
-        word, _, argument = text.strip().partition(" ")
-        if not (word.startswith("/") and word[1:].isalpha()) or "\n" in word:
+        found = _SLASH.fullmatch(text.strip())
+        if found is None:
             return None
-        command = self._by_name.get(word[1:].lower())
+        command = self.by_name.get(found[1].lower())
         if command is None:
-            near = self.complete(word)
-            hint = f"Did you mean {near[0].usage}?" if near else "/help lists all commands."
-            raise UsageError(f"there is no command {word}", hint=hint)
-        return command, argument.strip()
+            near = self.complete(f"/{found[1]}") if found[1] else []
+            hint = f"Did you mean /{near[0].name}?" if near else "/help lists all commands."
+            raise UsageError(f"there is no command /{found[1]}", hint=hint)
+        return command, (found[2] or "").strip()
 
     def complete(self, text: str) -> list[Command]:
-        """Commands for what is typed so far: those that begin so, then those that contain it."""
+        """Return the commands for the text typed so far, the best match first."""
         typed = text.removeprefix("/").lower()
         if not text.startswith("/") or " " in text or "\n" in text:
             return []
-        ranked = [(_rank(typed, (c.name, *c.aliases)), c) for c in self.commands]
+        ranked = [(_rank(typed, command.names), command) for command in self.commands]
         return [c for rank, c in sorted(ranked, key=lambda pair: pair[0]) if rank < _NO_MATCH]
-
-
-_NO_MATCH = 3
 
 
 def _rank(typed: str, names: tuple[str, ...]) -> int:

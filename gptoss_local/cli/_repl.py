@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from gptoss_local.cli._answer import Chat
 from gptoss_local.cli._output import is_plain, is_read_aloud, print_error, say
-from gptoss_local.cli._repl_commands import COMPLETIONS, obey
+from gptoss_local.cli._repl_commands import COMPLETIONS, REGISTRY
 from gptoss_local.cli._repl_session import Session
+from gptoss_local.cli._repl_set import set_system
 from gptoss_local.errors import GptOssError, UsageError
 from gptoss_local.settings import Settings
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _QUOTES = '"""'
 _HINT = "Send a message (/? for help)"
-_COMMAND = re.compile(r"/([a-z?]*)(?:\s+(.*))?")  # `/usr/bin` is a message
 _OPENING = re.compile(rf"(/set\s+system\s+|/system\s+)?{_QUOTES}")
 
 
@@ -60,9 +60,9 @@ class Repl:
         if opening is not None:
             self._take_quoted(message, opening)
             return
-        command = None if "\n" in message else _COMMAND.fullmatch(message)
-        if command is not None:
-            obey(self._session, command[1], (command[2] or "").strip())
+        if (parsed := REGISTRY.parse(message)) is not None:
+            command, argument = parsed
+            REGISTRY.actions[command.name](self._session, argument)
         else:
             self._ask(message)
 
@@ -76,7 +76,7 @@ class Repl:
                 f"there is text after the closing {_QUOTES}", hint=f"Put it before {_QUOTES}."
             )
         if is_command:
-            obey(self._session, "system", text)
+            set_system(self._session, text)
         else:  # where more follows, as in a paste of code, the quotes are a part of the message
             self._ask(message if rest.strip() else text)
 

@@ -1,8 +1,7 @@
-"""The commands of the line-by-line chat: Ollama's, in its words, and a few of ours."""
+"""The commands of the line-by-line chat: Ollama's, and a few of ours."""
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from gptoss_local.cli._output import say, say_rows
@@ -22,6 +21,7 @@ from gptoss_local.cli._repl_set import (
     show_system,
 )
 from gptoss_local.errors import ModelNotFoundError, UsageError
+from tui.commands import Registry
 
 _SHORTCUTS = (
     ("Ctrl-A, Home", "to the beginning of the line"),
@@ -47,30 +47,6 @@ _SHOW = (
 )
 
 
-@dataclass(frozen=True)
-class _Command:
-    """A line that begins with a slash; the first of `names` is the one we speak of."""
-
-    names: tuple[str, ...]
-    usage: str
-    help: str
-    run: Callable[[Session, str], None]
-
-
-def obey(session: Session, name: str, argument: str) -> None:
-    """Carry out a command.
-
-    Raises:
-        UsageError: there is no such command, or not with this argument.
-    """
-    for command in _COMMANDS:
-        if name in command.names:
-            command.run(session, argument)
-            return
-    names = [name for command in _COMMANDS for name in command.names]
-    raise UsageError(f"there is no command /{name}", hint=meant(name, names, "/"))
-
-
 def _help(_session: Session, topic: str) -> None:
     topics: dict[str, Callable[[], None]] = {
         "set": help_set,
@@ -79,17 +55,17 @@ def _help(_session: Session, topic: str) -> None:
         "parameter": help_parameters,
     }
     topic = topic.removeprefix("/").removeprefix("set ")
-    commands = {name: command for command in _COMMANDS for name in command.names}
     if topic in topics:
         topics[topic]()
-    elif topic in commands:
-        say(f"{commands[topic].usage}: {commands[topic].help}")
+    elif command := REGISTRY.by_name.get(topic):
+        say(f"{command.all_usages}: {command.summary}")
     elif topic:
-        names = [*topics, *commands]
+        names = [*topics, *REGISTRY.by_name]
         raise UsageError(f"there is no help for {topic}", hint=meant(topic, names, "/? "))
     else:
-        rows = [(command.usage, command.help) for command in _COMMANDS]
-        say_rows("Available commands:", [*rows, ("/? shortcuts", "help for the keys")])
+        rows = [(command.all_usages, command.summary) for command in REGISTRY.commands]
+        more = (("/? COMMAND", "Explain one"), ("/? shortcuts", "Keys of the line"))
+        say_rows("Available commands:", [*rows, *more])
         say('\nUse """ to begin and to end a message of several lines.')
 
 
@@ -216,31 +192,32 @@ def _exists(session: Session, name: str) -> bool:
     return True
 
 
-_COMMANDS = (
-    _Command(("set",), "/set", "set session variables; /? set lists them", set_variable),
-    _Command(("show",), "/show", "show model information; /? show lists it", _show),
-    _Command(("load",), "/load MODEL", "load a session or a model", _load),
-    _Command(("save",), "/save NAME", "save the session as a model", _save),
-    _Command(("model",), "/model MODEL", "continue with another model", _change_model),
-    _Command(("retry",), "/retry", "ask the last question again", _retry),
-    _Command(("effort", "think"), "/effort low|medium|high", "how long to think", set_effort),
-    _Command(("system",), "/system TEXT", "set the system message", set_system),
-    _Command(("reasoning",), "/reasoning on|off", "print the reasoning or not", set_reasoning),
-    _Command(("stats", "verbose"), "/stats on|off", "say how fast answers were", set_stats),
-    _Command(("tools",), "/tools [NAME]", "list the tools, or turn one on or off", _tools),
-    _Command(("clear", "new"), "/clear", "clear the session context", _clear),
-    _Command(("bye", "exit", "quit"), "/bye, /exit", "leave", _leave),
-    _Command(("?", "help"), "/?, /help", "help; /? COMMAND explains one", _help),
+REGISTRY = Registry[Callable[[Session, str], None]](
+    {
+        "help": _help,
+        "new": _clear,
+        "model": _change_model,
+        "load": _load,
+        "save": _save,
+        "show": _show,
+        "effort": set_effort,
+        "reasoning": set_reasoning,
+        "retry": _retry,
+        "system": set_system,
+        "stats": set_stats,
+        "tools": _tools,
+        "set": set_variable,
+        "quit": _leave,
+    }
 )
 
 _Completions = dict[str, "_Completions"]
-_NAMES: _Completions = {f"/{name}": {} for command in _COMMANDS for name in command.names}
 _SETTABLE: _Completions = {name: {} for name in SETTERS} | {
     "parameter": {name.partition(" ")[0]: {} for name, _ in PARAMETERS},
     "think": {level: {} for level in EFFORTS},
     "format": {"json": {}},
 }
-COMPLETIONS: _Completions = _NAMES | {
+COMPLETIONS: _Completions = {f"/{name}": {} for name in REGISTRY.by_name} | {
     "/set": _SETTABLE,
     "/show": {name: {} for name, _ in _SHOW},
     "/effort": _SETTABLE["think"],

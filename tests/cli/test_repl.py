@@ -52,15 +52,18 @@ def test_commands(cli: Cli) -> None:
         cli,
         *("/help", "/effort high", "/effort", "/effort huge", "/stats on", "/reasoning off"),
         *("What is 17 + 25?", "/retry", "/efort", "/model nanno", "/model gpt-oss-nano", "/system"),
+        *("/", "/BYE"),
     )
     assert answers == [SUM, SUM]
     assert "/system TEXT" in said
+    assert "/compare" not in said  # the screen's
     assert said.count("effort: high") == 2
     assert "huge is not one of low, medium, high" in said
     assert said.count("tokens/s") == 2
     assert "Did you mean /effort?" in said
     assert "Did you mean nano?" in said
     assert "model: gpt-oss-nano" in said
+    assert "there is no command /\n" in said
     assert "so 42" not in said  # the reasoning
 
 
@@ -84,7 +87,7 @@ def test_commands_of_ollama(cli: Cli, tmp_path: Path) -> None:
     assert list(json.loads(answers[0])) == ["sum"]
     assert answers[1] == SUM
     for expected in (
-        *("/set                ", "/load MODEL ", "/save NAME ", "/clear ", "/bye, /exit "),
+        *("/set [NAME VALUE]", "/load NAME ", "/save NAME ", "/clear ", "/bye, /exit "),
         *("/set parameter NAME VALUE", "/set nothink", "Ctrl-G", "repeat_last_n INT"),
         *("Set parameter 'temperature' to '0'.", "Set parameter 'stop' to 'a b'."),
         *(

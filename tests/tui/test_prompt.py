@@ -185,7 +185,14 @@ async def test_tab_completes_commands() -> None:
 
 @pytest.mark.parametrize(
     ("text", "name", "argument"),
-    [("/new", "new", ""), ("/BYE ", "quit", ""), ("/effort  high", "effort", "high")],
+    [
+        ("/new", "new", ""),
+        ("/BYE ", "quit", ""),
+        ("/effort  high", "effort", "high"),
+        ("/?", "help", ""),
+        ("/think low", "effort", "low"),
+        ("/system Be\nterse.", "system", "Be\nterse."),
+    ],
 )
 def test_commands(text: str, name: str, argument: str) -> None:
     parsed = REGISTRY.parse(text)
@@ -193,7 +200,7 @@ def test_commands(text: str, name: str, argument: str) -> None:
     assert (parsed[0].name, parsed[1]) == (name, argument)
 
 
-@pytest.mark.parametrize("text", ["hello", "/etc/hosts is what?", "/", "a /new", "/2 = ?"])
+@pytest.mark.parametrize("text", ["hello", "/etc/hosts is what?", "a /new", "/2 = ?", "/new\nidea"])
 def test_messages_are_no_commands(text: str) -> None:
     assert REGISTRY.parse(text) is None
 
@@ -205,6 +212,8 @@ def test_unknown_command() -> None:
     with pytest.raises(UsageError) as caught:
         REGISTRY.parse("/effrt high")
     assert "/effort" in caught.value.hint
+    with pytest.raises(UsageError):
+        REGISTRY.parse("/")
 
 
 def test_commands_are_ranked() -> None:

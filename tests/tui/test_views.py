@@ -35,6 +35,10 @@ async def test_the_speed_panel(open_chat: OpenChat) -> None:
         await chat.press("f8")
         await chat.until(lambda: "between tokens" not in chat.screen())
         assert not chat.app.chat.query_one(SpeedPanel).display
+        for argument, is_shown in (("on", True), ("on", True), ("off", False)):
+            await chat.enter(f"/stats {argument}")
+            await chat.until(lambda: chat.app.chat.prompt.text == "")
+            assert chat.app.chat.query_one(SpeedPanel).display == is_shown
 
 
 async def test_the_speed_panel_has_the_energy(nano_home: Path, history_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Registers all commands, and says what each does."""
+"""The commands of the terminal chat."""
 
 import os
 import shlex
@@ -28,7 +28,7 @@ from tui.actions.help import show_help
 from tui.actions.input import attach
 from tui.actions.presets import preset
 from tui.chat_parts import ChatParts
-from tui.commands import Command, Registry
+from tui.commands import Registry
 
 __all__ = ["REGISTRY", "continue_turn", "copy_text", "edit_turn"]
 
@@ -55,34 +55,32 @@ async def help_(chat: ChatParts, _argument: str) -> None:
 
 
 REGISTRY = Registry(
-    [
-        Command("help", "Keys and commands", help_, "", "f1", True),
-        Command("new", "Begin a new chat; this one stays saved", new, "", "ctrl+n",
-                aliases=("clear",)),
-        Command("resume", "Open, rename, delete or export a chat", resume, "", "f2"),
-        Command("search", "Search all chats", resume, "WORDS"),
-        Command("model", "Choose the model", model, "[NAME]", "f3"),
-        Command("effort", "How long to reason: low, medium, high", effort, "[LEVEL]", "f4", True),
-        Command("edit", "Edit your last message, or the n-th last", edit, "[N]"),
-        Command("attach", "Attach a file, a PDF, a folder, or *.py", attach, "PATH", "", True),
-        Command("continue", "Continue the last answer where it was cut", continue_),
-        Command("retry", "Answer again; the old answer stays", retry, "", "ctrl+r"),
-        Command("copy", "Copy the last answer, or its n-th code block", copy, "[N]", "", True),
-        Command("export", "Write the chat to FILE.md or FILE.json", export, "[FILE]", "", True),
-        Command("import", "Add a chat that was exported as JSON", import_, "FILE"),
-        Command("system", "Begin a chat with instructions", system, "TEXT"),
-        Command("again", "Answer again, with the next effort; the old one stays", again, "", "f5"),
-        Command("compare", "The versions of an answer side by side", compare, "", "", True),
-        Command("branch", "Continue from here in a new chat; this one stays", branch),
-        Command("stats", "Speed of the answers: show or hide", stats, "", "f8", True),
-        Command("inspect", "What the model saw and wrote, token by token", inspect, "", "f9"),
-        Command("preset", "Begin a chat with a preset; make or edit one", preset, "[NAME]", "f12"),
-        Command("tools", "Functions that the model may ask for", tools, "[NAME]"),
-        Command("set", "An option of this chat, as temperature 0.7", set_option, "[NAME VALUE]"),
-        Command("editor", "Write the message in $EDITOR", editor, "", "ctrl+g", True),
-        Command("theme", "Choose colours", theme, "[NAME]", "", True),
-        Command("mouse", "Off: the terminal selects text with it", mouse, "on|off", "", True),
-        Command("quit", "Leave; everything is saved", quit_chat, "", "", True,
-                aliases=("bye", "exit")),
-    ]
-)  # fmt: skip
+    {
+        "help": help_,
+        "new": new,
+        "resume": resume,
+        "search": resume,
+        "model": model,
+        "effort": effort,
+        "edit": edit,
+        "attach": attach,
+        "continue": continue_,
+        "retry": retry,
+        "copy": copy,
+        "export": export,
+        "import": import_,
+        "system": system,
+        "again": again,
+        "compare": compare,
+        "branch": branch,
+        "stats": stats,
+        "inspect": inspect,
+        "preset": preset,
+        "tools": tools,
+        "set": set_option,
+        "editor": editor,
+        "theme": theme,
+        "mouse": mouse,
+        "quit": quit_chat,
+    }
+)

@@ -79,9 +79,11 @@ async def compare(chat: ChatParts, _argument: str) -> None:
     raise UsageError("no answer has several versions", hint="F5 answers again with another effort.")
 
 
-async def stats(chat: ChatParts, _argument: str) -> None:
+async def stats(chat: ChatParts, argument: str) -> None:
     """Show or hide where the time of the answers goes."""
-    chat.view.toggle_speed()
+    if argument not in ("", "on", "off"):
+        raise UsageError("/stats is on or off")
+    chat.view.toggle_speed(argument == "on" if argument else None)
 
 
 async def inspect(chat: ChatParts, _argument: str) -> None:

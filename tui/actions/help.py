@@ -22,11 +22,11 @@ _WRITING = [
 _ANYWHERE = [("^p", "All commands in a palette"), ("^q", "As ^c")]
 
 
-def show_help(chat: ChatParts, registry: Registry) -> None:
+def show_help(chat: ChatParts, registry: Registry[Any]) -> None:
     """Show what the focused part does, all keys and all commands."""
     about = getattr(chat.view.focused, "HELP", None) or ""
     commands = [
-        (command.usage, command.summary + ("" if command.available_during_turn else " *"))
+        (command.all_usages, command.summary + ("" if command.available_during_turn else " *"))
         for command in registry.commands
     ]
     sections: list[Section] = [

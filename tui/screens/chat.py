@@ -186,8 +186,8 @@ class ChatScreen(Screen[None]):
         assert shown is not None
         return shown
 
-    def toggle_speed(self) -> None:
-        self._speed.toggle()
+    def toggle_speed(self, is_on: bool | None = None) -> None:
+        self._speed.display = not self._speed.display if is_on is None else is_on
         self._show_speed()
 
     def _show_speed(self) -> None:
@@ -330,7 +330,7 @@ class ChatScreen(Screen[None]):
             self.dialogue.refuse()
             return
         with errors_shown(self):
-            await command.action(self.parts, argument)
+            await actions.REGISTRY.actions[command.name](self.parts, argument)
         self.show_status()
 
     async def action_walk(self, step: int) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from threading import Event
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -79,7 +79,7 @@ class Prompt(TextArea):
             self.lines = lines
             self.note = note
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry[Any]) -> None:
         super().__init__(
             id="prompt",
             soft_wrap=True,

@@ -36,9 +36,6 @@ class SpeedPanel(Vertical):
         yield self._facts
         yield self._bars
 
-    def toggle(self) -> None:
-        self.display = not self.display
-
     def show_live(self, answer: Answer) -> None:
         """An answer that streams: what is known of it so far."""
         if not self.display or not answer.latencies_s:

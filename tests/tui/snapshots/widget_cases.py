@@ -89,14 +89,14 @@ def _lines(text: str, width: int) -> WidgetCase:
 
 def _speed(stats: dict[str, Any]) -> WidgetCase:
     def act(panel: SpeedPanel) -> None:
-        panel.toggle()
+        panel.display = True
         panel.show(stats)
 
     return SpeedPanel, act
 
 
 def _live_speed(panel: SpeedPanel) -> None:
-    panel.toggle()
+    panel.display = True
     panel.show_live(streaming(*saying(*"abcdefgh"), step_s=1 / 32))
 
 
