@@ -12,7 +12,7 @@ from typing import ClassVar
 from rich.segment import Segment
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.color import Color
+from textual.color import BLACK, WHITE, Color
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.events import Event, Key, Paste
 from textual.filter import LineFilter
@@ -29,7 +29,6 @@ from tui.keys import check_keys
 from tui.screens.chat import ChatScreen
 from tui.server import ChatServer
 from tui.terminal_input import guard_input
-from tui.themes import readable
 
 
 class RegistryProvider(Provider):
@@ -155,3 +154,41 @@ class ChatApp(App[None], inherit_bindings=False):
     @property
     def chat(self) -> ChatScreen:
         return self._chat
+
+
+_LEAST_CONTRAST = 5.2  # also on the tint under code
+_NAMES = ("primary", "secondary", "accent", "success", "warning", "error")
+
+
+def readable(variables: dict[str, str]) -> dict[str, str]:
+    """Return a theme's variables with readable `text-primary`, `text-accent` and so on.
+
+    Frames use these colours too. Themes that use the terminal's own colours are not changed.
+    """
+    background = Color.parse(variables["background"])
+    if background.ansi is not None:
+        return variables
+    changed = {f"text-{name}": variables[f"text-{name}"] for name in _NAMES}
+    return variables | {
+        name: _against(Color.parse(value), background).hex for name, value in changed.items()
+    }
+
+
+def _against(color: Color, background: Color) -> Color:
+    """Return the colour, darker or lighter if the background requires it."""
+    end = WHITE if _luminance(background) < 0.18 else BLACK
+    for percent in range(0, 100, 4):
+        blended = color.blend(end, percent / 100)
+        lights = sorted((_luminance(blended), _luminance(background)))
+        if (lights[1] + 0.05) / (lights[0] + 0.05) >= _LEAST_CONTRAST:
+            return blended
+    return end
+
+
+def _luminance(color: Color) -> float:
+    """Return the relative luminance of WCAG 2.2."""
+    linear = [
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+        for value in color.normalized
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.tui.documents import at_random, every_pair
 from tui.markdown_blocks import Block, BlockSplitter
-from tui.markdown_parser import parse
+from tui.markdown_rows import parse
 
 _LINES = st.sampled_from(
     ["", "a word", "  ", "# title", "- item", "  more", "2. two", "12", "```py", "```", "~~~~",

@@ -9,28 +9,18 @@ from pathlib import Path
 from textual.app import SuspendNotSupported
 
 from gptoss_local.errors import UsageError
-from tui.actions.answers import (
-    again,
-    compare,
-    continue_,
-    continue_turn,
-    copy,
-    copy_text,
-    edit,
-    edit_turn,
-    inspect,
-    retry,
-    stats,
-)
-from tui.actions.chats import branch, export, import_, new, quit_chat, resume, system
-from tui.actions.choices import effort, model, mouse, set_option, theme, tools
+from tui.actions import answers, chats, choices
 from tui.actions.help import show_help
-from tui.actions.input import attach
-from tui.actions.presets import preset
 from tui.chat_parts import ChatParts
 from tui.commands import Registry
+from tui.paste import expanded
 
-__all__ = ["REGISTRY", "continue_turn", "copy_text", "edit_turn"]
+
+async def attach(chat: ChatParts, argument: str) -> None:
+    """Put a chip for a file, a folder or a pattern into the input."""
+    if not argument:
+        raise UsageError("/attach needs a path", hint="/attach notes.md, /attach src, /attach *.py")
+    chat.view.attach(str(expanded(argument)))
 
 
 async def editor(chat: ChatParts, _argument: str) -> None:
@@ -57,30 +47,30 @@ async def help_(chat: ChatParts, _argument: str) -> None:
 REGISTRY = Registry(
     {
         "help": help_,
-        "new": new,
-        "resume": resume,
-        "search": resume,
-        "model": model,
-        "effort": effort,
-        "edit": edit,
+        "new": chats.new,
+        "resume": chats.resume,
+        "search": chats.resume,
+        "model": choices.model,
+        "effort": choices.effort,
+        "edit": answers.edit,
         "attach": attach,
-        "continue": continue_,
-        "retry": retry,
-        "copy": copy,
-        "export": export,
-        "import": import_,
-        "system": system,
-        "again": again,
-        "compare": compare,
-        "branch": branch,
-        "stats": stats,
-        "inspect": inspect,
-        "preset": preset,
-        "tools": tools,
-        "set": set_option,
+        "continue": answers.continue_,
+        "retry": answers.retry,
+        "copy": answers.copy,
+        "export": chats.export,
+        "import": chats.import_,
+        "system": chats.system,
+        "again": answers.again,
+        "compare": answers.compare,
+        "branch": chats.branch,
+        "stats": answers.stats,
+        "inspect": answers.inspect,
+        "preset": chats.preset,
+        "tools": choices.tools,
+        "set": choices.set_option,
         "editor": editor,
-        "theme": theme,
-        "mouse": mouse,
-        "quit": quit_chat,
+        "theme": choices.theme,
+        "mouse": choices.mouse,
+        "quit": chats.quit_chat,
     }
 )

@@ -4,12 +4,14 @@ import re
 from functools import partial
 
 from gptoss_local.errors import UsageError
+from gptoss_local.talk.conversation.tool_choice import without_tools
 from gptoss_local.talk.history import read_export
-from gptoss_local.talk.presets import Preset
+from gptoss_local.talk.presets import Preset, find_preset
 from tui.chat_parts import ChatParts
 from tui.paste import expanded
 from tui.screens.chats import ChatsDialog, Place
 from tui.screens.errors import errors_shown
+from tui.screens.presets import PresetsDialog
 from tui.widgets.turn_view import TurnView
 
 
@@ -124,3 +126,27 @@ def import_chat(chat: ChatParts, argument: str) -> int:
 async def quit_chat(chat: ChatParts, _argument: str) -> None:
     """Leave; everything is saved."""
     chat.app.exit()
+
+
+async def preset(chat: ChatParts, argument: str) -> None:
+    """Begin a chat with a preset, by its name or from a list."""
+    if argument:
+        await _begin(chat, argument)
+        return
+
+    async def chosen(name: str | None) -> None:
+        if name:
+            with errors_shown(chat.app):
+                await _begin(chat, name)
+
+    conversation = chat.conversation
+    new = Preset(
+        system=conversation.instructions,
+        effort=conversation.effort,
+        options=without_tools(conversation.options),
+    )
+    chat.app.push_screen(PresetsDialog(conversation.preset, new), chosen)
+
+
+async def _begin(chat: ChatParts, name: str) -> None:
+    await open_chat(chat, None, preset=find_preset(name))

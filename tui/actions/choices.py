@@ -1,8 +1,10 @@
 """Commands that choose what the next answers are made with, and how the chat looks."""
 
 import json
+from typing import Any
 
 from rich.filesize import decimal
+from textual.app import App
 
 from gptoss_local.errors import UsageError
 from gptoss_local.models.catalog import CatalogModel, canonical_name, known_model
@@ -10,7 +12,6 @@ from gptoss_local.quantities import parse_option
 from gptoss_local.talk.conversation.tool_choice import without_tools
 from gptoss_local.types import Effort
 from tui.chat_parts import ChatParts
-from tui.mouse import set_mouse
 from tui.screens.dialog import ConfirmDialog
 from tui.screens.download import DownloadDialog
 from tui.screens.errors import errors_shown
@@ -137,3 +138,12 @@ async def theme(chat: ChatParts, argument: str) -> None:
     else:
         names = ", ".join(sorted(chat.app.available_themes))
         raise UsageError(f"there is no theme '{argument}'", hint=f"There are {names}.")
+
+
+def set_mouse(app: App[Any], is_on: bool) -> None:
+    """Give the mouse to the app, or back to the terminal, for as long as the app runs."""
+    driver: Any = app._driver  # Textual decides it at the start and has no call for later
+    if hasattr(driver, "_disable_mouse_support"):
+        driver._disable_mouse_support()
+        driver._mouse = is_on  # for when the app comes back from the background
+        driver._enable_mouse_support()

@@ -1,18 +1,54 @@
 """Shows what F1 opens: every key of every mode, with the user's own keys in place of ours."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from textual.binding import Binding
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
 
 from tui.chat_parts import ChatParts
 from tui.commands import Registry
 from tui.screens.approval import ApprovalDialog
 from tui.screens.chats import ChatsDialog
+from tui.screens.dialog import Dialog
 from tui.screens.download import DownloadDialog
-from tui.screens.help import HelpDialog, Section
 from tui.screens.presets import PresetForm, PresetsDialog
 from tui.widgets.prompt import Prompt
 from tui.widgets.turn_view import AssistantTurnView, TurnView, UserTurnView
+
+Section = tuple[str, Sequence[tuple[str, str]]]
+"""A title, and pairs of a key or command and what it does."""
+
+
+class HelpDialog(Dialog[None]):
+    """Args: about: help of the focused widget; sections: what there is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q", "dismiss(None)", "Leave")]
+
+    def __init__(self, about: str, sections: Sequence[Section]) -> None:
+        super().__init__()
+        self._about = about
+        self._sections = sections
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="dialog") as dialog:
+            dialog.border_title = "Help"
+            dialog.border_subtitle = "Esc leave"
+            yield Static(self._content(), markup=False)
+
+    def _content(self) -> Content:
+        width = max(len(name) for _, rows in self._sections for name, _ in rows) + 2
+        lines = [Content(self._about), Content("")]
+        for title, rows in self._sections:
+            lines.append(Content.styled(title, "bold"))
+            lines += [Content(f"  {name.ljust(width)}{text}") for name, text in rows]
+            lines.append(Content(""))
+        lines.append(Content.styled("* not while an answer streams", "dim"))
+        return Content("\n").join(lines)
+
 
 _WRITING = [
     ("⏎", "Send; while an answer streams, the message waits"),

@@ -22,7 +22,8 @@ from gptoss_local.talk.conversation import ToolChoice
 from gptoss_local.talk.history import History, Turn
 from gptoss_local.talk.history.plain import one_line
 from gptoss_local.talk.tools import Toolbox
-from tui import actions
+from tui.actions import REGISTRY
+from tui.actions.answers import continue_turn, copy_text, edit_turn
 from tui.chat_parts import ChatParts
 from tui.conversation import Conversation, composed_of
 from tui.dialogue import Dialogue
@@ -104,7 +105,7 @@ class ChatScreen(Screen[None]):
         self._leaves_until_s = 0.0
         self._hint = Static(_HINT, id="hint", markup=False)
         self.transcript = Transcript(conversation.place, conversation.pages_before)
-        self.prompt = Prompt(actions.REGISTRY)
+        self.prompt = Prompt(REGISTRY)
         self._completions = CompletionList()
         self._queue_view = QueueView()
         self._speed = SpeedPanel()
@@ -236,7 +237,7 @@ class ChatScreen(Screen[None]):
     async def submit(self, event: Prompt.Submitted) -> None:
         """Run a command or send a message."""
         try:
-            is_command = actions.REGISTRY.parse(event.text) is not None
+            is_command = REGISTRY.parse(event.text) is not None
         except GptOssError as error:
             self.show_error(error)
             return
@@ -311,26 +312,26 @@ class ChatScreen(Screen[None]):
     async def fulfil(self, event: TurnView.Wanted) -> None:
         """Do what a key on a turn asks for."""
         if event.wish == "copy":
-            actions.copy_text(self.parts, event.turn.content)
+            copy_text(self.parts, event.turn.content)
         elif event.wish in ("previous", "next"):
             await self.walk(event.turn, -1 if event.wish == "previous" else 1)
         elif self.is_answering:
             self.dialogue.refuse()
         else:
-            act = actions.continue_turn if event.wish == "continue" else actions.edit_turn
+            act = continue_turn if event.wish == "continue" else edit_turn
             with errors_shown(self):
                 await act(self.parts, event.turn)
 
     async def action_command(self, text: str) -> None:
         """Run a command, given as it follows the slash."""
-        parsed = actions.REGISTRY.parse(f"/{text}")
+        parsed = REGISTRY.parse(f"/{text}")
         assert parsed is not None
         command, argument = parsed
         if self.is_answering and not command.available_during_turn:
             self.dialogue.refuse()
             return
         with errors_shown(self):
-            await actions.REGISTRY.actions[command.name](self.parts, argument)
+            await REGISTRY.actions[command.name](self.parts, argument)
         self.show_status()
 
     async def action_walk(self, step: int) -> None:

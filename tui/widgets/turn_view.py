@@ -10,6 +10,7 @@ import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.events import Click
 from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Static
@@ -23,7 +24,7 @@ from gptoss_local.talk.tools import Page
 from tui.conversation import composed_of
 from tui.paste import shown_parts
 from tui.widgets.answer_view import AnswerView
-from tui.widgets.fold import Fold
+from tui.widgets.line_block import LineBlock
 from tui.widgets.reasoning_view import ReasoningView
 
 Wish = Literal["edit", "continue", "copy", "previous", "next"]
@@ -31,6 +32,47 @@ _STATES = {"stopped": "■ stopped", "failed": "✗ failed", "streaming": "…"}
 _CUT = "✂ reached its length limit"
 _CONTINUE = "/continue resumes it"
 _LONGEST_CITATION = 60  # characters
+
+
+class Fold(Vertical):
+    """Folded at first; a click on the label opens it."""
+
+    BLANK = True  # PERF: as in AnswerView
+    DEFAULT_CSS = """
+    Fold {
+        height: auto;
+        color: $text-muted;
+        Static { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+        LineBlock { padding: 0 0 0 2; display: none; }
+        &.-open LineBlock { display: block; }
+    }
+    """
+
+    def __init__(self, label: str, text: str) -> None:
+        super().__init__()
+        self._facts = printable(label)
+        self._label = Static(markup=False)
+        self._lines = LineBlock()
+        self._lines.show(printable(text))
+
+    def compose(self) -> ComposeResult:
+        yield self._label
+        yield self._lines
+
+    def on_mount(self) -> None:
+        self.set_open(False)
+
+    @property
+    def is_open(self) -> bool:
+        return self.has_class("-open")
+
+    def set_open(self, is_open: bool) -> None:
+        self.set_class(is_open, "-open")
+        self._label.update(f"{'▾' if is_open else '▸'} {self._facts}")
+
+    def on_click(self, event: Click) -> None:
+        if event.widget is self._label:  # below it text can be selected
+            self.set_open(not self.is_open)
 
 
 class TurnView(Vertical, can_focus=True):

@@ -25,12 +25,12 @@ from tests.tui.snapshots.values import (
     toolbox,
 )
 from tests.tui.wire import answer_of, installed, running
+from tui.actions.help import HelpDialog
 from tui.conversation import Conversation
 from tui.screens.approval import ApprovalDialog
 from tui.screens.chats import ChatsDialog
 from tui.screens.compare import CompareDialog
 from tui.screens.dialog import ConfirmDialog, LineDialog
-from tui.screens.help import HelpDialog
 from tui.screens.inspector import InspectorDialog
 from tui.screens.models import ModelsDialog
 from tui.screens.overflow import OverflowDialog
