@@ -7,11 +7,11 @@ from gptoss_local.talk.tools import Toolbox
 from tui.chat_view import ChatView
 from tui.conversation import Conversation, composed_of
 from tui.documents import image_note
-from tui.exchange import Exchange
-from tui.message_queue import MessageQueue
+from tui.exchange import LiveExchange
 from tui.paste import FoldedTexts, current_folder
 from tui.screens.errors import errors_shown, show_error
 from tui.server import ChatServer
+from tui.widgets.message_queue import MessageQueue
 
 
 class Dialogue:
@@ -41,7 +41,7 @@ class Dialogue:
         self._toolbox = toolbox
         self._queue = queue
         self._folded = folded
-        self._exchange: Exchange | None = None
+        self._exchange: LiveExchange | None = None
         self._is_steering = False
 
     @property
@@ -82,7 +82,7 @@ class Dialogue:
         view = self._view
         shown = await view.show_answer(turn, is_new=is_new)
         conversation, server, toolbox = self._conversation, self._server, self._toolbox
-        exchange = Exchange(view, conversation, server, toolbox, turn, shown)
+        exchange = LiveExchange(view, conversation, server, toolbox, turn, shown)
         self._exchange = exchange
         view.run_worker(self._run(exchange), group="exchange")
         view.show_status()
@@ -155,7 +155,7 @@ class Dialogue:
                 await view.add_turn(added)
         await self.begin(conversation.begin_answer(), is_new=editing is None)
 
-    async def _run(self, exchange: Exchange) -> None:
+    async def _run(self, exchange: LiveExchange) -> None:
         """Worker: an exchange, and then the next message that waits."""
         try:
             await exchange.run()

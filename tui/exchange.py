@@ -1,14 +1,17 @@
 """A message until the model's last word: answers, and the calls of tools between them.
 
-Runs as one worker of the screen, from top to bottom; what it waits for, Esc ends.
+Runs as one worker of the screen, from top to bottom; Esc ends it at any point. Frames are only
+counted and collected as they come; a timer of the screen calls `tick`, which paints and stores. So
+a fast model cannot keep the keys waiting.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from gptoss_local.errors import ContextOverflowError
-from gptoss_local.events import ChatEvent
+from gptoss_local.errors import ContextOverflowError, GptOssError, HistoryError
+from gptoss_local.events import ChatEvent, Growing
 from gptoss_local.talk.answer import Answer, with_printable_text
 from gptoss_local.talk.conversation.calls import Decision, denied
 from gptoss_local.talk.frames import events_of
@@ -26,22 +29,24 @@ from gptoss_local.talk.loop import (
 from gptoss_local.talk.tools import Arguments, RunnableTool, Toolbox, ToolResult
 from tui.chat_view import ChatView
 from tui.conversation import Conversation
-from tui.running_answer import RunningAnswer
 from tui.screens.approval import ApprovalDialog
 from tui.screens.dialog import Dialog
-from tui.screens.errors import errors_shown
+from tui.screens.errors import READ_S, errors_shown, show_error
 from tui.screens.overflow import SUMMARISE, OverflowDialog, Way, larger_context
 from tui.server import ChatServer
 from tui.widgets.turn_view import AssistantTurnView
 
+TICK_S = 1 / 20
+_SAVE_EVERY = 20  # ticks
 _T = TypeVar("_T")
 
 
-class Exchange:
+class LiveExchange:
     """One exchange, which begins with a message of the user.
 
     Attributes:
-        note: What happens while no answer streams, for the status line.
+        answer: The newest one.
+        note: The present step, for the status line, while no answer streams.
         is_live: It is not over yet.
         is_given_up: The prompt does not fit, and the user chose not to send it otherwise.
     """
@@ -60,32 +65,35 @@ class Exchange:
         self._server = server
         self._toolbox = toolbox
         self._loop = Loop(self, toolbox, self._ask_about)
-        self._turn, self._shown = turn, shown
-        self._running = RunningAnswer(conversation, turn, shown)
+        self._painting = asyncio.Lock()
+        self._n_ticks = 0
+        self._is_refused = False  # the disk did not take the answer the last time
+        self._begin(turn, shown)
         self.note = ""
         self.is_live = True
         self.is_given_up = False
 
-    @property
-    def answer(self) -> Answer:
-        """The newest one."""
-        return self._running.answer
+    def _begin(self, turn: Turn, shown: AssistantTurnView) -> None:
+        self._turn, self._shown = turn, shown
+        self.answer = Answer(begun=turn)
+        self._overflow: ContextOverflowError | None = None
+        self._n_painted = -1
 
     @property
     def ended_well(self) -> bool:
         return self.answer.phase == "done" and not (self.is_live or self._loop.is_stopped)
 
     async def run(self) -> None:
-        """Stream into the turn, call what it asks for, and continue with the results."""
+        """Stream into the turn, run its calls, and continue with the results."""
         try:
             async with aclosing(self._loop.run()) as events:
                 async for event in events:
                     await self._follow(event)
         finally:  # also when the app ends, which cancels this
             self.answer.end("stopped")
-            self._running.save()
+            self._save()
             self.is_live, self.note = False, ""
-        await self._running.paint()
+        await self._paint()
 
     def stop(self) -> None:
         """Stop the current answer or call, and the exchange. Keep the partial answer."""
@@ -93,8 +101,14 @@ class Exchange:
         self._loop.stop()
 
     async def tick(self) -> None:
-        if self.answer.is_live:
-            await self._running.tick()
+        """Paint the new text, and store it once a second."""
+        if not self.answer.is_live:
+            return
+        self._n_ticks += 1
+        if self.answer.n_frames != self._n_painted:
+            await self._paint()
+        if self._n_ticks % _SAVE_EVERY == 0:
+            self._save()
 
     async def _follow(self, event: LoopEvent) -> None:
         """Show and store a call, and begin the answer after it."""
@@ -105,32 +119,73 @@ class Exchange:
                 self.note = ""
                 await self._view.add_turn(self._conversation.add_result(call.name, result))
             case Continued():
-                self._turn = self._conversation.begin_answer()
-                self._shown = await self._view.show_answer(self._turn, is_new=True)
-                self._running = RunningAnswer(self._conversation, self._turn, self._shown)
+                turn = self._conversation.begin_answer()
+                self._begin(turn, await self._view.show_answer(turn, is_new=True))
             case LimitReached(limit):
                 self._view.app.notify(f"Stopped after {limit}.")
 
     async def events(self) -> AsyncGenerator[ChatEvent, None]:
-        """Yield the events of one answer; the user chooses what becomes of too long a prompt."""
+        """Yield the events of one answer; ask the user about a prompt that is too long."""
         while True:
             await self._prepare_tools()
-            async with aclosing(self._running.events(self._server, self._body())) as events:
+            async with aclosing(self._stream()) as events:
                 async for event in events:
                     yield event
-            if self._running.overflow is None:
+            if self._overflow is None:
                 return
-            way = await self._choose_way(self._running.overflow)
+            way = await self._choose_way(self._overflow)
+            turn, shown = self._turn, self._shown
             if way == SUMMARISE and (summary := await self._summarise()):
-                self._turn = self._conversation.go_on_with(summary)
-                self._shown = await self._view.show_answer(self._turn, is_new=False)
+                turn = self._conversation.go_on_with(summary)
+                shown = await self._view.show_answer(turn, is_new=False)
             elif way is None or way == SUMMARISE:
                 self.is_given_up = True
                 return
             else:
-                self._turn = self._running.turn
                 self._conversation.set_option(way.option, way.value)
-            self._running = RunningAnswer(self._conversation, self._turn, self._shown)
+            self._begin(turn, shown)
+
+    async def _stream(self) -> AsyncGenerator[ChatEvent, None]:
+        """Yield the server's events until the answer is over; then store and paint it."""
+        answer, shown = self.answer, self._shown
+        try:
+            async with aclosing(self._server.stream_chat(self._body())) as frames:
+                async for frame in frames:
+                    for event in events_of(frame):
+                        if isinstance(event, Growing) and answer.growth is None:
+                            shown.notify(growth_text(event), timeout=READ_S, markup=False)
+                        is_first = answer.phase == "waiting"
+                        yield with_printable_text(event)
+                        if is_first and answer.phase != "waiting":
+                            shown.call_later(self._paint)  # without waiting for the timer
+            answer.end("failed", "the answer ended early")
+        except GptOssError as error:
+            if isinstance(error, ContextOverflowError) and error.n_prompt is not None:
+                self._overflow = error
+            answer.end("failed", f"{error.message}. {error.hint}".strip())
+        except Exception:
+            answer.end("failed", "internal error")
+            raise
+        self._save()
+        await self._paint()
+
+    async def _paint(self) -> None:
+        async with self._painting:  # the timer has its own task alongside the screen's
+            if self._shown.is_attached:
+                self._n_painted = self.answer.n_frames
+                await self._shown.show(self.answer)
+
+    def _save(self) -> None:
+        """Store the answer as far as it is; it continues where the disk refuses that."""
+        self._turn = self._shown.turn = self._conversation.keep(self._turn, self.answer)
+        try:
+            self._conversation.store()
+        except HistoryError as error:  # the next call tries it again, and need not say it again
+            if not self._is_refused:
+                show_error(self._shown, error)
+            self._is_refused = True
+        else:
+            self._is_refused = False
 
     def _note(self, note: str) -> None:
         self.note = note
@@ -205,3 +260,11 @@ class Exchange:
         news = await self._until_stopped("starting tools", self._toolbox.prepare())
         for problem in news or ():
             self._view.app.notify(problem, severity="warning", markup=False)
+
+
+def growth_text(growth: Growing) -> str:
+    """Say that the model is loaded again for a long prompt."""
+    return (
+        f"The prompt has {growth.n_prompt:,} tokens, so the model is loaded again: "
+        f"its context grows from {growth.n_ctx_before:,} to {growth.n_ctx:,}."
+    )

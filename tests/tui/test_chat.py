@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from gptoss_local.talk.history import History
 from tests.conftest import RunningServer
 from tests.tui.running_chat import FRANCE, PARIS, Chat, OpenChat
-from tui import running_answer
+from tui import exchange
 from tui.widgets.turn_view import AssistantTurnView
 
 COUNT = "Count from 1 to 900."
@@ -98,7 +98,7 @@ async def test_leaving_keeps_what_was_on_the_screen(
     open_chat: OpenChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what came after the last time it was stored."""
-    monkeypatch.setattr(running_answer, "_SAVE_EVERY", 10**9)  # ticks: never while it streams
+    monkeypatch.setattr(exchange, "_SAVE_EVERY", 10**9)  # ticks: never while it streams
     async with open_chat() as chat:
         await begin_counting(chat)
         assert chat.app.chat.answer is not None

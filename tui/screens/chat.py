@@ -28,13 +28,12 @@ from tui.chat_parts import ChatParts
 from tui.conversation import Conversation, composed_of
 from tui.dialogue import Dialogue
 from tui.downloads import Download, Downloads
-from tui.message_queue import MessageQueue
-from tui.running_answer import TICK_S
+from tui.exchange import TICK_S
 from tui.screens.dialog import Typing
 from tui.screens.errors import errors_shown, show_error
 from tui.server import ChatServer
+from tui.widgets.message_queue import MessageQueue
 from tui.widgets.prompt import CompletionList, Prompt
-from tui.widgets.queue_view import QueueView
 from tui.widgets.speed_panel import SpeedPanel
 from tui.widgets.status_line import Status, StatusLine
 from tui.widgets.transcript import Transcript
@@ -107,12 +106,11 @@ class ChatScreen(Screen[None]):
         self.transcript = Transcript(conversation.place, conversation.pages_before)
         self.prompt = Prompt(REGISTRY)
         self._completions = CompletionList()
-        self._queue_view = QueueView()
         self._speed = SpeedPanel()
         self._status = StatusLine()
         self.typing = Typing()
         self.conversation = conversation
-        self.queue = MessageQueue(self._queue_view.show)
+        self.queue = MessageQueue()
         folded = self.prompt.folded
         self.dialogue = Dialogue(self, conversation, server, toolbox, self.queue, folded)
         downloads = Downloads(server, self._downloaded)
@@ -125,7 +123,7 @@ class ChatScreen(Screen[None]):
         yield self._hint
         yield self.transcript
         yield self._speed
-        yield self._queue_view
+        yield self.queue
         yield self._completions
         yield self.prompt
         yield self._status

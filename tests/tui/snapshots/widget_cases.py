@@ -25,8 +25,8 @@ from tests.tui.snapshots.values import (
 )
 from tui.actions import REGISTRY
 from tui.widgets.line_block import LineBlock
+from tui.widgets.message_queue import MessageQueue
 from tui.widgets.prompt import CompletionList, Prompt
-from tui.widgets.queue_view import QueueView
 from tui.widgets.speed_panel import SpeedPanel
 from tui.widgets.status_line import Status, StatusLine
 from tui.widgets.transcript import Transcript
@@ -101,7 +101,11 @@ def _live_speed(panel: SpeedPanel) -> None:
 
 
 def _queue(*texts: str) -> WidgetCase:
-    return QueueView, lambda view: view.show(texts)
+    def act(queue: MessageQueue) -> None:
+        for text in texts:
+            queue.add(text)
+
+    return MessageQueue, act
 
 
 def _prompt(text: str, is_editing: bool = False) -> WidgetCase:

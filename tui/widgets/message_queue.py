@@ -1,0 +1,57 @@
+"""Messages that wait until the answer is complete, shown over the input."""
+
+from textual.widgets import Static
+
+from gptoss_local.printable import printable
+
+_MAX_SHOWN = 3
+
+
+class MessageQueue(Static):
+    """Holds them in order; hidden when there are none."""
+
+    DEFAULT_CSS = """
+    MessageQueue {
+        height: auto; display: none; color: $text-muted; padding: 0 2;
+        text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._texts: list[str] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._texts
+
+    def add(self, text: str, *, is_next: bool = False) -> None:
+        """Let a message wait, as the last one or as the next."""
+        self._hold([text, *self._texts] if is_next else [*self._texts, text])
+
+    def take_first(self) -> str:
+        first, *rest = self._texts
+        self._hold(rest)
+        return first
+
+    def take_last(self) -> str:
+        *rest, last = self._texts
+        self._hold(rest)
+        return last
+
+    def take_all(self) -> str:
+        """Take all of them as one text."""
+        text = "\n\n".join(self._texts)
+        self._hold([])
+        return text
+
+    def _hold(self, texts: list[str]) -> None:
+        """Show the first few, and how many more there are."""
+        self._texts = texts
+        lines = [f"» {' '.join(printable(text).split())}" for text in texts]
+        if len(lines) > _MAX_SHOWN:
+            lines[_MAX_SHOWN:] = [f"  and {len(lines) - _MAX_SHOWN} more"]
+        if lines:
+            lines.append("  sent when the answer is complete; Ctrl-S sends now, Esc takes it back")
+        self.update("\n".join(lines))
+        self.display = bool(lines)
