@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.errors import NoWidget
 from textual.events import Resize
 from textual.widgets import Input, Static
@@ -39,22 +39,22 @@ class ApprovalDialog(Dialog[Decision | None]):
         Binding("r", "reason", "No, with a reason"),
         Binding("escape", "leave", "Stop"),
     ]
+    LOOK = "-question"
 
     def __init__(self, tool: RunnableTool, arguments: Arguments) -> None:
         super().__init__()
+        self.title = f"The model asks to run {tool.name}"
         self.comes_unasked = True
         self._tool = tool
         self._arguments = arguments
         self._has_shown_end = False
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -question") as dialog:
-            dialog.border_title = f"The model asks to run {self._tool.name}"
-            yield Static(f"It {about_text(self._tool)}.", markup=False)
-            with VerticalScroll():
-                yield from map(_shown, what_runs(self._tool, self._arguments))
-            yield Input(placeholder="Why not? Enter sends it to the model", classes="-hidden")
-            yield Static(self._keys, classes="keys", markup=False)
+    def content(self) -> ComposeResult:
+        yield Static(f"It {about_text(self._tool)}.", markup=False)
+        with VerticalScroll():
+            yield from map(_shown, what_runs(self._tool, self._arguments))
+        yield Input(placeholder="Why not? Enter sends it to the model", classes="-hidden")
+        yield Static(self._keys, classes="keys", markup=False)
 
     @property
     def _keys(self) -> str:

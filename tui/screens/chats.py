@@ -8,16 +8,14 @@ from typing import ClassVar, NamedTuple
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from gptoss_local.talk.history import MATCH_END, MATCH_START, ChatSummary, History, Hit
 from tui.screens.dialog import ConfirmDialog, Dialog, LineDialog
 from tui.screens.errors import errors_shown
 
-_KEYS = "Enter open  F2 rename  F5 export  F6 pin  F7 import  F8 delete  Esc"
 _SEARCH_AFTER_S = 0.15
 _MAX_SHOWN = 300
 
@@ -49,6 +47,8 @@ class ChatsDialog(Dialog[Place | None]):
         Binding("down", "move(1)", show=False, priority=True),
         Binding("up", "move(-1)", show=False, priority=True),
     ]
+    TITLE = "Chats"
+    KEYS = "Enter open  F2 rename  F5 export  F6 pin  F7 import  F8 delete  Esc"
 
     def __init__(
         self,
@@ -67,15 +67,11 @@ class ChatsDialog(Dialog[Place | None]):
         self._words = words
         self._places: list[Place] = []
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = "Chats"
-            yield Input(self._words, placeholder="Search all chats")
-            yield OptionList(markup=False)
-            yield Static(_KEYS, classes="keys", markup=False)
+    def content(self) -> ComposeResult:
+        yield Input(self._words, placeholder="Search all chats")
+        yield OptionList(markup=False)
 
     def opened(self) -> None:
-        self.query_one(Input).focus()
         self._refill()
 
     def on_input_changed(self) -> None:

@@ -28,6 +28,8 @@ class CompareDialog(Dialog[None]):
         Binding("tab,right", "app.focus_next", "Next", show=False),
         Binding("shift+tab,left", "app.focus_previous", "Previous", show=False),
     ]
+    TITLE = "Versions of an answer"
+    KEYS = "Tab next   Esc leave"
     DEFAULT_CSS = """
     CompareDialog {
         #versions { layout: vertical; height: 1fr; }
@@ -44,23 +46,18 @@ class CompareDialog(Dialog[None]):
         first = max(0, len(versions) - _MAX_SHOWN)
         self._versions = [(n + 1, turn) for n, turn in enumerate(versions)][first:]
 
-    def compose(self) -> ComposeResult:
-        with Container(classes="dialog") as dialog:
-            dialog.border_title = "Versions of an answer"
-            with Container(id="versions"):
-                for n, turn in self._versions:
-                    with VerticalScroll(classes="version") as column:
-                        column.border_title = escape(f"{n}: {turn.model}, {turn.effort}")
-                        column.border_subtitle = _figures(turn)
-                        if turn.reasoning:
-                            yield Static(
-                                printable(turn.reasoning), classes="reasoning", markup=False
-                            )
-                        yield AnswerView(printable(turn.content), is_complete=True)
-                        yield from map(call_fold, turn.tool_calls)
-                        if error := turn.stats.get("error"):
-                            yield Static(printable(error), classes="error", markup=False)
-            yield Static("Tab next   Esc leave", classes="keys", markup=False)
+    def content(self) -> ComposeResult:
+        with Container(id="versions"):
+            for n, turn in self._versions:
+                with VerticalScroll(classes="version") as column:
+                    column.border_title = escape(f"{n}: {turn.model}, {turn.effort}")
+                    column.border_subtitle = _figures(turn)
+                    if turn.reasoning:
+                        yield Static(printable(turn.reasoning), classes="reasoning", markup=False)
+                    yield AnswerView(printable(turn.content), is_complete=True)
+                    yield from map(call_fold, turn.tool_calls)
+                    if error := turn.stats.get("error"):
+                        yield Static(printable(error), classes="error", markup=False)
 
     def opened(self) -> None:
         self.query(VerticalScroll).last().focus()

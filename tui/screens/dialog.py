@@ -4,6 +4,7 @@ import asyncio
 import time
 from typing import ClassVar, TypeVar
 
+from rich.markup import escape
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -40,12 +41,17 @@ class Typing:
 
 
 class Dialog(ModalScreen[_T]):
-    """The base of all dialogs: Ctrl-C copies what is selected, or else leaves as Esc does.
+    """The base of all dialogs: a frame with a title. Ctrl-C copies the selection, or leaves as Esc.
 
     Attributes:
-        comes_unasked: It appears without a key that asks for it: what decides counts only after
-            half a second without a key. Esc, and keys that move, count always.
+        LOOK: Further classes of the frame.
+        KEYS: Shown below the content.
+        comes_unasked: It appears without a key that asks for it, so a key decides only after half a
+            second without one. Esc, and keys that move, count always.
     """
+
+    LOOK: ClassVar[str] = ""
+    KEYS: ClassVar[str] = ""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,ctrl+q", "copy_or_leave", show=False, priority=True)
@@ -53,6 +59,18 @@ class Dialog(ModalScreen[_T]):
 
     comes_unasked = False
     _last_key_s = 0.0
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes=f"dialog {self.LOOK}") as frame:
+            frame.border_title = escape(self.title or "")
+            frame.border_subtitle = escape(self.sub_title or "")
+            yield from self.content()
+            if self.KEYS:
+                yield Static(self.KEYS, classes="keys", markup=False)
+
+    def content(self) -> ComposeResult:
+        """Yield the widgets in the frame."""
+        yield from ()
 
     def on_mount(self) -> None:
         if self in self.app.screen_stack:  # Esc may come while it opens
@@ -88,16 +106,15 @@ class LineDialog(Dialog[str | None]):
     """Ask for one line; None when the user leaves it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
+    LOOK = "-small"
 
     def __init__(self, title: str, text: str = "") -> None:
         super().__init__()
-        self._title = title
+        self.title = title
         self._text = text
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -small") as dialog:
-            dialog.border_title = self._title
-            yield Input(self._text)
+    def content(self) -> ComposeResult:
+        yield Input(self._text)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -111,11 +128,11 @@ class ConfirmDialog(Dialog[bool | None]):
         Binding("y", "dismiss(True)", "Yes"),
         Binding("n,escape", "dismiss(False)", "No"),
     ]
+    LOOK = "-small"
 
     def __init__(self, question: str) -> None:
         super().__init__()
         self._question = question
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -small"):
-            yield Static(f"{self._question}\n\ny yes   n no", markup=False)
+    def content(self) -> ComposeResult:
+        yield Static(f"{self._question}\n\ny yes   n no", markup=False)

@@ -4,14 +4,12 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.widgets import ProgressBar, Static
 
 from gptoss_local.printable import printable
 from tui.downloads import Download
 from tui.screens.dialog import Dialog
 
-_RUNNING = "Esc leave it running   x cancel"
 _EVERY_S = 0.25
 
 
@@ -26,20 +24,20 @@ class DownloadDialog(Dialog[None]):
         Binding("escape", "dismiss(None)", "Leave it running"),
         Binding("x", "cancel", "Cancel the download", id="download.cancel"),
     ]
+    LOOK = "-small"
+    KEYS = "Esc leave it running   x cancel"
     DEFAULT_CSS = "DownloadDialog ProgressBar { margin: 1 0; width: 100%; } Bar { width: 1fr; }"
 
     def __init__(self, download: Download) -> None:
         super().__init__()
+        self.title = f"Downloading {printable(download.name)}"
         self._download = download
         self._bar = ProgressBar(show_eta=False)
         self._text = Static(markup=False)
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -small") as dialog:
-            dialog.border_title = f"Downloading {printable(self._download.name)}"
-            yield self._bar
-            yield self._text
-            yield Static(_RUNNING, classes="keys", markup=False)
+    def content(self) -> ComposeResult:
+        yield self._bar
+        yield self._text
 
     def opened(self) -> None:
         self._show()

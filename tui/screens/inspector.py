@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
@@ -23,6 +23,8 @@ class InspectorDialog(Dialog[None]):
         Binding("escape,q,f9", "dismiss(None)", "Leave"),
         Binding("space,t", "ids", "Token ids"),
     ]
+    TITLE = "Harmony"
+    KEYS = "Space token ids   Esc leave"
     DEFAULT_CSS = """
     InspectorDialog {
         VerticalScroll { height: 1fr; }
@@ -36,30 +38,23 @@ class InspectorDialog(Dialog[None]):
         super().__init__()
         self._found = found
         self._shows_ids = False
+        n_dropped = sum(len(piece.tokens) for piece in found.messages if piece.is_dropped)
+        self.sub_title = f"prompt {found.n_tokens:,} tokens"
+        if n_answer := found.n_answer_tokens:
+            self.sub_title += f", answer {n_answer:,}"
+        if n_dropped:
+            self.sub_title += f", the next prompt drops {n_dropped:,}"
 
-    def compose(self) -> ComposeResult:
-        pieces = self._found.messages
-        n_dropped = sum(len(piece.tokens) for piece in pieces if piece.is_dropped)
-        about = f"prompt {self._found.n_tokens:,} tokens"
-        if n_answer := self._found.n_answer_tokens:
-            about += f", answer {n_answer:,}"
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = "Harmony"
-            dialog.border_subtitle = about + (
-                f", the next prompt drops {n_dropped:,}" if n_dropped else ""
-            )
-            with VerticalScroll():
-                for piece in pieces:
-                    view = Static(self._content(piece), classes="piece", markup=False)
-                    view.set_class(piece.is_answer, "-answer")
-                    view.set_class(piece.is_dropped, "-dropped")
-                    yield view
-            yield Static("Space token ids   Esc leave", classes="keys", markup=False)
+    def content(self) -> ComposeResult:
+        with VerticalScroll():
+            for piece in self._found.messages:
+                view = Static(self._content(piece), classes="piece", markup=False)
+                view.set_class(piece.is_answer, "-answer")
+                view.set_class(piece.is_dropped, "-dropped")
+                yield view
 
     def opened(self) -> None:
-        scroll = self.query_one(VerticalScroll)
-        scroll.focus()
-        scroll.scroll_end(animate=False)
+        self.query_one(VerticalScroll).scroll_end(animate=False)
 
     def action_ids(self) -> None:
         """Show ids instead of texts, and back."""

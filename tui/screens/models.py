@@ -7,9 +7,8 @@ from rich.filesize import decimal
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from gptoss_local.api.gptoss import ModelFit
@@ -32,6 +31,8 @@ class ModelsDialog(Dialog[str | None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
+    TITLE = "Models"
+    KEYS = "Enter choose, or download   Esc leave"
 
     def __init__(
         self,
@@ -53,15 +54,11 @@ class ModelsDialog(Dialog[str | None]):
         self.chosen_place = ""
         """The place of the chosen model, in words."""
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = "Models"
-            yield OptionList(*self._options(), markup=False)
-            yield Static("Enter choose, or download   Esc leave", classes="keys", markup=False)
+    def content(self) -> ComposeResult:
+        yield OptionList(*self._options(), markup=False)
 
     def opened(self) -> None:
         options = self.query_one(OptionList)
-        options.focus()
         names = [tag.name for tag in self._tags]
         options.highlighted = names.index(self._current) if self._current in names else 0
         self._mark_fits()

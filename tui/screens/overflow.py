@@ -5,7 +5,6 @@ from typing import Any, ClassVar, NamedTuple
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -39,6 +38,10 @@ class OverflowDialog(Dialog[Way | None]):
         can_summarise: There are earlier turns.
     """
 
+    TITLE = "The conversation does not fit"
+    LOOK = "-question"
+    KEYS = "Enter choose   Esc do not send"
+
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Leave")]
 
     def __init__(
@@ -64,12 +67,9 @@ class OverflowDialog(Dialog[Way | None]):
             self._ways.append((text, Way("num_ctx", n_ctx)))
         self._ways.append(("Do not send it; I shorten it", None))
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -question") as dialog:
-            dialog.border_title = "The conversation does not fit"
-            yield Static(overflow_text(self._error), markup=False)
-            yield OptionList(*(Option(text) for text, _ in self._ways), markup=False)
-            yield Static("Enter choose   Esc do not send", classes="keys", markup=False)
+    def content(self) -> ComposeResult:
+        yield Static(overflow_text(self._error), markup=False)
+        yield OptionList(*(Option(text) for text, _ in self._ways), markup=False)
 
     def opened(self) -> None:
         self.query_one(OptionList).focus()

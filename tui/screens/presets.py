@@ -2,11 +2,10 @@
 
 from typing import ClassVar, cast, get_args
 
-from rich.markup import escape
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
@@ -27,8 +26,6 @@ from gptoss_local.types import Effort
 from tui.screens.dialog import ConfirmDialog, Dialog
 from tui.screens.errors import errors_shown
 
-_KEYS = "Enter begin a chat   n new   e edit   F8 delete   Esc leave"
-_FORM_KEYS = "Ctrl-S save   Tab next   Esc leave"
 _NONE = "There are no presets yet. n makes one of this chat's instructions, effort and options."
 _MAX_SYSTEM = 200
 
@@ -47,22 +44,20 @@ class PresetsDialog(Dialog[str | None]):
         Binding("e", "edit", "Edit", id="presets.edit"),
         Binding("f8", "delete", "Delete", id="presets.delete"),
     ]
+    TITLE = "Presets"
+    KEYS = "Enter begin a chat   n new   e edit   F8 delete   Esc leave"
 
     def __init__(self, current: str, new: Preset) -> None:
         super().__init__()
+        self.sub_title = str(presets_path())
         self._current = current
         self._new = new
         self._presets: dict[str, Preset] = {}
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = "Presets"
-            dialog.border_subtitle = escape(str(presets_path()))
-            yield OptionList(markup=False)
-            yield Static(_KEYS, classes="keys", markup=False)
+    def content(self) -> ComposeResult:
+        yield OptionList(markup=False)
 
     def opened(self) -> None:
-        self.query_one(OptionList).focus()
         self._refill(self._current)
 
     @on(OptionList.OptionSelected)
@@ -133,6 +128,7 @@ class PresetForm(Dialog[str | None]):
         Binding("escape", "leave", "Leave", priority=True),
         Binding("ctrl+s", "save", "Save", priority=True, id="presets.save"),
     ]
+    KEYS = "Ctrl-S save   Tab next   Esc leave"
     DEFAULT_CSS = """
     PresetForm {
         Horizontal { height: 1; }
@@ -148,6 +144,7 @@ class PresetForm(Dialog[str | None]):
 
     def __init__(self, name: str, preset: Preset) -> None:
         super().__init__()
+        self.title = f"Preset {name}" if name else "New preset"
         self._old_name = name
         self._preset = preset
         self._name_field = Input(name, placeholder="a name of your own")
@@ -158,23 +155,19 @@ class PresetForm(Dialog[str | None]):
         self._system_field = TextArea(preset.system, soft_wrap=True, show_line_numbers=False)
         self._error = Static(classes="error", markup=False)
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            title = f"Preset {self._old_name}" if self._old_name else "New preset"
-            dialog.border_title = escape(title)
-            fields = {
-                "Name": self._name_field,
-                "Effort": self._effort_field,
-                "Options": self._options_field,
-            }
-            for label, field in fields.items():
-                with Horizontal():
-                    yield Static(label, classes="name", markup=False)
-                    yield field
-            yield Static("Instructions for the model", classes="label", markup=False)
-            yield self._system_field
-            yield self._error
-            yield Static(_FORM_KEYS, classes="keys", markup=False)
+    def content(self) -> ComposeResult:
+        fields = {
+            "Name": self._name_field,
+            "Effort": self._effort_field,
+            "Options": self._options_field,
+        }
+        for label, field in fields.items():
+            with Horizontal():
+                yield Static(label, classes="name", markup=False)
+                yield field
+        yield Static("Instructions for the model", classes="label", markup=False)
+        yield self._system_field
+        yield self._error
 
     def opened(self) -> None:
         self._system_field.move_cursor(self._system_field.document.end)

@@ -6,7 +6,6 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
@@ -30,6 +29,9 @@ class ToolsDialog(Dialog[None]):
         Binding("escape", "dismiss(None)", "Leave"),
         Binding("space", "switch", "On or off"),
     ]
+    TITLE = "Tools"
+    LOOK = "-question"
+    KEYS = "Enter, Space on or off   Esc leave"
 
     def __init__(self, toolbox: Toolbox, switched: Callable[[], None] = lambda: None) -> None:
         super().__init__()
@@ -38,15 +40,11 @@ class ToolsDialog(Dialog[None]):
         self._is_preparing = False
         self._is_stale = False
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog -question") as dialog:
-            dialog.border_title = "Tools"
-            yield Static(_ABOUT, markup=False)
-            yield OptionList(markup=False)
-            yield Static("Enter, Space on or off   Esc leave", classes="keys", markup=False)
+    def content(self) -> ComposeResult:
+        yield Static(_ABOUT, markup=False)
+        yield OptionList(markup=False)
 
     def opened(self) -> None:
-        self.query_one(OptionList).focus()
         self._refill(0)
         self._prepare()
 
