@@ -13,7 +13,7 @@ from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 from gptoss_local.errors import UsageError
-from tui.documents import MAX_FILE_BYTES, Unreadable, is_pdf, read_document
+from tui.documents import MAX_FILE_BYTES, UnreadableFile, is_pdf, read_document
 from tui.paste import BYTES_PER_TOKEN, about_tokens
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def attach(typed: str, folder: Path, stop: Event) -> Attachment:
         return _Folder(folder / base, base, pattern).read(stop)
     try:
         text, length = read_document(path, stop)
-    except Unreadable as error:
+    except UnreadableFile as error:
         raise UsageError(f"{path} {error.why}", hint=error.hint) from error
     whole = f"{path}:\n{_fenced(text)}"
     what = "PDF" if is_pdf(path) else "file"
@@ -106,7 +106,7 @@ class _Folder:
             name = inside if self._name == "." else f"{self._name}/{inside}"
             try:
                 text = self._read_file(path, name, _MAX_BYTES - n_bytes, stop)
-            except Unreadable as error:
+            except UnreadableFile as error:
                 self._n_left_out[error.kind] += 1
             else:
                 texts.append(text)
@@ -129,17 +129,17 @@ class _Folder:
         """Return a file of it for the message.
 
         Raises:
-            Unreadable: it is left out.
+            UnreadableFile: it is left out.
         """
         try:
             n_bytes = 0 if is_pdf(path) else path.stat().st_size
         except OSError as error:
-            raise Unreadable("cannot be read") from error
+            raise UnreadableFile("cannot be read") from error
         if n_left < n_bytes <= MAX_FILE_BYTES:
-            raise Unreadable("is too much", kind=_OVER_LIMIT)
+            raise UnreadableFile("is too much", kind=_OVER_LIMIT)
         text = f"{name}:\n{_fenced(read_document(path, stop)[0])}"
         if len(text.encode()) > n_left:
-            raise Unreadable("is too much", kind=_OVER_LIMIT)
+            raise UnreadableFile("is too much", kind=_OVER_LIMIT)
         return text
 
     def _walk(self, stop: Event) -> Iterator[Path]:

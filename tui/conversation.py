@@ -17,7 +17,7 @@ from gptoss_local.talk.history import ChatSummary, History, Turn
 from gptoss_local.talk.presets import Preset
 from gptoss_local.talk.tools import Page, ToolResult
 from gptoss_local.types import Effort
-from tui.paste import Composed, Fold, folds_of
+from tui.paste import Composed, FoldedPart, folds_of
 
 _SUMMARY = "Summary of the conversation before this point:"
 _SUMMARISE = (
@@ -118,7 +118,9 @@ class Conversation:
         """Continue in a new chat, which has this branch down to a turn."""
         self.open(self._history.fork(turn.id))
 
-    def ask(self, text: str, folds: Sequence[Fold] = (), *, instead_of: Turn | None = None) -> Turn:
+    def ask(
+        self, text: str, folds: Sequence[FoldedPart] = (), *, instead_of: Turn | None = None
+    ) -> Turn:
         """Add a message of the user at the end, or as a sibling of an earlier one.
 
         Raises:

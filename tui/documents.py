@@ -23,7 +23,7 @@ _A_PART = "Attach a part of it."
 _LOOK_S = 0.1
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     """A file cannot be attached.
 
     Attributes:
@@ -80,20 +80,20 @@ def read_document(path: Path, stop: Event) -> tuple[str, str]:
         stop: Once it is set, a PDF is read no further.
 
     Raises:
-        Unreadable: it cannot be attached.
+        UnreadableFile: it cannot be attached.
     """
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise Unreadable("is not a file")
+            raise UnreadableFile("is not a file")
         if is_image(path):
-            raise Unreadable("is an image", _NO_IMAGES, "not text")
+            raise UnreadableFile("is an image", _NO_IMAGES, "not text")
         if status.st_size > (_MAX_PDF_BYTES if is_pdf(path) else MAX_FILE_BYTES):
             most = "64 MiB" if is_pdf(path) else "1 MiB"
-            raise Unreadable(f"is larger than {most}", _A_PART, f"over {most}")
+            raise UnreadableFile(f"is larger than {most}", _A_PART, f"over {most}")
         return _read_pdf(path, stop) if is_pdf(path) else _read_text(path)
     except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror}") from error
+        raise UnreadableFile(f"cannot be read: {error.strerror}") from error
 
 
 def _read_text(path: Path) -> tuple[str, str]:
@@ -102,9 +102,9 @@ def _read_text(path: Path) -> tuple[str, str]:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise Unreadable("is not a text file", _NO_IMAGES, "not text") from error
+        raise UnreadableFile("is not a text file", _NO_IMAGES, "not text") from error
     if "\0" in text:
-        raise Unreadable("is not a text file", _NO_IMAGES, "not text")
+        raise UnreadableFile("is not a text file", _NO_IMAGES, "not text")
     text = text.replace("\r\n", "\n")
     return text, lines_text(text.count("\n") + 1)
 
@@ -126,9 +126,9 @@ def _read_pdf(path: Path, stop: Event) -> tuple[str, str]:
     try:
         text, length = asyncio.run(read())
     except asyncio.CancelledError:
-        raise Unreadable("was not read to its end") from None
+        raise UnreadableFile("was not read to its end") from None
     except UnreadableError as error:
-        raise Unreadable(str(error)) from error
+        raise UnreadableFile(str(error)) from error
     if len(text.encode()) > MAX_FILE_BYTES:
-        raise Unreadable("has more than 1 MiB of text", _A_PART, "over 1 MiB")
+        raise UnreadableFile("has more than 1 MiB of text", _A_PART, "over 1 MiB")
     return text, length

@@ -38,7 +38,7 @@ _HEADINGS = {
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike", "link": "underline"}
 
 
-class _Place(NamedTuple):
+class _Nesting(NamedTuple):
     """The place of blocks: the columns there are, and how many lists are around them."""
 
     width: int
@@ -59,7 +59,7 @@ def markdown_rows(text: str, width: int, look: CodeStyle, number: int | None = N
     tree = parse(text)
     if any(node.level >= MAX_NESTING - 2 for node in tree.walk(include_self=False)):
         return wrapped(Content(text.rstrip("\n")), width)  # the parser has left something out
-    place = _Place(width, text.split("\n"), look)
+    place = _Nesting(width, text.split("\n"), look)
     rows: list[Row] = []
     for node in tree.children:
         if rows:
@@ -69,7 +69,7 @@ def markdown_rows(text: str, width: int, look: CodeStyle, number: int | None = N
     return rows
 
 
-def _block(node: SyntaxTreeNode, place: _Place, number: int | None = None) -> list[Row]:
+def _block(node: SyntaxTreeNode, place: _Nesting, number: int | None = None) -> list[Row]:
     match node.type:
         case "paragraph":
             return _prose(_inline(node, place), place)
@@ -99,7 +99,7 @@ def _block(node: SyntaxTreeNode, place: _Place, number: int | None = None) -> li
             return _lines(node.content, place)
 
 
-def _children(node: SyntaxTreeNode, place: _Place) -> list[Row]:
+def _children(node: SyntaxTreeNode, place: _Nesting) -> list[Row]:
     """Return blocks one below the other, with a blank row where the source has a blank line."""
     rows: list[Row] = []
     for child in node.children:
@@ -109,7 +109,7 @@ def _children(node: SyntaxTreeNode, place: _Place) -> list[Row]:
     return rows
 
 
-def _list(node: SyntaxTreeNode, place: _Place, number: int | None) -> list[Row]:
+def _list(node: SyntaxTreeNode, place: _Nesting, number: int | None) -> list[Row]:
     rows: list[Row] = []
     typed_before = -1
     for item in node.children:
@@ -133,16 +133,16 @@ def _list(node: SyntaxTreeNode, place: _Place, number: int | None) -> list[Row]:
     return rows
 
 
-def _prose(content: Content, place: _Place) -> list[Row]:
+def _prose(content: Content, place: _Nesting) -> list[Row]:
     return wrapped(content, min(place.width, _READING_WIDTH))
 
 
-def _lines(text: str, place: _Place) -> list[Row]:
+def _lines(text: str, place: _Nesting) -> list[Row]:
     """Return text as it was typed, line by line."""
     return wrapped(Content(text.rstrip("\n")), place.width)
 
 
-def _cells(table: SyntaxTreeNode, place: _Place) -> list[list[Cell]]:
+def _cells(table: SyntaxTreeNode, place: _Nesting) -> list[list[Cell]]:
     """Return the rows of a table, its header first."""
     rows = [row for part in table.children for row in part.children]
     cells = [
@@ -160,7 +160,7 @@ def _alignment(cell: SyntaxTreeNode) -> str:
     return str(cell.attrs.get("style", "")).removeprefix("text-align:") or "left"
 
 
-def _inline(block: SyntaxTreeNode, place: _Place) -> Content:
+def _inline(block: SyntaxTreeNode, place: _Nesting) -> Content:
     """Return the text of a paragraph, a heading or a cell with its styles."""
     builder = _Inline(place.look)
     for child in block.children:

@@ -19,7 +19,7 @@ _N_FIRST_LINES = 10
 _MAX_DROPPED = 8192  # characters
 
 
-class Fold(NamedTuple):
+class FoldedPart(NamedTuple):
     """A part of a message that is shown as one line.
 
     Attributes:
@@ -37,7 +37,7 @@ class Composed(NamedTuple):
     """A message as it is sent, and which parts of it stood in the input as chips."""
 
     text: str
-    folds: tuple[Fold, ...] = ()
+    folds: tuple[FoldedPart, ...] = ()
 
 
 class FoldedTexts:
@@ -78,11 +78,11 @@ class FoldedTexts:
         White space around what was typed is dropped, but not that at the beginning of a paste.
         """
         typed, text, end = typed.strip(), "", 0
-        folds: list[Fold] = []
+        folds: list[FoldedPart] = []
         for found in _CHIP.finditer(typed):
             if (folded := self._texts.get(found[0])) is not None:
                 text += typed[end : found.start()]
-                folds.append(Fold(len(text), len(text) + len(folded), label_of(found[0])))
+                folds.append(FoldedPart(len(text), len(text) + len(folded), label_of(found[0])))
                 text, end = text + folded, found.end()
         text = (text + typed[end:]).rstrip()
         if folds:  # the last one may have ended in the white space
@@ -106,13 +106,13 @@ def chip_before(text: str) -> str:
     return found[0] if found else ""
 
 
-def folds_of(stats: dict[str, Any], text: str) -> tuple[Fold, ...]:
+def folds_of(stats: dict[str, Any], text: str) -> tuple[FoldedPart, ...]:
     """Return the folds that are stored with a message, as far as they are in order."""
-    folds: list[Fold] = []
+    folds: list[FoldedPart] = []
     end = 0
     for start, stop, label in stats.get("folds", ()):
         if end <= start < stop <= len(text) and _LABEL.fullmatch(label):
-            folds.append(Fold(start, stop, label))
+            folds.append(FoldedPart(start, stop, label))
             end = stop
     return tuple(folds)
 

@@ -35,9 +35,9 @@ class AnswerView(Widget):
         super().__init__()
         self._splitter = BlockSplitter()
         self._n_shown = 0
-        self._parts: list[_Part] = []
+        self._parts: list[_ShownBlock] = []
         self._starts: list[int] = []  # the row at which each part starts
-        self._open: _Part | None = None
+        self._open: _ShownBlock | None = None
         self._n_rows = 0
         self._made_for: tuple[int, CodeStyle, object] | None = None  # what the rows are made for
         self._strips: dict[int, Strip] = {}
@@ -167,7 +167,7 @@ class AnswerView(Widget):
         return text, "\n"
 
 
-class _Part(ABC):
+class _ShownBlock(ABC):
     """A block, and its rows for a width.
 
     Attributes:
@@ -190,7 +190,7 @@ class _Part(ABC):
     def row(self, y: int) -> Row: ...
 
 
-class _TextPart(_Part):
+class _TextPart(_ShownBlock):
     """A block of Markdown; a very long one stays as it was typed."""
 
     def __init__(self) -> None:
@@ -230,7 +230,7 @@ class _TextPart(_Part):
         return self._typed.row(y) if self._typed is not None else self._rows[y]
 
 
-class _FencePart(_Part):
+class _FencePart(_ShownBlock):
     """A fence: its lines are highlighted when they are seen, and all of them once it is closed."""
 
     def __init__(self) -> None:
